@@ -1,0 +1,89 @@
+"""Checks at the door: all that a user may get wrong, found before any work is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dcgs.front.network import Network
+from dcgs.methods.base import Method
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, frozen
+from dcgs.sets.base import ConvexSet
+
+# x0 may violate the set by this much, relative to the diameter: what rounding leaves of a point
+# computed to be on the boundary.
+_FEASIBLE = 1e-9
+
+
+def check_problem(objectives: Sequence[Objective], X: ConvexSet, network: Network, method: Method) -> None:
+    """Raise unless the objectives are sound, fit the set, the graph and the method."""
+    for i, f in enumerate(objectives):
+        if not isinstance(f, Objective):
+            raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
+    if not isinstance(X, ConvexSet):
+        raise TypeError(f"X must be a set such as dcgs.L1Ball; got {type(X).__name__}.")
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be a method such as dcgs.DCGS(); got {method!r}.")
+    if len(objectives) != len(network):
+        raise ValueError(
+            "there must be one objective for each node of the graph; "
+            f"got {len(objectives)} objectives and {len(network)} nodes."
+        )
+    _check_shapes(objectives, X)
+    _check_data(objectives)
+    reason = method.misfit(objectives, X)
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
+    """Return the starting point: the user's, if it is in X, or the set's own."""
+    if x0 is None:
+        return frozen(X.start())
+    x = np.asarray(x0, dtype=np.float64)
+    if x.shape != X.shape:
+        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
+    if not np.isfinite(x).all():
+        raise ValueError(f"x0 must be finite; {_first_bad('x0', x)}.")
+    violation = X.violation(x)
+    if violation > _FEASIBLE * X.diameter:
+        raise ValueError(
+            f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
+            "Scale it into X, or leave x0 out."
+        )
+    return frozen(x)
+
+
+def _check_shapes(objectives: Sequence[Objective], X: ConvexSet) -> None:
+    odd = {i: f.shape for i, f in enumerate(objectives) if f.shape != X.shape}
+    if odd:
+        listed = ", ".join(f"agent {i} takes {shape}" for i, shape in odd.items())
+        raise ValueError(f"all objectives must take points of shape {X.shape}, as X; {listed}.")
+
+
+def _check_data(objectives: Sequence[Objective]) -> None:
+    empty = [i for i, f in enumerate(objectives) if f.loss.size == 0]
+    if empty:
+        raise ValueError(
+            f"every agent must have data; agents {empty} have none. "
+            "Give them some, or leave them out of the graph."
+        )
+    bad = [
+        f"agent {i}: {_first_bad(name, array)}"
+        for i, f in enumerate(objectives)
+        for name, array in f.data().items()
+        # A finite sum proves finite entries without a temporary of the data's size.
+        if not np.isfinite(array.sum()) and not np.isfinite(array).all()
+    ]
+    if bad:
+        raise ValueError(f"data must be finite; {'; '.join(bad)}.")
+
+
+def _first_bad(name: str, array: NDArray[np.float64]) -> str:
+    bad = np.argwhere(~np.isfinite(array))
+    where = ", ".join(map(str, bad[0].tolist()))
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{name}[{where}] is {array[tuple(bad[0])]}{more}"

@@ -1,0 +1,131 @@
+"""What is measured of a run, and how; none of it is part of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, norm, vdot
+from dcgs.sets.base import ConvexSet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+@dataclass(frozen=True)
+class Quality:
+    """What the agents' answers are worth."""
+
+    local_loss: float
+    mean_loss: float
+    worst_loss: float
+    disagreement: float
+    gap: float
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """All measures after one iteration; messages, bytes and lmo_calls are the busiest agent's."""
+
+    iterations: int
+    rounds: int
+    messages: int
+    bytes: int
+    lmo_calls: int
+    seconds: float
+    local_loss: float
+    mean_loss: float
+    worst_loss: float
+    disagreement: float
+    gap: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class History:
+    """The measures of a run, one entry per recorded iteration; the first is x⁰'s.
+
+    ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's; ``mean_loss`` f(x̄); ``worst_loss`` maxᵢ f(xᵢ), the worst
+    agent's model on everyone's data; ``disagreement`` maxᵢ ‖xᵢ − x̄‖; ``gap`` the Wolfe gap of f at x̄,
+    so that f(x̄) − f* ≤ gap. ``messages``, ``bytes`` and ``lmo_calls`` are those of the busiest agent.
+    """
+
+    iterations: NDArray[np.int64]
+    rounds: NDArray[np.int64]
+    messages: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+    lmo_calls: NDArray[np.int64]
+    seconds: NDArray[np.float64]
+    local_loss: NDArray[np.float64]
+    mean_loss: NDArray[np.float64]
+    worst_loss: NDArray[np.float64]
+    disagreement: NDArray[np.float64]
+    gap: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.iterations)
+
+    def columns(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
+        """Return every measure by its name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a pandas DataFrame with one column per measure."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas; install it with: pip install 'dcgs[frame]'.") from error
+        return pd.DataFrame(self.columns())
+
+
+def as_history(snapshots: Sequence[Snapshot]) -> History:
+    """Return the history of snapshots taken in turn."""
+    rows = [asdict(snapshot) for snapshot in snapshots]
+    return History(**{field.name: np.array([row[field.name] for row in rows]) for field in fields(History)})
+
+
+def measure(objectives: Sequence[Objective], X: ConvexSet, answers: Sequence[Point]) -> Quality:
+    """Return what the answers of all agents are worth; needs everyone's data."""
+    x_bar = average(answers)
+    mean_loss, gap = certify(objectives, X, x_bar)
+    # losses[i, j] = fᵢ(xⱼ)
+    losses = np.array([f.values(answers) for f in objectives])
+    return Quality(
+        local_loss=float(np.trace(losses)),
+        mean_loss=mean_loss,
+        worst_loss=float(losses.sum(axis=0).max()),
+        disagreement=max(norm(x - x_bar) for x in answers),
+        gap=gap,
+    )
+
+
+def average(answers: Sequence[Point]) -> Point:
+    """Return the network average of the answers."""
+    x_bar: Point = 0.0 * answers[0]
+    for x in answers:
+        x_bar += x
+    x_bar /= len(answers)
+    return x_bar
+
+
+def certify(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> tuple[float, float]:
+    """Return f(x) and the Wolfe gap of f = Σ fᵢ at x."""
+    value, g = 0.0, np.zeros(X.shape)
+    for f in objectives:
+        image = f.map.image(x)
+        value += f.loss.value(image)
+        f.map.add_adjoint(f.loss.grad(image), g)
+    return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
+
+
+def rounding(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> float:
+    """Return about the gap at x that rounding error alone can make."""
+    size = sum(f.map.norm_bound * norm(f.loss.grad(f.map.image(x))) for f in objectives)
+    return float(np.finfo(float).eps) * size * X.diameter

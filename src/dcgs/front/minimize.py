@@ -1,0 +1,156 @@
+"""The front door: check, run, observe, return a result."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dcgs.counting import BudgetSpentError, CountedOracle
+from dcgs.front.checks import check_problem, check_start
+from dcgs.front.history import as_history, average
+from dcgs.front.network import Network, as_network
+from dcgs.front.observer import Callback, Meters, Observer
+from dcgs.front.result import Result
+from dcgs.front.stopping import Limits, Stopwatch
+from dcgs.inner import Outcome
+from dcgs.methods import DCGS, Agent, Method
+from dcgs.objectives.objective import Objective
+from dcgs.runtime import Job, Lockstep, Runtime, Traffic
+from dcgs.schedules import Facts
+from dcgs.sets.base import ConvexSet
+
+
+def minimize(
+    objectives: Sequence[Objective],
+    X: ConvexSet,
+    graph: nx.Graph,
+    method: Method | None = None,
+    *,
+    iterations: int | None = None,
+    rounds: int | None = None,
+    seconds: float | None = None,
+    lmo_calls: int | None = None,
+    gap: float | None = None,
+    runtime: Runtime | None = None,
+    seed: int = 0,
+    x0: ArrayLike | None = None,
+    every: int = 1,
+    callback: Callback | None = None,
+) -> Result:
+    """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, talking over the graph.
+
+    Agent i is node i of the graph (or its i-th node, where nodes are not 0 … m−1).
+
+    The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measuring not counted),
+    ``lmo_calls`` of any one agent, or a ``gap``, the certified Wolfe gap of f at the network
+    average as a fraction of its value at x⁰. With no rule the gap is 1e-3; a run with no limit but
+    a gap ends after 10,000 iterations at the latest.
+
+    ``every`` says after how many iterations to measure (0: only first and last). ``callback`` is
+    called with each :class:`Snapshot`, and ends the run by returning True. ``x0`` is the point all
+    agents start from, by default the set's own.
+
+    >>> import dcgs
+    >>> f = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> result = dcgs.minimize(f, dcgs.L1Ball(2, radius=5.0), nx.path_graph(2), rounds=200)
+    >>> str(result.status), result.x.round(2)
+    ('the limit on rounds was reached.', array([2., 0.]))
+    """
+    limits = Limits(iterations, rounds, seconds, lmo_calls, gap, every).completed()
+    method = DCGS() if method is None else method
+    runtime = Lockstep() if runtime is None else runtime
+    network = as_network(graph)
+    objectives = tuple(objectives)
+    check_problem(objectives, X, network, method)
+    start = check_start(x0, X)
+    facts = Facts(
+        agents=len(network),
+        norm_L=network.norm_L,
+        strong_convexity=min(f.strong_convexity for f in objectives),
+        diameter=X.diameter,
+        horizon=limits.horizon(method.rounds_per_iteration),
+    )
+
+    meters = _meters(X, len(network), limits)
+    observer = Observer(objectives, X, start, limits, meters, callback)
+    agents = [
+        Agent(
+            f=objectives[i],
+            X=X,
+            lmo=meters.oracles[i],
+            x0=start,
+            degrees=network.degrees(i),
+            facts=facts,
+            iterations=limits.iterations or sys.maxsize,
+            rng=np.random.default_rng((seed, i)),
+            observe=partial(observer.post, i),
+        )
+        for i in range(len(network))
+    ]
+    job = Job(lambda i: method.program(agents[i]), network.neighbors, meters.traffic, observer.after_round)
+    if observer.status is None:
+        meters.clock.go()
+        with suppress(BudgetSpentError):
+            runtime.run(job)
+    status = observer.finish()
+    return Result(
+        x=average(observer.answers),
+        agents=np.stack(observer.answers),
+        status=status,
+        iterations=observer.iterations,
+        rounds=meters.traffic.rounds,
+        messages=meters.traffic.messages,
+        bytes=meters.traffic.bytes,
+        lmo_calls=np.array([oracle.calls for oracle in meters.oracles]),
+        seconds=meters.clock.seconds,
+        history=as_history(observer.snapshots),
+        notes=_notes(agents),
+        about=_about(method, runtime, X, network, seed),
+    )
+
+
+def _meters(X: ConvexSet, agents: int, limits: Limits) -> Meters:
+    clock = Stopwatch()
+
+    def may_call(calls: int) -> bool:
+        in_calls = limits.lmo_calls is None or calls < limits.lmo_calls
+        return in_calls and (limits.seconds is None or clock.seconds < limits.seconds)
+
+    return Meters(Traffic(agents), [CountedOracle(X, may_call) for _ in range(agents)], clock)
+
+
+def _notes(agents: Sequence[Agent]) -> tuple[str, ...]:
+    """Say what of the run fell short without ending it."""
+    short = {i: agent.outcomes[Outcome.STEPS] for i, agent in enumerate(agents)}
+    short = {i: count for i, count in short.items() if count}
+    if not short:
+        return ()
+    solves = sum(sum(agent.outcomes.values()) for agent in agents)
+    return (
+        f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
+        "their gap was reached; the theorems do not cover this run.",
+    )
+
+
+def _about(method: Method, runtime: Runtime, X: ConvexSet, network: Network, seed: int) -> dict[str, Any]:
+    """Say how to repeat the run."""
+    return {
+        "method": repr(method),
+        "runtime": repr(runtime),
+        "set": type(X).__name__,
+        "shape": list(X.shape),
+        "agents": len(network),
+        "edges": sum(map(len, network.neighbors)) // 2,
+        "seed": seed,
+        "versions": {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
+        | {"python": platform.python_version()},
+    }

@@ -1,0 +1,73 @@
+"""The graph, checked and turned into what agents and runtimes need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import final
+
+import networkx as nx
+import numpy as np
+from scipy.sparse.linalg import eigsh
+
+# Up to so many agents the spectrum of the Laplacian is computed densely.
+_DENSE_AGENTS = 1000
+
+
+@final
+@dataclass(frozen=True)
+class Network:
+    """Agents 0 … m−1: their names in the user's graph, their neighbors (increasing), and ‖L‖."""
+
+    nodes: tuple[Hashable, ...]
+    neighbors: tuple[tuple[int, ...], ...]
+    norm_L: float
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def degrees(self, i: int) -> dict[int, int]:
+        """Return the number of neighbors of each neighbor of agent i."""
+        return {j: len(self.neighbors[j]) for j in self.neighbors[i]}
+
+
+def as_network(graph: nx.Graph) -> Network:
+    """Return the network of a connected undirected graph.
+
+    Agent i is node i where the nodes are the integers 0 … m−1, and the i-th node in the graph's
+    own order where they are anything else. Edge weights are not used.
+    """
+    if not isinstance(graph, nx.Graph):
+        raise TypeError(f"graph must be a networkx.Graph; got {type(graph).__name__}.")
+    if graph.is_directed() or graph.is_multigraph():
+        raise ValueError(
+            "the graph must be undirected, with one edge between two nodes; "
+            f"got a {type(graph).__name__}. Use nx.Graph(graph)."
+        )
+    if len(graph) == 0:
+        raise ValueError("the graph must have at least one node; it has none.")
+    loops = sorted(map(str, nx.nodes_with_selfloops(graph)))
+    if loops:
+        raise ValueError(f"the graph must have no loops; nodes {loops} are their own neighbors.")
+    if not nx.is_connected(graph):
+        components = [_in_order(part) for part in nx.connected_components(graph)]
+        raise ValueError(f"the graph must be connected; it has {len(components)} components: {components}.")
+    nodes = tuple(_in_order(graph))
+    place = {node: i for i, node in enumerate(nodes)}
+    neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
+    return Network(nodes, neighbors, _norm_laplacian(graph))
+
+
+def _in_order(nodes: nx.Graph | set[Hashable]) -> list[Hashable]:
+    whole = all(isinstance(node, int) for node in nodes)
+    return sorted(nodes) if whole else list(nodes)
+
+
+def _norm_laplacian(graph: nx.Graph) -> float:
+    if len(graph) == 1:
+        return 0.0
+    L = nx.laplacian_matrix(graph, weight=None).astype(np.float64)
+    if len(graph) <= _DENSE_AGENTS:
+        return float(np.linalg.eigvalsh(L.toarray())[-1])
+    start = np.random.default_rng(0).standard_normal(len(graph))
+    return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])

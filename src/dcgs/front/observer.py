@@ -1,0 +1,136 @@
+"""The observer: collects what agents would answer, measures it off the clock, ends the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeAlias, final
+
+from dcgs.counting import CountedOracle
+from dcgs.front.history import Snapshot, measure, rounding
+from dcgs.front.stopping import Limits, Status, Stopwatch
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point
+from dcgs.runtime import Traffic
+from dcgs.sets.base import ConvexSet
+
+Callback: TypeAlias = Callable[[Snapshot], bool | None]
+"""Called with each recorded measure; the run ends when it returns True."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Meters:
+    """Everything that counts during a run."""
+
+    traffic: Traffic
+    oracles: Sequence[CountedOracle]
+    clock: Stopwatch
+
+
+@final
+class Observer:
+    """Sees all agents' answers, which no agent does; its work is in no counter and on no clock."""
+
+    def __init__(
+        self,
+        objectives: Sequence[Objective],
+        X: ConvexSet,
+        x0: Point,
+        limits: Limits,
+        meters: Meters,
+        callback: Callback | None,
+    ) -> None:
+        self.objectives = objectives
+        self.X = X
+        self.limits = limits
+        self.meters = meters
+        self.callback = callback
+        self.status: Status | None = None
+        self.iterations = 0
+        self.answers: list[Point] = [x0 for _ in objectives]
+        self.snapshots: list[Snapshot] = []
+        self._posted: dict[int, list[Point | None]] = {}
+        self._target = -1.0
+        self._record()
+        self._target = self._gap_target(x0)
+        if self.status is None and self.snapshots[0].gap <= self._target:
+            self.status = Status.GAP
+
+    def post(self, i: int, k: int, answer: Point) -> None:
+        """Take agent i's answer after its k-th iteration; called from the agent's thread."""
+        self._posted.setdefault(k, [None] * len(self.objectives))[i] = answer
+
+    def after_round(self) -> bool:
+        """Return whether the run goes on; called while all agents stand still."""
+        self.meters.clock.halt()
+        self._collect()
+        self.status = self.status or self._spent()
+        self.meters.clock.go()
+        return self.status is None
+
+    def finish(self) -> Status:
+        """Measure where the run ended, if that was not yet recorded; return why it ended."""
+        self.meters.clock.halt()
+        if self.snapshots[-1].iterations != self.iterations:
+            self._record()
+        # An oracle that refuses a call ends the run between rounds: by calls, or else by seconds.
+        self.status = self.status or self._spent() or Status.SECONDS
+        return self.status
+
+    def _collect(self) -> None:
+        k = self.iterations + 1
+        answers = self._posted.get(k)
+        if answers is None or any(answer is None for answer in answers):
+            return
+        del self._posted[k]
+        self.answers = [answer for answer in answers if answer is not None]
+        self.iterations = k
+        if self.limits.every and k % self.limits.every == 0:
+            self._record()
+
+    def _record(self) -> None:
+        traffic, oracles = self.meters.traffic, self.meters.oracles
+        snapshot = Snapshot(
+            iterations=self.iterations,
+            rounds=traffic.rounds,
+            messages=int(traffic.messages.max()),
+            bytes=int(traffic.bytes.max()),
+            lmo_calls=max(oracle.calls for oracle in oracles),
+            seconds=self.meters.clock.seconds,
+            **asdict(measure(self.objectives, self.X, self.answers)),
+        )
+        self.snapshots.append(snapshot)
+        if snapshot.gap <= self._target:
+            self.status = Status.GAP
+        if self.callback is not None and self.callback(snapshot) is True and self.status is None:
+            self.status = Status.CALLBACK
+
+    def _gap_target(self, x0: Point) -> float:
+        """Return the gap that ends the run; it must be one that rounding error lets be seen."""
+        if self.limits.gap is None:
+            return -1.0
+        first = self.snapshots[0].gap
+        noise = rounding(self.objectives, self.X, x0)
+        if first <= noise:
+            return first
+        if self.limits.gap * first < noise:
+            raise ValueError(
+                f"gap must be at least {noise / first:.1e} for these data, where rounding error alone makes "
+                f"a gap of {noise:.1e} of the {first:.1e} at x0; got {self.limits.gap!r}."
+            )
+        return self.limits.gap * first
+
+    def _spent(self) -> Status | None:
+        """Return which limit holds now, if one does."""
+        limits, clock = self.limits, self.meters.clock
+        if limits.iterations is not None and self.iterations >= limits.iterations:
+            return Status.ITERATIONS
+        if limits.rounds is not None and self.meters.traffic.rounds >= limits.rounds:
+            return Status.ROUNDS
+        calls = max(oracle.calls for oracle in self.meters.oracles)
+        if limits.lmo_calls is not None and calls >= limits.lmo_calls:
+            return Status.LMO_CALLS
+        if limits.seconds is not None and clock.seconds >= limits.seconds:
+            return Status.SECONDS
+        return None

@@ -1,0 +1,106 @@
+"""When a run ends: limits, the clock they are measured by, and the status that says which held."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import final
+
+# Taken when no rule at all is given, and when only a gap is: no run is without an end.
+_DEFAULT_GAP = 1e-3
+_DEFAULT_ITERATIONS = 10_000
+# The N of the theorems' schedules where neither iterations nor rounds say how long the run will be.
+_DEFAULT_HORIZON = 100
+
+
+class Status(Enum):
+    """Why a run ended; ``str(status)`` is a sentence."""
+
+    GAP = "the certified gap reached its target."
+    CALLBACK = "the callback ended the run."
+    ITERATIONS = "the limit on iterations was reached."
+    ROUNDS = "the limit on rounds was reached."
+    LMO_CALLS = "the limit on oracle calls was reached."
+    SECONDS = "the limit on seconds was reached."
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def success(self) -> bool:
+        """Whether the answer is certified to the gap asked for."""
+        return self is Status.GAP
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """The stopping rules of one run; whichever holds first ends it. None means no such rule."""
+
+    iterations: int | None = None
+    rounds: int | None = None
+    seconds: float | None = None
+    lmo_calls: int | None = None
+    gap: float | None = None
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "rounds", "lmo_calls"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
+        if self.seconds is not None and not self.seconds > 0.0:
+            raise ValueError(f"seconds must be positive, or None; got {self.seconds!r}.")
+        if self.gap is not None and not 0.0 < self.gap < 1.0:
+            raise ValueError(
+                f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {self.gap!r}."
+            )
+        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 0:
+            raise ValueError(f"every must be a whole number of at least 0; got {self.every!r}.")
+        if self.gap is not None and self.every == 0:
+            raise ValueError(
+                "a gap can only end a run that is measured on the way; got gap with every=0. "
+                "Use every=1, or leave gap out and give another rule."
+            )
+
+    def completed(self) -> Limits:
+        """Return the limits with the defaults where too little was asked to end every run."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        budget = (self.iterations, self.rounds, self.seconds, self.lmo_calls)
+        if all(rule is None for rule in budget):
+            given["iterations"] = _DEFAULT_ITERATIONS
+            if self.gap is None and self.every > 0:
+                given["gap"] = _DEFAULT_GAP
+        return Limits(**given)
+
+    def horizon(self, rounds_per_iteration: int) -> int:
+        """Return how many iterations the schedules should reckon with."""
+        if self.iterations is not None and self.iterations < _DEFAULT_ITERATIONS:
+            return self.iterations
+        if self.rounds is not None:
+            return max(1, self.rounds // rounds_per_iteration)
+        return _DEFAULT_HORIZON
+
+
+@final
+class Stopwatch:
+    """A clock that stands still while the run is being measured."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since: float | None = None
+
+    def go(self) -> None:
+        """Let it run on."""
+        self._since = time.perf_counter()
+
+    def halt(self) -> None:
+        """Let it stand."""
+        self._before = self.seconds
+        self._since = None
+
+    @property
+    def seconds(self) -> float:
+        """The seconds it has run so far."""
+        return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)

@@ -1,0 +1,41 @@
+"""Inner solvers: minimize one φ over one X to a Wolfe gap."""
+
+from __future__ import annotations
+
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.cg import CG
+from dcgs.inner.exact import Exact
+from dcgs.inner.pcg import PCG
+from dcgs.sets.base import ConvexSet
+
+_BY_NAME: dict[str, Inner] = {"cg": CG(), "pcg": PCG(), "exact": Exact()}
+
+
+def check_inner(inner: str | Inner) -> None:
+    """Raise if inner is no name of a solver and no solver."""
+    if not isinstance(inner, Inner) and inner not in ("auto", *_BY_NAME):
+        names = ", ".join(map(repr, ("auto", *_BY_NAME)))
+        raise ValueError(f"inner must be one of {names}, or an inner solver such as CG(); got {inner!r}.")
+
+
+def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
+    """Return the solver that ``inner`` names; ``"auto"`` is pcg over polytopes and cg elsewhere."""
+    if isinstance(inner, Inner):
+        return inner
+    if inner == "auto":
+        return _BY_NAME["pcg" if X.polytope else "cg"]
+    return _BY_NAME[inner]
+
+
+__all__ = [
+    "CG",
+    "PCG",
+    "Exact",
+    "Inner",
+    "Outcome",
+    "Solver",
+    "Subproblem",
+    "Task",
+    "check_inner",
+    "choose_inner",
+]

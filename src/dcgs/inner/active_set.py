@@ -1,0 +1,99 @@
+"""The active set: a point as a convex combination of atoms."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.atoms import Atom, Spike
+from dcgs.points import Point
+
+
+@final
+class ActiveSet:
+    """Σ weights[p] · atoms[p] over distinct atoms, with positive weights that sum to one.
+
+    A drop step moves the whole weight, so the subtraction is exactly zero and the atom leaves: no
+    purge threshold, no renormalization. Spikes are kept in arrays beside the list of atoms, for an
+    active set of an ℓ₁ ball has hundreds, and one gather replaces as many calls.
+    """
+
+    def __init__(self, atom: Atom) -> None:
+        self.atoms: list[Atom] = []
+        self._place: dict[Atom, int] = {}
+        self._weights = np.zeros(16)
+        self._index = np.zeros(16, dtype=np.intp)
+        self._height = np.zeros(16)
+        self._others: dict[int, Atom] = {}
+        self._weights[self._append(atom)] = 1.0
+
+    def __len__(self) -> int:
+        return len(self.atoms)
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """The weight of each atom, in the order of ``atoms``."""
+        return self._weights[: len(self.atoms)]
+
+    def dots(self, direction: Point) -> NDArray[np.float64]:
+        """Return ⟨direction, atom⟩ for every atom."""
+        count = len(self.atoms)
+        products = direction.reshape(-1)[self._index[:count]]
+        products *= self._height[:count]
+        for place, atom in self._others.items():
+            products[place] = atom.dot(direction)
+        return products
+
+    def move(self, gamma: float, away: int, toward: Atom) -> None:
+        """Move weight gamma from the atom at place ``away`` to the atom ``toward``, in or not."""
+        place = self._place.get(toward)
+        if place is None:
+            place = self._append(toward)
+        self._weights[place] += gamma
+        self._weights[away] -= gamma
+        if self._weights[away] == 0.0:
+            self._drop(away)
+
+    def dense(self, shape: tuple[int, ...]) -> Point:
+        """Return the point itself, summed afresh."""
+        x = np.zeros(shape)
+        for atom, weight in zip(self.atoms, self.weights.tolist(), strict=True):
+            atom.add_to(x, weight)
+        return x
+
+    def _append(self, atom: Atom) -> int:
+        place = len(self.atoms)
+        if place == len(self._weights):
+            self._weights, self._index, self._height = (
+                np.concatenate([array, np.zeros_like(array)])
+                for array in (self._weights, self._index, self._height)
+            )
+        self.atoms.append(atom)
+        self._weights[place] = 0.0
+        self._put(place, atom)
+        return place
+
+    def _drop(self, place: int) -> None:
+        """Remove the atom at place; the last one takes its place."""
+        last = self.atoms.pop()
+        end = len(self.atoms)
+        self._others.pop(end, None)
+        if place == end:
+            del self._place[last]
+            return
+        del self._place[self.atoms[place]]
+        self.atoms[place] = last
+        self._weights[place] = self._weights[end]
+        self._put(place, last)
+
+    def _put(self, place: int, atom: Atom) -> None:
+        self._place[atom] = place
+        self._others.pop(place, None)
+        match atom:
+            case Spike():
+                self._index[place], self._height[place] = atom.index, atom.height
+            case _:
+                self._index[place], self._height[place] = 0, 0.0
+                self._others[place] = atom

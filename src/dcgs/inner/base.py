@@ -1,0 +1,95 @@
+"""The subproblem of one agent at one outer iteration, and what solves it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from dcgs.counting import Oracle
+from dcgs.objectives.losses import Image
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, norm, vdot
+from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Subproblem:
+    """φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − center‖²."""
+
+    f: Objective
+    w: Point
+    eta: float
+    center: Point
+
+    @cached_property
+    def _linear(self) -> Point:
+        """W − η·center: with η x it makes up ∇φ − ∇f."""
+        return self.w - self.eta * self.center
+
+    def value(self, x: Point) -> float:
+        """Return φ(x)."""
+        d = x - self.center
+        return self.f.value(x) + vdot(self.w, x) + 0.5 * self.eta * vdot(d, d)
+
+    def grad(self, x: Point, image: Image) -> Point:
+        """Return ∇φ(x), given the image A x that the solver carries along."""
+        g: Point = self.eta * x
+        g += self._linear
+        self.f.map.add_adjoint(self.f.loss.grad(image), g)
+        return g
+
+    def noise(self, x: Point, image: Image, diameter: float) -> float:
+        """Return about the size of a Wolfe gap that is nothing but rounding error."""
+        size = self.f.map.norm_bound * norm(self.f.loss.grad(image))
+        size += norm(self._linear) + self.eta * norm(x)
+        return float(np.finfo(float).eps) * size * diameter
+
+
+class Outcome(Enum):
+    """How one inner solve ended."""
+
+    REACHED = "the gap asked for was reached"
+    ROUNDING = "the gap asked for is below rounding error; it was solved to rounding"
+    STEPS = "max_steps steps were taken before the gap asked for was reached"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an agent's inner solver works with, from the first outer iteration to the last.
+
+    Each solve adds how it ended to ``outcomes``.
+    """
+
+    f: Objective
+    X: ConvexSet
+    lmo: Oracle
+    x0: Point
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+
+
+class Solver(ABC):
+    """One agent's inner solver: it owns the iterate and keeps what it learned from call to call."""
+
+    @abstractmethod
+    def __call__(self, phi: Subproblem, e: float) -> Point:
+        """Return a point whose Wolfe gap for φ is at most e, starting from the last answer."""
+
+
+class Inner(ABC):
+    """A choice of inner solver, made once for all agents."""
+
+    @abstractmethod
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        """Return why the solver cannot serve this objective over this set, or None if it can."""
+
+    @abstractmethod
+    def start(self, task: Task) -> Solver:
+        """Return a fresh solver for one agent."""

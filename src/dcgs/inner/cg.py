@@ -1,0 +1,70 @@
+"""CG: the conditional-gradient procedure of Algorithm 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from dcgs.atoms import Atom
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.line_search import Line
+from dcgs.inner.pair import Pair
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, frozen, vdot
+from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(frozen=True)
+class CG(Inner):
+    """Conditional gradient steps: toward the oracle's answer, by line search or by γ = 2/(t+2).
+
+    Works over every set. ``step="agnostic"`` is γₜ = 2/(t+2), whose γ₀ = 1 throws the starting
+    point away: only the line search profits from the last answer.
+    """
+
+    step: Literal["line-search", "agnostic"] = "line-search"
+    max_steps: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.step not in ("line-search", "agnostic"):
+            raise ValueError(f"step must be 'line-search' or 'agnostic'; got {self.step!r}.")
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1; got {self.max_steps!r}.")
+
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        return None
+
+    def start(self, task: Task) -> Solver:
+        return _CGSolver(self, task)
+
+
+@final
+class _CGSolver(Solver):
+    def __init__(self, spec: CG, task: Task) -> None:
+        self.spec = spec
+        self.task = task
+        self.pair = Pair(task.f.map, task.x0)
+        self.s: Atom | None = None
+
+    def __call__(self, phi: Subproblem, e: float) -> Point:
+        pair = self.pair
+        noise = phi.noise(pair.x, pair.image, self.task.X.diameter)
+        outcome = Outcome.STEPS
+        for t in range(self.spec.max_steps):
+            g = phi.grad(pair.x, pair.image)
+            s = self.s = self.task.lmo(g, self.s)  # Algorithm 2, line 15
+            gap = vdot(g, pair.x) - s.dot(g)  # line 16; the text prints x^{k−1} where s^t is meant
+            if gap <= max(e, noise):
+                outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
+                break
+            motion = phi.f.map.image_of_atom(s) - pair.image
+            gamma = 2.0 / (t + 2.0)
+            if self.spec.step == "line-search":
+                length = s.norm_squared() - 2.0 * s.dot(pair.x) + vdot(pair.x, pair.x)
+                gamma = Line(phi.f.loss, pair.image, motion, -gap, phi.eta * length, 1.0).minimizer()
+            pair.toward(s, motion, gamma)  # line 19
+            if pair.stale:
+                pair.reset(pair.x)
+        self.task.outcomes[outcome] += 1
+        return frozen(pair.x)

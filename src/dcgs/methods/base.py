@@ -1,0 +1,65 @@
+"""What a method is: a program for one agent."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from dcgs.counting import Oracle
+from dcgs.inner.base import Outcome, Task
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.schedules import Facts
+from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Agent:
+    """All that one agent knows: its own data, its neighbors, and what was agreed beforehand.
+
+    ``degrees`` are the neighbors' numbers of neighbors. ``observe(k, answer)`` shows what the agent
+    would answer if the run ended after its k-th iteration.
+    """
+
+    f: Objective
+    X: ConvexSet
+    lmo: Oracle
+    x0: Point
+    degrees: Mapping[int, int]
+    facts: Facts
+    iterations: int
+    rng: np.random.Generator
+    observe: Callable[[int, Point], None]
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+
+    @property
+    def task(self) -> Task:
+        """What an inner solver needs of it."""
+        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes)
+
+    @property
+    def metropolis(self) -> dict[int, float]:
+        """Metropolis weights: Wᵢⱼ = 1 / (1 + max(degreeᵢ, degreeⱼ)) for the neighbors j."""
+        return {j: 1.0 / (1.0 + max(len(self.degrees), degree)) for j, degree in self.degrees.items()}
+
+
+class Method(ABC):
+    """A decentralized method; values only, all state is in the running programs."""
+
+    rounds_per_iteration: int
+    """The rounds of one iteration, the least of them where the number grows."""
+
+    @abstractmethod
+    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+        """Return why the method cannot serve these objectives over this set, or None if it can."""
+
+    @abstractmethod
+    def program(self, agent: Agent) -> Program[Point]:
+        """Return what the agent does, up to ``agent.iterations`` iterations."""

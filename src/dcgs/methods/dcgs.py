@@ -1,0 +1,55 @@
+"""DCGS: Algorithms 2 and 3 of the paper.
+
+Li, Qu and Xu, *Communication-Efficient Projection-Free Algorithm for Distributed Optimization*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from dcgs.inner import Inner, check_inner, choose_inner
+from dcgs.methods.base import Agent, Method
+from dcgs.methods.sliding import bind, check_schedule, schedule_misfit, sliding
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.schedules import Schedule, Theorem1, Theorem2
+from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(frozen=True)
+class DCGS(Method):
+    """Distributed conditional gradient sliding, as printed: two rounds an iteration.
+
+    ``inner``: ``"cg"`` is Algorithm 2, ``"pcg"`` Algorithm 3; ``"auto"`` takes pcg over polytopes.
+    ``schedule``: ``"theorem1"``, ``"theorem2"``, a :class:`Theorem1` or :class:`Theorem2` with its
+    freedoms set, or any function ``k -> Params``; ``"auto"`` takes Theorem 2 if every objective is
+    strongly convex. ``answer``: the paper's θ-weighted ``"average"``, or the ``"last"`` iterate.
+
+    The theorems bound Σ fᵢ(xᵢ), each agent's model on its own data. What a model is worth on
+    everyone's data is measured beside it, and with these parameters is often little.
+    """
+
+    inner: Literal["auto", "cg", "pcg"] | Inner = "auto"
+    schedule: Literal["auto", "theorem1", "theorem2"] | Theorem1 | Theorem2 | Schedule = "auto"
+    answer: Literal["average", "last"] = "average"
+    rounds_per_iteration = 2
+
+    def __post_init__(self) -> None:
+        check_inner(self.inner)
+        check_schedule(self.schedule)
+        if self.answer not in ("average", "last"):
+            raise ValueError(f"answer must be 'average' or 'last'; got {self.answer!r}.")
+
+    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+        inner = choose_inner(self.inner, X)
+        reasons = (inner.misfit(f, X) for f in objectives)
+        return next(filter(None, reasons), None) or schedule_misfit(self.schedule, objectives)
+
+    def program(self, agent: Agent) -> Program[Point]:
+        inner = choose_inner(self.inner, agent.X).start(agent.task)
+        schedule = bind(self.schedule, agent.facts)
+        return (yield from sliding(agent, schedule, inner, self.answer == "last"))

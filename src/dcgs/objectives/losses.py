@@ -1,0 +1,143 @@
+"""Smooth convex losses ℓ of an image z ∈ ℝⁿ, each a sum over the entries of z.
+
+To bring a loss of one's own, derive from :class:`Loss` and hand it to
+:class:`~dcgs.objectives.objective.Objective` with a linear map.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+Image: TypeAlias = NDArray[np.float64]
+
+
+class Loss(ABC):
+    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The n of z ∈ ℝⁿ."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> tuple[float, float]:
+        """(lower, upper) with lower ≤ ℓᵢ″ ≤ upper everywhere; equal bounds mean a quadratic."""
+
+    @abstractmethod
+    def value(self, z: Image) -> float:
+        """Return ℓ(z)."""
+
+    @abstractmethod
+    def grad(self, z: Image) -> Image:
+        """Return ℓᵢ′(zᵢ) for every entry."""
+
+    @abstractmethod
+    def hess(self, z: Image) -> Image:
+        """Return ℓᵢ″(zᵢ) for every entry."""
+
+    @abstractmethod
+    def data(self) -> dict[str, Image]:
+        """Return the arrays the loss holds, by the names its user knows them by."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SquaredLoss(Loss):
+    """Σ (zᵢ − bᵢ)²; without a factor ½, as in the paper."""
+
+    target: Image
+    name: str = "b"
+    curvature = (2.0, 2.0)
+
+    @property
+    def size(self) -> int:
+        return self.target.size
+
+    def value(self, z: Image) -> float:
+        r = z - self.target
+        return float(r @ r)
+
+    def grad(self, z: Image) -> Image:
+        return 2.0 * (z - self.target)
+
+    def hess(self, z: Image) -> Image:
+        return np.full_like(z, 2.0)
+
+    def data(self) -> dict[str, Image]:
+        return {self.name: self.target}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LogisticLoss(Loss):
+    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1."""
+
+    labels: Image
+    curvature = (0.0, 0.25)
+
+    @property
+    def size(self) -> int:
+        return self.labels.size
+
+    def value(self, z: Image) -> float:
+        return float(np.logaddexp(0.0, -self.labels * z).sum())
+
+    def grad(self, z: Image) -> Image:
+        return np.asarray(-self.labels * expit(-self.labels * z))
+
+    def hess(self, z: Image) -> Image:
+        p: Image = expit(z)
+        return p * (1.0 - p)
+
+    def data(self) -> dict[str, Image]:
+        return {"labels": self.labels}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HuberLoss(Loss):
+    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond."""
+
+    target: Image
+    delta: float = 1.0
+    curvature = (0.0, 2.0)
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.delta < np.inf:
+            raise ValueError(f"delta must be a positive finite number; got {self.delta!r}.")
+        object.__setattr__(self, "target", as_image(self.target, "target"))
+
+    @property
+    def size(self) -> int:
+        return self.target.size
+
+    def value(self, z: Image) -> float:
+        r = np.abs(z - self.target)
+        inside = np.minimum(r, self.delta)
+        return float((inside * (2.0 * r - inside)).sum())
+
+    def grad(self, z: Image) -> Image:
+        return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
+
+    def hess(self, z: Image) -> Image:
+        return np.where(np.abs(z - self.target) <= self.delta, 2.0, 0.0)
+
+    def data(self) -> dict[str, Image]:
+        return {"target": self.target}
+
+
+def as_image(values: ArrayLike, name: str) -> Image:
+    """Return values as a read-only vector of floats."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be a vector; got shape {array.shape}.")
+    array = array.view()
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,247 @@
+"""Linear maps from points to images: dense matrix, sparse matrix, sampling of matrix entries.
+
+Applying a map to an atom is cheap (a column of A, or u[rows]·v[cols]), and that is what inner
+solvers do at every step; applying it to a dense point is for starting and measuring.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.atoms import Atom, RankOne, Sparse, Spike
+from dcgs.objectives.losses import Image
+from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
+from dcgs.points import Point
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class LinearMap(ABC):
+    """A: points of ``shape`` → ℝⁿ, n = ``size``."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """The shape of the points it takes."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The length n of the images it gives."""
+
+    @abstractmethod
+    def image(self, x: Point) -> Image:
+        """Return A x."""
+
+    @abstractmethod
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """Return A x for each x, one a row."""
+
+    @abstractmethod
+    def image_of_atom(self, atom: Atom) -> Image:
+        """Return A·atom, in the time the atom's form allows."""
+
+    @abstractmethod
+    def add_adjoint(self, r: Image, out: Point) -> None:
+        """Add Aᵀ r to out, in place."""
+
+    @property
+    @abstractmethod
+    def norm_bound(self) -> float:
+        """An upper bound of the largest singular value that costs one pass over the data."""
+
+    @property
+    @abstractmethod
+    def largest_eigenvalue(self) -> float:
+        """An upper bound of the largest eigenvalue of AᵀA, tight to 1e-6."""
+
+    @property
+    @abstractmethod
+    def smallest_eigenvalue(self) -> float:
+        """A lower bound of the smallest eigenvalue of AᵀA; 0 where it is not worth computing."""
+
+    @abstractmethod
+    def data(self) -> dict[str, NDArray[np.float64]]:
+        """Return the arrays the map holds, by the names its user knows them by."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DenseMap(LinearMap):
+    """A matrix as a NumPy array of n rows; points are flattened in C order."""
+
+    A: NDArray[np.float64]
+    point_shape: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return self.point_shape
+
+    @property
+    def size(self) -> int:
+        return int(self.A.shape[0])
+
+    def image(self, x: Point) -> Image:
+        return self.A @ x.reshape(-1)
+
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        # One product reads the data once for all points.
+        return np.stack([x.reshape(-1) for x in points]) @ self.A.T
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case Spike():
+                return self.A[:, atom.index] * atom.height
+            case Sparse():
+                return self.A[:, atom.indices] @ atom.values
+            case _:
+                return self.image(atom.dense())
+
+    def add_adjoint(self, r: Image, out: Point) -> None:
+        flat = out.reshape(-1)
+        flat += r @ self.A
+
+    @cached_property
+    def norm_bound(self) -> float:
+        return float(np.linalg.norm(self.A))
+
+    @cached_property
+    def largest_eigenvalue(self) -> float:
+        return largest_eigenvalue(self.A)
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        return smallest_eigenvalue(self.A)
+
+    def data(self) -> dict[str, NDArray[np.float64]]:
+        return {"A": self.A}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseMap(LinearMap):
+    """A matrix in compressed columns, so that the image of a coordinate is one slice."""
+
+    A: sp.csc_array
+    point_shape: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return self.point_shape
+
+    @property
+    def size(self) -> int:
+        return int(self.A.shape[0])
+
+    @cached_property
+    def _transposed(self) -> sp.csr_array:
+        return self.A.T  # shares the arrays of A
+
+    def image(self, x: Point) -> Image:
+        return np.asarray(self.A @ x.reshape(-1))
+
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        return np.stack([self.image(x) for x in points])
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case Spike():
+                column = slice(*self.A.indptr[atom.index : atom.index + 2])
+                z = np.zeros(self.size)
+                z[self.A.indices[column]] = self.A.data[column] * atom.height
+                return z
+            case Sparse():
+                return np.asarray(self.A[:, atom.indices] @ atom.values)
+            case _:
+                return self.image(atom.dense())
+
+    def add_adjoint(self, r: Image, out: Point) -> None:
+        flat = out.reshape(-1)
+        flat += self._transposed @ r
+
+    @cached_property
+    def norm_bound(self) -> float:
+        return float(np.linalg.norm(self.A.data))
+
+    @cached_property
+    def largest_eigenvalue(self) -> float:
+        return largest_eigenvalue(self.A)
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        return smallest_eigenvalue(self.A)
+
+    def data(self) -> dict[str, NDArray[np.float64]]:
+        return {"A": self.A.data}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampling(LinearMap):
+    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ: the observed entries of a matrix; an entry may be observed twice."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    point_shape: tuple[int, int]
+
+    @property
+    def shape(self) -> Shape:
+        return self.point_shape
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """Return the distinct flat indices, where each observation is among them, and how often."""
+        flat = self.rows * self.point_shape[1] + self.cols
+        distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        return distinct, where, counts
+
+    def image(self, x: Point) -> Image:
+        return x[self.rows, self.cols]
+
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        return np.stack([self.image(x) for x in points])
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case RankOne():
+                z: Image = atom.u[self.rows]
+                z *= atom.v[self.cols]
+                z *= atom.scale
+                return z
+            case _:
+                return self.image(atom.dense())
+
+    def add_adjoint(self, r: Image, out: Point) -> None:
+        distinct, where, _ = self._entries
+        flat = out.reshape(-1)
+        flat[distinct] += np.bincount(where, weights=r, minlength=len(distinct))
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.sqrt(self.largest_eigenvalue))
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        return float(counts.max(initial=0))
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        complete = len(counts) == self.point_shape[0] * self.point_shape[1]
+        return float(counts.min()) if complete else 0.0
+
+    def data(self) -> dict[str, NDArray[np.float64]]:
+        return {}

@@ -1,0 +1,160 @@
+"""An objective is a smooth loss of a linear image, f(x) = ℓ(A x)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss, as_image
+from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
+from dcgs.points import Point
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """f(x) = loss(map x), convex and smooth; one agent's private part of the sum.
+
+    >>> from dcgs.objectives import HuberLoss, matrix_map
+    >>> f = Objective(HuberLoss([1.0, -5.0], delta=2.0), matrix_map(np.eye(2)))
+    >>> f.value(np.zeros(2)), f.grad(np.zeros(2)), f.smoothness
+    (17.0, array([-2.,  4.]), 2.0)
+    """
+
+    loss: Loss
+    map: LinearMap
+
+    def __post_init__(self) -> None:
+        if self.loss.size != self.map.size:
+            raise ValueError(
+                f"loss and map must have images of one length; "
+                f"the loss has {self.loss.size} entries, the map gives {self.map.size}."
+            )
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the points f takes."""
+        return self.map.shape
+
+    def value(self, x: Point) -> float:
+        """Return f(x)."""
+        return self.loss.value(self.map.image(x))
+
+    def values(self, points: Sequence[Point]) -> list[float]:
+        """Return f(x) for each x."""
+        return [self.loss.value(image) for image in self.map.images(points)]
+
+    def grad(self, x: Point) -> Point:
+        """Return ∇f(x)."""
+        g = np.zeros(self.shape)
+        self.map.add_adjoint(self.loss.grad(self.map.image(x)), g)
+        return g
+
+    @property
+    def smoothness(self) -> float:
+        """An l with ‖∇f(x) − ∇f(y)‖ ≤ l ‖x − y‖ for all x, y."""
+        return self.loss.curvature[1] * self.map.largest_eigenvalue
+
+    @property
+    def strong_convexity(self) -> float:
+        """A u ≥ 0 with f − u/2 ‖·‖² convex; 0 where none is known."""
+        lower = self.loss.curvature[0]
+        return lower * self.map.smallest_eigenvalue if lower > 0.0 else 0.0
+
+    def data(self) -> dict[str, NDArray[np.float64]]:
+        """Return the arrays f holds, by the names its user knows them by."""
+        return self.map.data() | self.loss.data()
+
+
+def LeastSquares(A: ArrayLike | sp.sparray, b: ArrayLike, shape: int | Shape | None = None) -> Objective:
+    """Return ‖A x − b‖², A dense or scipy.sparse.
+
+    ``shape`` lets x be a matrix, flattened in C order; without it x is a vector.
+
+    >>> LeastSquares(np.eye(2), [3.0, 4.0]).value(np.zeros(2))
+    25.0
+    """
+    return _with_rows(matrix_map(A, shape), SquaredLoss(as_image(b, "b")), "b")
+
+
+def Logistic(A: ArrayLike | sp.sparray, labels: ArrayLike, shape: int | Shape | None = None) -> Objective:
+    """Return Σ log(1 + exp(−labelᵢ (A x)ᵢ)); labels are ±1, or 0 and 1 (0 then means −1)."""
+    y = as_image(labels, "labels")
+    if np.isin(y, (0.0, 1.0)).all() and (y == 0.0).any():
+        y = as_image(2.0 * y - 1.0, "labels")
+    odd = np.unique(y[~np.isin(y, (-1.0, 1.0))])
+    if odd.size:
+        raise ValueError(
+            f"labels must be −1 and +1, or 0 and 1; got also {odd[:5].tolist()}. Encode the two classes so."
+        )
+    return _with_rows(matrix_map(A, shape), LogisticLoss(y), "labels")
+
+
+def MatrixCompletion(
+    rows: ArrayLike, cols: ArrayLike, values: ArrayLike, shape: tuple[int, int]
+) -> Objective:
+    """Return Σ (x[rowsᵢ, colsᵢ] − valuesᵢ)², the squared errors on the observed entries.
+
+    >>> f = MatrixCompletion([0, 1], [1, 0], [2.0, 3.0], shape=(2, 2))
+    >>> f.value(np.zeros((2, 2)))
+    13.0
+    """
+    r, c = _indices(rows, "rows"), _indices(cols, "cols")
+    target = as_image(values, "values")
+    if not len(r) == len(c) == len(target):
+        raise ValueError(
+            f"rows, cols and values must have one length; got {len(r)}, {len(c)} and {len(target)}."
+        )
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"shape must be (rows, columns) of the matrix, both positive; got {shape!r}.")
+    for name, index, side in (("rows", r, shape[0]), ("cols", c, shape[1])):
+        outside = np.flatnonzero((index < 0) | (index >= side))
+        if outside.size:
+            first = int(outside[0])
+            raise ValueError(
+                f"{name} must lie in 0 … {side - 1}, for shape {tuple(shape)}; "
+                f"{outside.size} do not, the first is {name}[{first}] = {int(index[first])}."
+            )
+    return Objective(SquaredLoss(target, name="values"), Sampling(r, c, (int(shape[0]), int(shape[1]))))
+
+
+def matrix_map(A: ArrayLike | sp.sparray, shape: int | Shape | None = None) -> LinearMap:
+    """Return x ↦ A x for a dense or scipy.sparse matrix; the data are not copied if float64.
+
+    A sparse matrix is kept in compressed columns (converted where it is not).
+    """
+    sparse = sp.issparse(A)
+    matrix: Any = sp.csc_array(A, dtype=np.float64) if sparse else np.asarray(A, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise ValueError(f"A must be a matrix; got shape {matrix.shape}.")
+    d = int(matrix.shape[1])
+    point_shape = (d,) if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
+    if int(np.prod(point_shape)) != d:
+        raise ValueError(f"shape must have {d} entries, one per column of A; got {point_shape}.")
+    if sparse:
+        matrix.sum_duplicates()
+        return SparseMap(matrix, point_shape)
+    # BLAS would copy any other layout at every product.
+    matrix = (matrix if matrix.flags.forc else np.ascontiguousarray(matrix)).view()
+    matrix.flags.writeable = False
+    return DenseMap(matrix, point_shape)
+
+
+def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:
+    if map_.size != loss.size:
+        raise ValueError(
+            f"{name} must have one entry per row of A; A has {map_.size} rows, {name} has {loss.size}."
+        )
+    return Objective(loss, map_)
+
+
+def _indices(values: ArrayLike, name: str) -> NDArray[np.intp]:
+    array = np.asarray(values)
+    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
+        raise ValueError(f"{name} must be a vector of integers; got {array.dtype} of shape {array.shape}.")
+    return array.astype(np.intp, copy=False)

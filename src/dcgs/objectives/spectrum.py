@@ -1,0 +1,52 @@
+"""Bounds of the extreme eigenvalues of AᵀA, for smoothness and strong convexity."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+Matrix: TypeAlias = NDArray[np.float64] | sp.csc_array
+
+# Up to this side the Gram matrix is formed and its spectrum computed densely, in about a second.
+_DENSE_SIDE = 2000
+# Relative accuracy asked of the iterative solver; its answer is raised by as much.
+_SLACK = 1e-6
+
+
+def largest_eigenvalue(A: Matrix) -> float:
+    """Return an upper bound of the largest eigenvalue of AᵀA.
+
+    Exact to rounding while the smaller side of A is at most 2000, and to 1e-6 beyond.
+    """
+    if min(A.shape) <= _DENSE_SIDE:
+        return max(0.0, float(_gram_spectrum(A)[-1]))
+    n, d = A.shape
+    operator = LinearOperator(
+        (min(n, d), min(n, d)),
+        matvec=(lambda v: A @ (A.T @ v)) if n < d else (lambda v: A.T @ (A @ v)),
+        dtype=np.float64,
+    )
+    start = np.random.default_rng(0).standard_normal(min(n, d))
+    (largest,) = eigsh(operator, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)
+    return float(largest) * (1.0 + _SLACK)
+
+
+def smallest_eigenvalue(A: Matrix) -> float:
+    """Return a lower bound of the smallest eigenvalue of AᵀA: 0 with over 2000 columns."""
+    n, d = A.shape
+    if n < d or d > _DENSE_SIDE:
+        return 0.0
+    spectrum = _gram_spectrum(A)
+    # An eigenvalue below the rounding error of the Gram matrix is no evidence of convexity.
+    rounding = n * float(np.finfo(float).eps) * float(spectrum[-1])
+    return max(0.0, float(spectrum[0]) - rounding)
+
+
+def _gram_spectrum(A: Matrix) -> NDArray[np.float64]:
+    n, d = A.shape
+    gram: Any = A @ A.T if n < d else A.T @ A
+    return np.asarray(np.linalg.eigvalsh(gram.toarray() if sp.issparse(gram) else gram))

@@ -1,0 +1,33 @@
+"""Points: what methods compute with.
+
+A point is anything with ``+``, ``−``, scalar ``×`` and :func:`vdot`; methods use nothing else, so
+that another representation (factors of a low-rank matrix, say) can take the place of the NumPy
+arrays used today without a method noticing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Point: TypeAlias = NDArray[np.float64]
+
+
+def vdot(x: Point, y: Point) -> float:
+    """Return ⟨x, y⟩, the sum of products of all entries."""
+    return float(np.vdot(x, y))
+
+
+def norm(x: Point) -> float:
+    """Return ‖x‖, Euclidean (Frobenius for matrices)."""
+    return math.sqrt(vdot(x, x))
+
+
+def frozen(x: Point) -> Point:
+    """Return a read-only copy of x: later changes of x by its owner do not reach it."""
+    copy = np.array(x, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy

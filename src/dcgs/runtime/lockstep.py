@@ -1,0 +1,125 @@
+"""Lockstep: all agents in one process, round by round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcgs.points import Point, frozen
+from dcgs.protocol import Inbox, Program
+from dcgs.runtime.base import Job, Reply, Runtime
+
+
+@final
+@dataclass(frozen=True)
+class Lockstep(Runtime):
+    """Run all agents in this process.
+
+    ``threads`` agents compute at a time; None takes the cores at hand, at most one per agent.
+    ``blas_threads`` is what one agent's linear algebra may use: at 1 the result does not depend on
+    the number of threads, to the bit.
+    """
+
+    threads: int | None = 1
+    blas_threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, or None for all cores; got {self.threads!r}.")
+        if self.blas_threads < 1:
+            raise ValueError(f"blas_threads must be at least 1; got {self.blas_threads!r}.")
+
+    def run(self, job: Job) -> None:
+        agents = len(job.neighbors)
+        threads = min(self.threads or _cores(), agents)
+        programs = [job.program(i) for i in range(agents)]
+        with ExitStack() as stack:
+            stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
+            pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
+            stack.callback(_close, programs)
+            replies = _advance(programs, [None] * agents, pool)
+            while _all_still_send(replies):
+                inboxes = _deliver(replies, job)
+                replies = _advance(programs, inboxes, pool)
+                if not job.after_round():
+                    return
+
+
+def _advance(
+    programs: list[Program[Point]], inboxes: list[Inbox | None], pool: Executor | None
+) -> list[Reply]:
+    """Resume every program with its inbox; return what each then yields."""
+    steps = [_Step(i, programs[i], inboxes[i]) for i in range(len(programs))]
+    if pool is None:
+        return [step() for step in steps]
+    futures = [pool.submit(step) for step in steps]
+    # Wait for all before any exception is raised: nobody may be running when the run ends.
+    failed = [f for f in futures if f.exception() is not None]
+    return [f.result() for f in failed or futures]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Step:
+    i: int
+    program: Program[Point]
+    inbox: Inbox | None
+
+    def __call__(self) -> Reply:
+        try:
+            return next(self.program) if self.inbox is None else self.program.send(self.inbox)
+        except StopIteration:
+            return None
+        except Exception as error:
+            error.add_note(f"raised in agent {self.i}")
+            raise
+
+
+def _deliver(replies: list[Reply], job: Job) -> list[Inbox | None]:
+    """Freeze what each agent sends, count it, and sort it into the neighbors' inboxes."""
+    messages = [_checked(i, reply) for i, reply in enumerate(replies)]
+    traffic = job.traffic
+    traffic.rounds += 1
+    for i, neighbors in enumerate(job.neighbors):
+        traffic.messages[i] += len(neighbors)
+        traffic.bytes[i] += len(neighbors) * messages[i].nbytes
+    return [{j: messages[j] for j in neighbors} for neighbors in job.neighbors]
+
+
+def _checked(sender: int, message: Reply) -> Point:
+    if not isinstance(message, np.ndarray) or message.dtype != np.float64:
+        kind = type(message).__name__
+        raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
+    copy = frozen(message)
+    # A finite sum proves finite entries without a temporary; only otherwise look closer.
+    if not np.isfinite(copy.sum()) and not np.isfinite(copy).all():
+        where = tuple(np.argwhere(~np.isfinite(copy))[0].tolist())
+        raise FloatingPointError(f"a message must be finite; agent {sender} sent {copy[where]} at {where}.")
+    return copy
+
+
+def _all_still_send(replies: list[Reply]) -> bool:
+    returned = [i for i, reply in enumerate(replies) if reply is None]
+    sending = [i for i, reply in enumerate(replies) if reply is not None]
+    if returned and sending:
+        raise RuntimeError(f"agents {returned} returned while agents {sending} still send.")
+    return bool(sending)
+
+
+def _close(programs: Iterable[Program[Point]]) -> None:
+    for program in programs:
+        program.close()
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system tells which cores a process may use
+        return os.cpu_count() or 1

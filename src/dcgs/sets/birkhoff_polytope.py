@@ -1,0 +1,59 @@
+"""The doubly stochastic matrices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from dcgs.atoms import Atom, Sparse
+from dcgs.points import Point
+from dcgs.sets.base import ConvexSet, as_shape, set_fields
+
+
+@final
+@dataclass(frozen=True, init=False)
+class BirkhoffPolytope(ConvexSet):
+    """{x ≥ 0, n×n : every row and every column sums to 1}; its extreme points are the permutations.
+
+    Among several minimizers the oracle takes the one that SciPy's assignment solver finds, each
+    time the same; for a constant direction that is the identity. With n = 1 the set is one point,
+    and its diameter is 0.
+
+    >>> BirkhoffPolytope(2).lmo(np.array([[1.0, 0.0], [0.0, 1.0]])).dense()
+    array([[0., 1.],
+           [1., 0.]])
+    """
+
+    n: int
+    shape: tuple[int, ...]
+    polytope = True
+
+    def __init__(self, n: int) -> None:
+        (size,) = as_shape(n)
+        set_fields(self, n=size, shape=(size, size))
+
+    @property
+    def diameter(self) -> float:
+        return math.sqrt(2.0 * self.n) if self.n > 1 else 0.0
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
+        # SciPy reads +∞ as a forbidden pair, and then may find no permutation at all.
+        if not np.isfinite(direction).all():
+            raise ValueError("direction must be finite; it holds NaN or ∞.")
+        rows, columns = linear_sum_assignment(direction)
+        indices = np.asarray(rows * self.n + columns, dtype=np.intp)
+        values = np.ones(self.n)
+        indices.flags.writeable = values.flags.writeable = False
+        return Sparse(indices, values, self.shape)
+
+    def violation(self, x: Point) -> float:
+        sums = np.concatenate([x.sum(axis=0), x.sum(axis=1)])
+        return max(0.0, -float(x.min()), float(np.abs(sums - 1.0).max()))
+
+    def start(self) -> Point:
+        """Return the barycenter, 1/n everywhere."""
+        return np.full(self.shape, 1.0 / self.n)

@@ -1,0 +1,58 @@
+"""The box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dcgs.atoms import Atom, Vertex
+from dcgs.points import Point, norm
+from dcgs.sets.base import ConvexSet, as_data, listed, set_fields
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False)
+class Box(ConvexSet):
+    """{x : lower ≤ x ≤ upper}, entry by entry; its extreme points take one of the two everywhere.
+
+    A zero entry of the direction is answered with the lower bound.
+
+    >>> Box([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).lmo(np.array([1.0, -3.0, 0.0])).dense()
+    array([0., 2., 0.])
+    """
+
+    lower: Point
+    upper: Point
+    shape: tuple[int, ...]
+    polytope = True
+
+    def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
+        low, high = as_data(lower, "lower"), as_data(upper, "upper")
+        if low.shape != high.shape or low.size == 0 or low.ndim == 0:
+            raise ValueError(
+                f"lower and upper must be nonempty arrays of one shape; got {low.shape} and {high.shape}."
+            )
+        crossed = [tuple(position) for position in np.argwhere(low > high).tolist()]
+        if crossed:
+            raise ValueError(f"lower must not exceed upper; it does at {listed(crossed)}.")
+        set_fields(self, lower=low, upper=high, shape=low.shape)
+
+    @property
+    def diameter(self) -> float:
+        return norm(self.upper - self.lower)
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
+        array = np.where(direction < 0.0, self.upper, self.lower)
+        array.flags.writeable = False
+        return Vertex(array)
+
+    def violation(self, x: Point) -> float:
+        return max(0.0, float((self.lower - x).max()), float((x - self.upper).max()))
+
+    def start(self) -> Point:
+        """Return the midpoint."""
+        # Halved first: the sum of the bounds may overflow.
+        return 0.5 * self.lower + 0.5 * self.upper

@@ -1,0 +1,86 @@
+"""The convex hull of given points."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import nnls
+
+from dcgs.atoms import Atom, Vertex
+from dcgs.points import Point, norm
+from dcgs.sets.base import ConvexSet, as_data, largest_entry, set_fields
+
+EXACT_COUNT = 4096
+CHUNK = 512
+
+
+@final
+@dataclass(frozen=True, init=False, eq=False)
+class ConvexHull(ConvexSet):
+    """The convex hull of ``points``, an array of shape (count, *shape).
+
+    The oracle answers with one of the points, the first of those that tie. A point that lies in the
+    hull of the others is allowed; it can be answered only where it ties with an extreme point.
+
+    >>> ConvexHull([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).lmo(np.array([1.0, -1.0])).dense()
+    array([0., 1.])
+    """
+
+    points: Point
+    shape: tuple[int, ...]
+    polytope = True
+
+    def __init__(self, points: ArrayLike) -> None:
+        array = as_data(points, "points")
+        if array.ndim < 2 or array.size == 0:
+            raise ValueError(
+                "points must be an array of shape (count, *shape) with at least one point; "
+                f"got shape {array.shape}."
+            )
+        set_fields(self, points=array, shape=array.shape[1:])
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance of two points; beyond 4,096 points only an upper bound.
+
+        The bound is twice the largest distance from their mean, at most twice too much.
+        """
+        return self._diameter
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
+        values = self._rows @ direction.reshape(-1)
+        return Vertex(self.points[int(values.argmin())])
+
+    def violation(self, x: Point) -> float:
+        """Return the Euclidean distance from x to the hull."""
+        rows = self._rows - x.reshape(-1)
+        scale = largest_entry(rows) or 1.0
+        # With w = s·λ, λ in the simplex, ‖Σwᵢpᵢ‖² + (Σwᵢ − 1)² is least where ‖Σλᵢpᵢ‖ is, whatever s:
+        # nonnegative least squares finds the point of the hull nearest to 0 (Lawson and Hanson).
+        lifted = np.vstack([rows.T / scale, np.ones(len(rows))])
+        weights, _ = nnls(lifted, np.eye(1, len(lifted), len(lifted) - 1)[0])
+        return norm(weights / weights.sum() @ rows)
+
+    def start(self) -> Point:
+        """Return the mean of the points."""
+        return np.asarray(self.points.mean(axis=0))
+
+    @property
+    def _rows(self) -> Point:
+        return self.points.reshape(len(self.points), -1)
+
+    @cached_property
+    def _diameter(self) -> float:
+        # Centered, so that ‖p‖² + ‖q‖² − 2⟨p, q⟩ loses no digits: no term exceeds the diameter's square.
+        rows = self._rows - self._rows.mean(axis=0)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        if len(rows) > EXACT_COUNT:
+            return 2.0 * math.sqrt(float(squares.max()))
+        chunks = [slice(i, i + CHUNK) for i in range(0, len(rows), CHUNK)]
+        largest = max(float((squares[c, None] + squares - 2.0 * rows[c] @ rows.T).max()) for c in chunks)
+        return math.sqrt(max(0.0, largest))

@@ -1,0 +1,61 @@
+"""The hull of the k-sparse vectors with bounded entries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dcgs.atoms import Atom, Sparse
+from dcgs.points import Point
+from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, set_fields
+
+
+@final
+@dataclass(frozen=True, init=False)
+class KSparseBall(ConvexSet):
+    """The convex hull of the vectors with at most k entries other than 0, each at most radius in size.
+
+    That is {x : Σ|xⱼ| ≤ k·radius, max|xⱼ| ≤ radius}; its extreme points have k entries ±radius. A
+    zero entry of the direction, where it is needed to make up k, is answered with −radius.
+
+    >>> KSparseBall(4, k=2).lmo(np.array([1.0, -3.0, 0.0, 2.0])).dense()
+    array([ 0.,  1.,  0., -1.])
+    """
+
+    shape: tuple[int, ...]
+    k: int
+    radius: float
+    polytope = True
+
+    def __init__(self, shape: int | tuple[int, ...], k: int, radius: float = 1.0) -> None:
+        dims = as_shape(shape)
+        entries = math.prod(dims)
+        if not isinstance(k, int | np.integer) or not 1 <= k <= entries:
+            raise ValueError(f"k must be between 1 and {entries}, the number of entries; got {k!r}.")
+        set_fields(self, shape=dims, k=int(k), radius=check_radius(radius))
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * self.radius * math.sqrt(self.k)
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
+        flat = direction.reshape(-1)
+        sizes = np.abs(flat)
+        # The k-th largest size, and not argpartition: that one breaks ties as it happens to come.
+        threshold = np.partition(sizes, -self.k)[-self.k]
+        above = np.flatnonzero(sizes > threshold)
+        level = np.flatnonzero(sizes == threshold)[: self.k - above.size]
+        indices = np.sort(np.concatenate([above, level]))
+        values = np.where(flat[indices] < 0.0, self.radius, -self.radius)
+        indices.flags.writeable = values.flags.writeable = False
+        return Sparse(indices, values, self.shape)
+
+    def violation(self, x: Point) -> float:
+        sum_excess = float(np.abs(x).sum()) - self.k * self.radius
+        return max(0.0, sum_excess, largest_entry(x) - self.radius)
+
+    def start(self) -> Point:
+        return np.zeros(self.shape)

@@ -1,0 +1,47 @@
+"""The ℓ₁ ball."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dcgs.atoms import Atom, Spike
+from dcgs.points import Point
+from dcgs.sets.base import ConvexSet, as_shape, check_radius, set_fields
+
+
+@final
+@dataclass(frozen=True, init=False)
+class L1Ball(ConvexSet):
+    """{x : Σ|xⱼ| ≤ radius}; its extreme points are ±radius times a unit vector.
+
+    >>> L1Ball(3, radius=2.0).lmo(np.array([1.0, -3.0, 0.0]))
+    Spike(index=1, height=2.0, shape=(3,))
+    """
+
+    shape: tuple[int, ...]
+    radius: float
+    polytope = True
+
+    def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
+        set_fields(self, shape=as_shape(shape), radius=check_radius(radius))
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * self.radius
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Spike:
+        # Two searches without a temporary are faster than one over np.abs(direction).
+        low, high = int(direction.argmin()), int(direction.argmax())
+        down, up = -float(direction.item(low)), float(direction.item(high))
+        if down > up or (down == up and low < high):
+            return Spike(low, self.radius, self.shape)
+        return Spike(high, -self.radius, self.shape)
+
+    def violation(self, x: Point) -> float:
+        return max(0.0, float(np.abs(x).sum()) - self.radius)
+
+    def start(self) -> Point:
+        return np.zeros(self.shape)

@@ -1,0 +1,112 @@
+"""The top eigenvector of a symmetric operator, from products with vectors alone.
+
+Written out here, as SciPy's ARPACK keeps state between calls: this has none, so that threads may
+call it at once, and the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dsyevr
+
+from dcgs.points import norm
+
+Vector: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float64]
+
+SUBSPACE = 32
+"""Basis vectors held at most: then the search restarts from its best Ritz vectors, KEPT of them."""
+KEPT = 12
+STEPS = 600
+"""Products at most."""
+DENSE_SIDE = 2048
+"""Largest operator that is written out as a matrix when STEPS products were not enough."""
+NOISE = 0.1
+"""Length of the random part of a warm start, whose other part has length 1."""
+SEED = 2012
+
+
+def start_vector(size: int, near: Vector | None) -> Vector:
+    """Return a seeded Gaussian vector; with ``near``, of length 1, a small one added to it.
+
+    A start orthogonal to the answer stays orthogonal, and one that is another eigenvector looks
+    like an answer at once. The random part has a share of every eigenvector.
+    """
+    noise = np.random.default_rng(SEED).standard_normal(size)
+    return noise if near is None else near + (NOISE / norm(noise)) * noise
+
+
+def top_eigenvector(apply: Callable[[Vector], Vector], start: Vector, tolerance: float) -> Vector:
+    """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric operator B = ``apply``.
+
+    Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ tolerance·‖B‖ with
+    θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ. It is the largest one, up to tolerance·‖B‖·c,
+    where c is the share of v in the start over that of the true top eigenvector: about 1 for a random
+    start, 10·√size for a warm start that was itself a wrong eigenvector.
+
+    After STEPS products an operator of up to DENSE_SIDE rows is solved as a dense matrix; for a larger
+    one the best vector found is returned, and nothing is promised but θ ≥ ⟨start, B start⟩/‖start‖².
+    """
+    width = min(SUBSPACE, start.size)
+    basis, T = np.empty((width, start.size)), np.zeros((width, width))  # T = basis · B · basisᵀ, lower half
+    v, count, size = start / norm(start), 0, 0.0
+    for _ in range(STEPS):
+        basis[count] = v
+        count += 1
+        w = apply(v)
+        size = max(size, norm(w))  # a lower bound of ‖B‖, soon a close one
+        T[count - 1, :count], w = _split(w, basis[:count])
+        beta = norm(w)
+        ritz = _small_top(T[:count, :count])
+        if beta * abs(ritz.item(-1)) <= tolerance * size:
+            return _unit(ritz @ basis[:count])
+        if count == width:
+            count = _restart(basis, T)
+        v = w / beta
+    if start.size <= DENSE_SIDE:
+        return dense_top_eigenvector(np.array([apply(e) for e in np.eye(start.size)]))
+    return _unit(_small_top(T[:count, :count]) @ basis[:count])
+
+
+def dense_top_eigenvector(B: Matrix) -> Vector:
+    """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric matrix B (its lower half)."""
+    last = len(B) - 1
+    vectors: Matrix = eigh(B, subset_by_index=[last, last], check_finite=False)[1]
+    return _unit(vectors[:, 0])
+
+
+def _split(w: Vector, Q: Matrix) -> tuple[Vector, Vector]:
+    """Return the coefficients of w in the orthonormal rows of Q, and what is left of w."""
+    first = Q @ w
+    w = w - first @ Q
+    second = Q @ w  # once more: the first pass leaves rounding errors of the size of ‖w‖
+    w -= second @ Q
+    return first + second, w
+
+
+def _small_top(T: Matrix) -> Vector:
+    """Return the top eigenvector of a small matrix, by LAPACK itself: the wrappers cost more than it."""
+    result: tuple[Any, ...] = dsyevr(T, range="I", il=len(T), iu=len(T), lower=1)
+    vector: Vector = result[1][:, 0]
+    return vector
+
+
+def _restart(basis: Matrix, T: Matrix) -> int:
+    """Replace the full basis by its best Ritz vectors; return how many."""
+    kept = min(KEPT, len(T) - 1)
+    values, vectors = np.linalg.eigh(T)
+    basis[:kept] = vectors[:, -kept:].T @ basis
+    T[:] = 0.0
+    np.fill_diagonal(T[:kept, :kept], values[-kept:])
+    return kept
+
+
+def _unit(v: Vector) -> Vector:
+    unit: Vector = v / norm(v)
+    unit.flags.writeable = False
+    return unit

@@ -1,0 +1,46 @@
+"""The simplex."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dcgs.atoms import Atom, Spike
+from dcgs.points import Point
+from dcgs.sets.base import ConvexSet, as_shape, check_radius, set_fields
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Simplex(ConvexSet):
+    """{x ≥ 0 : Σxⱼ = radius}; its extreme points are radius times a unit vector.
+
+    With a single entry it is one point, and its diameter is 0.
+
+    >>> Simplex(3).lmo(np.array([1.0, -3.0, 0.0]))
+    Spike(index=1, height=1.0, shape=(3,))
+    """
+
+    shape: tuple[int, ...]
+    radius: float
+    polytope = True
+
+    def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
+        set_fields(self, shape=as_shape(shape), radius=check_radius(radius))
+
+    @property
+    def diameter(self) -> float:
+        return self.radius * math.sqrt(2.0) if math.prod(self.shape) > 1 else 0.0
+
+    def lmo(self, direction: Point, near: Atom | None = None) -> Spike:
+        return Spike(int(direction.argmin()), self.radius, self.shape)
+
+    def violation(self, x: Point) -> float:
+        return max(0.0, -float(x.min()), abs(float(x.sum()) - self.radius))
+
+    def start(self) -> Point:
+        """Return the barycenter."""
+        return np.full(self.shape, self.radius / math.prod(self.shape))

@@ -1,0 +1,68 @@
+"""The spectraplex."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dcgs.atoms import Atom, RankOne
+from dcgs.points import Point
+from dcgs.sets.base import ConvexSet, Direction, as_shape, check_radius, check_tolerance, set_fields
+from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
+from dcgs.sets.singular import DIRECT_SIDE, first_unit, power_scale
+
+
+@final
+@dataclass(frozen=True, init=False)
+class Spectraplex(ConvexSet):
+    """{x, n×n, symmetric positive semidefinite : trace = radius}; extreme points radius·vvᵀ, ‖v‖ = 1.
+
+    The oracle takes the symmetric part S of the direction (dense, sparse or a LinearOperator) and
+    finds v by Lanczos steps, up to ``tolerance``: ⟨S, s⟩ ≤ radius·(λ_min + tolerance·max|λ|), λ the
+    eigenvalues of S. With n = 1 the set is one point, and its diameter is 0.
+
+    >>> Spectraplex(2).lmo(np.diag([1.0, 2.0])).dense().round(6) + 0.0
+    array([[1., 0.],
+           [0., 0.]])
+    """
+
+    n: int
+    radius: float
+    tolerance: float
+    shape: tuple[int, ...]
+    polytope = False
+
+    def __init__(self, n: int, radius: float = 1.0, tolerance: float = 1e-8) -> None:
+        (size,) = as_shape(n)
+        set_fields(self, n=size, shape=(size, size))
+        set_fields(self, radius=check_radius(radius), tolerance=check_tolerance(tolerance))
+
+    @property
+    def diameter(self) -> float:
+        return self.radius * math.sqrt(2.0) if self.n > 1 else 0.0
+
+    def lmo(self, direction: Direction, near: Atom | None = None) -> RankOne:
+        v = self._bottom(direction + direction.T, near)
+        return RankOne(self.radius, v, v)
+
+    def violation(self, x: Point) -> float:
+        lowest = float(np.linalg.eigvalsh(0.5 * (x + x.T))[0])
+        return max(0.0, -lowest, abs(float(np.trace(x)) - self.radius), float(np.abs(x - x.T).max()))
+
+    def start(self) -> Point:
+        """Return the barycenter, radius/n times the identity."""
+        return np.diag(np.full(self.n, self.radius / self.n))
+
+    def _bottom(self, S: Direction, near: Atom | None) -> Vector:
+        """Return an eigenvector for the smallest eigenvalue of S: the top one of −S."""
+        known = isinstance(near, RankOne) and near.v.size == self.n
+        start = start_vector(self.n, near.v if known else None)
+        scale = power_scale(S @ start)
+        if scale == 0.0:
+            return first_unit(self.n)
+        if isinstance(S, np.ndarray) and self.n <= DIRECT_SIDE:
+            return dense_top_eigenvector(-scale * S)
+        return top_eigenvector(lambda v: -scale * (S @ v), start, self.tolerance)
