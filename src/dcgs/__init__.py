@@ -20,7 +20,60 @@ from dcgs.objectives import (
 )
 from dcgs.runtime import Lockstep
 from dcgs.schedules import Params, Theorem1, Theorem2
-from dcgs.sets import ConvexSet, L1Ball
+from dcgs.sets import (
+    BirkhoffPolytope,
+    Box,
+    ConvexHull,
+    ConvexSet,
+    GroupL1Ball,
+    KSparseBall,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    NuclearNormBall,
+    Polytope,
+    Simplex,
+    Spectraplex,
+)
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "CG",
+    "DCGS",
+    "DFW",
+    "PCG",
+    "BirkhoffPolytope",
+    "Box",
+    "ConvexHull",
+    "ConvexSet",
+    "GroupL1Ball",
+    "History",
+    "HuberLoss",
+    "KSparseBall",
+    "L1Ball",
+    "L2Ball",
+    "LInfBall",
+    "LeastSquares",
+    "Lockstep",
+    "Logistic",
+    "LogisticLoss",
+    "Loss",
+    "MatrixCompletion",
+    "Method",
+    "NuclearNormBall",
+    "Objective",
+    "Params",
+    "Polytope",
+    "PrimalDual",
+    "Result",
+    "Simplex",
+    "Snapshot",
+    "Spectraplex",
+    "SquaredLoss",
+    "Status",
+    "Theorem1",
+    "Theorem2",
+    "matrix_map",
+    "minimize",
+]

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import daxpy
 
 Point: TypeAlias = NDArray[np.float64]
 
@@ -24,6 +25,11 @@ def vdot(x: Point, y: Point) -> float:
 def norm(x: Point) -> float:
     """Return ‖x‖, Euclidean (Frobenius for matrices)."""
     return math.sqrt(vdot(x, x))
+
+
+def add_scaled(a: float, x: Point, out: Point) -> None:
+    """Add a·x to the C-contiguous out, in place and without a temporary."""
+    daxpy(x.reshape(-1), out.reshape(-1), a=a)
 
 
 def frozen(x: Point) -> Point:

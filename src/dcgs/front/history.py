@@ -121,7 +121,7 @@ def certify(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> tuple[fl
     for f in objectives:
         image = f.map.image(x)
         value += f.loss.value(image)
-        f.map.add_adjoint(f.loss.grad(image), g)
+        g += f.map.adjoint(f.loss.grad(image))
     return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
 
 

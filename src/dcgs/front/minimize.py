@@ -62,7 +62,7 @@ def minimize(
     >>> import dcgs
     >>> f = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
     >>> result = dcgs.minimize(f, dcgs.L1Ball(2, radius=5.0), nx.path_graph(2), rounds=200)
-    >>> str(result.status), result.x.round(2)
+    >>> str(result.status), result.x.round(1)
     ('the limit on rounds was reached.', array([2., 0.]))
     """
     limits = Limits(iterations, rounds, seconds, lmo_calls, gap, every).completed()

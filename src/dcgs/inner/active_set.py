@@ -46,15 +46,20 @@ class ActiveSet:
             products[place] = atom.dot(direction)
         return products
 
-    def move(self, gamma: float, away: int, toward: Atom) -> None:
-        """Move weight gamma from the atom at place ``away`` to the atom ``toward``, in or not."""
+    def move(self, gamma: float, away: int, toward: Atom) -> bool:
+        """Move weight gamma from the atom at place ``away`` to the atom ``toward``, in or not.
+
+        Return whether the one moved away from has left.
+        """
         place = self._place.get(toward)
         if place is None:
             place = self._append(toward)
         self._weights[place] += gamma
         self._weights[away] -= gamma
-        if self._weights[away] == 0.0:
+        dropped = bool(self._weights[away] == 0.0)
+        if dropped:
             self._drop(away)
+        return dropped
 
     def dense(self, shape: tuple[int, ...]) -> Point:
         """Return the point itself, summed afresh."""

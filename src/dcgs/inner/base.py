@@ -14,7 +14,7 @@ import numpy as np
 from dcgs.counting import Oracle
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, norm, vdot
+from dcgs.points import Point, add_scaled, norm, vdot
 from dcgs.sets.base import ConvexSet
 
 
@@ -40,9 +40,9 @@ class Subproblem:
 
     def grad(self, x: Point, image: Image) -> Point:
         """Return ∇φ(x), given the image A x that the solver carries along."""
-        g: Point = self.eta * x
+        g = self.f.map.adjoint(self.f.loss.grad(image))
         g += self._linear
-        self.f.map.add_adjoint(self.f.loss.grad(image), g)
+        add_scaled(self.eta, x, g)
         return g
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:

@@ -45,6 +45,7 @@ class _CGSolver(Solver):
         self.spec = spec
         self.task = task
         self.pair = Pair(task.f.map, task.x0)
+        self.xx = vdot(task.x0, task.x0)  # ‖x‖², carried along like the image
         self.s: Atom | None = None
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
@@ -59,12 +60,15 @@ class _CGSolver(Solver):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
             motion = phi.f.map.image_of_atom(s) - pair.image
+            along = s.dot(pair.x)
+            length = s.norm_squared() - 2.0 * along + self.xx
             gamma = 2.0 / (t + 2.0)
             if self.spec.step == "line-search":
-                length = s.norm_squared() - 2.0 * s.dot(pair.x) + vdot(pair.x, pair.x)
                 gamma = Line(phi.f.loss, pair.image, motion, -gap, phi.eta * length, 1.0).minimizer()
             pair.toward(s, motion, gamma)  # line 19
+            self.xx += 2.0 * gamma * (along - self.xx) + gamma**2 * length
             if pair.stale:
                 pair.reset(pair.x)
+                self.xx = vdot(pair.x, pair.x)
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)

@@ -55,8 +55,12 @@ class Line:
 
     def _newton(self, gamma: float, slope: float) -> float:
         """Return where a Newton step from gamma leads, cut to the interval."""
-        hess = self.loss.hess(self.image + gamma * self.motion)
-        curvature = float((hess * self.motion) @ self.motion) + self.bend
+        lower, upper = self.loss.curvature
+        if lower == upper:
+            curvature = lower * float(self.motion @ self.motion) + self.bend
+        else:
+            hess = self.loss.hess(self.image + gamma * self.motion)
+            curvature = float((hess * self.motion) @ self.motion) + self.bend
         if curvature <= 0.0:
             return self.limit if slope < 0.0 else 0.0
         return min(max(gamma - slope / curvature, 0.0), self.limit)

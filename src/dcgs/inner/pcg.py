@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.atoms import Vertex, cross
+from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
+from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
@@ -50,6 +51,7 @@ class _PCGSolver(Solver):
         self.pair = Pair(task.f.map, task.x0)
         # x⁰ need not be a vertex: it is an atom like the others until its weight is used up.
         self.S = ActiveSet(Vertex(frozen(task.x0)))
+        self.images: dict[Atom, Image] = {}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         pair, S = self.pair, self.S
@@ -68,12 +70,21 @@ class _PCGSolver(Solver):
             v = S.atoms[away]
             slope = toward - float(dots[away])
             bend = phi.eta * (s.norm_squared() - 2.0 * cross(s, v) + v.norm_squared())
-            motion = phi.f.map.image_of_atom(s) - phi.f.map.image_of_atom(v)
+            motion = self._image(s) - self._image(v)
             # Line 12 searches along f; what the procedure minimizes is φ.
             gamma = Line(phi.f.loss, pair.image, motion, slope, bend, float(S.weights[away])).minimizer()
             pair.swap(v, s, motion, gamma)  # line 13
-            S.move(gamma, away, s)  # lines 14 and 15
+            if S.move(gamma, away, s):  # lines 14 and 15
+                self.images.pop(v, None)
             if pair.stale:
                 pair.reset(S.dense(self.task.X.shape))
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)
+
+    def _image(self, atom: Atom) -> Image:
+        """Return A·atom; kept while the atom is active, unless it is one column of A."""
+        if isinstance(atom, Spike):
+            return self.task.f.map.image_of_atom(atom)
+        if atom not in self.images:
+            self.images[atom] = self.task.f.map.image_of_atom(atom)
+        return self.images[atom]

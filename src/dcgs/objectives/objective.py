@@ -51,9 +51,7 @@ class Objective:
 
     def grad(self, x: Point) -> Point:
         """Return ∇f(x)."""
-        g = np.zeros(self.shape)
-        self.map.add_adjoint(self.loss.grad(self.map.image(x)), g)
-        return g
+        return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
     @property
     def smoothness(self) -> float:
@@ -126,10 +124,10 @@ def MatrixCompletion(
 def matrix_map(A: ArrayLike | sp.sparray, shape: int | Shape | None = None) -> LinearMap:
     """Return x ↦ A x for a dense or scipy.sparse matrix; the data are not copied if float64.
 
-    A sparse matrix is kept in compressed columns (converted where it is not).
+    A sparse matrix is held by rows (shared with a CSR matrix of the user's) and by columns.
     """
     sparse = sp.issparse(A)
-    matrix: Any = sp.csc_array(A, dtype=np.float64) if sparse else np.asarray(A, dtype=np.float64)
+    matrix: Any = sp.csr_array(A, dtype=np.float64) if sparse else np.asarray(A, dtype=np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"A must be a matrix; got shape {matrix.shape}.")
     d = int(matrix.shape[1])
@@ -137,8 +135,10 @@ def matrix_map(A: ArrayLike | sp.sparray, shape: int | Shape | None = None) -> L
     if int(np.prod(point_shape)) != d:
         raise ValueError(f"shape must have {d} entries, one per column of A; got {point_shape}.")
     if sparse:
-        matrix.sum_duplicates()
-        return SparseMap(matrix, point_shape)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the user's own arrays stay as they are
+            matrix.sum_duplicates()
+        return SparseMap(matrix, matrix.tocsc(), point_shape)
     # BLAS would copy any other layout at every product.
     matrix = (matrix if matrix.flags.forc else np.ascontiguousarray(matrix)).view()
     matrix.flags.writeable = False

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-Matrix: TypeAlias = NDArray[np.float64] | sp.csc_array
+Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
 
 # Up to this side the Gram matrix is formed and its spectrum computed densely, in about a second.
 _DENSE_SIDE = 2000
@@ -43,7 +43,7 @@ def smallest_eigenvalue(A: Matrix) -> float:
     spectrum = _gram_spectrum(A)
     # An eigenvalue below the rounding error of the Gram matrix is no evidence of convexity.
     rounding = n * float(np.finfo(float).eps) * float(spectrum[-1])
-    return max(0.0, float(spectrum[0]) - rounding)
+    return max(0.0, float(spectrum[0] - rounding))
 
 
 def _gram_spectrum(A: Matrix) -> NDArray[np.float64]:

@@ -61,6 +61,13 @@ def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(d) for d in dims)
 
 
+def check_side(n: int) -> int:
+    """Return the number of rows and columns of square matrices if it is a positive integer."""
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"n must be a positive integer; got {n!r}.")
+    return int(n)
+
+
 def check_radius(radius: float) -> float:
     """Return the radius as a float if it is positive and finite."""
     value = float(radius)

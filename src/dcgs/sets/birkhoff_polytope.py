@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, set_fields
+from dcgs.sets.base import ConvexSet, check_side, set_fields
 
 
 @final
@@ -33,8 +33,8 @@ class BirkhoffPolytope(ConvexSet):
     polytope = True
 
     def __init__(self, n: int) -> None:
-        (size,) = as_shape(n)
-        set_fields(self, n=size, shape=(size, size))
+        side = check_side(n)
+        set_fields(self, n=side, shape=(side, side))
 
     @property
     def diameter(self) -> float:

@@ -45,12 +45,13 @@ def top_eigenvector(apply: Callable[[Vector], Vector], start: Vector, tolerance:
     """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric operator B = ``apply``.
 
     Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ tolerance·‖B‖ with
-    θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ. It is the largest one, up to tolerance·‖B‖·c,
-    where c is the share of v in the start over that of the true top eigenvector: about 1 for a random
-    start, 10·√size for a warm start that was itself a wrong eigenvector.
+    θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ, and none is larger by more than c·tolerance·‖B‖:
+    c is the share of v in the start over the share of the top eigenvector. It is about 1 after a
+    random start. After a warm start it is less, unless ``near`` was a wrong eigenvector of this very B:
+    then it is about √size/NOISE.
 
     After STEPS products an operator of up to DENSE_SIDE rows is solved as a dense matrix; for a larger
-    one the best vector found is returned, and nothing is promised but θ ≥ ⟨start, B start⟩/‖start‖².
+    one the best vector found is returned, and only θ ≥ ⟨start, B start⟩/‖start‖² is promised.
     """
     width = min(SUBSPACE, start.size)
     basis, T = np.empty((width, start.size)), np.zeros((width, width))  # T = basis · B · basisᵀ, lower half

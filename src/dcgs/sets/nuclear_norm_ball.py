@@ -18,11 +18,12 @@ from dcgs.sets.singular import top_triple
 class NuclearNormBall(ConvexSet):
     """{x, a matrix : the sum of its singular values ≤ radius}; extreme points −radius·uvᵀ.
 
-    The oracle finds u and v by Lanczos steps, up to ``tolerance`` (see
-    :func:`~dcgs.sets.singular.top_triple`): ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁, σ₁ the largest
-    singular value of the direction G. The steps grow with log(1/tolerance); where σ₁ stands apart from
-    σ₂, the value is far better than promised, its error falling with the square of the tolerance. The
-    direction may be dense, sparse or a LinearOperator, and ``near``, an earlier answer, saves steps.
+    The oracle finds u and v by Lanczos steps: ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁, where σ₁ is the
+    largest singular value of the direction G (what this rests on, and the rare warm start that costs some
+    digits, is said at :func:`~dcgs.sets.lanczos.top_eigenvector`). Steps grow with log(1/tolerance).
+    Where σ₁ stands apart from σ₂ the value is far better than promised: its error is of the size
+    of the tolerance's square. The direction may be dense, sparse or a LinearOperator; ``near``, an
+    earlier answer, saves steps.
 
     >>> s = NuclearNormBall((2, 2), radius=3.0).lmo(np.diag([1.0, 2.0]))
     >>> np.abs(s.dense().round(6))

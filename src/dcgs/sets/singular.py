@@ -41,7 +41,7 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
     rows, columns = G.shape
     # tall @ x leads from the smaller side to the larger one, wide @ z leads back.
     tall, wide = (G, G.T) if columns <= rows else (G.T, G)
-    start = start_vector(min(rows, columns), _near(near, rows, columns))
+    start = start_vector(min(rows, columns), near_vector(near, rows, columns))
     image = tall @ start
     scale = power_scale(image)
     if scale == 0.0:
@@ -78,7 +78,7 @@ def first_unit(size: int) -> Vector:
     return unit
 
 
-def _near(near: Atom | None, rows: int, columns: int) -> Vector | None:
+def near_vector(near: Atom | None, rows: int, columns: int) -> Vector | None:
     """Return the smaller side's vector of an earlier answer, where it is one for this shape."""
     if not isinstance(near, RankOne) or (near.u.size, near.v.size) != (rows, columns):
         return None

@@ -10,9 +10,9 @@ import numpy as np
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, Direction, as_shape, check_radius, check_tolerance, set_fields
+from dcgs.sets.base import ConvexSet, Direction, check_radius, check_side, check_tolerance, set_fields
 from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
-from dcgs.sets.singular import DIRECT_SIDE, first_unit, power_scale
+from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
 
 
 @final
@@ -36,8 +36,8 @@ class Spectraplex(ConvexSet):
     polytope = False
 
     def __init__(self, n: int, radius: float = 1.0, tolerance: float = 1e-8) -> None:
-        (size,) = as_shape(n)
-        set_fields(self, n=size, shape=(size, size))
+        side = check_side(n)
+        set_fields(self, n=side, shape=(side, side))
         set_fields(self, radius=check_radius(radius), tolerance=check_tolerance(tolerance))
 
     @property
@@ -58,8 +58,7 @@ class Spectraplex(ConvexSet):
 
     def _bottom(self, S: Direction, near: Atom | None) -> Vector:
         """Return an eigenvector for the smallest eigenvalue of S: the top one of −S."""
-        known = isinstance(near, RankOne) and near.v.size == self.n
-        start = start_vector(self.n, near.v if known else None)
+        start = start_vector(self.n, near_vector(near, self.n, self.n))
         scale = power_scale(S @ start)
         if scale == 0.0:
             return first_unit(self.n)

@@ -1,0 +1,43 @@
+"""What a benchmark's numbers were measured with."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+
+def environment(seed: int) -> dict[str, Any]:
+    """Return the command, seed, versions and machine."""
+    return {
+        "command": " ".join(["dcgs", *sys.argv[1:]]),
+        "seed": seed,
+        "versions": {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
+        | {"python": platform.python_version()},
+        "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in threadpool_info()}),
+        "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
+    }
+
+
+def write(path: Path, rows: Sequence[Mapping[str, Any]], seed: int) -> Path:
+    """Write rows and environment as JSON; return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n")
+    return path
+
+
+def _processor() -> str:
+    """Return the name of the processor, as Linux tells it, else as Python does."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())

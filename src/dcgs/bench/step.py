@@ -1,0 +1,119 @@
+"""The cost of one inner step over the cost of its unavoidable parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+
+from dcgs.atoms import Atom
+from dcgs.inner import CG, PCG, Inner, Subproblem, Task
+from dcgs.objectives import LeastSquares, MatrixCompletion, Objective
+from dcgs.points import Point
+from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of one step of an inner solver, and of one adjoint product and oracle call."""
+
+    case: str
+    solver: str
+    steps: int
+    step: float
+    adjoint: float
+    oracle: float
+
+    @property
+    def ratio(self) -> float:
+        """What one step costs in units of its unavoidable parts."""
+        return self.step / (self.adjoint + self.oracle)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One agent's problem, the product Aᵀr in its barest form, and how many steps to time."""
+
+    name: str
+    f: Objective
+    X: ConvexSet
+    adjoint: Callable[[], object]
+    steps: int
+
+
+def cases(seed: int = 0) -> list[Case]:
+    """Return the three cases: dense Lasso, sparse Lasso, matrix completion, one agent's share each."""
+    rng = np.random.default_rng(seed)
+    return [_dense(rng), _sparse(rng), _completion(rng)]
+
+
+def measure(case: Case, inner: Inner, repeats: int = 5) -> Cost:
+    """Time the solver on its first subproblem and, between its runs, the bare product and oracle.
+
+    The oracle is timed inside the solver's own calls, so both see the same directions.
+    """
+    results = [_once(case, inner) for _ in range(repeats + 1)][1:]
+    step, adjoint, oracle = (median(column) for column in zip(*results, strict=True))
+    return Cost(case.name, type(inner).__name__, case.steps, 1e3 * step, 1e3 * adjoint, 1e3 * oracle)
+
+
+def solvers(case: Case) -> list[Inner]:
+    """Return the inner solvers that serve the case, each limited to the steps to be timed."""
+    choices: list[Inner] = [CG(max_steps=case.steps), PCG(max_steps=case.steps)]
+    return [inner for inner in choices if inner.misfit(case.f, case.X) is None]
+
+
+def _once(case: Case, inner: Inner) -> tuple[float, float, float]:
+    in_oracle = 0.0
+    calls = 0
+
+    def lmo(direction: Point, near: Atom | None) -> Atom:
+        nonlocal in_oracle, calls
+        start = time.perf_counter()
+        atom = case.X.lmo(direction, near)
+        in_oracle += time.perf_counter() - start
+        calls += 1
+        return atom
+
+    x0 = case.X.start()
+    solver = inner.start(Task(case.f, case.X, lmo, x0))
+    phi = Subproblem(case.f, 0.0 * x0, 8.0, x0)
+    start = time.perf_counter()
+    solver(phi, 0.0)
+    step = (time.perf_counter() - start) / calls
+    start = time.perf_counter()
+    for _ in range(calls):
+        case.adjoint()
+    return step, (time.perf_counter() - start) / calls, in_oracle / calls
+
+
+def _dense(rng: np.random.Generator) -> Case:
+    A = rng.standard_normal((200, 10_000))
+    r = rng.standard_normal(200)
+    f = LeastSquares(A, 100.0 * rng.standard_normal(200))
+    return Case("dense 200×10000", f, L1Ball(10_000, 1e3), lambda: A.T @ r, 300)
+
+
+def _sparse(rng: np.random.Generator) -> Case:
+    A = sp.random_array((400, 150_360), density=0.008, rng=rng, data_sampler=rng.random, format="csr")
+    r = rng.standard_normal(400)
+    f = LeastSquares(A, 100.0 * rng.standard_normal(400))
+    At = A.T
+    return Case("sparse 400×150360, 0.8 %", f, L1Ball(150_360, 1e3), lambda: At @ r, 300)
+
+
+def _completion(rng: np.random.Generator) -> Case:
+    d1, d2, entries = 943, 1682, 10_000
+    rows, cols = np.divmod(rng.choice(d1 * d2, entries, replace=False), d2)
+    r = rng.standard_normal(entries)
+    truth = rng.standard_normal((d1, 10)) @ rng.standard_normal((10, d2))
+    f = MatrixCompletion(rows, cols, truth[rows, cols], (d1, d2))
+    X = NuclearNormBall((d1, d2), 1e4)
+    return Case("completion 943×1682", f, X, lambda: sp.csr_array((r, (rows, cols)), shape=(d1, d2)), 30)

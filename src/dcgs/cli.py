@@ -1,0 +1,130 @@
+"""The command ``dcgs``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from dcgs.bench import memory, record, step, threads
+
+_DESCRIPTION = """\
+Decentralized, projection-free optimization: agents on a graph, each with private
+data, minimize a sum of smooth convex losses over a set known through its linear oracle.
+"""
+
+_EPILOG = """\
+examples:
+  dcgs bench step                   what one inner step costs, over what it cannot avoid
+  dcgs bench threads --threads 2    what threads bring on the paper's dense Lasso
+  dcgs bench memory --out peak.json how much memory a run takes beyond its data
+
+In Python, start at help(dcgs.minimize).
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status."""
+    args = _parser().parse_args(argv)
+    console = Console()
+    rows: list[dict[str, Any]] = args.run(args, console)
+    if args.out is not None:
+        console.print(f"written: {record.write(args.out, rows, args.seed)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
+    jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
+
+    bench = jobs.add_parser(
+        "bench",
+        help="measure ratios side by side in one run",
+        description="Measure ratios side by side in one run; no absolute time is worth comparing.",
+    )
+    benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
+
+    one = _add(
+        benches,
+        "step",
+        _bench_step,
+        "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
+    )
+    one.add_argument("--repeats", type=_count, default=5, metavar="N", help="median of N (default: 5)")
+
+    many = _add(
+        benches, "threads", _bench_threads, "one run on one thread and on several, in turns; equal to the bit"
+    )
+    many.add_argument("--threads", type=_count, default=2, metavar="N", help="threads (default: 2)")
+    many.add_argument("--repeats", type=_count, default=3, metavar="N", help="median of N (default: 3)")
+    many.add_argument("--samples", type=_count, default=2000, metavar="N", help="rows in all (default: 2000)")
+    many.add_argument("--features", type=_count, default=10_000, metavar="D", help="columns (default: 10000)")
+
+    _add(benches, "memory", _bench_memory, "peak memory of a run beyond its data; at most 12 points an agent")
+    return parser
+
+
+def _add(benches: Any, name: str, run: Any, about: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = benches.add_parser(
+        name, help=about, description=about.capitalize() + "."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="also write the numbers as JSON, with versions and machine"
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _bench_step(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    table = Table("case", "solver", title="one inner step over its unavoidable parts", title_justify="left")
+    for name in ("step ms", "adjoint ms", "oracle ms", "ratio"):
+        table.add_column(name, justify="right")
+    rows = []
+    with threadpool_limits(1, user_api="blas"), console.status("measuring…"):
+        for case in step.cases(args.seed):
+            for inner in step.solvers(case):
+                cost = step.measure(case, inner, args.repeats)
+                times = (f"{t:.3f}" for t in (cost.step, cost.adjoint, cost.oracle))
+                table.add_row(cost.case, cost.solver, *times, f"{cost.ratio:.2f}")
+                rows.append(asdict(cost) | {"ratio": cost.ratio})
+    console.print(table)
+    return rows
+
+
+def _bench_threads(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    size = threads.Size(samples=args.samples, features=args.features)
+    with console.status("measuring…"):
+        speedup = threads.measure(size, args.threads, args.repeats, args.seed)
+    table = Table("case", title="one thread against several, in turns", title_justify="left")
+    for name in ("1 thread, s", f"{speedup.threads} threads, s", "times as fast", "equal to the bit"):
+        table.add_column(name, justify="right")
+    equal = "yes" if speedup.equal else "NO"
+    table.add_row(speedup.case, f"{speedup.one:.2f}", f"{speedup.several:.2f}", f"{speedup.ratio:.2f}", equal)
+    console.print(table)
+    return [asdict(speedup) | {"ratio": speedup.ratio}]
+
+
+def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    with console.status("measuring…"):
+        peaks = memory.measure(args.seed)
+    table = Table("case", "method", title="peak memory beyond the data", title_justify="left")
+    table.add_column("points per agent", justify="right")
+    for peak in peaks:
+        table.add_row(peak.case, peak.method, f"{peak.points:.1f}")
+    console.print(table)
+    return [asdict(peak) for peak in peaks]
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1; got {text}")
+    return value

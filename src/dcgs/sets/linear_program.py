@@ -1,0 +1,127 @@
+"""Linear programs over {x : A_ub x ≤ b_ub, A_eq x = b_eq}, x free, by SciPy's HiGHS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog
+
+from dcgs.points import Point, norm
+from dcgs.sets.base import as_data, listed
+
+MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
+
+OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+SOLVED = 0  # SciPy's status
+RANK_TOLERANCE = 1e-12
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows a of a sparse matrix A with their numbers b: for ⟨a, x⟩ ≤ b or ⟨a, x⟩ = b."""
+
+    A: sp.csr_array
+    b: Point
+
+    def unit(self) -> Rows:
+        """Return the rows scaled to ‖a‖ = 1, as HiGHS's tolerances are absolute; a zero row stays."""
+        lengths = np.sqrt(self.A.power(2).sum(axis=1))
+        lengths[lengths == 0.0] = 1.0
+        return Rows(sp.diags_array(1.0 / lengths) @ self.A, self.b / lengths)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The constraints, with rows of length 1, and a bound of ‖x‖ over them."""
+
+    ub: Rows
+    eq: Rows
+    reach: float = np.inf
+
+    def solve(self, costs: Point) -> Any:
+        """Return SciPy's result for min ⟨costs, x⟩; its x is a vertex where the reach is finite.
+
+        A variable without bounds may rest at 0 in HiGHS's last basis, inside of an optimal face.
+        One with bounds that the set does not touch cannot, so that rows alone determine x.
+        """
+        return linprog(
+            costs,
+            A_ub=self.ub.A,
+            b_ub=self.ub.b,
+            A_eq=self.eq.A,
+            b_eq=self.eq.b,
+            bounds=(-2.0 * self.reach, 2.0 * self.reach),
+            method="highs-ds",
+            options=OPTIONS,
+        )
+
+    def bounded(self) -> Program:
+        """Return the program with its reach; raise where it is empty or unbounded.
+
+        With A of full column rank, x follows from its slacks: ‖x‖ ≤ (‖b‖ + ‖slacks‖) / σ_min(A), and
+        one program says how large a weighted sum of the slacks gets. It is unbounded just where the set is.
+        """
+        if self.solve(np.zeros(self.ub.A.shape[1])).status != SOLVED:
+            raise ValueError("the polytope must not be empty; HiGHS finds no x that meets its constraints.")
+        spectrum = np.linalg.eigvalsh((self.ub.A.T @ self.ub.A + self.eq.A.T @ self.eq.A).toarray())
+        # Weights from 1 to 2: with equal ones opposite rows cancel to 1e-16, and at costs that are
+        # nothing but rounding errors HiGHS fails. Rounding takes care of the rest.
+        weights = np.linspace(1.0, 2.0, len(self.ub.b))
+        outcome = self.solve(np.round(weights @ self.ub.A, 10))
+        if spectrum[0] <= RANK_TOLERANCE * spectrum[-1] or outcome.status != SOLVED:
+            raise ValueError(
+                "the polytope must be bounded; its constraints let x grow without end. "
+                "Add bounds of the variables as rows of A_ub: they are free otherwise."
+            )
+        slacks = float(weights @ self.ub.b) - float(outcome.fun)
+        reach = (norm(self.ub.b) + norm(self.eq.b) + slacks) / float(np.sqrt(spectrum[0]))
+        return Program(self.ub, self.eq, reach)
+
+    def center(self) -> Point:
+        """Return the center of a largest ball that keeps the inequalities, within the equations."""
+        # One more variable, the ball's radius r: ⟨a, x⟩ + r‖a‖ ≤ b.
+        ub = Rows(_with_column(self.ub.A, 1.0), self.ub.b)
+        eq = Rows(_with_column(self.eq.A, 0.0), self.eq.b)
+        costs = np.zeros(ub.A.shape[1])
+        costs[-1] = -1.0
+        return np.asarray(Program(ub, eq, self.reach).solve(costs).x[:-1])
+
+
+def as_rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
+    """Return checked read-only copies of A and b; None where both are None."""
+    if A is None and b is None:
+        return None
+    if A is None or b is None:
+        given, absent = (f"b_{kind}", f"A_{kind}") if A is None else (f"A_{kind}", f"b_{kind}")
+        raise ValueError(f"A_{kind} and b_{kind} must be given together; got {given} without {absent}.")
+    matrix = _as_matrix(A, f"A_{kind}")
+    numbers = as_data(b, f"b_{kind}")
+    if numbers.shape != matrix.shape[:1]:
+        raise ValueError(
+            f"b_{kind} must have shape {matrix.shape[:1]}, an entry per row of A_{kind}; got {numbers.shape}."
+        )
+    return Rows(matrix, numbers)
+
+
+def _as_matrix(A: MatrixLike, name: str) -> sp.csr_array:
+    given: Any = A if sp.issparse(A) else np.asarray(A, dtype=np.float64)
+    if given.ndim != 2 or given.shape[1] == 0:
+        raise ValueError(f"{name} must be a matrix with a column per variable; got shape {given.shape}.")
+    entries = sp.coo_array(given, dtype=np.float64)
+    bad = ~np.isfinite(entries.data)
+    if bad.any():
+        positions = zip(entries.row[bad].tolist(), entries.col[bad].tolist(), strict=True)
+        raise ValueError(f"{name} must be finite; it is not at {listed(positions)}.")
+    matrix = entries.tocsr()  # a copy
+    matrix.data.flags.writeable = False
+    return matrix
+
+
+def _with_column(A: sp.csr_array, value: float) -> sp.csr_array:
+    return sp.hstack([A, np.full((A.shape[0], 1), value)], format="csr")

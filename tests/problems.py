@@ -1,0 +1,61 @@
+"""Problems that several test modules share: small, made from seeds, and generic, so that nothing ties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs import LeastSquares, Objective
+
+Array: TypeAlias = NDArray[np.float64]
+
+GRAPHS: dict[str, nx.Graph] = {
+    "one node": nx.empty_graph(1),
+    "one edge": nx.path_graph(2),
+    "path": nx.path_graph(5),
+    "cycle": nx.cycle_graph(6),
+    "star": nx.star_graph(4),
+    "complete": nx.complete_graph(4),
+    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(2, 4)),
+    "random of 7": nx.gnp_random_graph(7, 0.5, seed=2),
+    "random of 12": nx.gnp_random_graph(12, 0.3, seed=5),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """What m agents measured: agent i has ‖A[i] x − b[i]‖²."""
+
+    A: Array
+    b: Array
+
+    def __len__(self) -> int:
+        return len(self.A)
+
+    @property
+    def dimension(self) -> int:
+        return int(self.A.shape[2])
+
+    def objectives(self) -> list[Objective]:
+        return [LeastSquares(A, b) for A, b in zip(self.A, self.b, strict=True)]
+
+    def local_loss(self, x: Array) -> float:
+        """Return F(x) = Σ fᵢ(xᵢ) for stacked x, one agent a row."""
+        residuals = np.einsum("ijk,ik->ij", self.A, x) - self.b
+        return float((residuals**2).sum())
+
+
+def random_fits(agents: int, rows: int, columns: int, seed: int) -> Fits:
+    """Return agents whose data disagree: each has its own target."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((agents, rows, columns))
+    return Fits(A, 2.0 * rng.standard_normal((agents, rows)))
+
+
+def agreeing_fits(A: Array, x_star: Array) -> Fits:
+    """Return agents that all fit their data exactly at x_star: F* = 0, and F − F* is never negative."""
+    return Fits(A, A @ x_star)

@@ -1,0 +1,245 @@
+"""The paper's algorithms, transcribed for all agents at once with the Laplacian as a matrix.
+
+Independent of ``dcgs``: every agent has ‖Aᵢ x − bᵢ‖², points are rows of an array, vertices are tuples,
+and nothing is carried along that could be computed anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Oracle: TypeAlias = Callable[[Array], Array]
+Letters: TypeAlias = tuple[float, float, float, float, float]
+"""α, τ, η, θ, e at one k."""
+Phi: TypeAlias = tuple[Array, Array, Array, float, Array]
+"""A, b, w, η and center of φ(x) = ‖A x − b‖² + ⟨w, x⟩ + η/2 ‖x − center‖²."""
+Procedure: TypeAlias = Callable[[int, Phi, float], tuple[Array, int]]
+"""(agent, φ, e) ↦ its next point, and how often it asked the oracle."""
+
+
+class TieError(Exception):
+    """Two vertices are equally good up to rounding: which one is taken then is no matter of the algorithm."""
+
+
+def best(values: Array) -> int:
+    """Return the place of the largest value, which no other may come close to."""
+    order = np.argsort(values)
+    if len(values) > 1 and values[order[-1]] - values[order[-2]] < 1e-9 * np.abs(values).max():
+        raise TieError(values)
+    return int(order[-1])
+
+
+def l1_oracle(radius: float) -> Oracle:
+    def oracle(g: Array) -> Array:
+        j = best(np.abs(g))
+        s = np.zeros_like(g)
+        s[j] = -radius * np.sign(g[j])
+        return s
+
+    return oracle
+
+
+def simplex_oracle(radius: float) -> Oracle:
+    return lambda g: radius * np.eye(g.size)[best(-g)]
+
+
+def grad(phi: Phi, x: Array) -> Array:
+    A, b, w, eta, center = phi
+    return 2.0 * A.T @ (A @ x - b) + w + eta * (x - center)
+
+
+def line_search(phi: Phi, x: Array, d: Array, limit: float) -> float:
+    """Return the γ in [0, limit] that minimizes the parabola φ(x + γ d)."""
+    A, _, _, eta, _ = phi
+    gamma = -(grad(phi, x) @ d) / (2.0 * (A @ d) @ (A @ d) + eta * d @ d)
+    return float(np.clip(gamma, 0.0, limit))
+
+
+def cg(oracle: Oracle, searching: bool) -> Procedure:
+    """Return the procedure CG of Algorithm 2, lines 12 to 21."""
+
+    def procedure(agent: int, phi: Phi, e: float) -> tuple[Array, int]:
+        x, t = phi[4], 0
+        while True:
+            g = grad(phi, x)
+            s = oracle(g)
+            if g @ (x - s) <= e:
+                return x, t + 1
+            gamma = line_search(phi, x, s - x, 1.0) if searching else 2.0 / (t + 2.0)
+            x = (1.0 - gamma) * x + gamma * s
+            t += 1
+
+    return procedure
+
+
+def pcg(oracle: Oracle, x0: Array, agents: int, max_steps: int) -> Procedure:
+    """Return the procedure PCG of Algorithm 3, except that it searches along φ and keeps active sets.
+
+    At most ``max_steps`` at a time: an exact line search from v to s leaves ⟨∇φ, s⟩ = ⟨∇φ, v⟩, so the
+    next step may have to choose between two equals. In the next outer iteration φ is another.
+    """
+    active: list[dict[tuple[float, ...], float]] = [{tuple(x0): 1.0} for _ in range(agents)]
+
+    def procedure(agent: int, phi: Phi, e: float) -> tuple[Array, int]:
+        alpha = active[agent]
+        for t in range(max_steps):
+            x = np.array(list(alpha.values())) @ np.array(list(alpha))
+            g = grad(phi, x)
+            s = oracle(g)
+            if g @ (x - s) <= e:
+                return x, t + 1
+            S = np.array(list(alpha))
+            v = S[best(S @ g)]
+            gamma = line_search(phi, x, s - v, alpha[tuple(v)])
+            alpha[tuple(s)] = alpha.get(tuple(s), 0.0) + gamma
+            alpha[tuple(v)] -= gamma
+            if alpha[tuple(v)] <= 0.0:
+                del alpha[tuple(v)]
+        return np.array(list(alpha.values())) @ np.array(list(alpha)), max_steps
+
+    return procedure
+
+
+def exact_on_simplex(radius: float) -> Procedure:
+    """Return what minimizes φ over the simplex: of the minimizers over all its faces' hulls the best inside."""
+
+    def procedure(agent: int, phi: Phi, e: float) -> tuple[Array, int]:
+        A, b, w, eta, center = phi
+        d = len(center)
+        H, h = 2.0 * A.T @ A + eta * np.eye(d), 2.0 * A.T @ b - w + eta * center
+        candidates = []
+        for size in range(1, d + 1):
+            for face in map(list, combinations(range(d), size)):
+                ones = np.ones((size, 1))
+                kkt = np.block([[H[np.ix_(face, face)], ones], [ones.T, np.zeros((1, 1))]])
+                x = np.zeros(d)
+                x[face] = np.linalg.solve(kkt, np.append(h[face], radius))[:size]
+                if x.min() >= 0.0:
+                    candidates.append((float(0.5 * x @ H @ x - h @ x), tuple(x)))
+        return np.array(min(candidates)[1]), 0
+
+    return procedure
+
+
+def exact_on_ball(radius: float) -> Procedure:
+    """Return what minimizes φ over ‖x‖ ≤ radius, by bisection on the multiplier of the constraint."""
+
+    def procedure(agent: int, phi: Phi, e: float) -> tuple[Array, int]:
+        A, b, w, eta, center = phi
+        H, h = 2.0 * A.T @ A + eta * np.eye(len(center)), 2.0 * A.T @ b - w + eta * center
+
+        def x(mu: float) -> Array:
+            return np.linalg.solve(H + mu * np.eye(len(h)), h)
+
+        low, high = 0.0, float(np.linalg.norm(h)) / radius
+        if np.linalg.norm(x(0.0)) <= radius:
+            return x(0.0), 0
+        for _ in range(200):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.linalg.norm(x(middle)) > radius else (low, middle)
+        return x(high), 0
+
+    return procedure
+
+
+def theorem1(N: int, agents: int, norm_L: float, R: float) -> Callable[[int], Letters]:
+    """Return the parameters of Theorem 1 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
+    return lambda k: (1.0, norm_L, 2.0 * norm_L, 1.0, norm_L * (agents * R**2) / (agents * N))
+
+
+def theorem2(N: int, agents: int, norm_L: float, R: float, u: float) -> Callable[[int], Letters]:
+    """Return the parameters of Theorem 2 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
+    return lambda k: (
+        k / (k + 1),
+        4.0 * norm_L**2 / ((k + 1) * u),
+        k * u / 2.0,
+        k + 1.0,
+        u * (agents * R**2) / (agents * N * k),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """All agents after one iteration: their points, the weighted averages of them, what it took so far."""
+
+    x: Array
+    x_bar: Array
+    y: Array
+    rounds: int
+    lmo_calls: NDArray[np.int64]
+
+
+def sliding(
+    A: Array, b: Array, L: Array, x0: Array, letters: Callable[[int], Letters], procedure: Procedure
+) -> Iterator[Iterate]:
+    """Yield the iterates of Algorithm 2 (of Algorithm 1, where the procedure is exact)."""
+    m, d = len(A), len(x0)
+    bold_L = np.kron(L, np.eye(d))
+    x_prev = x = np.tile(x0, m)
+    y = np.zeros(m * d)
+    weighted, total = np.zeros((m, d)), 0.0
+    calls = np.zeros(m, dtype=np.int64)
+    k = 0
+    while True:
+        k += 1
+        alpha, tau, eta, theta, e = letters(k)
+        x_tilde = alpha * (x - x_prev) + x
+        y = y + (bold_L @ x_tilde) / tau
+        w, centers = (bold_L @ y).reshape(m, d), x.reshape(m, d)
+        steps = [procedure(i, (A[i], b[i], w[i], eta, centers[i]), e) for i in range(m)]
+        x_prev, x = x, np.concatenate([step[0] for step in steps])
+        calls = calls + np.array([step[1] for step in steps])
+        weighted, total = weighted + theta * x.reshape(m, d), total + theta
+        yield Iterate(x.reshape(m, d), weighted / total, y.reshape(m, d), 2 * k, calls)
+
+
+def metropolis(L: Array) -> Array:
+    """Return the Metropolis weights of the graph with Laplacian L: symmetric, every row sums to 1."""
+    m = len(L)
+    W = np.zeros((m, m))
+    for i in range(m):
+        for j in range(m):
+            W[i, j] = 1.0 / (1.0 + max(L[i, i], L[j, j])) if i != j and L[i, j] == -1.0 else 0.0
+        W[i, i] = 1.0 - W[i].sum()
+    return W
+
+
+def gradients(A: Array, b: Array, x: Array) -> Array:
+    """Return ∇fᵢ(xᵢ), one agent a row."""
+    return np.stack([2.0 * A[i].T @ (A[i] @ x[i] - b[i]) for i in range(len(A))])
+
+
+def dfw_tracking(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> Iterator[Iterate]:
+    """Yield the iterates of DFW with a tracked gradient."""
+    m, W = len(A), metropolis(L)
+    x, g, before, t = np.tile(x0, (m, 1)), np.zeros((m, len(x0))), np.zeros((m, len(x0))), 0
+    while True:
+        t += 1
+        x_bar = W @ x
+        now = gradients(A, b, x_bar)
+        g, before = W @ (g + now - before), now
+        x = x_bar + 2.0 / (t + 1.0) * (np.stack([oracle(row) for row in g]) - x_bar)
+        yield Iterate(x, x, 0.0 * x, 2 * t, np.full(m, t))
+
+
+def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> Iterator[Iterate]:
+    """Yield the iterates of DFW with ⌈log t + 1⌉ averagings of points and of gradients."""
+    m, W = len(A), metropolis(L)
+    x, t, rounds = np.tile(x0, (m, 1)), 0, 0
+    while True:
+        t += 1
+        times = math.ceil(math.log(t) + 1.0)
+        power = np.linalg.matrix_power(W, times)
+        x_bar = power @ x
+        g = power @ gradients(A, b, x_bar)
+        x = x_bar + 2.0 / (t + 1.0) * (np.stack([oracle(row) for row in g]) - x_bar)
+        rounds += 2 * times
+        yield Iterate(x, x, 0.0 * x, rounds, np.full(m, t))

@@ -1,0 +1,209 @@
+"""The distributed program equals the stacked transcription of the paper in ``stacked.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
+
+import networkx as nx
+import numpy as np
+import pytest
+import stacked
+from problems import GRAPHS, Array, Fits, random_fits
+
+import dcgs
+from dcgs import CG, DCGS, DFW, PCG, L1Ball, Params, PrimalDual, Theorem1, Theorem2
+from dcgs.sets import ConvexSet, L2Ball, Simplex
+
+RADIUS = 3.0
+HORIZON = 5
+DISTANCE = 0.7
+# The two programs do the same arithmetic in another order: each operation differs by rounding,
+# 1e-16 relative, and a few hundred steps of conditional gradient carry that on without enlarging it
+# much, as long as no vertex ties (the data are generic). Four digits are left for that.
+TOLERANCE = 1e-10 * RADIUS
+
+SETS: dict[str, tuple[ConvexSet, stacked.Oracle]] = {
+    "l1": (L1Ball(5, RADIUS), stacked.l1_oracle(RADIUS)),
+    "simplex": (Simplex(5, RADIUS), stacked.simplex_oracle(RADIUS)),
+}
+STEPS: dict[str, tuple[CG, bool]] = {
+    "agnostic": (CG(step="agnostic"), False),
+    "line search": (CG(step="line-search"), True),
+}
+
+
+def laplacian_matrix(graph: nx.Graph) -> Array:
+    return np.asarray(nx.laplacian_matrix(graph).toarray(), dtype=np.float64)
+
+
+def norm_of(L: Array) -> float:
+    """Return ‖L‖; 1 for an agent alone, for which every positive value fulfils the theorems."""
+    return float(np.linalg.norm(L, 2)) or 1.0
+
+
+def smallest_strong_convexity(fits: Fits) -> float:
+    return min(2.0 * float(np.linalg.svd(A, compute_uv=False)[-1]) ** 2 for A in fits.A)
+
+
+def assert_same(
+    fits: Fits,
+    X: ConvexSet,
+    graph: nx.Graph,
+    method: dcgs.Method,
+    reference: Iterator[stacked.Iterate],
+    iterations: int = HORIZON,
+) -> None:
+    """Compare answers, rounds and oracle calls of all agents at every iteration."""
+    for k, expected in enumerate(islice(reference, iterations), start=1):
+        result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=k, every=0)
+        np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
+        np.testing.assert_array_equal(result.lmo_calls, expected.lmo_calls)
+        assert result.rounds == expected.rounds
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dcgs_with_cg_and_theorem_1_equals_the_transcription(name: str, where: str, step: str) -> None:
+    graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
+    fits = random_fits(len(graph), rows=3, columns=5, seed=11)
+    L = laplacian_matrix(graph)
+    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
+    procedure = stacked.cg(oracle, searching)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    schedule = Theorem1(distance=DISTANCE, horizon=HORIZON)
+    assert_same(fits, X, graph, DCGS(inner=inner, schedule=schedule), reference)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dcgs_with_cg_and_theorem_2_equals_the_transcription(name: str, where: str, step: str) -> None:
+    graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
+    fits = random_fits(len(graph), rows=9, columns=5, seed=12)
+    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
+    procedure = stacked.cg(oracle, searching)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    schedule = Theorem2(distance=DISTANCE, horizon=HORIZON)
+    assert_same(fits, X, graph, DCGS(inner=inner, schedule=schedule), reference)
+
+
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dcgs_with_pcg_equals_the_transcription_with_its_active_sets_kept(name: str, where: str) -> None:
+    graph, (X, oracle) = GRAPHS[name], SETS[where]
+    fits = random_fits(len(graph), rows=3, columns=5, seed=20)
+    L = laplacian_matrix(graph)
+
+    def letters(k: int) -> stacked.Letters:
+        # Gaps that are met at some iterations and not at others.
+        return k / (k + 1), 1.5 * norm_of(L), 2.5 * norm_of(L), k + 1.0, 20.0 * 0.8**k
+
+    procedure = stacked.pcg(oracle, X.start(), len(graph), max_steps=1)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    method = DCGS(inner=PCG(max_steps=1), schedule=lambda k: Params(*letters(k)))
+    assert_same(fits, X, graph, method, reference, iterations=4 * HORIZON)
+
+
+@pytest.mark.parametrize("schedule", ["theorem1", "theorem2"])
+def test_the_named_schedules_are_the_papers_with_the_diameter_and_the_iterations(
+    schedule: Literal["theorem1", "theorem2"],
+) -> None:
+    graph, (X, oracle) = GRAPHS["cycle"], SETS["simplex"]
+    fits = random_fits(len(graph), rows=9, columns=5, seed=13)
+    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    diameter = RADIUS * np.sqrt(2.0)
+    letters = {
+        "theorem1": stacked.theorem1(HORIZON, len(graph), norm_of(L), diameter),
+        "theorem2": stacked.theorem2(HORIZON, len(graph), norm_of(L), diameter, u),
+    }[schedule]
+    procedure = stacked.cg(oracle, searching=True)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    expected = list(islice(reference, HORIZON))[-1]
+    method = DCGS(inner="cg", schedule=schedule)
+    result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=HORIZON)
+    np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["one edge", "star", "random of 7"])
+def test_the_last_iterate_is_that_of_the_transcription(name: str) -> None:
+    graph, (X, oracle) = GRAPHS[name], SETS["l1"]
+    fits = random_fits(len(graph), rows=9, columns=5, seed=14)
+    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
+    procedure = stacked.cg(oracle, searching=True)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    method = DCGS(inner="cg", schedule=Theorem2(distance=DISTANCE, horizon=HORIZON), answer="last")
+    for k, expected in enumerate(islice(reference, HORIZON), start=1):
+        result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=k, every=0)
+        np.testing.assert_allclose(result.agents, expected.x, rtol=0.0, atol=TOLERANCE)
+
+
+def test_starting_elsewhere_starts_every_agent_there() -> None:
+    graph, (X, oracle) = GRAPHS["path"], SETS["l1"]
+    fits = random_fits(len(graph), rows=3, columns=5, seed=15)
+    x0 = np.array([1.0, -0.5, 0.0, 0.25, 0.0])
+    L = laplacian_matrix(graph)
+    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
+    procedure = stacked.cg(oracle, searching=True)
+    expected = list(islice(stacked.sliding(fits.A, fits.b, L, x0, letters, procedure), HORIZON))[-1]
+    method = DCGS(inner="cg", schedule=Theorem1(distance=DISTANCE, horizon=HORIZON))
+    result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=HORIZON, x0=x0)
+    np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_primal_dual_over_a_ball_equals_algorithm_1_solved_by_bisection(name: str) -> None:
+    graph, X = GRAPHS[name], L2Ball(5, radius=0.5)
+    fits = random_fits(len(graph), rows=3, columns=5, seed=16)
+    L = laplacian_matrix(graph)
+    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), X.diameter)
+    procedure = stacked.exact_on_ball(0.5)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    for k, expected in enumerate(islice(reference, HORIZON), start=1):
+        result = dcgs.minimize(
+            fits.objectives(), X, graph, PrimalDual(schedule="theorem1"), iterations=k, every=0
+        )
+        # Both solve by a closed form to rounding error; condition numbers here are below a hundred.
+        np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
+        assert result.rounds == expected.rounds
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_primal_dual_over_a_polytope_equals_algorithm_1_solved_face_by_face(name: str) -> None:
+    graph, X = GRAPHS[name], Simplex(4, radius=1.0)
+    fits = random_fits(len(graph), rows=6, columns=4, seed=17)
+    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), X.diameter, u)
+    procedure = stacked.exact_on_simplex(1.0)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    # An iterative solver stops at a gap e of 1e-12 times that of fᵢ at x⁰, at most 100 here; φ being
+    # u-strongly convex, its point is within √(e/u) of the minimizer, and HORIZON such errors add up.
+    tolerance = HORIZON * np.sqrt(1e-12 * 100.0 / u)
+    for k, expected in enumerate(islice(reference, HORIZON), start=1):
+        result = dcgs.minimize(
+            fits.objectives(), X, graph, PrimalDual(schedule="theorem2"), iterations=k, every=0
+        )
+        np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=tolerance)
+        assert result.rounds == expected.rounds
+
+
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dfw_with_tracking_equals_the_transcription(name: str, where: str) -> None:
+    graph, (X, oracle) = GRAPHS[name], SETS[where]
+    fits = random_fits(len(graph), rows=3, columns=5, seed=18)
+    reference = stacked.dfw_tracking(fits.A, fits.b, laplacian_matrix(graph), X.start(), oracle)
+    assert_same(fits, X, graph, DFW(), reference)
+
+
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_dfw_with_repeated_averaging_equals_the_transcription(name: str, where: str) -> None:
+    graph, (X, oracle) = GRAPHS[name], SETS[where]
+    fits = random_fits(len(graph), rows=3, columns=5, seed=19)
+    reference = stacked.dfw_averaging(fits.A, fits.b, laplacian_matrix(graph), X.start(), oracle)
+    assert_same(fits, X, graph, DFW(tracking=False), reference)

@@ -1,0 +1,704 @@
+"""Bad input: each message, matched; and nothing is run before all was checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+import dcgs
+from dcgs.runtime import Job, Runtime
+
+Array = NDArray[np.float64]
+
+NAN, INF = float("nan"), float("inf")
+
+
+def data(rows: int = 8, d: int = 6, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((rows, d)), rng.standard_normal(rows)
+
+
+OBJECTIVES = [dcgs.LeastSquares(*data(seed=i)) for i in range(3)]
+X = dcgs.L1Ball(6, radius=2.0)
+PATH = nx.path_graph(3)
+SOUND = {"objectives": OBJECTIVES, "X": X, "graph": PATH, "iterations": 2}
+
+
+@final
+@dataclass(eq=False)
+class Watched(Runtime):
+    """A runtime that runs nothing, and knows whether it was asked to."""
+
+    runs: int = 0
+
+    def run(self, job: Job) -> None:
+        self.runs += 1
+
+
+def assert_house_style(message: str) -> None:
+    """Assert that a message starts in lower case, or with a name or letter of mathematics, and ends."""
+    first = message.split()[0]
+    assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "Theorem"}
+    assert message.endswith(".")
+    assert not message.endswith("..")
+    assert "\n" not in message
+
+
+def refused(kind: type[Exception], message: str, **changes: Any) -> None:
+    """Assert that a run with these changes is refused with exactly this message, before any work."""
+    watched = Watched()
+    arguments: dict[str, Any] = SOUND | {"runtime": watched} | changes
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        dcgs.minimize(**arguments)
+    assert watched.runs == 0
+    assert_house_style(message)
+
+
+def refused_somehow(kind: type[Exception], beginning: str, value: str, **changes: Any) -> None:
+    """Assert that a run is refused with a message that begins so and tells the value."""
+    watched = Watched()
+    arguments: dict[str, Any] = SOUND | {"runtime": watched} | changes
+    with pytest.raises(kind, match=rf"^{beginning}.*\b(got|has) .*{re.escape(value)}.*") as caught:
+        dcgs.minimize(**arguments)
+    assert watched.runs == 0
+    assert_house_style(str(caught.value))
+
+
+def unmade(kind: type[Exception], message: str, make: Callable[[], object]) -> None:
+    """Assert that an object cannot be made, for exactly this reason."""
+    with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+        make()
+    assert_house_style(message)
+
+
+def test_the_run_that_these_tests_spoil_is_sound() -> None:
+    watched = Watched()
+    dcgs.minimize(**SOUND, runtime=watched)
+    assert watched.runs == 1
+
+
+# The graph.
+
+
+def test_a_graph_must_be_connected() -> None:
+    refused(
+        ValueError,
+        "the graph must be connected; it has 2 components: [[0, 1, 2], [3, 4, 5]].",
+        graph=nx.Graph([(0, 2), (1, 2), (5, 4), (3, 4)]),
+    )
+
+
+def test_the_components_are_listed_in_the_callers_names() -> None:
+    graph = nx.Graph()
+    graph.add_nodes_from(["Rome", "Oslo", "Bern", "Kyiv"])
+    graph.add_edge("Bern", "Rome")
+    refused(
+        ValueError,
+        "the graph must be connected; it has 3 components: [['Rome', 'Bern'], ['Oslo'], ['Kyiv']].",
+        graph=graph,
+    )
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_a_graph_must_be_simple_and_undirected(kind: type[nx.Graph]) -> None:
+    refused(
+        ValueError,
+        "the graph must be undirected, with one edge between two nodes; "
+        f"got a {kind.__name__}. Use nx.Graph(graph).",
+        graph=nx.path_graph(3, create_using=kind),
+    )
+
+
+def test_no_agent_may_be_its_own_neighbor() -> None:
+    graph = nx.path_graph(3)
+    graph.add_edges_from([(2, 2), (0, 0)])
+    refused(ValueError, "the graph must have no loops; nodes [0, 2] are their own neighbors.", graph=graph)
+
+
+def test_loops_are_listed_in_the_callers_names() -> None:
+    graph = nx.Graph([("b", "a"), ("a", "a"), ("b", (0, 1)), ((0, 1), (0, 1))])
+    refused(
+        ValueError, "the graph must have no loops; nodes ['a', (0, 1)] are their own neighbors.", graph=graph
+    )
+
+
+def test_a_graph_must_have_a_node() -> None:
+    refused(
+        ValueError, "the graph must have at least one node; it has none.", graph=nx.Graph(), objectives=[]
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph", "name"), [({0: [1]}, "dict"), (None, "NoneType"), (np.eye(3), "ndarray"), (nx.Graph, "type")]
+)
+def test_a_graph_must_be_one_of_networkx(graph: object, name: str) -> None:
+    refused(TypeError, f"graph must be a networkx.Graph; got {name}.", graph=graph)
+
+
+# Objectives, set and method: one of each kind, in number and shape.
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_there_must_be_an_objective_for_each_node(count: int) -> None:
+    refused(
+        ValueError,
+        f"there must be one objective for each node of the graph; got {count} objectives and 3 nodes.",
+        objectives=(OBJECTIVES * 2)[:count],
+    )
+
+
+def test_all_objectives_must_take_points_of_the_set_and_all_that_do_not_are_listed() -> None:
+    refused(
+        ValueError,
+        "all objectives must take points of shape (6,), as X; agent 0 takes (5,), agent 2 takes (2, 3).",
+        objectives=[
+            dcgs.LeastSquares(*data(d=5)),
+            OBJECTIVES[1],
+            dcgs.LeastSquares(*data(), shape=(2, 3)),
+        ],
+    )
+
+
+@pytest.mark.parametrize(("wrong", "name"), [(data(), "tuple"), (None, "NoneType"), (np.eye(6), "ndarray")])
+def test_objectives_must_be_objectives(wrong: object, name: str) -> None:
+    refused(
+        TypeError,
+        f"objectives must be dcgs objectives; agent 1 has a {name}.",
+        objectives=[OBJECTIVES[0], wrong, OBJECTIVES[2]],
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [(OBJECTIVES[0], "Objective"), (None, "NoneType"), (5, "int")],
+    ids=["one", "none", "5"],
+)
+def test_objectives_must_be_a_sequence(wrong: object, name: str) -> None:
+    refused_somehow(TypeError, "objectives must be", name, objectives=wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [(None, "NoneType"), ("l1", "str"), (dcgs.L1Ball, "ABCMeta"), (OBJECTIVES[0], "Objective")],
+    ids=["none", "name", "class", "objective"],
+)
+def test_a_set_must_be_a_set(wrong: object, name: str) -> None:
+    refused(TypeError, f"X must be a set such as dcgs.L1Ball; got {name}.", X=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["dcgs", dcgs.DCGS, 5, dcgs.CG()], ids=repr)
+def test_a_method_must_be_a_method_and_not_its_class(wrong: object) -> None:
+    refused(TypeError, f"method must be a method such as dcgs.DCGS(); got {wrong!r}.", method=wrong)
+
+
+@pytest.mark.parametrize("wrong", ["lockstep", dcgs.Lockstep, 2, dcgs.DCGS()], ids=repr)
+def test_a_runtime_must_be_a_runtime_and_not_its_class(wrong: object) -> None:
+    refused_somehow(TypeError, "runtime must be", repr(wrong), runtime=wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, "stop", True])
+def test_a_callback_must_be_a_function(wrong: object) -> None:
+    refused_somehow(TypeError, "callback must be", repr(wrong), callback=wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, None, "a"])
+def test_a_seed_must_be_a_whole_number(wrong: object) -> None:
+    refused_somehow(ValueError, "seed must be", repr(wrong), seed=wrong)
+
+
+# Data.
+
+
+def spoiled(name: str, where: tuple[int, ...], value: float) -> dcgs.Objective:
+    """Return least squares in which one number of A or b is not finite."""
+    A, b = data()
+    {"A": A, "b": b}[name][where] = value
+    return dcgs.LeastSquares(A, b)
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+@pytest.mark.parametrize(("name", "where"), [("A", (3, 5)), ("A", (0, 0)), ("b", (7,))])
+def test_data_must_be_finite_and_the_message_says_whose_and_where(
+    name: str, where: tuple[int, ...], value: float
+) -> None:
+    place = ", ".join(map(str, where))
+    refused(
+        ValueError,
+        f"data must be finite; agent 1: {name}[{place}] is {value}.",
+        objectives=[OBJECTIVES[0], spoiled(name, where, value), OBJECTIVES[2]],
+    )
+
+
+def test_every_agent_with_bad_data_is_listed_and_the_rest_of_its_bad_numbers_counted() -> None:
+    A, b = data()
+    A[1, 2] = A[4, 0] = A[4, 1] = NAN
+    refused(
+        ValueError,
+        "data must be finite; agent 0: b[7] is inf; agent 2: A[1, 2] is nan and 2 more.",
+        objectives=[spoiled("b", (7,), INF), OBJECTIVES[1], dcgs.LeastSquares(A, b)],
+    )
+
+
+def test_both_infinities_in_one_array_are_refused_like_one() -> None:
+    A, b = data()
+    A[1, 2], A[4, 0] = INF, -INF
+    refused(
+        ValueError,
+        "data must be finite; agent 0: A[1, 2] is inf and 1 more.",
+        objectives=[dcgs.LeastSquares(A, b), *OBJECTIVES[1:]],
+    )
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.coo_array])
+def test_the_place_in_a_sparse_matrix_is_its_row_and_column(kind: Callable[..., Any]) -> None:
+    A, b = data()
+    A[np.random.default_rng(1).random(A.shape) < 0.5] = 0.0
+    A[5, 3] = NAN
+    refused(
+        ValueError,
+        "data must be finite; agent 0: A[5, 3] is nan.",
+        objectives=[dcgs.LeastSquares(kind(A), b), *OBJECTIVES[1:]],
+    )
+
+
+def test_values_of_a_matrix_must_be_finite() -> None:
+    refused(
+        ValueError,
+        "data must be finite; agent 0: values[1] is nan.",
+        objectives=[dcgs.MatrixCompletion([0, 1], [1, 0], [2.0, NAN], shape=(2, 2))],
+        X=dcgs.NuclearNormBall((2, 2)),
+        graph=nx.empty_graph(1),
+    )
+
+
+def test_the_matrix_of_a_logistic_loss_must_be_finite() -> None:
+    A, _ = data()
+    A[2, 2] = INF
+    refused(
+        ValueError,
+        "data must be finite; agent 0: A[2, 2] is inf.",
+        objectives=[dcgs.Logistic(A, [1, -1] * 4), *OBJECTIVES[1:]],
+    )
+
+
+def test_targets_of_a_huber_loss_must_be_finite() -> None:
+    A, b = data()
+    b[4] = NAN
+    refused(
+        ValueError,
+        "data must be finite; agent 2: target[4] is nan.",
+        objectives=[*OBJECTIVES[:2], dcgs.Objective(dcgs.HuberLoss(b), dcgs.matrix_map(A))],
+    )
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        dcgs.LeastSquares(np.zeros((0, 6)), []),
+        dcgs.LeastSquares(sp.csr_array((0, 6)), []),
+        dcgs.Logistic(np.zeros((0, 6)), []),
+    ],
+    ids=["dense", "sparse", "logistic"],
+)
+def test_every_agent_must_have_data_and_all_that_have_none_are_listed(nothing: dcgs.Objective) -> None:
+    refused(
+        ValueError,
+        "every agent must have data; agents [0, 2] have none. "
+        "Give them some, or leave them out of the graph.",
+        objectives=[nothing, OBJECTIVES[1], nothing],
+    )
+
+
+def test_a_matrix_must_have_observed_entries() -> None:
+    refused(
+        ValueError,
+        "every agent must have data; agents [0] have none. Give them some, or leave them out of the graph.",
+        objectives=[dcgs.MatrixCompletion([], [], [], shape=(2, 2))],
+        X=dcgs.NuclearNormBall((2, 2)),
+        graph=nx.empty_graph(1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dcgs.LeastSquares(np.ones(3), np.ones(3)), "A must be a matrix; got shape (3,)."),
+        (
+            lambda: dcgs.LeastSquares(np.ones((2, 3)), np.ones(3)),
+            "b must have one entry per row of A; A has 2 rows, b has 3.",
+        ),
+        (
+            lambda: dcgs.LeastSquares(sp.csr_array((2, 3)), np.ones(4)),
+            "b must have one entry per row of A; A has 2 rows, b has 4.",
+        ),
+        (
+            lambda: dcgs.LeastSquares(np.ones((2, 3)), np.ones((2, 1))),
+            "b must be a vector; got shape (2, 1).",
+        ),
+        (
+            lambda: dcgs.LeastSquares(np.ones((2, 3)), np.ones(2), shape=(2, 2)),
+            "shape must have 3 entries, one per column of A; got (2, 2).",
+        ),
+        (
+            lambda: dcgs.Logistic(np.ones((3, 2)), [1, -1]),
+            "labels must have one entry per row of A; A has 3 rows, labels has 2.",
+        ),
+        (
+            lambda: dcgs.Logistic(np.ones((3, 2)), [1.0, 2.0, 7.0]),
+            "labels must be −1 and +1, or 0 and 1; got also [2.0, 7.0]. Encode the two classes so.",
+        ),
+        (
+            lambda: dcgs.Logistic(np.ones((3, 2)), [1.0, -1.0, NAN]),
+            "labels must be −1 and +1, or 0 and 1; got also [nan]. Encode the two classes so.",
+        ),
+        (
+            lambda: dcgs.Logistic(np.ones((3, 2)), [0.0, -1.0, 1.0]),
+            "labels must be −1 and +1, or 0 and 1; got also [0.0]. Encode the two classes so.",
+        ),
+        (
+            lambda: dcgs.MatrixCompletion([0, 1], [0], [1.0, 2.0], shape=(2, 2)),
+            "rows, cols and values must have one length; got 2, 1 and 2.",
+        ),
+        (
+            lambda: dcgs.MatrixCompletion([0, 2, -1], [0, 0, 0], [1.0, 2.0, 3.0], shape=(2, 2)),
+            "rows must lie in 0 … 1, for shape (2, 2); 2 do not, the first is rows[1] = 2.",
+        ),
+        (
+            lambda: dcgs.MatrixCompletion([0, 1], [0, 5], [1.0, 2.0], shape=(2, 3)),
+            "cols must lie in 0 … 2, for shape (2, 3); 1 do not, the first is cols[1] = 5.",
+        ),
+        (
+            lambda: dcgs.MatrixCompletion([0.0, 1.0], [0, 1], [1.0, 2.0], shape=(2, 2)),
+            "rows must be a vector of integers; got float64 of shape (2,).",
+        ),
+        (
+            lambda: dcgs.MatrixCompletion([0], [0], [1.0], shape=(2, 0)),
+            "shape must be (rows, columns) of the matrix, both positive; got (2, 0).",
+        ),
+        (
+            lambda: dcgs.HuberLoss(np.ones(2), delta=0.0),
+            "delta must be a positive finite number; got 0.0.",
+        ),
+        (
+            lambda: dcgs.Objective(dcgs.HuberLoss(np.ones(2)), dcgs.matrix_map(np.eye(3))),
+            "loss and map must have images of one length; the loss has 2 entries, the map gives 3.",
+        ),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_an_objective_must_be_made_of_arrays_that_fit(make: Callable[[], object], message: str) -> None:
+    unmade(ValueError, message, make)
+
+
+# Sets.
+
+
+@pytest.mark.parametrize("radius", [0, 0.0, -1.0, NAN, INF])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda radius: dcgs.L1Ball(6, radius=radius),
+        lambda radius: dcgs.L2Ball(6, radius=radius),
+        lambda radius: dcgs.LInfBall(6, radius=radius),
+        lambda radius: dcgs.Simplex(6, radius=radius),
+        lambda radius: dcgs.NuclearNormBall((2, 3), radius=radius),
+        lambda radius: dcgs.KSparseBall(6, k=2, radius=radius),
+        lambda radius: dcgs.GroupL1Ball(3, groups=[[0, 1], [2]], radius=radius),
+        lambda radius: dcgs.Spectraplex(3, radius=radius),
+    ],
+    ids=["L1", "L2", "LInf", "Simplex", "NuclearNorm", "KSparse", "GroupL1", "Spectraplex"],
+)
+def test_a_radius_must_be_positive_and_finite(make: Callable[[float], object], radius: float) -> None:
+    unmade(ValueError, f"radius must be a positive finite number; got {radius!r}.", lambda: make(radius))
+
+
+@pytest.mark.parametrize("k", [0, -1, 7, 2.0, None])
+def test_k_must_be_a_number_of_entries(k: Any) -> None:
+    unmade(
+        ValueError,
+        f"k must be between 1 and 6, the number of entries; got {k!r}.",
+        lambda: dcgs.KSparseBall((2, 3), k=k),
+    )
+
+
+# Methods.
+
+
+@pytest.mark.parametrize(
+    ("X", "name"),
+    [
+        (dcgs.L2Ball(6), "L2Ball"),
+        (dcgs.NuclearNormBall((2, 3)), "NuclearNormBall"),
+        (dcgs.GroupL1Ball(6, groups=[[0, 1, 2], [3, 4, 5]]), "GroupL1Ball"),
+    ],
+    ids=["L2Ball", "NuclearNormBall", "GroupL1Ball"],
+)
+@pytest.mark.parametrize("method", [dcgs.DCGS(inner="pcg"), dcgs.PrimalDual(inner=dcgs.PCG())], ids=repr)
+def test_pairwise_steps_need_finitely_many_extreme_points(
+    X: dcgs.ConvexSet, name: str, method: dcgs.Method
+) -> None:
+    refused(
+        ValueError,
+        f"pcg needs a set with finitely many extreme points; {name} is not one. Use inner='cg'.",
+        objectives=[dcgs.LeastSquares(*data(seed=i), shape=X.shape) for i in range(3)],
+        X=X,
+        method=method,
+    )
+
+
+WIDE = dcgs.LeastSquares(*data(rows=4))
+
+
+@pytest.mark.parametrize("schedule", ["theorem2", dcgs.Theorem2(balance=0.5)], ids=repr)
+@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.PrimalDual])
+def test_theorem_2_needs_strong_convexity_and_all_that_lack_it_are_listed(
+    method: Callable[..., dcgs.Method], schedule: Any
+) -> None:
+    refused(
+        ValueError,
+        "Theorem 2 needs strongly convex objectives; those of agents [0, 2] are not known to be. "
+        "Use schedule='theorem1', or Theorem2(strong_convexity=...) if you know a bound.",
+        objectives=[WIDE, OBJECTIVES[1], WIDE],
+        method=method(schedule=schedule),
+    )
+
+
+def test_a_closed_form_is_refused_where_there_is_none() -> None:
+    refused(
+        ValueError,
+        "the closed form is for LeastSquares with a dense matrix over an L2Ball; "
+        "got SquaredLoss with DenseMap over L1Ball. Use inner='auto'.",
+        method=dcgs.PrimalDual(inner="exact"),
+    )
+
+
+@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.PrimalDual])
+@pytest.mark.parametrize("inner", ["fw", "CG", None, ["cg"], dcgs.CG], ids=repr)
+def test_an_inner_solver_must_be_known(method: Callable[..., object], inner: object) -> None:
+    unmade(
+        ValueError,
+        f"inner must be one of 'auto', 'cg', 'pcg', 'exact', or an inner solver such as CG(); got {inner!r}.",
+        lambda: method(inner=inner),
+    )
+
+
+@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.PrimalDual])
+@pytest.mark.parametrize(
+    "schedule", ["theorem3", None, 1, ["theorem1"], dcgs.Theorem1, dcgs.Theorem2], ids=repr
+)
+def test_a_schedule_must_be_known(method: Callable[..., object], schedule: object) -> None:
+    unmade(
+        ValueError,
+        "schedule must be one of 'auto', 'theorem1', 'theorem2', a Theorem1(...), a Theorem2(...) "
+        f"or a function of k; got {schedule!r}.",
+        lambda: method(schedule=schedule),
+    )
+
+
+@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.PrimalDual])
+@pytest.mark.parametrize("answer", ["first", None, True])
+def test_an_answer_must_be_the_average_or_the_last(method: Callable[..., object], answer: object) -> None:
+    unmade(ValueError, f"answer must be 'average' or 'last'; got {answer!r}.", lambda: method(answer=answer))
+
+
+@pytest.mark.parametrize("step", ["exact", None, 0.5])
+def test_a_step_must_be_known(step: Any) -> None:
+    unmade(ValueError, f"step must be 'line-search' or 'agnostic'; got {step!r}.", lambda: dcgs.CG(step=step))
+
+
+@pytest.mark.parametrize("inner", [dcgs.CG, dcgs.PCG])
+@pytest.mark.parametrize("steps", [0, -3, 2.5, NAN])
+def test_steps_must_be_at_least_one(inner: Callable[..., object], steps: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^max_steps must be .*at least 1.*; got {steps!r}\.$"):
+        inner(max_steps=steps)
+
+
+@pytest.mark.parametrize("precision", [-1e-3, 1.0, NAN])
+def test_a_precision_must_be_a_fraction(precision: float) -> None:
+    unmade(
+        ValueError,
+        f"precision must be in [0, 1); got {precision!r}.",
+        lambda: dcgs.PrimalDual(precision=precision),
+    )
+
+
+@pytest.mark.parametrize("theorem", [dcgs.Theorem1, dcgs.Theorem2])
+@pytest.mark.parametrize("value", [0.0, -1.0, NAN, INF])
+@pytest.mark.parametrize("name", ["balance", "distance"])
+def test_the_freedoms_of_a_theorem_must_be_positive(
+    theorem: Callable[..., object], name: str, value: float
+) -> None:
+    unmade(
+        ValueError,
+        f"{name} must be a positive finite number; got {value!r}.",
+        lambda: theorem(**{name: value}),
+    )
+
+
+@pytest.mark.parametrize("theorem", [dcgs.Theorem1, dcgs.Theorem2])
+@pytest.mark.parametrize("horizon", [0, -2])
+def test_a_horizon_must_be_at_least_one(theorem: Callable[..., object], horizon: int) -> None:
+    unmade(ValueError, f"horizon must be at least 1; got {horizon!r}.", lambda: theorem(horizon=horizon))
+
+
+def test_the_balance_of_theorem_2_is_at_most_one() -> None:
+    unmade(
+        ValueError,
+        "balance must be at most 1 in Theorem2, whose proof fails beyond; got 1.5.",
+        lambda: dcgs.Theorem2(balance=1.5),
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, NAN])
+def test_a_bound_of_strong_convexity_must_be_positive(value: float) -> None:
+    unmade(
+        ValueError,
+        f"strong_convexity must be positive; got {value!r}.",
+        lambda: dcgs.Theorem2(strong_convexity=value),
+    )
+
+
+# Stopping rules.
+
+
+@pytest.mark.parametrize("name", ["iterations", "rounds", "lmo_calls"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, 2.5, NAN, INF, True, False, "3"])
+def test_a_limit_must_be_a_whole_number(name: str, value: object) -> None:
+    refused(
+        ValueError,
+        f"{name} must be a whole number of at least 1, or None; got {value!r}.",
+        **{name: value},
+    )
+
+
+@pytest.mark.parametrize("name", ["iterations", "rounds", "lmo_calls", "every"])
+def test_a_whole_number_of_numpy_is_a_whole_number(name: str) -> None:
+    watched = Watched()
+    arguments: dict[str, Any] = SOUND | {name: np.int64(2), "runtime": watched}
+    dcgs.minimize(**arguments)
+    assert watched.runs == 1
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1.0, NAN, "3", True])
+def test_seconds_must_be_positive(value: object) -> None:
+    refused_somehow(ValueError, "seconds must be positive", repr(value), seconds=value)
+
+
+def test_endless_seconds_are_no_limit() -> None:
+    # Else nothing would end the run: neither a gap nor 10,000 iterations would be set in their stead.
+    refused(
+        ValueError, "seconds must be positive and finite, or None; got inf.", seconds=INF, iterations=None
+    )
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1e-3, 1, 1.0, 2.0, NAN, INF, True, "1e-3"])
+def test_a_gap_must_be_a_fraction(value: object) -> None:
+    refused(
+        ValueError,
+        f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {value!r}.",
+        gap=value,
+    )
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, 1.0, NAN, True, False, None, "1"])
+def test_every_must_be_a_whole_number(value: object) -> None:
+    refused(ValueError, f"every must be a whole number of at least 0; got {value!r}.", every=value)
+
+
+def test_a_gap_cannot_end_a_run_that_is_not_measured() -> None:
+    refused(
+        ValueError,
+        "a gap can only end a run that is measured on the way; got gap with every=0. "
+        "Use every=1, or leave gap out and give another rule.",
+        gap=1e-3,
+        every=0,
+    )
+
+
+def test_a_gap_below_rounding_is_refused_with_its_numbers() -> None:
+    watched = Watched()
+    with pytest.raises(
+        ValueError,
+        match=r"^gap must be at least \d\.\de-1\d for these data, where rounding error alone makes "
+        r"a gap of \d\.\de-1\d of the \d\.\de[+]0\d at x0; got 1e-17\.$",
+    ):
+        dcgs.minimize(OBJECTIVES, X, PATH, gap=1e-17, runtime=watched)
+    assert watched.runs == 0
+
+
+# The starting point.
+
+
+@pytest.mark.parametrize(
+    ("x0", "shape"), [(np.zeros(5), "(5,)"), (np.zeros((6, 1)), "(6, 1)"), (0.0, "()"), ([], "(0,)")]
+)
+def test_x0_must_have_the_shape_of_the_set(x0: object, shape: str) -> None:
+    refused(ValueError, f"x0 must have shape (6,), as X; got {shape}.", x0=x0)
+
+
+@pytest.mark.parametrize(
+    ("x0", "message"),
+    [
+        ([0.0, NAN, 0.0, 0.0, 0.0, 0.0], "x0 must be finite; x0[1] is nan."),
+        ([0.0, 0.0, INF, 0.0, -INF, 0.0], "x0 must be finite; x0[2] is inf and 1 more."),
+    ],
+)
+def test_x0_must_be_finite(x0: list[float], message: str) -> None:
+    refused(ValueError, message, x0=x0)
+
+
+@pytest.mark.parametrize(
+    ("X", "x0", "violation"),
+    [
+        (X, np.full(6, 0.5), "1.00e+00"),
+        (dcgs.L2Ball(6, radius=2.0), np.full(6, 1.0), "4.49e-01"),
+        (dcgs.Simplex(6), np.zeros(6), "1.00e+00"),
+        (dcgs.Box(np.zeros(6), np.ones(6)), np.full(6, -0.25), "2.50e-01"),
+    ],
+    ids=["L1Ball", "L2Ball", "Simplex", "Box"],
+)
+def test_x0_must_be_in_the_set(X: dcgs.ConvexSet, x0: Array, violation: str) -> None:
+    refused(
+        ValueError,
+        f"x0 must be in X, a {type(X).__name__}; it violates it by {violation}. "
+        "Scale it into X, or leave x0 out.",
+        X=X,
+        x0=x0,
+    )
+
+
+def test_x0_may_be_outside_by_rounding() -> None:
+    x0 = np.full(6, 2.0 / 6.0) * (1.0 + 1e-12)
+    assert X.violation(x0) > 0.0
+    watched = Watched()
+    dcgs.minimize(OBJECTIVES, X, PATH, iterations=2, x0=x0, runtime=watched)
+    assert watched.runs == 1
+
+
+# The runtime.
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_there_must_be_a_thread(threads: int) -> None:
+    unmade(
+        ValueError,
+        f"threads must be at least 1, or None for all cores; got {threads!r}.",
+        lambda: dcgs.Lockstep(threads=threads),
+    )
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_there_must_be_a_thread_for_linear_algebra(threads: int) -> None:
+    unmade(
+        ValueError,
+        f"blas_threads must be at least 1; got {threads!r}.",
+        lambda: dcgs.Lockstep(blas_threads=threads),
+    )

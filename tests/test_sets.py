@@ -1,0 +1,737 @@
+"""One contract for every feasible set, and what is particular to each."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
+from dcgs.points import Point, norm, vdot
+from dcgs.sets import (
+    BirkhoffPolytope,
+    Box,
+    ConvexHull,
+    ConvexSet,
+    GroupL1Ball,
+    KSparseBall,
+    L1Ball,
+    L2Ball,
+    LInfBall,
+    NuclearNormBall,
+    Polytope,
+    Simplex,
+    Spectraplex,
+)
+
+# Sums of some dozens of products of numbers of size 1: 1e-12 is a thousand times their rounding error.
+ROUNDING = 1e-12
+# HiGHS meets constraints and optimality to 1e-10; a few dozen of them add up.
+HIGHS = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A set with what is known about it by other means than its code."""
+
+    name: str
+    X: ConvexSet
+    best: Callable[[Point], float]
+    """The least ⟨direction, x⟩ over the set: over its listed vertices, or −radius × the dual norm."""
+    is_extreme: Callable[[Point], bool]
+    far: Point
+    """A direction whose two answers, for it and for its negative, are a diameter apart."""
+    accuracy: float = ROUNDING
+    tight: bool = True
+
+    @cached_property
+    def size(self) -> float:
+        """How large the points of the set are, for relative tolerances."""
+        return norm(self.X.start()) + self.X.diameter
+
+    @cached_property
+    def points(self) -> Point:
+        """Some answers, the start, and random mixtures of them."""
+        rng = np.random.default_rng(0)
+        answers = [self.X.lmo(rng.standard_normal(self.X.shape)).dense() for _ in range(8)]
+        corners = np.array([*answers, self.X.start()])
+        return np.concatenate([corners, np.tensordot(rng.dirichlet(np.ones(9), size=20), corners, axes=1)])
+
+
+def vertex_case(
+    name: str, X: ConvexSet, vertices: Iterable[Any], far: Point | None = None, **more: Any
+) -> Case:
+    """Return the case of a polytope whose extreme points are listed."""
+    listed = np.array(list(vertices), dtype=float)
+    flat = listed.reshape(len(listed), -1)
+    scale = np.abs(flat).max() or 1.0
+    return Case(
+        name,
+        X,
+        best=lambda direction: float((flat @ direction.reshape(-1)).min()),
+        is_extreme=lambda x: bool((np.abs(flat - x.reshape(-1)).max(axis=1) <= 1e-9 * scale).any()),
+        far=farthest(listed) if far is None else far,
+        **more,
+    )
+
+
+def farthest(points: Point) -> Point:
+    """Return p − q for the two points that are farthest apart: p and q are its extreme answers."""
+    pairs = itertools.product(points, points)
+    return np.asarray(max((p - q for p, q in pairs), key=norm))
+
+
+def spikes(d: int, radius: float) -> Point:
+    return np.concatenate([radius * np.eye(d), -radius * np.eye(d)])
+
+
+def sparse_signs(d: int, k: int, radius: float) -> list[Point]:
+    """List all vectors with k entries ±radius."""
+    found = []
+    for support in itertools.combinations(range(d), k):
+        for signs in itertools.product([-radius, radius], repeat=k):
+            x = np.zeros(d)
+            x[list(support)] = signs
+            found.append(x)
+    return found
+
+
+def corners(A: Point, b: Point, E: Point, e: Point) -> list[Point]:
+    """List the vertices of {A x ≤ b, E x = e}: every choice of rows that determines x, if it is feasible."""
+    found = []
+    for rows in itertools.combinations(range(len(A)), A.shape[1] - len(E)):
+        system = np.vstack([E, A[list(rows)]])
+        if abs(np.linalg.det(system)) > 1e-9:
+            x = np.linalg.solve(system, np.concatenate([e, b[list(rows)]]))
+            found += [x] if (A @ x <= b + 1e-9).all() else []
+    return found
+
+
+def of_group_norm(groups: list[list[int]], radius: float) -> Callable[[Point], bool]:
+    """Return a check that x lies on the sphere of one group."""
+
+    def check(x: Point) -> bool:
+        sizes = sorted(norm(x.reshape(-1)[group]) for group in groups)
+        return math.isclose(sizes[-1], radius, rel_tol=1e-12) and sum(sizes[:-1]) == 0.0
+
+    return check
+
+
+def rank_one(size: float) -> Callable[[Point], bool]:
+    """Return a check that x has one singular value that is not zero, and it is ``size``."""
+
+    def check(x: Point) -> bool:
+        singular = np.linalg.svd(x, compute_uv=False)
+        return math.isclose(singular[0], size, rel_tol=1e-12) and singular[1:].sum() <= 1e-12 * size
+
+    return check
+
+
+def nuclear_case(shape: tuple[int, int], radius: float) -> Case:
+    return Case(
+        f"nuclear {shape} {radius}",
+        NuclearNormBall(shape, radius),
+        best=lambda direction: -radius * float(np.linalg.norm(direction, 2)),
+        is_extreme=rank_one(radius),
+        far=np.ones(shape),
+    )
+
+
+def spectraplex_case(n: int, radius: float) -> Case:
+    return Case(
+        f"spectraplex {n} {radius}",
+        Spectraplex(n, radius),
+        best=lambda direction: radius * float(np.linalg.eigvalsh((direction + direction.T) / 2)[0]),
+        is_extreme=lambda x: rank_one(radius)(x) and float(np.trace(x)) > 0.0,
+        far=np.diag(np.arange(1.0, n + 1.0)),
+    )
+
+
+def group_case(shape: int | tuple[int, ...], groups: list[list[int]], radius: float) -> Case:
+    return Case(
+        f"group {groups} {radius}",
+        GroupL1Ball(shape, groups, radius),
+        best=lambda direction: -radius * max(norm(direction.reshape(-1)[g]) for g in groups),
+        is_extreme=of_group_norm(groups, radius),
+        far=np.ones(shape),
+    )
+
+
+def l2_case(shape: int | tuple[int, ...], radius: float) -> Case:
+    return Case(
+        f"l2 {shape} {radius}",
+        L2Ball(shape, radius),
+        best=lambda direction: -radius * norm(direction),
+        is_extreme=lambda x: math.isclose(norm(x), radius, rel_tol=1e-12),
+        far=np.ones(shape),
+    )
+
+
+def polytope_case(name: str, A: Any, b: Any, E: Any = None, e: Any = None, sparse: bool = False) -> Case:
+    as_given = sp.csr_array if sparse else np.array
+    A, b = np.array(A, dtype=float), np.array(b, dtype=float)
+    pair = (None, None) if E is None else (as_given(E), e)
+    equations = np.zeros((0, A.shape[1])) if E is None else np.array(E, dtype=float)
+    vertices = corners(A, b, equations, np.zeros(0) if e is None else np.array(e, dtype=float))
+    return vertex_case(name, Polytope(as_given(A), b, *pair), vertices, accuracy=HIGHS, tight=False)
+
+
+RNG = np.random.default_rng(7)
+TURN = np.linalg.qr(RNG.standard_normal((3, 3)))[0]
+CLOUD = RNG.standard_normal((12, 2, 2))
+LOWER, UPPER = np.array([-1.0, 0.0, 2.0, -0.0]), np.array([1.0, 3.0, 2.0, 0.0])
+CUBE = np.vstack([np.eye(3), -np.eye(3)])
+
+CASES = [
+    vertex_case("l1", L1Ball(4, 2.5), spikes(4, 2.5)),
+    vertex_case("l1 of one entry", L1Ball(1, 1.0), spikes(1, 1.0)),
+    vertex_case("l1, tiny", L1Ball((2, 2), 1e-6), spikes(4, 1e-6).reshape(-1, 2, 2)),
+    vertex_case("simplex", Simplex(4, 2.0), 2.0 * np.eye(4)),
+    vertex_case("simplex of one entry", Simplex(1, 3.0), [[3.0]]),
+    vertex_case("simplex, large", Simplex((2, 3), 1e6), 1e6 * np.eye(6).reshape(6, 2, 3)),
+    l2_case(5, 2.0),
+    l2_case(1, 1.0),
+    l2_case((2, 3), 1e6),
+    vertex_case("linf", LInfBall(3, 0.5), itertools.product([-0.5, 0.5], repeat=3)),
+    vertex_case("linf of one entry", LInfBall(1, 1e-6), [[1e-6], [-1e-6]]),
+    vertex_case("box", Box(LOWER, UPPER), itertools.product(*zip(LOWER, UPPER, strict=True))),
+    vertex_case("box of one point", Box([[1.0, 2.0]], [[1.0, 2.0]]), [[[1.0, 2.0]]]),
+    vertex_case("k-sparse", KSparseBall(5, 2, 1.5), sparse_signs(5, 2, 1.5), far=np.arange(1.0, 6.0)),
+    vertex_case("k-sparse, k = 1", KSparseBall(3, 1, 1e-6), sparse_signs(3, 1, 1e-6)),
+    vertex_case("k-sparse, k = d", KSparseBall(3, 3, 1e6), sparse_signs(3, 3, 1e6)),
+    group_case(5, [[3, 0], [1], [4, 2]], 2.0),
+    group_case((2, 2), [[0, 1, 2, 3]], 1e-6),
+    group_case(3, [[2], [0], [1]], 1e6),
+    nuclear_case((3, 4), 2.0),
+    nuclear_case((4, 2), 1e6),
+    nuclear_case((1, 3), 1e-6),
+    nuclear_case((3, 1), 1.0),
+    nuclear_case((1, 1), 1.0),
+    vertex_case("birkhoff", BirkhoffPolytope(3), [np.array(p) for p in itertools.permutations(np.eye(3))]),
+    vertex_case("birkhoff of one entry", BirkhoffPolytope(1), [[[1.0]]]),
+    spectraplex_case(3, 2.0),
+    spectraplex_case(1, 1e6),
+    vertex_case("hull", ConvexHull(CLOUD), CLOUD),
+    vertex_case("hull of one point", ConvexHull([[1.0, 2.0]]), [[1.0, 2.0]]),
+    polytope_case("polytope, a turned cube", CUBE @ TURN, np.ones(6)),
+    polytope_case("polytope, cut cube", [*CUBE, [1, 1, 1]], [1, 1, 1, 0, 0, 0, 1.5], sparse=True),
+    polytope_case("polytope, a slice", CUBE, [2, 2, 2, 0, 0, 0], [[1, 1, 1]], [3], sparse=True),
+    polytope_case("polytope, one point", [[1.0]], [2.0], [[1.0]], [1.0]),
+]  # fmt: skip
+every_set = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+examples = settings(deadline=None, derandomize=True, max_examples=10)
+
+
+def directions(X: ConvexSet) -> st.SearchStrategy[NDArray[np.float64]]:
+    """Return directions, ties and zeros among them; half precision keeps squares in range."""
+    return arrays(np.float64, X.shape, elements=st.floats(-100.0, 100.0, width=16)).map(read_only)
+
+
+def fixed_directions(X: ConvexSet) -> list[Point]:
+    """Return some directions without ties, and some with many."""
+    rng = np.random.default_rng(4)
+    smooth = [rng.standard_normal(X.shape) for _ in range(4)]
+    return [read_only(x) for x in [*smooth, *(np.round(x) for x in smooth), np.ones(X.shape)]]
+
+
+def read_only(x: Point) -> Point:
+    x.flags.writeable = False
+    return x
+
+
+# The contract
+
+
+@every_set
+@examples
+@given(data=st.data())
+def test_the_answer_is_in_the_set_and_extreme(case: Case, data: st.DataObject) -> None:
+    x = case.X.lmo(data.draw(directions(case.X))).dense()
+    assert x.shape == case.X.shape
+    assert x.dtype == np.float64
+    assert case.is_extreme(x)
+    assert case.X.violation(x) <= case.accuracy * case.size
+
+
+@every_set
+@examples
+@given(data=st.data())
+def test_the_answer_attains_the_least_value(case: Case, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    value = vdot(direction, case.X.lmo(direction).dense())
+    assert value == pytest.approx(
+        case.best(direction), rel=0, abs=case.accuracy * norm(direction) * case.size
+    )
+
+
+@every_set
+@examples
+@given(data=st.data())
+def test_no_feasible_point_beats_the_answer(case: Case, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    value = vdot(direction, case.X.lmo(direction).dense())
+    slack = case.accuracy * norm(direction) * case.size
+    assert all(value <= vdot(direction, x) + slack for x in case.points)
+
+
+@every_set
+def test_mixtures_of_answers_are_in_the_set(case: Case) -> None:
+    assert max(case.X.violation(x) for x in case.points) <= case.accuracy * case.size
+
+
+@every_set
+@pytest.mark.parametrize("scale", [2.0**-660, 2.0**660], ids=["1e-199", "1e199"])
+def test_the_scale_of_the_direction_does_not_matter(case: Case, scale: float) -> None:
+    direction = np.random.default_rng(1).standard_normal(case.X.shape)
+    value = vdot(direction, case.X.lmo(scale * direction).dense())
+    assert value == pytest.approx(
+        case.best(direction), rel=0, abs=case.accuracy * norm(direction) * case.size
+    )
+
+
+@every_set
+def test_a_zero_direction_gives_an_extreme_point(case: Case) -> None:
+    assert case.is_extreme(case.X.lmo(read_only(np.zeros(case.X.shape))).dense())
+    assert case.is_extreme(case.X.lmo(read_only(-np.zeros(case.X.shape))).dense())
+
+
+@every_set
+@examples
+@given(data=st.data())
+def test_the_diameter_bounds_the_distance_of_two_answers(case: Case, data: st.DataObject) -> None:
+    first, second = (case.X.lmo(data.draw(directions(case.X))).dense() for _ in range(2))
+    assert norm(first - second) <= case.X.diameter + case.accuracy * case.size
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.tight], ids=lambda case: case.name)
+def test_the_diameter_is_attained(case: Case) -> None:
+    ends = case.X.lmo(case.far).dense() - case.X.lmo(-case.far).dense()
+    assert norm(ends) == pytest.approx(case.X.diameter, rel=0, abs=ROUNDING * case.size)
+
+
+@every_set
+@examples
+@given(data=st.data())
+def test_an_atom_computes_as_its_dense_array_does(case: Case, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    atom, x = case.X.lmo(direction), np.array(direction)
+    dense = atom.dense()
+    size = norm(dense) * (1.0 + norm(direction))
+    assert atom.dot(direction) == pytest.approx(vdot(dense, direction), rel=0, abs=ROUNDING * size)
+    assert atom.norm_squared() == pytest.approx(vdot(dense, dense), rel=ROUNDING)
+    np.testing.assert_array_equal(np.asarray(atom), dense)
+    atom.add_to(x, -0.75)
+    np.testing.assert_allclose(x, direction - 0.75 * dense, rtol=0, atol=ROUNDING * size)
+
+
+@every_set
+def test_the_same_direction_gives_the_same_bits(case: Case) -> None:
+    for direction in fixed_directions(case.X):
+        first, second = case.X.lmo(direction), case.X.lmo(direction.copy())
+        assert first.dense().tobytes() == second.dense().tobytes()
+
+
+@every_set
+def test_the_oracle_leaves_the_direction_as_it_is(case: Case) -> None:
+    for direction in fixed_directions(case.X):
+        given_away = direction.copy()
+        case.X.lmo(given_away, near=case.X.lmo(-direction))
+        np.testing.assert_array_equal(given_away, direction)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.X.polytope], ids=lambda case: case.name)
+def test_a_vertex_met_twice_is_one_key(case: Case) -> None:
+    twice = [scale * direction for direction in fixed_directions(case.X) for scale in (1.0, 2.0)]
+    atoms = [case.X.lmo(direction) for direction in twice]
+    assert atoms[::2] == atoms[1::2]
+    assert [hash(atom) for atom in atoms[::2]] == [hash(atom) for atom in atoms[1::2]]
+    # Vertices differ by far more than 1e-9 of the set's size, and rounding errors are far smaller.
+    distinct = {(np.round(atom.dense() / case.size, 9) + 0.0).tobytes() for atom in atoms}
+    assert len(set(atoms)) == len(distinct)
+
+
+@every_set
+def test_every_atom_can_key_a_dictionary(case: Case) -> None:
+    atom = case.X.lmo(case.far)
+    assert {atom: 1.0}[atom] == 1.0
+
+
+@every_set
+def test_an_atom_cannot_be_changed(case: Case) -> None:
+    assert not any(array.flags.writeable for array in arrays_of(case.X.lmo(case.far)))
+
+
+def arrays_of(atom: Atom) -> list[NDArray[Any]]:
+    match atom:
+        case Sparse():
+            return [atom.indices, atom.values]
+        case RankOne():
+            return [atom.u, atom.v]
+        case Vertex():
+            return [atom.array]
+        case _:
+            return []
+
+
+@every_set
+def test_the_start_is_in_the_set(case: Case) -> None:
+    x = case.X.start()
+    assert x.shape == case.X.shape
+    assert case.X.violation(x) <= case.accuracy * case.size
+    assert x.flags.writeable
+
+
+@every_set
+def test_a_point_beyond_the_answer_is_outside(case: Case) -> None:
+    for direction in filter(norm, fixed_directions(case.X)):
+        step = 1e-3 * case.size / norm(direction)
+        outside = case.X.lmo(direction).dense() - step * direction
+        # A violation is at least the distance over √(number of entries), and here that is below 3.
+        assert case.X.violation(outside) > 1e-3 * case.size / 3.0
+
+
+@every_set
+def test_an_earlier_answer_of_any_kind_is_no_harm(case: Case) -> None:
+    direction = np.random.default_rng(3).standard_normal(case.X.shape)
+    kinds = [Spike(0, 1.0, (7,)), Vertex(np.ones(7)), RankOne(1.0, np.eye(1, 7)[0], np.eye(1, 9)[0])]
+    slack = case.accuracy * norm(direction) * case.size
+    for near in [*kinds, case.X.lmo(-direction), case.X.lmo(direction)]:
+        assert vdot(direction, case.X.lmo(direction, near).dense()) <= case.best(direction) + slack
+
+
+# What is particular to each
+
+
+@pytest.mark.parametrize(
+    ("X", "direction", "answer"),
+    [
+        (L1Ball(3), [0, 0, 0], [-1, 0, 0]),
+        (L1Ball(3), [-1, 1, 1], [1, 0, 0]),
+        (L1Ball(3), [0, 1, -1], [0, -1, 0]),
+        (Simplex(3), [1, 0, 0], [0, 1, 0]),
+        (Simplex(3), [0, 0, 0], [1, 0, 0]),
+        (L2Ball(2), [0, 0], [-1, 0]),
+        (LInfBall(3), [0, -1, 0], [-1, 1, -1]),
+        (Box([1, 2], [3, 4]), [0, -0.0], [1, 2]),
+        (KSparseBall(4, 2), [1, -1, 1, 1], [-1, 1, 0, 0]),
+        (KSparseBall(4, 2), [0, 0, 0, 5], [-1, 0, 0, -1]),
+        (KSparseBall(4, 3), [1, 2, 1, -1], [-1, -1, -1, 0]),
+        (GroupL1Ball(3, [[2], [0, 1]]), [1, 0, 1], [0, 0, -1]),
+        (GroupL1Ball(3, [[2, 1], [0]]), [0, 0, 0], [0, -1, 0]),
+        (NuclearNormBall((2, 2)), [[0, 0], [0, 0]], [[-1, 0], [0, 0]]),
+        (Spectraplex(2), [[0, 0], [0, 0]], [[1, 0], [0, 0]]),
+        (Spectraplex(2), [[0, 1], [-1, 0]], [[1, 0], [0, 0]]),
+        (BirkhoffPolytope(3), np.full((3, 3), 7.0), np.eye(3)),
+        (ConvexHull([[1, 0], [0, 1], [1, 0]]), [1, 1], [1, 0]),
+    ],
+    ids=str,
+)
+def test_ties_go_to_the_lowest_index(X: ConvexSet, direction: Any, answer: Any) -> None:
+    np.testing.assert_array_equal(X.lmo(np.array(direction, dtype=float)).dense(), answer)
+
+
+@pytest.mark.parametrize(
+    ("X", "kind"),
+    [
+        (L1Ball(3), Spike),
+        (Simplex(3), Spike),
+        (KSparseBall(3, 2), Sparse),
+        (GroupL1Ball(3, [[0, 1], [2]]), Sparse),
+        (BirkhoffPolytope(2), Sparse),
+        (NuclearNormBall((2, 3)), RankOne),
+        (Spectraplex(2), RankOne),
+        (L2Ball(3), Vertex),
+        (LInfBall(3), Vertex),
+        (Box([0], [1]), Vertex),
+        (ConvexHull(CLOUD), Vertex),
+        (Polytope([[1.0], [-1.0]], [1.0, 1.0]), Vertex),
+    ],
+)
+def test_the_atom_has_the_smallest_form(X: ConvexSet, kind: type[Atom]) -> None:
+    assert isinstance(X.lmo(np.ones(X.shape)), kind)
+
+
+@pytest.mark.parametrize(
+    ("X", "x", "violation"),
+    [
+        (L1Ball(2, 1.0), [1, -1], 1.0),
+        (Simplex(2, 1.0), [2, -0.5], 0.5),
+        (Simplex(2, 1.0), [1, 1], 1.0),
+        (Simplex(2, 1.0), [0.25, 0.25], 0.5),
+        (L2Ball(2, 1.0), [3, 4], 4.0),
+        (LInfBall(2, 1.0), [3, -4], 3.0),
+        (Box([0, 0], [1, 1]), [1.5, -0.25], 0.5),
+        (Box([0, 0], [1, 1]), [0.5, -0.25], 0.25),
+        (KSparseBall(3, 2, 1.0), [1, 1, 1], 1.0),
+        (KSparseBall(3, 2, 1.0), [-1.5, 0, 0], 0.5),
+        (GroupL1Ball(3, [[0, 2], [1]], 1.0), [3, 1, 4], 5.0),
+        (NuclearNormBall((2, 2), 1.0), [[2, 0], [0, -3]], 4.0),
+        (BirkhoffPolytope(2), [[1, 0.5], [0, 1]], 0.5),
+        (BirkhoffPolytope(2), [[1.25, -0.25], [-0.25, 1.25]], 0.25),
+        (Spectraplex(2, 1.0), [[1.5, 0], [0, -0.5]], 0.5),
+        (Spectraplex(2, 1.0), [[0.5, 0.25], [0, 0.5]], 0.25),
+        (Spectraplex(2, 1.0), [[1, 0], [0, 1]], 1.0),
+        (ConvexHull([[0, 0], [1, 0], [0, 1]]), [4, 5], 4.0 * math.sqrt(2.0)),
+        (ConvexHull([[0, 0], [2, 0], [0, 2]]), [-3, 1], 3.0),
+        (Polytope([[1.0, 0], [-1, 0], [0, 1], [0, -1]], [1, 0, 1, 0]), [2, 0.5], 1.0),
+        (Polytope([[-1.0, 0], [0, -1]], [0, 0], [[2.0, 2.0]], [2]), [1, 1], 2.0),
+    ],
+    ids=str,
+)
+def test_the_violation_is_in_the_units_of_the_constraint(X: ConvexSet, x: Any, violation: float) -> None:
+    assert X.violation(np.array(x, dtype=float)) == pytest.approx(violation, rel=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("X", "start"),
+    [
+        (L1Ball(2), [0, 0]),
+        (L2Ball(2), [0, 0]),
+        (LInfBall(2), [0, 0]),
+        (KSparseBall(2, 1), [0, 0]),
+        (GroupL1Ball(2, [[0, 1]]), [0, 0]),
+        (NuclearNormBall((1, 2)), [[0, 0]]),
+        (Simplex(2, 3.0), [1.5, 1.5]),
+        (BirkhoffPolytope(2), [[0.5, 0.5], [0.5, 0.5]]),
+        (Spectraplex(2, 3.0), [[1.5, 0], [0, 1.5]]),
+        (Box([0, 1], [1, 5]), [0.5, 3]),
+        (Box([-1.7e308], [1.7e308]), [0]),
+        (ConvexHull([[0, 0], [1, 0], [2, 3]]), [1, 1]),
+    ],
+    ids=str,
+)
+def test_a_run_starts_in_the_middle(X: ConvexSet, start: Any) -> None:
+    np.testing.assert_array_equal(X.start(), start)
+
+
+def test_a_run_starts_at_the_center_of_the_largest_ball_in_a_polytope() -> None:
+    triangle = Polytope([[-1.0, 0.0], [0.0, -1.0], [30.0, 40.0]], [0.0, 0.0, 120.0])
+    # The triangle with sides 3, 4 and 5 has inradius 1; HiGHS's tolerance of 1e-10 times a few.
+    np.testing.assert_allclose(triangle.start(), [1.0, 1.0], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("X", "polytope"),
+    [
+        (L1Ball(2), True),
+        (Simplex(2), True),
+        (LInfBall(2), True),
+        (Box([0], [1]), True),
+        (KSparseBall(2, 1), True),
+        (BirkhoffPolytope(2), True),
+        (ConvexHull([[0.0]]), True),
+        (Polytope([[1.0], [-1.0]], [1.0, 1.0]), True),
+        (GroupL1Ball(2, [[1], [0]]), True),
+        (GroupL1Ball(3, [[0, 1], [2]]), False),
+        (L2Ball(2), False),
+        (NuclearNormBall((2, 2)), False),
+        (Spectraplex(2), False),
+    ],
+    ids=str,
+)
+def test_a_set_knows_whether_it_is_a_polytope(X: ConvexSet, polytope: bool) -> None:
+    assert X.polytope is polytope
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: L1Ball((2, 3), 2),
+        lambda: GroupL1Ball(3, [[0, 2], [1]]),
+        lambda: KSparseBall(3, 2),
+        lambda: NuclearNormBall((2, 3)),
+        lambda: Spectraplex(3),
+    ],
+)
+def test_sets_of_equal_parameters_are_equal(make: Callable[[], ConvexSet]) -> None:
+    assert make() == make()
+    assert hash(make()) == hash(make())
+
+
+def test_the_owner_of_the_data_cannot_change_a_set() -> None:
+    lower, upper, points, b = np.zeros(2), np.ones(2), np.eye(2), np.ones(4)
+    A = sp.csr_array(np.vstack([np.eye(2), -np.eye(2)]))
+    box, hull, polytope = Box(lower, upper), ConvexHull(points), Polytope(A, b)
+    for owned in (lower, upper, points, b, A.data):
+        owned[:] = 9.0
+    down = np.array([-1.0, -1.0])
+    np.testing.assert_array_equal(box.lmo(down).dense(), [1, 1])
+    np.testing.assert_array_equal(hull.lmo(down).dense(), [1, 0])
+    np.testing.assert_array_equal(polytope.lmo(down).dense(), [1, 1])
+    held = [box.lower, box.upper, hull.points, polytope.b_ub, polytope.A_ub.data]
+    assert not any(array.flags.writeable for array in held)
+
+
+def test_a_polytope_has_one_atom_for_each_vertex() -> None:
+    rng = np.random.default_rng(5)
+    A = np.vstack([CUBE @ TURN, rng.standard_normal((4, 3))])
+    X = Polytope(A, np.ones(10))
+    atoms = {X.lmo(direction) for direction in rng.standard_normal((150, 3))}
+    vertices = corners(A, np.ones(10), np.zeros((0, 3)), np.zeros(0))
+    assert len(atoms) == len(vertices)
+
+
+def test_the_diameter_of_a_polytope_is_the_diagonal_of_its_box() -> None:
+    triangle = Polytope([[-1.0, 0.0], [0.0, -1.0], [1.0, 2.0]], [0.0, 0.0, 4.0])
+    # HiGHS's tolerance of 1e-10 times a few.
+    assert triangle.diameter == pytest.approx(math.hypot(4.0, 2.0), rel=1e-9)
+
+
+def test_the_diameter_of_a_hull_far_from_0_keeps_its_digits() -> None:
+    hull = ConvexHull(1e8 + np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]]))
+    # The mean of the points is rounded at 1e8 · 2⁻⁵³ ≈ 1e-8.
+    assert hull.diameter == pytest.approx(5.0, rel=1e-7)
+
+
+def test_the_diameter_of_many_points_is_taken_in_chunks() -> None:
+    points = np.random.default_rng(2).standard_normal((600, 3))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=2)
+    assert ConvexHull(points).diameter == pytest.approx(distances.max(), rel=ROUNDING)
+
+
+def test_the_diameter_of_very_many_points_is_a_bound() -> None:
+    angles = np.linspace(0.0, math.pi, 5000)
+    half_disk = ConvexHull(np.stack([np.cos(angles), np.sin(angles)], axis=1))
+    assert 2.0 <= half_disk.diameter <= 4.0
+
+
+def test_an_assignment_needs_a_finite_direction() -> None:
+    with pytest.raises(ValueError, match=r"direction must be finite; it holds NaN or ∞\."):
+        BirkhoffPolytope(2).lmo(np.array([[1.0, np.inf], [0.0, np.inf]]))
+
+
+ATOMS = [
+    Spike(4, -2.0, (2, 3)),
+    Spike(1, 3.0, (2, 3)),
+    Sparse(np.array([1, 4]), np.array([2.0, -1.0]), (2, 3)),
+    Sparse(np.array([0, 1, 5]), np.array([1.0, 5.0, 7.0]), (2, 3)),
+    Vertex(np.arange(6.0).reshape(2, 3)),
+    RankOne(2.0, np.array([0.6, 0.8]), np.array([1.0, 2.0, -2.0]) / 3.0),
+    RankOne(-3.0, np.array([1.0, 0.0]), np.array([0.0, 0.6, 0.8])),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(ATOMS, ATOMS)))
+def test_the_product_of_two_atoms_is_the_dense_one(a: Atom, b: Atom) -> None:
+    # Six products of numbers below 50.
+    assert cross(a, b) == pytest.approx(vdot(a.dense(), b.dense()), rel=0, abs=50 * ROUNDING)
+
+
+def wrong(value: Any) -> Any:
+    """Hide a wrong type from mypy, as callers without mypy do."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: L1Ball(0), "shape must be a positive integer or a tuple of them; got 0."),
+        (lambda: L1Ball(3, radius=0.0), "radius must be a positive finite number; got 0.0."),
+        (lambda: L2Ball(3, radius=-1), "radius must be a positive finite number; got -1."),
+        (lambda: Simplex(3, radius=math.inf), "radius must be a positive finite number; got inf."),
+        (lambda: LInfBall(3, radius=math.nan), "radius must be a positive finite number; got nan."),
+        (lambda: LInfBall((2, -1)), "shape must be a positive integer or a tuple of them; got (2, -1)."),
+        (lambda: KSparseBall(10, 11), "k must be between 1 and 10, the number of entries; got 11."),
+        (lambda: KSparseBall((2, 5), 0), "k must be between 1 and 10, the number of entries; got 0."),
+        (lambda: KSparseBall(3, wrong(1.5)), "k must be between 1 and 3, the number of entries; got 1.5."),
+        (lambda: Box([0, 3, 5], [1, 2, 4]), "lower must not exceed upper; it does at [(1,), (2,)]."),
+        (
+            lambda: Box(np.ones(9), np.zeros(9)),
+            "lower must not exceed upper; it does at [(0,), (1,), (2,), (3,), (4,), …].",
+        ),
+        (lambda: Box([0, math.nan], [1, 2]), "lower must be finite; it is not at [(1,)]."),
+        (lambda: Box([[0]], [[math.inf]]), "upper must be finite; it is not at [(0, 0)]."),
+        (
+            lambda: Box([0, 0], [1]),
+            "lower and upper must be nonempty arrays of one shape; got (2,) and (1,).",
+        ),
+        (lambda: Box(0.0, 1.0), "lower and upper must be nonempty arrays of one shape; got () and ()."),
+        (
+            lambda: GroupL1Ball(5, [[0, 1, 1], [3, 7], []]),
+            "groups must hold each flat index from 0 to 4 once; "
+            "got missing [2, 4], repeated [1], outside [7], empty groups [2].",
+        ),
+        (
+            lambda: GroupL1Ball(2, []),
+            "groups must hold each flat index from 0 to 1 once; got missing [0, 1].",
+        ),
+        (
+            lambda: NuclearNormBall(wrong((3, 2, 1))),
+            "shape must have two dimensions, as points are matrices; got (3, 2, 1).",
+        ),
+        (
+            lambda: NuclearNormBall(wrong(3)),
+            "shape must have two dimensions, as points are matrices; got (3,).",
+        ),
+        (
+            lambda: NuclearNormBall((3, 2), tolerance=0.0),
+            "tolerance must be at least 1e-13 and less than 1; got 0.0.",
+        ),
+        (lambda: Spectraplex(2, tolerance=1.0), "tolerance must be at least 1e-13 and less than 1; got 1.0."),
+        (lambda: Spectraplex(wrong((2, 2))), "n must be a positive integer; got (2, 2)."),
+        (lambda: BirkhoffPolytope(0), "n must be a positive integer; got 0."),
+        (
+            lambda: ConvexHull(np.zeros((0, 3))),
+            "points must be an array of shape (count, *shape) with at least one point; got shape (0, 3).",
+        ),
+        (
+            lambda: ConvexHull([1.0, 2.0]),
+            "points must be an array of shape (count, *shape) with at least one point; got shape (2,).",
+        ),
+        (lambda: ConvexHull([[0.0, math.nan]]), "points must be finite; it is not at [(0, 1)]."),
+        (lambda: Polytope(), "A_ub or A_eq must be given; got neither."),
+        (lambda: Polytope([[1.0]]), "A_ub and b_ub must be given together; got A_ub without b_ub."),
+        (
+            lambda: Polytope([[1.0]], [1.0], b_eq=[0.0]),
+            "A_eq and b_eq must be given together; got b_eq without A_eq.",
+        ),
+        (
+            lambda: Polytope([[1.0]], [1.0, 2.0]),
+            "b_ub must have shape (1,), an entry per row of A_ub; got (2,).",
+        ),
+        (
+            lambda: Polytope([1.0], [1.0]),
+            "A_ub must be a matrix with a column per variable; got shape (1,).",
+        ),
+        (
+            lambda: Polytope([[1.0], [-1.0]], [1.0, 1.0], [[1.0, 1.0]], [0.0]),
+            "A_ub and A_eq must have a column for each variable; got 1 and 2 columns.",
+        ),
+        (
+            lambda: Polytope(sp.csr_array(np.array([[0.0, 1.0], [math.inf, 0.0]])), [1.0, 1.0]),
+            "A_ub must be finite; it is not at [(1, 0)].",
+        ),
+        (lambda: Polytope([[1.0]], [math.inf]), "b_ub must be finite; it is not at [(0,)]."),
+        (
+            lambda: Polytope([[1.0], [-1.0]], [0.0, -1.0]),
+            "the polytope must not be empty; HiGHS finds no x that meets its constraints.",
+        ),
+        (
+            lambda: Polytope(-np.eye(2), np.zeros(2)),
+            "the polytope must be bounded; its constraints let x grow without end.",
+        ),
+        (
+            lambda: Polytope([[1.0, 0.0], [-1.0, 0.0]], [1.0, 1.0]),
+            "the polytope must be bounded; its constraints let x grow without end.",
+        ),
+        (
+            lambda: Polytope(A_eq=[[1.0, 1.0]], b_eq=[1.0]),
+            "the polytope must be bounded; its constraints let x grow without end.",
+        ),
+    ],
+)
+def test_bad_input_is_answered_with_a_sentence(make: Callable[[], ConvexSet], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
