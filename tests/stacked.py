@@ -109,7 +109,7 @@ def pcg(oracle: Oracle, x0: Array, agents: int, max_steps: int) -> Procedure:
 
 
 def exact_on_simplex(radius: float) -> Procedure:
-    """Return what minimizes φ over the simplex: of the minimizers over all its faces' hulls the best inside."""
+    """Return what minimizes φ over the simplex: the best of what solves the KKT system of a face."""
 
     def procedure(agent: int, phi: Phi, e: float) -> tuple[Array, int]:
         A, b, w, eta, center = phi
@@ -137,7 +137,7 @@ def exact_on_ball(radius: float) -> Procedure:
         H, h = 2.0 * A.T @ A + eta * np.eye(len(center)), 2.0 * A.T @ b - w + eta * center
 
         def x(mu: float) -> Array:
-            return np.linalg.solve(H + mu * np.eye(len(h)), h)
+            return np.asarray(np.linalg.solve(H + mu * np.eye(len(h)), h), dtype=np.float64)
 
         low, high = 0.0, float(np.linalg.norm(h)) / radius
         if np.linalg.norm(x(0.0)) <= radius:

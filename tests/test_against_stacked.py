@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Literal
 
 import networkx as nx
 import numpy as np
 import pytest
-import stacked
-from problems import GRAPHS, Array, Fits, random_fits
 
 import dcgs
+import stacked
 from dcgs import CG, DCGS, DFW, PCG, L1Ball, Params, PrimalDual, Theorem1, Theorem2
 from dcgs.sets import ConvexSet, L2Ball, Simplex
+from problems import GRAPHS, Array, Fits, random_fits
 
 RADIUS = 3.0
-HORIZON = 5
-DISTANCE = 0.7
+HORIZON = 4
+DISTANCE = 3.0
 # The two programs do the same arithmetic in another order: each operation differs by rounding,
 # 1e-16 relative, and a few hundred steps of conditional gradient carry that on without enlarging it
 # much, as long as no vertex ties (the data are generic). Four digits are left for that.
@@ -53,10 +53,12 @@ def assert_same(
     graph: nx.Graph,
     method: dcgs.Method,
     reference: Iterator[stacked.Iterate],
-    iterations: int = HORIZON,
+    iterations: Sequence[int] = range(1, HORIZON + 1),
 ) -> None:
-    """Compare answers, rounds and oracle calls of all agents at every iteration."""
-    for k, expected in enumerate(islice(reference, iterations), start=1):
+    """Compare answers, rounds and oracle calls of all agents after these iterations."""
+    iterates = list(islice(reference, iterations[-1]))
+    for k in iterations:
+        expected = iterates[k - 1]
         result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=k, every=0)
         np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
         np.testing.assert_array_equal(result.lmo_calls, expected.lmo_calls)
@@ -82,7 +84,7 @@ def test_dcgs_with_cg_and_theorem_1_equals_the_transcription(name: str, where: s
 @pytest.mark.parametrize("name", GRAPHS)
 def test_dcgs_with_cg_and_theorem_2_equals_the_transcription(name: str, where: str, step: str) -> None:
     graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
-    fits = random_fits(len(graph), rows=9, columns=5, seed=12)
+    fits = random_fits(len(graph), rows=9, columns=5, seed=25)
     L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
     letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
     procedure = stacked.cg(oracle, searching)
@@ -105,7 +107,7 @@ def test_dcgs_with_pcg_equals_the_transcription_with_its_active_sets_kept(name: 
     procedure = stacked.pcg(oracle, X.start(), len(graph), max_steps=1)
     reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
     method = DCGS(inner=PCG(max_steps=1), schedule=lambda k: Params(*letters(k)))
-    assert_same(fits, X, graph, method, reference, iterations=4 * HORIZON)
+    assert_same(fits, X, graph, method, reference, iterations=(1, 2, 3, 8, 16))
 
 
 @pytest.mark.parametrize("schedule", ["theorem1", "theorem2"])

@@ -24,6 +24,8 @@ from dcgs.sets import (
 )
 from reference import optimum
 
+ACCURACY = 1e-8  # ten times the loosest of the reference's tolerances
+FLAT = 1e-4  # the root of that: f is flat at its minimum, and x less well determined than f
 CUBE = np.vstack([np.eye(3), -np.eye(3)])
 SETS: list[ConvexSet] = [
     L1Ball(4, 0.7),
@@ -61,8 +63,7 @@ def gradient(objectives: list[tuple[Point, Point]], x: Point) -> Point:
 @every_set
 def test_the_reference_point_is_in_the_set(X: ConvexSet) -> None:
     x, _ = optimum(problem(X), X)
-    # The loosest of the reference's tolerances, and all numbers are of size about 1.
-    assert X.violation(x) <= 1e-9
+    assert X.violation(x) <= ACCURACY  # all numbers here are of size about 1
 
 
 @every_set
@@ -71,8 +72,7 @@ def test_the_gap_by_our_oracle_certifies_the_reference(X: ConvexSet) -> None:
     x, value = optimum(objectives, X)
     g = gradient(objectives, x)
     gap = vdot(g, x - X.lmo(g).dense())
-    # Ten times the loosest of the reference's tolerances.
-    assert abs(gap) <= 1e-8 * (1.0 + value)
+    assert abs(gap) <= ACCURACY * (1.0 + value)
 
 
 @every_set
@@ -83,25 +83,23 @@ def test_no_point_of_the_set_is_better(X: ConvexSet) -> None:
     answers = np.array([X.lmo(rng.standard_normal(X.shape)).dense() for _ in range(12)])
     mixtures = np.tensordot(rng.dirichlet(np.full(12, 0.3), size=50), answers, axes=1)
     values = [sum(norm(A @ x.reshape(-1) - b) ** 2 for A, b in objectives) for x in mixtures]
-    # Ten times the loosest of the reference's tolerances.
-    assert value <= min(values) + 1e-8 * (1.0 + value)
+    assert value <= min(values) + ACCURACY * (1.0 + value)
 
 
 def test_an_optimum_known_in_closed_form_is_found() -> None:
     # The nearest point of the simplex to (1, 0.4, −3): subtract 0.2 from the first two, cut the third.
     x, value = optimum([(np.eye(3), np.array([1.0, 0.4, -3.0]))], Simplex(3))
-    np.testing.assert_allclose(x, [0.8, 0.2, 0.0], atol=1e-4)  # √(1e-9): f is flat at its minimum
-    assert value == pytest.approx(0.04 + 0.04 + 9.0, rel=1e-8)  # as below
+    np.testing.assert_allclose(x, [0.8, 0.2, 0.0], atol=FLAT)
+    assert value == pytest.approx(0.04 + 0.04 + 9.0, rel=ACCURACY)
 
 
 def test_a_sparse_matrix_gives_the_same_optimum() -> None:
     X, objectives = L1Ball(4, 0.7), problem(L1Ball(4))
     sparse = [(sp.csr_array(A), b) for A, b in objectives]
-    # Ten times the loosest of the reference's tolerances.
-    assert optimum(sparse, X)[1] == pytest.approx(optimum(objectives, X)[1], rel=1e-8)
+    assert optimum(sparse, X)[1] == pytest.approx(optimum(objectives, X)[1], rel=ACCURACY)
 
 
 def test_a_matrix_is_flattened_row_by_row() -> None:
     target = np.array([[0.1, 0.2, 0.3], [-0.1, -0.2, -0.05]])
     x, _ = optimum([(np.eye(6), target.reshape(-1))], NuclearNormBall((2, 3), 10.0))
-    np.testing.assert_allclose(x, target, atol=1e-4)  # √(1e-9): f is flat at its minimum
+    np.testing.assert_allclose(x, target, atol=FLAT)

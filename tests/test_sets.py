@@ -34,6 +34,7 @@ from dcgs.sets import (
     Polytope,
     Simplex,
     Spectraplex,
+    linear_program,
 )
 
 # Sums of some dozens of products of numbers of size 1: 1e-12 is a thousand times their rounding error.
@@ -344,6 +345,15 @@ def test_the_same_direction_gives_the_same_bits(case: Case) -> None:
 
 
 @every_set
+def test_the_layout_of_the_direction_does_not_matter(case: Case) -> None:
+    direction = np.random.default_rng(6).standard_normal(case.X.shape)
+    twice = np.repeat(direction, 2, axis=0)[::2]
+    for layout in (np.asfortranarray(direction), twice):
+        answers = case.X.lmo(layout).dense(), case.X.lmo(direction).dense()
+        np.testing.assert_allclose(*answers, rtol=0, atol=ROUNDING * case.size)
+
+
+@every_set
 def test_the_oracle_leaves_the_direction_as_it_is(case: Case) -> None:
     for direction in fixed_directions(case.X):
         given_away = direction.copy()
@@ -574,6 +584,11 @@ def test_the_owner_of_the_data_cannot_change_a_set() -> None:
     assert not any(array.flags.writeable for array in held)
 
 
+def test_the_two_zeros_are_one_bound() -> None:
+    X = Box([-0.0, -0.0], [0.0, 0.0])
+    assert X.lmo(np.array([1.0, -1.0])) == X.lmo(np.array([-1.0, 1.0]))
+
+
 def test_a_polytope_has_one_atom_for_each_vertex() -> None:
     rng = np.random.default_rng(5)
     A = np.vstack([CUBE @ TURN, rng.standard_normal((4, 3))])
@@ -597,6 +612,7 @@ def test_the_diameter_of_a_hull_far_from_0_keeps_its_digits() -> None:
 
 def test_the_diameter_of_many_points_is_taken_in_chunks() -> None:
     points = np.random.default_rng(2).standard_normal((600, 3))
+    points[560], points[580] = 50.0, -50.0  # the two farthest apart, both in the second chunk
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     assert ConvexHull(points).diameter == pytest.approx(distances.max(), rel=ROUNDING)
 
@@ -605,6 +621,15 @@ def test_the_diameter_of_very_many_points_is_a_bound() -> None:
     angles = np.linspace(0.0, math.pi, 5000)
     half_disk = ConvexHull(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     assert 2.0 <= half_disk.diameter <= 4.0
+
+
+def test_a_program_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = Polytope([[1.0], [-1.0]], [1.0, 1.0])
+    monkeypatch.setitem(linear_program.OPTIONS, "maxiter", 0)
+    with pytest.raises(
+        RuntimeError, match=r"HiGHS must find a minimizer over the polytope; it says: .*limit"
+    ):
+        X.lmo(np.array([1.0]))
 
 
 def test_an_assignment_needs_a_finite_direction() -> None:
@@ -677,9 +702,9 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: NuclearNormBall((3, 2), tolerance=0.0),
-            "tolerance must be at least 1e-13 and less than 1; got 0.0.",
+            "tolerance must be at least 1e-12 and less than 1; got 0.0.",
         ),
-        (lambda: Spectraplex(2, tolerance=1.0), "tolerance must be at least 1e-13 and less than 1; got 1.0."),
+        (lambda: Spectraplex(2, tolerance=1.0), "tolerance must be at least 1e-12 and less than 1; got 1.0."),
         (lambda: Spectraplex(wrong((2, 2))), "n must be a positive integer; got (2, 2)."),
         (lambda: BirkhoffPolytope(0), "n must be a positive integer; got 0."),
         (

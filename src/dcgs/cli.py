@@ -31,9 +31,15 @@ In Python, start at help(dcgs.minimize).
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
     console = Console()
-    rows: list[dict[str, Any]] = args.run(args, console)
+    try:
+        if args.out is not None:
+            record.check(args.out)
+        rows: list[dict[str, Any]] = args.run(args, console)
+    except ValueError as error:
+        parser.error(str(error))
     if args.out is not None:
         console.print(f"written: {record.write(args.out, rows, args.seed)}")
     return 0

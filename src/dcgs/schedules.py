@@ -6,6 +6,7 @@ they start (:class:`Facts`); a user's own schedule may be any function ``k -> Pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -32,14 +33,16 @@ class Facts:
     """What every agent knows before the run; nothing in it is anybody's data.
 
     ``strong_convexity`` is the smallest of the agents', which is what makes the theorems hold for
-    agents that differ; smoothness enters no schedule. ``horizon`` is the N of the theorems.
+    agents that differ; smoothness enters no schedule. ``horizon`` is how many iterations the run is
+    given, and ``accuracy`` what it shall reach: of the two, what is known.
     """
 
     agents: int
     norm_L: float
     strong_convexity: float
     diameter: float
-    horizon: int
+    horizon: int | None = None
+    accuracy: float | None = None
 
     @property
     def coupling(self) -> float:
@@ -57,7 +60,8 @@ class Theorem1:
 
     ``distance`` is R, a bound of ‖x⁰ − x*‖ for one agent. The paper's e contains that unknown
     itself, summed over agents; here the diameter of X stands in for it unless a better bound is
-    given. ``horizon`` is N; by default the iterations (or half the rounds) that the run is given.
+    given. ``horizon`` is N; by default the iterations (or half the rounds) that the run is given,
+    else what the bound asks for the accuracy that shall be reached.
     """
 
     balance: float = 1.0
@@ -69,12 +73,11 @@ class Theorem1:
 
     def bind(self, facts: Facts) -> Schedule:
         """Return the function of k for a network with these facts."""
-        N = self.horizon or facts.horizon
         R = facts.diameter if self.distance is None else self.distance
-        eta = 2.0 * self.balance * facts.coupling
+        scale = self.balance * facts.coupling * R**2
+        N = self.horizon or facts.horizon or _needed(2.0 * facts.agents * scale, facts.accuracy)
         tau = facts.coupling / self.balance
-        e = self.balance * facts.coupling * R**2 / N
-        constant = Params(alpha=1.0, tau=tau, eta=eta, theta=1.0, e=e)
+        constant = Params(alpha=1.0, tau=tau, eta=2.0 * self.balance * facts.coupling, theta=1.0, e=scale / N)
         return lambda k: constant
 
 
@@ -106,8 +109,10 @@ class Theorem2:
     def bind(self, facts: Facts) -> Schedule:
         """Return the function of k for a network with these facts."""
         u = facts.strong_convexity if self.strong_convexity is None else self.strong_convexity
-        N = self.horizon or facts.horizon
         R = facts.diameter if self.distance is None else self.distance
+        # The bound is u m R² (3 + 2 H_N/N)/(N (N + 3)), at most 5 u m R²/N².
+        enough = 5.0 * u * facts.agents * R**2
+        N = self.horizon or facts.horizon or math.isqrt(_needed(enough, facts.accuracy)) + 1
 
         def at(k: int) -> Params:
             return Params(
@@ -119,6 +124,15 @@ class Theorem2:
             )
 
         return at
+
+
+def _needed(scale: float, accuracy: float | None) -> int:
+    """Return the iterations after which a bound scale/N is down to the accuracy; some if none is asked."""
+    return _DEFAULT_HORIZON if accuracy is None else math.ceil(scale / accuracy)
+
+
+# The N where a run is given neither iterations nor rounds nor an accuracy.
+_DEFAULT_HORIZON = 100
 
 
 def _check(balance: float, distance: float | None, horizon: int | None) -> None:

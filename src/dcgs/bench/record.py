@@ -26,9 +26,20 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
+def check(path: Path) -> None:
+    """Raise unless a file can be written there; its folder is made if need be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"the output must be a file that can be written; {str(path)!r} cannot be written ({error.strerror})."
+        ) from error
+
+
 def write(path: Path, rows: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Write rows and environment as JSON; return the path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n")
     return path
 

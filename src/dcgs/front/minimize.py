@@ -65,23 +65,24 @@ def minimize(
     >>> str(result.status), result.x.round(1)
     ('the limit on rounds was reached.', array([2., 0.]))
     """
-    limits = Limits(iterations, rounds, seconds, lmo_calls, gap, every).completed()
+    asked = Limits(iterations, rounds, seconds, lmo_calls, gap, every)
+    limits = asked.completed()
     method = DCGS() if method is None else method
     runtime = Lockstep() if runtime is None else runtime
     network = as_network(graph)
     objectives = tuple(objectives)
     check_problem(objectives, X, network, method)
     start = check_start(x0, X)
+    meters = _meters(X, len(network), limits)
+    observer = Observer(objectives, X, start, limits, meters, callback)
     facts = Facts(
         agents=len(network),
         norm_L=network.norm_L,
         strong_convexity=min(f.strong_convexity for f in objectives),
         diameter=X.diameter,
-        horizon=limits.horizon(method.rounds_per_iteration),
+        horizon=asked.horizon(method.rounds_per_iteration),
+        accuracy=observer.target,
     )
-
-    meters = _meters(X, len(network), limits)
-    observer = Observer(objectives, X, start, limits, meters, callback)
     agents = [
         Agent(
             f=objectives[i],

@@ -51,10 +51,10 @@ class Observer:
         self.answers: list[Point] = [x0 for _ in objectives]
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, list[Point | None]] = {}
-        self._target = -1.0
+        self.target: float | None = None
         self._record()
-        self._target = self._gap_target(x0)
-        if self.status is None and self.snapshots[0].gap <= self._target:
+        self.target = self._gap_target(x0)
+        if self.target is not None and self.snapshots[0].gap <= self.target:
             self.status = Status.GAP
 
     def post(self, i: int, k: int, answer: Point) -> None:
@@ -101,15 +101,15 @@ class Observer:
             **asdict(measure(self.objectives, self.X, self.answers)),
         )
         self.snapshots.append(snapshot)
-        if snapshot.gap <= self._target:
+        if self.target is not None and snapshot.gap <= self.target:
             self.status = Status.GAP
         if self.callback is not None and self.callback(snapshot) is True and self.status is None:
             self.status = Status.CALLBACK
 
-    def _gap_target(self, x0: Point) -> float:
+    def _gap_target(self, x0: Point) -> float | None:
         """Return the gap that ends the run; it must be one that rounding error lets be seen."""
         if self.limits.gap is None:
-            return -1.0
+            return None
         first = self.snapshots[0].gap
         noise = rounding(self.objectives, self.X, x0)
         if first <= noise:

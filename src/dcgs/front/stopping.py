@@ -10,8 +10,6 @@ from typing import final
 # Taken when no rule at all is given, and when only a gap is: no run is without an end.
 _DEFAULT_GAP = 1e-3
 _DEFAULT_ITERATIONS = 10_000
-# The N of the theorems' schedules where neither iterations nor rounds say how long the run will be.
-_DEFAULT_HORIZON = 100
 
 
 class Status(Enum):
@@ -74,13 +72,11 @@ class Limits:
                 given["gap"] = _DEFAULT_GAP
         return Limits(**given)
 
-    def horizon(self, rounds_per_iteration: int) -> int:
-        """Return how many iterations the schedules should reckon with."""
-        if self.iterations is not None and self.iterations < _DEFAULT_ITERATIONS:
-            return self.iterations
-        if self.rounds is not None:
+    def horizon(self, rounds_per_iteration: int) -> int | None:
+        """Return how many iterations the user allows, if that was said."""
+        if self.iterations is None and self.rounds is not None:
             return max(1, self.rounds // rounds_per_iteration)
-        return _DEFAULT_HORIZON
+        return self.iterations
 
 
 @final

@@ -78,8 +78,8 @@ def check_radius(radius: float) -> float:
 
 def check_tolerance(tolerance: float) -> float:
     """Return the tolerance of an iterative oracle if rounding errors allow it."""
-    if not 1e-13 <= tolerance < 1.0:
-        raise ValueError(f"tolerance must be at least 1e-13 and less than 1; got {tolerance!r}.")
+    if not 1e-12 <= tolerance < 1.0:
+        raise ValueError(f"tolerance must be at least 1e-12 and less than 1; got {tolerance!r}.")
     return float(tolerance)
 
 

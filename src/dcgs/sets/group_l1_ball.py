@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from operator import index
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, norm
 from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, listed, set_fields
 
-Groups = tuple[tuple[int, ...], ...]
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @final
@@ -42,7 +43,7 @@ class GroupL1Ball(ConvexSet):
         self, shape: int | tuple[int, ...], groups: Iterable[Sequence[int]], radius: float = 1.0
     ) -> None:
         dims = as_shape(shape)
-        partition = tuple(tuple(sorted(int(j) for j in group)) for group in groups)
+        partition = tuple(tuple(sorted(map(index, group))) for group in groups)
         check_partition(partition, math.prod(dims))
         sizes = [len(group) for group in partition]
         set_fields(self, shape=dims, groups=partition, radius=check_radius(radius))

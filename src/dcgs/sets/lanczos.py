@@ -1,7 +1,7 @@
 """The top eigenvector of a symmetric operator, from products with vectors alone.
 
-Written out here, as SciPy's ARPACK keeps state between calls: this has none, so that threads may
-call it at once, and the same input gives the same bits.
+Written out here, as SciPy's ARPACK has state that calls share, behind a lock in most versions. This
+has none: threads may call it at once, and the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ Matrix: TypeAlias = NDArray[np.float64]
 SUBSPACE = 32
 """Basis vectors held at most: then the search restarts from its best Ritz vectors, KEPT of them."""
 KEPT = 12
+MARGIN = 0.1
+"""Residuals are this fraction of the tolerance at the end."""
 STEPS = 600
 """Products at most."""
 DENSE_SIDE = 2048
@@ -44,11 +46,12 @@ def start_vector(size: int, near: Vector | None) -> Vector:
 def top_eigenvector(apply: Callable[[Vector], Vector], start: Vector, tolerance: float) -> Vector:
     """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric operator B = ``apply``.
 
-    Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ tolerance·‖B‖ with
-    θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ, and none is larger by more than c·tolerance·‖B‖:
-    c is the share of v in the start over the share of the top eigenvector. It is about 1 after a
-    random start. After a warm start it is less, unless ``near`` was a wrong eigenvector of this very B:
-    then it is about √size/NOISE.
+    Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ MARGIN·tolerance·‖B‖
+    with θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ, and none is larger by more than
+    c·MARGIN·tolerance·‖B‖, where c is the share of v in the start over that of the top eigenvector.
+    After a random start c is about 1, rarely above 1/MARGIN: so the largest eigenvalue is at most
+    θ + tolerance·‖B‖. A warm start makes c smaller, unless ``near`` was a wrong eigenvector of this very
+    B: then c is about √size/NOISE.
 
     After STEPS products an operator of up to DENSE_SIDE rows is solved as a dense matrix; for a larger
     one the best vector found is returned, and only θ ≥ ⟨start, B start⟩/‖start‖² is promised.
@@ -64,7 +67,7 @@ def top_eigenvector(apply: Callable[[Vector], Vector], start: Vector, tolerance:
         T[count - 1, :count], w = _split(w, basis[:count])
         beta = norm(w)
         ritz = _small_top(T[:count, :count])
-        if beta * abs(ritz.item(-1)) <= tolerance * size:
+        if beta * abs(ritz.item(-1)) <= MARGIN * tolerance * size:
             return _unit(ritz @ basis[:count])
         if count == width:
             count = _restart(basis, T)

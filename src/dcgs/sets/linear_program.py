@@ -44,22 +44,16 @@ class Program:
     eq: Rows
     reach: float = np.inf
 
-    def solve(self, costs: Point) -> Any:
-        """Return SciPy's result for min ⟨costs, x⟩; its x is a vertex where the reach is finite.
+    def minimizer(self, costs: Point) -> Point:
+        """Return x with the least ⟨costs, x⟩; a vertex where the reach is finite.
 
         A variable without bounds may rest at 0 in HiGHS's last basis, inside of an optimal face.
         One with bounds that the set does not touch cannot, so that rows alone determine x.
         """
-        return linprog(
-            costs,
-            A_ub=self.ub.A,
-            b_ub=self.ub.b,
-            A_eq=self.eq.A,
-            b_eq=self.eq.b,
-            bounds=(-2.0 * self.reach, 2.0 * self.reach),
-            method="highs-ds",
-            options=OPTIONS,
-        )
+        outcome = self._solve(costs)
+        if outcome.status != SOLVED:
+            raise RuntimeError(f"HiGHS must find a minimizer over the polytope; it says: {outcome.message}")
+        return np.asarray(outcome.x)
 
     def bounded(self) -> Program:
         """Return the program with its reach; raise where it is empty or unbounded.
@@ -67,13 +61,13 @@ class Program:
         With A of full column rank, x follows from its slacks: ‖x‖ ≤ (‖b‖ + ‖slacks‖) / σ_min(A), and
         one program says how large a weighted sum of the slacks gets. It is unbounded just where the set is.
         """
-        if self.solve(np.zeros(self.ub.A.shape[1])).status != SOLVED:
+        if self._solve(np.zeros(self.ub.A.shape[1])).status != SOLVED:
             raise ValueError("the polytope must not be empty; HiGHS finds no x that meets its constraints.")
         spectrum = np.linalg.eigvalsh((self.ub.A.T @ self.ub.A + self.eq.A.T @ self.eq.A).toarray())
         # Weights from 1 to 2: with equal ones opposite rows cancel to 1e-16, and at costs that are
         # nothing but rounding errors HiGHS fails. Rounding takes care of the rest.
         weights = np.linspace(1.0, 2.0, len(self.ub.b))
-        outcome = self.solve(np.round(weights @ self.ub.A, 10))
+        outcome = self._solve(np.round(weights @ self.ub.A, 10))
         if spectrum[0] <= RANK_TOLERANCE * spectrum[-1] or outcome.status != SOLVED:
             raise ValueError(
                 "the polytope must be bounded; its constraints let x grow without end. "
@@ -90,7 +84,19 @@ class Program:
         eq = Rows(_with_column(self.eq.A, 0.0), self.eq.b)
         costs = np.zeros(ub.A.shape[1])
         costs[-1] = -1.0
-        return np.asarray(Program(ub, eq, self.reach).solve(costs).x[:-1])
+        return Program(ub, eq, self.reach).minimizer(costs)[:-1]
+
+    def _solve(self, costs: Point) -> Any:
+        return linprog(
+            costs,
+            A_ub=self.ub.A,
+            b_ub=self.ub.b,
+            A_eq=self.eq.A,
+            b_eq=self.eq.b,
+            bounds=(-2.0 * self.reach, 2.0 * self.reach),
+            method="highs-ds",
+            options=OPTIONS,
+        )
 
 
 def as_rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
 from dcgs.sets.base import ConvexSet, largest_entry, set_fields
-from dcgs.sets.linear_program import SOLVED, MatrixLike, Program, Rows, as_rows
+from dcgs.sets.linear_program import MatrixLike, Program, Rows, as_rows
 
 DECIMALS = 12
 
@@ -69,10 +69,8 @@ class Polytope(ConvexSet):
         return self._diagonal
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
-        outcome = self._program.solve(direction / (largest_entry(direction) or 1.0))
-        if outcome.status != SOLVED:
-            raise RuntimeError(f"HiGHS must find a vertex of the polytope; it says: {outcome.message}")
-        array = np.round(outcome.x, DECIMALS) + 0.0
+        vertex = self._program.minimizer(direction / (largest_entry(direction) or 1.0))
+        array = np.round(vertex, DECIMALS) + 0.0
         array.flags.writeable = False
         return Vertex(array)
 

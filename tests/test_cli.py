@@ -1,0 +1,76 @@
+"""The command, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dcgs.cli import main
+
+
+def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "examples:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", [[], ["bench"], ["bench", "nothing"], ["bench", "step", "--repeats", "0"]])
+def test_what_makes_no_sense_is_refused_with_usage(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert "usage: dcgs" in capsys.readouterr().err
+
+
+def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "deep" / "step.json"
+    assert main(["bench", "step", "--repeats", "1", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["case"].split()[0], row["solver"]) for row in rows] == [
+        ("dense", "CG"),
+        ("dense", "PCG"),
+        ("sparse", "CG"),
+        ("sparse", "PCG"),
+        ("completion", "CG"),
+    ]
+    for row in rows:
+        assert row["ratio"] == row["step"] / (row["adjoint"] + row["oracle"])
+    assert "ratio" in capsys.readouterr().out
+
+
+def test_bench_threads_says_that_results_are_equal_to_the_bit(tmp_path: Path) -> None:
+    out = tmp_path / "threads.json"
+    argv = ["bench", "threads", "--samples", "100", "--features", "300", "--repeats", "1", "--out", str(out)]
+    assert main(argv) == 0
+    written = json.loads(out.read_text())
+    assert [row["equal"] for row in written["rows"]] == [True]
+    assert written["environment"]["seed"] == 0
+    assert written["environment"]["command"].startswith("dcgs")
+
+
+def test_too_few_samples_for_the_agents_end_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "threads", "--samples", "5", "--features", "300"])
+    assert ended.value.code == 2
+    assert "agents must be between 1 and 5" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        pytest.fail("work was done")
+
+    monkeypatch.setattr("dcgs.bench.memory.measure", work)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "memory", "--out", str(tmp_path / "file" / "x.json")])
+    assert ended.value.code == 2
+    assert "cannot be written" in capsys.readouterr().err
