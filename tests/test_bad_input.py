@@ -659,11 +659,12 @@ def test_x0_must_be_finite(x0: list[float], message: str) -> None:
     ("X", "x0", "violation"),
     [
         (X, np.full(6, 0.5), "1.00e+00"),
+        (X, np.full(6, 1.0 / 3.0 + 1e-8), "6.00e-08"),
         (dcgs.L2Ball(6, radius=2.0), np.full(6, 1.0), "4.49e-01"),
         (dcgs.Simplex(6), np.zeros(6), "1.00e+00"),
         (dcgs.Box(np.zeros(6), np.ones(6)), np.full(6, -0.25), "2.50e-01"),
     ],
-    ids=["L1Ball", "L2Ball", "Simplex", "Box"],
+    ids=["L1Ball", "L1Ball, just outside", "L2Ball", "Simplex", "Box"],
 )
 def test_x0_must_be_in_the_set(X: dcgs.ConvexSet, x0: Array, violation: str) -> None:
     refused(

@@ -211,21 +211,22 @@ def test_rounds_are_counted_where_their_number_grows_with_the_iterations(
 
 
 def test_seconds_end_a_run_when_the_clock_has_run_so_long(spy: Spy) -> None:
-    result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), dcgs.DFW(), seconds=5.0)
+    result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), dcgs.DFW(), seconds=5.0, iterations=50)
     assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 5, 5.0)
 
 
 def test_seconds_end_a_run_also_in_the_midst_of_an_iteration(spy: Spy) -> None:
     # Three seconds an iteration: in the second one the third agent's call comes too late.
-    result = dcgs.minimize(OBJECTIVES[:3], spy, nx.path_graph(3), dcgs.DFW(), seconds=5.0)
+    result = dcgs.minimize(OBJECTIVES[:3], spy, nx.path_graph(3), dcgs.DFW(), seconds=5.0, iterations=50)
     assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 1, 5.0)
     assert_array_equal(result.lmo_calls, [2, 2, 1])
     assert_array_equal(result.history.iterations, [0, 1])
 
 
-def test_seconds_end_a_run_whose_inner_loop_would_go_on_forever(spy: Spy) -> None:
-    never = dcgs.DCGS(inner="cg", schedule=lambda k: dcgs.Params(1.0, 1.0, 1.0, 1.0, e=0.0))
-    result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), never, seconds=40.0)
+def test_seconds_end_a_run_also_in_the_midst_of_an_inner_solve(spy: Spy) -> None:
+    # e = 0 is never reached, so the inner solver takes all of its 1000 steps, a second each.
+    never = dcgs.DCGS(dcgs.CG(max_steps=1000), schedule=lambda k: dcgs.Params(1.0, 1.0, 1.0, 1.0, e=0.0))
+    result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), never, seconds=40.0, iterations=1)
     assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 0, 40.0)
 
 
@@ -277,10 +278,12 @@ def test_a_gap_is_only_looked_at_where_it_is_recorded() -> None:
     assert_array_equal(reached, [len(tenth.history) - 1])
 
 
-def test_a_gap_reached_at_the_last_iteration_is_a_success() -> None:
+@pytest.mark.parametrize("limit", ["iterations", "rounds", "lmo_calls"])
+def test_a_gap_reached_just_at_a_limit_is_a_success(limit: str) -> None:
     first = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05)
-    again = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05, iterations=first.iterations)
-    assert again.status is Status.GAP
+    needed: dict[str, Any] = {limit: int(np.max(getattr(first, limit)))}
+    again = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05, **needed)
+    assert_same(again, first)
 
 
 PLENTY = {"iterations": 10**6, "rounds": 10**6, "seconds": 1e6, "lmo_calls": 10**6, "gap": 1e-9}

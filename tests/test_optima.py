@@ -66,7 +66,7 @@ def loss(pairs: Pairs, x: Array) -> float:
 
 
 def test_every_set_is_here() -> None:
-    exported = [getattr(dcgs.sets, name) for name in dcgs.sets.__all__]
+    exported = map(vars(dcgs.sets).get, dcgs.sets.__all__)
     sets = {X for X in exported if isinstance(X, type) and issubclass(X, dcgs.ConvexSet)}
     assert {type(X) for X in POLYTOPES + CURVED} == sets - {dcgs.ConvexSet}
 

@@ -624,12 +624,12 @@ def test_the_diameter_of_very_many_points_is_a_bound() -> None:
 
 
 def test_a_program_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    X = Polytope([[1.0], [-1.0]], [1.0, 1.0])
+    X = Polytope(CUBE @ TURN, np.ones(6))
     monkeypatch.setitem(linear_program.OPTIONS, "maxiter", 0)
     with pytest.raises(
         RuntimeError, match=r"HiGHS must find a minimizer over the polytope; it says: .*limit"
     ):
-        X.lmo(np.array([1.0]))
+        X.lmo(np.ones(3))
 
 
 def test_an_assignment_needs_a_finite_direction() -> None:

@@ -8,6 +8,7 @@ arrays used today without a method noticing.
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +31,17 @@ def norm(x: Point) -> float:
 def add_scaled(a: float, x: Point, out: Point) -> None:
     """Add a·x to the C-contiguous out, in place and without a temporary."""
     daxpy(x.reshape(-1), out.reshape(-1), a=a)
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Return whether value is a whole number, Python's or NumPy's, of at least ``least``."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_finite(x: Point) -> bool:
+    """Return whether all entries are finite; a finite sum proves it without a temporary."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isfinite(x.sum()) or np.isfinite(x).all())
 
 
 def frozen(x: Point) -> Point:

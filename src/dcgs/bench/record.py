@@ -34,7 +34,7 @@ def check(path: Path) -> None:
             pass
     except OSError as error:
         raise ValueError(
-            f"the output must be a file that can be written; {str(path)!r} cannot be written ({error.strerror})."
+            f"the output must be a file of yours; {str(path)!r} cannot be written ({error.strerror})."
         ) from error
 
 

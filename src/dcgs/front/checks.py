@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.network import Network
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, is_finite, is_whole
+from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
 
 # x0 may violate the set by this much, relative to the diameter: what rounding leaves of a point
@@ -20,6 +23,8 @@ _FEASIBLE = 1e-9
 
 def check_problem(objectives: Sequence[Objective], X: ConvexSet, network: Network, method: Method) -> None:
     """Raise unless the objectives are sound, fit the set, the graph and the method."""
+    if not isinstance(objectives, Sequence):
+        raise TypeError(f"objectives must be a sequence, one per agent; got {type(objectives).__name__}.")
     for i, f in enumerate(objectives):
         if not isinstance(f, Objective):
             raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
@@ -39,6 +44,16 @@ def check_problem(objectives: Sequence[Objective], X: ConvexSet, network: Networ
         raise ValueError(reason)
 
 
+def check_running(runtime: Runtime, seed: int, callback: object) -> None:
+    """Raise unless the run can be made, repeated and told of."""
+    if not isinstance(runtime, Runtime):
+        raise TypeError(f"runtime must be a runtime such as dcgs.Lockstep(); got {runtime!r}.")
+    if not is_whole(seed, 0):
+        raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}.")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function of a Snapshot, or None; got {callback!r}.")
+
+
 def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     """Return the starting point: the user's, if it is in X, or the set's own."""
     if x0 is None:
@@ -46,7 +61,7 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     x = np.asarray(x0, dtype=np.float64)
     if x.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    if not np.isfinite(x).all():
+    if not is_finite(x):
         raise ValueError(f"x0 must be finite; {_first_bad('x0', x)}.")
     violation = X.violation(x)
     if violation > _FEASIBLE * X.diameter:
@@ -75,15 +90,21 @@ def _check_data(objectives: Sequence[Objective]) -> None:
         f"agent {i}: {_first_bad(name, array)}"
         for i, f in enumerate(objectives)
         for name, array in f.data().items()
-        # A finite sum proves finite entries without a temporary of the data's size.
-        if not np.isfinite(array.sum()) and not np.isfinite(array).all()
+        if not is_finite(_entries(array))
     ]
     if bad:
         raise ValueError(f"data must be finite; {'; '.join(bad)}.")
 
 
-def _first_bad(name: str, array: NDArray[np.float64]) -> str:
-    bad = np.argwhere(~np.isfinite(array))
+def _entries(array: Any) -> NDArray[np.float64]:
+    """Return the numbers that are stored, of a sparse matrix or an array."""
+    return np.asarray(array.data if sp.issparse(array) else array)
+
+
+def _first_bad(name: str, array: Any) -> str:
+    bad = np.argwhere(~np.isfinite(_entries(array)))
+    if sp.issparse(array):
+        bad = np.column_stack(array.tocoo().coords)[bad[:, 0]]
     where = ", ".join(map(str, bad[0].tolist()))
     more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
     return f"{name}[{where}] is {array[tuple(bad[0])]}{more}"

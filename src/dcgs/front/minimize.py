@@ -13,9 +13,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError, CountedOracle
-from dcgs.front.checks import check_problem, check_start
+from dcgs.front.checks import check_problem, check_running, check_start
 from dcgs.front.history import as_history, average
 from dcgs.front.network import Network, as_network
 from dcgs.front.observer import Callback, Meters, Observer
@@ -69,40 +70,44 @@ def minimize(
     limits = asked.completed()
     method = DCGS() if method is None else method
     runtime = Lockstep() if runtime is None else runtime
+    check_running(runtime, seed, callback)
     network = as_network(graph)
-    objectives = tuple(objectives)
     check_problem(objectives, X, network, method)
     start = check_start(x0, X)
-    meters = _meters(X, len(network), limits)
-    observer = Observer(objectives, X, start, limits, meters, callback)
-    facts = Facts(
-        agents=len(network),
-        norm_L=network.norm_L,
-        strong_convexity=min(f.strong_convexity for f in objectives),
-        diameter=X.diameter,
-        horizon=asked.horizon(method.rounds_per_iteration),
-        accuracy=observer.target,
-    )
-    agents = [
-        Agent(
-            f=objectives[i],
-            X=X,
-            lmo=meters.oracles[i],
-            x0=start,
-            degrees=network.degrees(i),
-            facts=facts,
-            iterations=limits.iterations or sys.maxsize,
-            rng=np.random.default_rng((seed, i)),
-            observe=partial(observer.post, i),
+    # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
+    with threadpool_limits(1, user_api="blas"):
+        meters = _meters(X, len(network), limits)
+        observer = Observer(objectives, X, start, limits, meters, callback)
+        facts = Facts(
+            agents=len(network),
+            norm_L=network.norm_L,
+            strong_convexity=min(f.strong_convexity for f in objectives),
+            diameter=X.diameter,
+            horizon=asked.horizon(method.rounds_per_iteration),
+            accuracy=observer.target,
         )
-        for i in range(len(network))
-    ]
-    job = Job(lambda i: method.program(agents[i]), network.neighbors, meters.traffic, observer.after_round)
-    if observer.status is None:
-        meters.clock.go()
-        with suppress(BudgetSpentError):
-            runtime.run(job)
-    status = observer.finish()
+        agents = [
+            Agent(
+                f=objectives[i],
+                X=X,
+                lmo=meters.oracles[i],
+                x0=start,
+                degrees=network.degrees(i),
+                facts=facts,
+                iterations=limits.iterations or sys.maxsize,
+                rng=np.random.default_rng((seed, i)),
+                observe=partial(observer.post, i),
+            )
+            for i in range(len(network))
+        ]
+        job = Job(
+            lambda i: method.program(agents[i]), network.neighbors, meters.traffic, observer.after_round
+        )
+        if observer.status is None:
+            meters.clock.go()
+            with suppress(BudgetSpentError):
+                runtime.run(job)
+        status = observer.finish()
     return Result(
         x=average(observer.answers),
         agents=np.stack(observer.answers),
@@ -151,7 +156,7 @@ def _about(method: Method, runtime: Runtime, X: ConvexSet, network: Network, see
         "shape": list(X.shape),
         "agents": len(network),
         "edges": sum(map(len, network.neighbors)) // 2,
-        "seed": seed,
+        "seed": int(seed),
         "versions": {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
         | {"python": platform.python_version()},
     }

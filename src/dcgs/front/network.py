@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import final
 
 import networkx as nx
@@ -46,21 +47,18 @@ def as_network(graph: nx.Graph) -> Network:
         )
     if len(graph) == 0:
         raise ValueError("the graph must have at least one node; it has none.")
-    loops = sorted(map(str, nx.nodes_with_selfloops(graph)))
+    loops = list(nx.nodes_with_selfloops(graph))
     if loops:
         raise ValueError(f"the graph must have no loops; nodes {loops} are their own neighbors.")
     if not nx.is_connected(graph):
-        components = [_in_order(part) for part in nx.connected_components(graph)]
+        ordered = sorted(graph) if all(isinstance(node, Integral) for node in graph) else list(graph)
+        components = [[node for node in ordered if node in part] for part in nx.connected_components(graph)]
         raise ValueError(f"the graph must be connected; it has {len(components)} components: {components}.")
-    nodes = tuple(_in_order(graph))
+    numbered = set(graph) == set(range(len(graph)))
+    nodes = tuple(sorted(graph) if numbered else graph)
     place = {node: i for i, node in enumerate(nodes)}
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
     return Network(nodes, neighbors, _norm_laplacian(graph))
-
-
-def _in_order(nodes: nx.Graph | set[Hashable]) -> list[Hashable]:
-    whole = all(isinstance(node, int) for node in nodes)
-    return sorted(nodes) if whole else list(nodes)
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:

@@ -72,10 +72,10 @@ class Observer:
     def finish(self) -> Status:
         """Measure where the run ended, if that was not yet recorded; return why it ended."""
         self.meters.clock.halt()
-        if self.snapshots[-1].iterations != self.iterations:
-            self._record()
         # An oracle that refuses a call ends the run between rounds: by calls, or else by seconds.
         self.status = self.status or self._spent() or Status.SECONDS
+        if self.snapshots[-1].iterations != self.iterations:
+            self._record()
         return self.status
 
     def _collect(self) -> None:
@@ -101,10 +101,9 @@ class Observer:
             **asdict(measure(self.objectives, self.X, self.answers)),
         )
         self.snapshots.append(snapshot)
-        if self.target is not None and snapshot.gap <= self.target:
-            self.status = Status.GAP
-        if self.callback is not None and self.callback(snapshot) is True and self.status is None:
-            self.status = Status.CALLBACK
+        reached = self.target is not None and snapshot.gap <= self.target
+        stopped = self.callback is not None and bool(self.callback(snapshot))
+        self.status = self.status or (Status.GAP if reached else Status.CALLBACK if stopped else None)
 
     def _gap_target(self, x0: Point) -> float | None:
         """Return the gap that ends the run; it must be one that rounding error lets be seen."""

@@ -7,7 +7,7 @@ import os
 import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, final
+from typing import IO, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,33 +51,53 @@ class Result:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"history.{name}": column for name, column in self.history.columns().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
-        meta = {"format": _FORMAT, "status": self.status.name, **facts}
+        meta = np.array(json.dumps({"format": _FORMAT, "status": self.status.name, **facts}))
         part = target.with_name(target.name + ".part")
-        with part.open("wb") as file:
-            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
-        os.replace(part, target)
+        try:
+            with part.open("wb") as file:
+                np.savez_compressed(file, meta=meta, **arrays)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by :meth:`save`."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            meta = json.loads(str(arrays.pop("meta")))
-        except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
+        name = os.fspath(path)
+        with open(path, "rb") as file:
+            try:
+                arrays, meta = _read(file)
+                version = meta.pop("format")
+                loaded = _rebuilt(arrays, meta) if version == _FORMAT else None
+            except Exception as error:  # damage can surface anywhere: zip, arrays, JSON, names
+                raise ValueError(
+                    f"{name!r} must be a result written by Result.save; it cannot be read as one."
+                ) from error
+        if loaded is None:
             raise ValueError(
-                f"{os.fspath(path)!r} must be a result written by Result.save; it cannot be read ({error})."
-            ) from error
-        if meta.get("format") != _FORMAT:
-            raise ValueError(
-                f"a result must be of format {_FORMAT}; {os.fspath(path)!r} has {meta.get('format')!r}. "
+                f"a result must be of format {_FORMAT}; {name!r} has {version!r}. "
                 "Read it with the version of dcgs that wrote it."
             )
-        history = History(**{field.name: arrays.pop(f"history.{field.name}") for field in fields(History)})
-        facts = {name: meta[name] for name in _FACTS}
-        facts["notes"] = tuple(facts["notes"])
-        return cls(status=Status[meta["status"]], history=history, **facts, **arrays)
+        return loaded
+
+
+def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays and the facts of a file."""
+    if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
+        raise ValueError("no zip file")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as npz:
+        arrays = {name: npz[name] for name in npz.files}
+    meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
+    return arrays, meta
+
+
+def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
+    history = History(**{field.name: arrays.pop(f"history.{field.name}") for field in fields(History)})
+    status = Status[meta.pop("status")]
+    notes = tuple(meta.pop("notes"))
+    return Result(status=status, history=history, notes=notes, **meta, **arrays)
 
 
 _ARRAYS = ("x", "agents", "messages", "bytes", "lmo_calls")

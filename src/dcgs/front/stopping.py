@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, fields
 from enum import Enum
+from numbers import Real
 from typing import final
+
+from dcgs.points import is_whole
 
 # Taken when no rule at all is given, and when only a gap is: no run is without an end.
 _DEFAULT_GAP = 1e-3
@@ -46,15 +50,15 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("iterations", "rounds", "lmo_calls"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is not None and not is_whole(value, 1):
                 raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
-        if self.seconds is not None and not self.seconds > 0.0:
-            raise ValueError(f"seconds must be positive, or None; got {self.seconds!r}.")
-        if self.gap is not None and not 0.0 < self.gap < 1.0:
+        if self.seconds is not None and not (_is_number(self.seconds) and 0.0 < self.seconds < math.inf):
+            raise ValueError(f"seconds must be positive and finite, or None; got {self.seconds!r}.")
+        if self.gap is not None and not (_is_number(self.gap) and 0.0 < self.gap < 1.0):
             raise ValueError(
                 f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {self.gap!r}."
             )
-        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 0:
+        if not is_whole(self.every, 0):
             raise ValueError(f"every must be a whole number of at least 0; got {self.every!r}.")
         if self.gap is not None and self.every == 0:
             raise ValueError(
@@ -74,9 +78,12 @@ class Limits:
 
     def horizon(self, rounds_per_iteration: int) -> int | None:
         """Return how many iterations the user allows, if that was said."""
-        if self.iterations is None and self.rounds is not None:
-            return max(1, self.rounds // rounds_per_iteration)
-        return self.iterations
+        by_rounds = None if self.rounds is None else max(1, self.rounds // rounds_per_iteration)
+        return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @final

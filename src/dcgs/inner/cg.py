@@ -10,7 +10,7 @@ from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, vdot
+from dcgs.points import Point, frozen, is_whole, vdot
 from dcgs.sets.base import ConvexSet
 
 
@@ -29,8 +29,8 @@ class CG(Inner):
     def __post_init__(self) -> None:
         if self.step not in ("line-search", "agnostic"):
             raise ValueError(f"step must be 'line-search' or 'agnostic'; got {self.step!r}.")
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1; got {self.max_steps!r}.")
+        if not is_whole(self.max_steps, 1):
+            raise ValueError(f"max_steps must be a whole number of at least 1; got {self.max_steps!r}.")
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         return None

@@ -12,7 +12,7 @@ from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, is_whole
 from dcgs.sets.base import ConvexSet
 
 
@@ -28,8 +28,8 @@ class PCG(Inner):
     max_steps: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1; got {self.max_steps!r}.")
+        if not is_whole(self.max_steps, 1):
+            raise ValueError(f"max_steps must be a whole number of at least 1; got {self.max_steps!r}.")
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         if X.polytope:
@@ -50,7 +50,7 @@ class _PCGSolver(Solver):
         self.task = task
         self.pair = Pair(task.f.map, task.x0)
         # x⁰ need not be a vertex: it is an atom like the others until its weight is used up.
-        self.S = ActiveSet(Vertex(frozen(task.x0)))
+        self.S = ActiveSet(Vertex(task.x0))
         self.images: dict[Atom, Image] = {}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:

@@ -25,6 +25,7 @@ def sliding(agent: Agent, schedule: Schedule, inner: Solver, last: bool) -> Prog
         v = yield from laplacian(x_tilde)  # line 5
         y = y + v / at.tau  # line 6
         w = yield from laplacian(y)  # line 7
+        del x_tilde, v  # two points fewer while the inner solver works
         x_prev, x = x, inner(Subproblem(f, w, at.eta, x), at.e)  # line 8
         total = total + at.theta
         x_bar = x_bar + (at.theta / total) * (x - x_bar)  # line 10
@@ -43,7 +44,9 @@ def bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedu
 
 def check_schedule(schedule: object) -> None:
     """Raise if schedule is no name of a schedule, no schedule of a theorem and no function."""
-    known = isinstance(schedule, Theorem1 | Theorem2) or callable(schedule)
+    known = isinstance(schedule, Theorem1 | Theorem2) or (
+        callable(schedule) and not isinstance(schedule, type)
+    )
     if not known and schedule not in ("auto", *_SCHEDULES):
         names = ", ".join(map(repr, ("auto", *_SCHEDULES)))
         raise ValueError(

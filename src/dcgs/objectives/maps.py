@@ -69,7 +69,7 @@ class LinearMap(ABC):
         """A lower bound of the smallest eigenvalue of AᵀA; 0 where it is not worth computing."""
 
     @abstractmethod
-    def data(self) -> dict[str, NDArray[np.float64]]:
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         """Return the arrays the map holds, by the names its user knows them by."""
 
 
@@ -120,7 +120,7 @@ class DenseMap(LinearMap):
     def smallest_eigenvalue(self) -> float:
         return smallest_eigenvalue(self.A)
 
-    def data(self) -> dict[str, NDArray[np.float64]]:
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         return {"A": self.A}
 
 
@@ -178,8 +178,8 @@ class SparseMap(LinearMap):
     def smallest_eigenvalue(self) -> float:
         return smallest_eigenvalue(self.A)
 
-    def data(self) -> dict[str, NDArray[np.float64]]:
-        return {"A": self.A.data}
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
+        return {"A": self.A}
 
 
 @final
@@ -243,5 +243,5 @@ class Sampling(LinearMap):
         complete = len(counts) == self.point_shape[0] * self.point_shape[1]
         return float(counts.min()) if complete else 0.0
 
-    def data(self) -> dict[str, NDArray[np.float64]]:
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         return {}

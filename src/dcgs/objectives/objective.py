@@ -64,7 +64,7 @@ class Objective:
         lower = self.loss.curvature[0]
         return lower * self.map.smallest_eigenvalue if lower > 0.0 else 0.0
 
-    def data(self) -> dict[str, NDArray[np.float64]]:
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         """Return the arrays f holds, by the names its user knows them by."""
         return self.map.data() | self.loss.data()
 

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, is_finite
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, Runtime
 
@@ -98,8 +98,7 @@ def _checked(sender: int, message: Reply) -> Point:
         kind = type(message).__name__
         raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
     copy = frozen(message)
-    # A finite sum proves finite entries without a temporary; only otherwise look closer.
-    if not np.isfinite(copy.sum()) and not np.isfinite(copy).all():
+    if not is_finite(copy):
         where = tuple(np.argwhere(~np.isfinite(copy))[0].tolist())
         raise FloatingPointError(f"a message must be finite; agent {sender} sent {copy[where]} at {where}.")
     return copy
