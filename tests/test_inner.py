@@ -294,8 +294,8 @@ def test_the_closed_form_says_what_it_is_for() -> None:
     ("make", "message"),
     [
         (lambda: CG(step="short"), r"step must be 'line-search' or 'agnostic'; got 'short'\."),  # type: ignore[arg-type]
-        (lambda: CG(max_steps=0), r"max_steps must be at least 1; got 0\."),
-        (lambda: PCG(max_steps=0), r"max_steps must be at least 1; got 0\."),
+        (lambda: CG(max_steps=0), r"max_steps must be a whole number of at least 1; got 0\."),
+        (lambda: PCG(max_steps=0), r"max_steps must be a whole number of at least 1; got 0\."),
     ],
 )
 def test_settings_that_make_no_sense_are_named(make: Callable[[], Any], message: str) -> None:

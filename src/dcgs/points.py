@@ -17,6 +17,8 @@ from scipy.linalg.blas import daxpy
 
 Point: TypeAlias = NDArray[np.float64]
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 def vdot(x: Point, y: Point) -> float:
     """Return ⟨x, y⟩, the sum of products of all entries."""
@@ -46,6 +48,6 @@ def is_finite(x: Point) -> bool:
 
 def frozen(x: Point) -> Point:
     """Return a read-only copy of x: later changes of x by its owner do not reach it."""
-    copy = np.array(x, dtype=np.float64)
+    copy = np.array(x, dtype=np.float64, order="C")
     copy.flags.writeable = False
     return copy

@@ -127,5 +127,4 @@ def certify(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> tuple[fl
 
 def rounding(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> float:
     """Return about the gap at x that rounding error alone can make."""
-    size = sum(f.map.norm_bound * norm(f.loss.grad(f.map.image(x))) for f in objectives)
-    return float(np.finfo(float).eps) * size * X.diameter
+    return sum(f.grad_noise(f.map.image(x)) for f in objectives) * X.diameter

@@ -51,6 +51,8 @@ class ActiveSet:
 
         Return whether the one moved away from has left.
         """
+        if gamma == 0.0:
+            return False
         place = self._place.get(toward)
         if place is None:
             place = self._append(toward)

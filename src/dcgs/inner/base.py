@@ -9,12 +9,10 @@ from enum import Enum
 from functools import cached_property
 from typing import final
 
-import numpy as np
-
 from dcgs.counting import Oracle
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, add_scaled, norm, vdot
+from dcgs.points import EPS, Point, add_scaled, norm, vdot
 from dcgs.sets.base import ConvexSet
 
 
@@ -47,9 +45,8 @@ class Subproblem:
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:
         """Return about the size of a Wolfe gap that is nothing but rounding error."""
-        size = self.f.map.norm_bound * norm(self.f.loss.grad(image))
-        size += norm(self._linear) + self.eta * norm(x)
-        return float(np.finfo(float).eps) * size * diameter
+        rest = EPS * (norm(self._linear) + self.eta * norm(x))
+        return (self.f.grad_noise(image) + rest) * diameter
 
 
 class Outcome(Enum):

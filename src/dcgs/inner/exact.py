@@ -55,6 +55,8 @@ class _ExactSolver(Solver):
         h = self.pull - (phi.w - phi.eta * phi.center).reshape(-1)
         inside = self.Vt @ h
         outside = h - self.Vt.T @ inside  # what A does not see: curvature η alone
+        # Once more, for what rounding leaves there of the rest would be divided by η alone, too.
+        outside -= self.Vt.T @ (self.Vt @ outside)
         rest = float(np.linalg.norm(outside))
 
         def excess(mu: float) -> float:

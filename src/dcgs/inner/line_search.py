@@ -31,21 +31,30 @@ class Line:
     def minimizer(self) -> float:
         """Return the minimizing γ: one division for a quadratic loss, else safeguarded Newton."""
         lower, upper = self.loss.curvature
-        gamma = self._newton(0.0, self.slope)
         if lower == upper:
-            return gamma
+            bend = lower * float(self.motion @ self.motion) + self.bend
+            return min(-self.slope / bend, self.limit) if bend > 0.0 else self.limit
+        if self._slope(self.limit) <= 0.0:
+            return self.limit
+        return self._root()
+
+    def _root(self) -> float:
+        """Return a zero of the derivative, which is negative at 0 and positive at the limit.
+
+        Newton steps where they stay in the bracket and halve the one before, bisection elsewhere.
+        """
         left, right = 0.0, self.limit
+        gamma, slope, moved = 0.0, self.slope, self.limit
         for _ in range(_MOST_TRIALS):
+            bend = self._curvature(gamma)
+            step = -slope / bend if bend > 0.0 else float("inf")
+            if not left < gamma + step < right or abs(2.0 * step) > abs(moved):
+                step = 0.5 * (left + right) - gamma
+            gamma, moved = gamma + step, step
             slope = self._slope(gamma)
-            if slope <= 0.0 and gamma == self.limit:
-                return gamma
+            if slope == 0.0 or abs(step) <= _SETTLED * right:
+                break
             left, right = (gamma, right) if slope < 0.0 else (left, gamma)
-            trial = self._newton(gamma, slope)
-            if not left <= trial <= right:
-                trial = 0.5 * (left + right)
-            if abs(trial - gamma) <= _SETTLED * right:
-                return trial
-            gamma = trial
         return gamma
 
     def _slope(self, gamma: float) -> float:
@@ -53,14 +62,7 @@ class Line:
         moved = self.loss.grad(self.image + gamma * self.motion) - self.loss.grad(self.image)
         return self.slope + float(moved @ self.motion) + gamma * self.bend
 
-    def _newton(self, gamma: float, slope: float) -> float:
-        """Return where a Newton step from gamma leads, cut to the interval."""
-        lower, upper = self.loss.curvature
-        if lower == upper:
-            curvature = lower * float(self.motion @ self.motion) + self.bend
-        else:
-            hess = self.loss.hess(self.image + gamma * self.motion)
-            curvature = float((hess * self.motion) @ self.motion) + self.bend
-        if curvature <= 0.0:
-            return self.limit if slope < 0.0 else 0.0
-        return min(max(gamma - slope / curvature, 0.0), self.limit)
+    def _curvature(self, gamma: float) -> float:
+        """Return the second derivative at gamma."""
+        hess = self.loss.hess(self.image + gamma * self.motion)
+        return float((hess * self.motion) @ self.motion) + self.bend

@@ -21,7 +21,7 @@ class Pair:
 
     def __init__(self, map_: LinearMap, x: Point) -> None:
         self._map = map_
-        self.reset(np.array(x, dtype=np.float64))
+        self.reset(np.array(x, dtype=np.float64, order="C"))
 
     def reset(self, x: Point) -> None:
         """Take over x as the point, and compute its image."""

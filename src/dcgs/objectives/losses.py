@@ -56,6 +56,9 @@ class SquaredLoss(Loss):
     name: str = "b"
     curvature = (2.0, 2.0)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", as_image(self.target, self.name))
+
     @property
     def size(self) -> int:
         return self.target.size
@@ -81,6 +84,9 @@ class LogisticLoss(Loss):
 
     labels: Image
     curvature = (0.0, 0.25)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", as_image(self.labels, "labels"))
 
     @property
     def size(self) -> int:

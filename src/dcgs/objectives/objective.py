@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss, as_image
+from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss, as_image
 from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
-from dcgs.points import Point
+from dcgs.points import EPS, Point, norm
 
 
 @final
@@ -52,6 +52,11 @@ class Objective:
     def grad(self, x: Point) -> Point:
         """Return ∇f(x)."""
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
+
+    def grad_noise(self, image: Image) -> float:
+        """Return about the size of the rounding error in ∇f(x), given the image A x."""
+        z_error = self.loss.curvature[1] * norm(image)
+        return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
 
     @property
     def smoothness(self) -> float:

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from dcgs.points import EPS
+
 Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
 
 # Up to this side the Gram matrix is formed and its spectrum computed densely, in about a second.
@@ -31,6 +33,8 @@ def largest_eigenvalue(A: Matrix) -> float:
         dtype=np.float64,
     )
     start = np.random.default_rng(0).standard_normal(min(n, d))
+    if not operator.matvec(start).any():  # a random vector is in the null space of zero alone
+        return 0.0
     (largest,) = eigsh(operator, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)
     return float(largest) * (1.0 + _SLACK)
 
@@ -42,7 +46,7 @@ def smallest_eigenvalue(A: Matrix) -> float:
         return 0.0
     spectrum = _gram_spectrum(A)
     # An eigenvalue below the rounding error of the Gram matrix is no evidence of convexity.
-    rounding = n * float(np.finfo(float).eps) * float(spectrum[-1])
+    rounding = n * EPS * float(spectrum[-1])
     return max(0.0, float(spectrum[0] - rounding))
 
 
