@@ -36,17 +36,13 @@ class Fits:
     def __len__(self) -> int:
         return len(self.A)
 
-    @property
-    def dimension(self) -> int:
-        return int(self.A.shape[2])
-
     def objectives(self) -> list[Objective]:
         return [LeastSquares(A, b) for A, b in zip(self.A, self.b, strict=True)]
 
-    def local_loss(self, x: Array) -> float:
-        """Return F(x) = Σ fᵢ(xᵢ) for stacked x, one agent a row."""
-        residuals = np.einsum("ijk,ik->ij", self.A, x) - self.b
-        return float((residuals**2).sum())
+    @property
+    def strong_convexity(self) -> float:
+        """The smallest of the agents': twice the square of the smallest singular value."""
+        return min(2.0 * float(np.linalg.svd(A, compute_uv=False)[-1]) ** 2 for A in self.A)
 
 
 def random_fits(agents: int, rows: int, columns: int, seed: int) -> Fits:
@@ -59,3 +55,18 @@ def random_fits(agents: int, rows: int, columns: int, seed: int) -> Fits:
 def agreeing_fits(A: Array, x_star: Array) -> Fits:
     """Return agents that all fit their data exactly at x_star: F* = 0, and F − F* is never negative."""
     return Fits(A, A @ x_star)
+
+
+def laplacian_matrix(graph: nx.Graph) -> Array:
+    """Return L of the agents 0 … m−1, as a dense matrix."""
+    return np.asarray(nx.laplacian_matrix(graph, nodelist=range(len(graph))).toarray(), dtype=np.float64)
+
+
+def norm_of(L: Array) -> float:
+    """Return ‖L‖; 1 for an agent alone, for which every positive value fulfils the theorems."""
+    return float(np.linalg.norm(L, 2)) or 1.0
+
+
+def neighbors_of(graph: nx.Graph) -> list[tuple[int, ...]]:
+    """Return the neighbors of the agents 0 … m−1, in increasing order."""
+    return [tuple(sorted(graph[i])) for i in range(len(graph))]

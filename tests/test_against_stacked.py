@@ -14,7 +14,7 @@ import dcgs
 import stacked
 from dcgs import CG, DCGS, DFW, PCG, L1Ball, Params, PrimalDual, Theorem1, Theorem2
 from dcgs.sets import ConvexSet, L2Ball, Simplex
-from problems import GRAPHS, Array, Fits, random_fits
+from problems import GRAPHS, Fits, laplacian_matrix, norm_of, random_fits
 
 RADIUS = 3.0
 HORIZON = 4
@@ -32,19 +32,6 @@ STEPS: dict[str, tuple[CG, bool]] = {
     "agnostic": (CG(step="agnostic"), False),
     "line search": (CG(step="line-search"), True),
 }
-
-
-def laplacian_matrix(graph: nx.Graph) -> Array:
-    return np.asarray(nx.laplacian_matrix(graph).toarray(), dtype=np.float64)
-
-
-def norm_of(L: Array) -> float:
-    """Return ‖L‖; 1 for an agent alone, for which every positive value fulfils the theorems."""
-    return float(np.linalg.norm(L, 2)) or 1.0
-
-
-def smallest_strong_convexity(fits: Fits) -> float:
-    return min(2.0 * float(np.linalg.svd(A, compute_uv=False)[-1]) ** 2 for A in fits.A)
 
 
 def assert_same(
@@ -85,7 +72,7 @@ def test_dcgs_with_cg_and_theorem_1_equals_the_transcription(name: str, where: s
 def test_dcgs_with_cg_and_theorem_2_equals_the_transcription(name: str, where: str, step: str) -> None:
     graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
     fits = random_fits(len(graph), rows=9, columns=5, seed=25)
-    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    L, u = laplacian_matrix(graph), fits.strong_convexity
     letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
     procedure = stacked.cg(oracle, searching)
     reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
@@ -116,7 +103,7 @@ def test_the_named_schedules_are_the_papers_with_the_diameter_and_the_iterations
 ) -> None:
     graph, (X, oracle) = GRAPHS["cycle"], SETS["simplex"]
     fits = random_fits(len(graph), rows=9, columns=5, seed=13)
-    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    L, u = laplacian_matrix(graph), fits.strong_convexity
     diameter = RADIUS * np.sqrt(2.0)
     letters = {
         "theorem1": stacked.theorem1(HORIZON, len(graph), norm_of(L), diameter),
@@ -134,7 +121,7 @@ def test_the_named_schedules_are_the_papers_with_the_diameter_and_the_iterations
 def test_the_last_iterate_is_that_of_the_transcription(name: str) -> None:
     graph, (X, oracle) = GRAPHS[name], SETS["l1"]
     fits = random_fits(len(graph), rows=9, columns=5, seed=14)
-    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    L, u = laplacian_matrix(graph), fits.strong_convexity
     letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
     procedure = stacked.cg(oracle, searching=True)
     reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
@@ -178,7 +165,7 @@ def test_primal_dual_over_a_ball_equals_algorithm_1_solved_by_bisection(name: st
 def test_primal_dual_over_a_polytope_equals_algorithm_1_solved_face_by_face(name: str) -> None:
     graph, X = GRAPHS[name], Simplex(4, radius=1.0)
     fits = random_fits(len(graph), rows=6, columns=4, seed=17)
-    L, u = laplacian_matrix(graph), smallest_strong_convexity(fits)
+    L, u = laplacian_matrix(graph), fits.strong_convexity
     letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), X.diameter, u)
     procedure = stacked.exact_on_simplex(1.0)
     reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)

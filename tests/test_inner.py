@@ -22,7 +22,6 @@ from dcgs.inner import Exact, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
-from dcgs.inner.pcg import _PCGSolver
 from dcgs.sets import BirkhoffPolytope, Box, ConvexHull, ConvexSet, KSparseBall, L1Ball, L2Ball, Simplex
 from problems import Array
 
@@ -205,7 +204,7 @@ def one_step(at: Case, phi: Subproblem, atoms: list[Array], weights: Array) -> l
 def test_each_step_of_pcg_is_one_of_algorithm_3_along_phi(where: str) -> None:
     """An exact step leaves ⟨∇φ, s⟩ = ⟨∇φ, v⟩, so the next may choose between the two: either is right."""
     at = case(where)
-    solver = _PCGSolver(PCG(max_steps=1), Task(at.f, at.X, at.X.lmo, at.X.start()))
+    solver: Any = PCG(max_steps=1).start(Task(at.f, at.X, at.X.lmo, at.X.start()))
     for seed in (9, 10):
         phi = at.subproblem(seed)
         for _ in range(20):

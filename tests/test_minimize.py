@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.atoms import Atom
@@ -152,6 +153,25 @@ class Idle(dcgs.Method):
         for k in range(1, agent.iterations + 1):
             yield agent.x0
             agent.observe(k, agent.x0)
+        return agent.x0
+
+
+@final
+@dataclass(frozen=True)
+class Staggered(dcgs.Method):
+    """A method whose agents with two neighbors are done a round before the others."""
+
+    rounds_per_iteration = 2
+
+    def misfit(self, objectives: Sequence[dcgs.Objective], X: ConvexSet) -> str | None:
+        return None
+
+    def program(self, agent: Agent) -> Program[Point]:
+        for k in range(1, agent.iterations + 1):
+            for done_in in (2, 1):
+                yield agent.x0
+                if len(agent.degrees) == done_in:
+                    agent.observe(k, agent.x0)
         return agent.x0
 
 
@@ -424,16 +444,23 @@ def test_measuring_more_or_less_often_changes_nothing_else(
 
 
 def test_a_large_run_is_measured_alike_on_the_way_and_at_its_end() -> None:
-    # Large enough for a BLAS with threads to use them, and then to sum in another order.
+    # Large enough for a BLAS that has threads to use them, and then to sum in another order.
     rng = np.random.default_rng(4)
     wide = [(rng.standard_normal((20, 50_000)), rng.standard_normal(20)) for _ in range(2)]
     ball = dcgs.L2Ball(50_000, radius=3.0)
-    full, ends = (
-        dcgs.minimize(least_squares(wide), ball, nx.path_graph(2), dcgs.DFW(), iterations=2, every=every)
-        for every in (1, 0)
-    )
+    with threadpool_limits(2, user_api="blas"):
+        full, ends = (
+            dcgs.minimize(least_squares(wide), ball, nx.path_graph(2), dcgs.DFW(), iterations=2, every=every)
+            for every in (1, 0)
+        )
     assert_same(ends, full)
     assert_same_rows(ends.history, full.history, [0, 2])
+
+
+def test_an_iteration_is_over_when_every_agent_is_done_with_it() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, PATH, Staggered(), iterations=3)
+    assert_array_equal(result.history.iterations, [0, 1, 2, 3])
+    assert_array_equal(result.history.rounds, [0, 2, 4, 6])
 
 
 def test_measuring_and_the_callback_take_no_time_of_the_run(spy: Spy) -> None:

@@ -158,9 +158,9 @@ def test_matrix_completion_over_a_nuclear_norm_ball_agrees_with_the_reference() 
     shape = (5, 4)
     truth = rng.standard_normal((5, 2)) @ rng.standard_normal((2, 4))
     X = dcgs.NuclearNormBall(shape, radius=0.8 * float(np.linalg.norm(truth, "nuc")))
-    # Each agent sees other entries, some of them twice.
-    seen = [rng.choice(20, size=7) for _ in range(3)]
-    values = [truth.reshape(-1)[flat] + 0.1 * rng.standard_normal(7) for flat in seen]
+    # Each agent sees other entries, two of them twice and with different errors.
+    seen = [rng.choice(20, size=5, replace=False)[[0, 1, 2, 3, 4, 0, 1]] for _ in range(3)]
+    values = [truth.reshape(-1)[flat] + rng.standard_normal(7) for flat in seen]
     pairs = [(np.eye(20)[flat], b) for flat, b in zip(seen, values, strict=True)]
     objectives = [
         dcgs.MatrixCompletion(flat // 4, flat % 4, b, shape) for flat, b in zip(seen, values, strict=True)

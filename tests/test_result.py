@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import os
 import sys
 import warnings
 import zipfile
@@ -288,6 +289,25 @@ def test_a_file_that_is_no_result_is_refused_by_its_name(
     with pytest.raises(ValueError, match=r"must be a result written by Result\.save") as caught:
         Result.load(path)
     assert_clear(caught, path)
+
+
+@dataclasses.dataclass
+class Evil:
+    """What a pickle may do to whoever opens it: here, make a folder."""
+
+    folder: Path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.folder,)
+
+
+@pytest.mark.parametrize("name", ["meta", "x", "history.gap", "extra"])
+def test_nothing_in_a_file_is_executed(name: str, tmp_path: Path) -> None:
+    evil = np.array([Evil(tmp_path / "made")], dtype=object)
+    path = rewritten(tmp_path / "run.npz", lambda arrays: arrays.update({name: evil}))
+    with pytest.raises(ValueError, match=r"must be a result written by Result\.save"):
+        Result.load(path)
+    assert not (tmp_path / "made").exists()
 
 
 def outcome(path: Path) -> str:

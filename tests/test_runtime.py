@@ -18,13 +18,9 @@ from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
 from dcgs.sets import L1Ball, L2Ball
-from problems import GRAPHS, Array, random_fits
+from problems import GRAPHS, Array, neighbors_of, random_fits
 
 every_count = pytest.mark.parametrize("threads", [1, 2])
-
-
-def neighbors_of(graph: nx.Graph) -> list[tuple[int, ...]]:
-    return [tuple(sorted(graph[i])) for i in range(len(graph))]
 
 
 def run(
@@ -342,7 +338,7 @@ def test_linear_algebra_is_held_to_its_threads_during_the_run_only(
         Lockstep(threads=1, blas_threads=1).run(Job(program, [()], Traffic(1), lambda: True))
     assert set(during[0]) == {1}
     assert blas_threads() == before
-    assert set(before) == {2}
+    assert 2 in before  # a library built for one thread stays at one
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,11 @@ from dcgs.methods.talk import average, laplacian
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
 from dcgs.schedules import Facts
-from problems import GRAPHS, Array
+from problems import GRAPHS, Array, neighbors_of
 
 Word: TypeAlias = Callable[[int, Array], Program[Array]]
 # Sums of a dozen numbers of size 1, in another order.
 ROUNDING = 1e-14
-
-
-def neighbors_of(graph: nx.Graph) -> list[tuple[int, ...]]:
-    return [tuple(sorted(graph[i])) for i in range(len(graph))]
 
 
 def say(graph: nx.Graph, word: Word, values: Array) -> tuple[Array, Traffic]:

@@ -17,9 +17,8 @@ from dcgs import CG, DCGS, PCG, Theorem1, Theorem2
 from dcgs.counting import CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, Simplex
-from problems import GRAPHS, Array, Fits, agreeing_fits, random_fits
+from problems import GRAPHS, Array, Fits, agreeing_fits, laplacian_matrix, norm_of, random_fits
 from reference import optimum
-from test_against_stacked import laplacian_matrix, norm_of, smallest_strong_convexity
 
 SOME_GRAPHS = ("one node", "one edge", "cycle", "star", "random of 7")
 # F* comes from a solver that is accurate to 1e-9, relative or absolute; a factor of ten for safety.
@@ -127,7 +126,7 @@ def test_theorem_2_holds_where_the_agents_agree_but_differ_in_curvature(
 @pytest.mark.parametrize("graph", SOME_GRAPHS)
 def test_theorem_2_holds_where_the_agents_disagree(graph: str, balance: float, N: int) -> None:
     fits, x_star, least = disagreeing(graph, rows=9)
-    R, u = float(np.linalg.norm(x_star)), smallest_strong_convexity(fits)
+    R, u = float(np.linalg.norm(x_star)), fits.strong_convexity
     method = DCGS(inner="pcg", schedule=Theorem2(balance=balance, distance=R))
     excess = final_loss(fits, L1Ball(5, 2.0), graph, method, N) - least
     assert excess <= bound_of_theorem_2(graph, balance, u, R, N) + SOLVER * max(1.0, least)
