@@ -261,6 +261,24 @@ def test_a_gap_of_zero_ends_by_rounding_also_where_the_data_are_fitted_exactly(s
     np.testing.assert_allclose(x, p, rtol=0.0, atol=1e3 * EPS)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_gap_of_zero_ends_at_a_vertex_far_from_the_origin(seed: int) -> None:
+    """There s = v is all that is active, and the gap is what the weights have lost of 1, times ⟨∇φ, s⟩."""
+    rng = np.random.default_rng(seed)
+    X = Box(np.full(6, 1000.0), np.full(6, 1001.0))
+    A = 0.1 * rng.standard_normal((3, 6))
+    f = LeastSquares(A, A @ X.start())
+    outcomes: Counter[Outcome] = Counter()
+    solver = PCG(max_steps=300).start(Task(f, X, X.lmo, X.start(), outcomes))
+    for _ in range(6):
+        solver(Subproblem(f, rng.standard_normal(6), 1.0, X.start()), 1e-6)
+    w = 1e4 * rng.choice([-1.0, 1.0], 6)
+    x = solver(Subproblem(f, w, 1.0, X.start()), 0.0)
+    assert outcomes[Outcome.STEPS] == 0
+    # w decides every entry; the weight is 1 up to rounding.
+    np.testing.assert_allclose(x, np.where(w > 0.0, 1000.0, 1001.0), rtol=1e-12)
+
+
 @pytest.mark.parametrize("inner", [CG(max_steps=3), CG(step="agnostic", max_steps=3), PCG(max_steps=3)])
 def test_max_steps_ends_a_solve_and_is_told(inner: Inner) -> None:
     at = case("l1 ball")

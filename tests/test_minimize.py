@@ -306,7 +306,15 @@ def test_a_gap_reached_just_at_a_limit_is_a_success(limit: str) -> None:
     assert_same(again, first)
 
 
-PLENTY = {"iterations": 10**6, "rounds": 10**6, "seconds": 1e6, "lmo_calls": 10**6, "gap": 1e-9}
+def test_a_gap_first_seen_at_the_end_is_a_success_too() -> None:
+    first = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05)
+    last = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05, iterations=first.iterations, every=1000)
+    assert_array_equal(last.history.iterations, [0, first.iterations])
+    assert last.history.gap[-1] <= 0.05 * last.history.gap[0]
+    assert last.status is Status.GAP
+
+
+PLENTY = {"iterations": 200, "rounds": 500, "seconds": 1000.0, "lmo_calls": 300, "gap": 1e-9}
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ class Speedup:
 @final
 @dataclass(frozen=True)
 class Size:
-    """A dense Lasso as in the paper, and how many oracle calls each agent may spend on it."""
+    """A dense Lasso as in the paper, and how long to run on it."""
 
     samples: int = 2000
     features: int = 10_000
     agents: int = 10
-    lmo_calls: int = 500
+    iterations: int = 3
 
 
 def measure(size: Size, threads: int = 2, repeats: int = 3, seed: int = 0) -> Speedup:
@@ -50,7 +50,7 @@ def measure(size: Size, threads: int = 2, repeats: int = 3, seed: int = 0) -> Sp
     data = lasso_synthetic(size.samples, size.features, seed=seed)
     objectives = data.objectives(size.agents)
     X = L1Ball(size.features, radius=1e3)
-    # Loose subproblems, so that every agent takes part in several iterations of the run.
+    # Subproblems that take each agent some hundred oracle calls in all.
     method = DCGS(inner="pcg", schedule=Theorem1(balance=100.0, distance=100.0, horizon=10), answer="last")
 
     def run(threads: int) -> Result:
@@ -59,7 +59,7 @@ def measure(size: Size, threads: int = 2, repeats: int = 3, seed: int = 0) -> Sp
             X,
             nx.cycle_graph(size.agents),
             method,
-            lmo_calls=size.lmo_calls,
+            iterations=size.iterations,
             every=0,
             runtime=Lockstep(threads=threads),
         )

@@ -101,7 +101,11 @@ def minimize(
             for i in range(len(network))
         ]
         job = Job(
-            lambda i: method.program(agents[i]), network.neighbors, meters.traffic, observer.after_round
+            program=lambda i: method.program(agents[i]),
+            neighbors=network.neighbors,
+            traffic=meters.traffic,
+            after_round=observer.after_round,
+            wide=all(f.map.wide for f in objectives),
         )
         if observer.status is None:
             meters.clock.go()

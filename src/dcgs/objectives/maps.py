@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dcgs.atoms import Atom, RankOne, Sparse, Spike
 from dcgs.objectives.losses import Image
 from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
+from dcgs.parallel import is_wide, product
 from dcgs.points import Point
 
 Shape: TypeAlias = tuple[int, ...]
@@ -52,6 +53,11 @@ class LinearMap(ABC):
     @abstractmethod
     def adjoint(self, r: Image) -> Point:
         """Return Aᵀ r, an array of the caller's own."""
+
+    @property
+    @abstractmethod
+    def wide(self) -> bool:
+        """Whether the adjoint spends enough time in one dense product to gain from threads inside it."""
 
     @property
     @abstractmethod
@@ -106,7 +112,11 @@ class DenseMap(LinearMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        return (r @ self.A).reshape(self.point_shape)
+        return product(r, self.A).reshape(self.point_shape)
+
+    @property
+    def wide(self) -> bool:
+        return is_wide(self.A)
 
     @cached_property
     def norm_bound(self) -> float:
@@ -165,6 +175,10 @@ class SparseMap(LinearMap):
 
     def adjoint(self, r: Image) -> Point:
         return np.asarray(self._transposed @ r).reshape(self.point_shape)
+
+    @property
+    def wide(self) -> bool:
+        return False
 
     @cached_property
     def norm_bound(self) -> float:
@@ -227,6 +241,10 @@ class Sampling(LinearMap):
         g = np.zeros(self.point_shape)
         g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
         return g
+
+    @property
+    def wide(self) -> bool:
+        return False
 
     @property
     def norm_bound(self) -> float:

@@ -36,13 +36,15 @@ class Job:
 
     ``program(i)`` starts agent i; ``neighbors[i]`` are in increasing order. ``after_round()`` is
     called while all agents stand still; the run ends when it returns False. ``traffic`` is kept up
-    to date throughout, also when the run ends by an exception.
+    to date throughout, also when the run ends by an exception. ``wide`` says that agents spend their
+    time in products that gain more from threads inside them than from agents side by side.
     """
 
     program: Callable[[int], Program[Point]]
     neighbors: Sequence[Sequence[int]]
     traffic: Traffic
     after_round: Callable[[], bool]
+    wide: bool = False
 
 
 class Runtime(ABC):

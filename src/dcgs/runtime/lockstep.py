@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dcgs.parallel import wide_products
 from dcgs.points import Point, frozen, is_finite
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, Runtime
@@ -22,9 +23,9 @@ from dcgs.runtime.base import Job, Reply, Runtime
 class Lockstep(Runtime):
     """Run all agents in this process.
 
-    ``threads`` agents compute at a time; None takes the cores at hand, at most one per agent.
-    ``blas_threads`` is what one agent's linear algebra may use: at 1 the result does not depend on
-    the number of threads, to the bit.
+    ``threads`` agents compute at a time, or one whose large dense products are cut into as many
+    parts, where that is faster; None takes the cores at hand. The result does not depend on it, to
+    the bit. ``blas_threads`` is what all other linear algebra may use; above 1 bits may change.
     """
 
     threads: int | None = 1
@@ -38,11 +39,14 @@ class Lockstep(Runtime):
 
     def run(self, job: Job) -> None:
         agents = len(job.neighbors)
-        threads = min(self.threads or _cores(), agents)
+        threads = self.threads or _cores()
+        side_by_side = 1 if job.wide else min(threads, agents)
         programs = [job.program(i) for i in range(agents)]
         with ExitStack() as stack:
             stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
-            pool = stack.enter_context(ThreadPoolExecutor(threads)) if threads > 1 else None
+            if job.wide:
+                stack.enter_context(wide_products(threads))
+            pool = stack.enter_context(ThreadPoolExecutor(side_by_side)) if side_by_side > 1 else None
             stack.callback(_close, programs)
             replies = _advance(programs, [None] * agents, pool)
             while _all_still_send(replies):
@@ -57,12 +61,20 @@ def _advance(
 ) -> list[Reply]:
     """Resume every program with its inbox; return what each then yields."""
     steps = [_Step(i, programs[i], inboxes[i]) for i in range(len(programs))]
-    if pool is None:
-        return [step() for step in steps]
-    futures = [pool.submit(step) for step in steps]
-    # Wait for all before any exception is raised: nobody may be running when the run ends.
+    futures = [_run_now(step) if pool is None else pool.submit(step) for step in steps]
+    # All take their step before an exception of one is raised: nobody may be running when the run
+    # ends, and what was counted must not depend on the number of threads.
     failed = [f for f in futures if f.exception() is not None]
     return [f.result() for f in failed or futures]
+
+
+def _run_now(step: _Step) -> Future[Reply]:
+    future: Future[Reply] = Future()
+    try:
+        future.set_result(step())
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 @final
