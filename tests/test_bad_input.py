@@ -691,7 +691,7 @@ def test_x0_may_be_outside_by_rounding() -> None:
 def test_there_must_be_a_thread(threads: int) -> None:
     unmade(
         ValueError,
-        f"threads must be at least 1, or None for all cores; got {threads!r}.",
+        f"threads must be a whole number of at least 1, or None for where they pay; got {threads!r}.",
         lambda: dcgs.Lockstep(threads=threads),
     )
 
@@ -700,6 +700,6 @@ def test_there_must_be_a_thread(threads: int) -> None:
 def test_there_must_be_a_thread_for_linear_algebra(threads: int) -> None:
     unmade(
         ValueError,
-        f"blas_threads must be at least 1; got {threads!r}.",
+        f"blas_threads must be a whole number of at least 1; got {threads!r}.",
         lambda: dcgs.Lockstep(blas_threads=threads),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import active_count
 from typing import Any
 
@@ -344,9 +345,15 @@ def test_linear_algebra_is_held_to_its_threads_during_the_run_only(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"threads": 0}, r"threads must be at least 1, or None for all cores; got 0\."),
-        ({"threads": -2}, r"threads must be at least 1, or None for all cores; got -2\."),
-        ({"blas_threads": 0}, r"blas_threads must be at least 1; got 0\."),
+        (
+            {"threads": 0},
+            r"threads must be a whole number of at least 1, or None for where they pay; got 0\.",
+        ),
+        (
+            {"threads": -2},
+            r"threads must be a whole number of at least 1, or None for where they pay; got -2\.",
+        ),
+        ({"blas_threads": 0}, r"blas_threads must be a whole number of at least 1; got 0\."),
     ],
 )
 def test_counts_of_threads_below_one_are_refused(wrong: dict[str, int], message: str) -> None:
@@ -364,3 +371,42 @@ def test_more_threads_than_agents_do_no_harm() -> None:
 
     run(nx.path_graph(2), program, threads=16)
     np.testing.assert_array_equal(received, [2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "several"),
+    [(10, None, False), (1 << 17, None, True), (10, 2, True), (1 << 17, 1, False)],
+)
+def test_agents_run_side_by_side_where_it_pays_or_is_asked_for(
+    size: int, threads: int | None, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcgs.runtime.lockstep._cores", lambda: 2)
+    seen: set[str] = set()
+
+    def program(i: int) -> Program[Point]:
+        yield np.zeros(size)
+        seen.add(threading.current_thread().name)
+        return np.zeros(1)
+
+    Lockstep(threads=threads).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True))
+    assert (seen != {threading.main_thread().name}) is several
+
+
+def test_agents_with_wide_products_take_turns_and_share_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    @contextmanager
+    def wide_products(threads: int) -> Iterator[None]:
+        asked.append(threads)
+        yield
+
+    monkeypatch.setattr("dcgs.runtime.lockstep.wide_products", wide_products)
+    seen: set[str] = set()
+
+    def program(i: int) -> Program[Point]:
+        yield np.zeros(1 << 17)
+        seen.add(threading.current_thread().name)
+        return np.zeros(1)
+
+    Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, wide=True))
+    assert (asked, seen) == ([2], {threading.main_thread().name})
