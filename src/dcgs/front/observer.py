@@ -101,9 +101,11 @@ class Observer:
             **asdict(measure(self.objectives, self.X, self.answers)),
         )
         self.snapshots.append(snapshot)
-        reached = self.target is not None and snapshot.gap <= self.target
         stopped = self.callback is not None and bool(self.callback(snapshot))
-        self.status = self.status or (Status.GAP if reached else Status.CALLBACK if stopped else None)
+        if self.target is not None and snapshot.gap <= self.target:
+            self.status = Status.GAP  # a success, whatever else ended the run
+        elif stopped:
+            self.status = self.status or Status.CALLBACK
 
     def _gap_target(self, x0: Point) -> float | None:
         """Return the gap that ends the run; it must be one that rounding error lets be seen."""
