@@ -703,3 +703,20 @@ def test_there_must_be_a_thread_for_linear_algebra(threads: int) -> None:
         f"blas_threads must be a whole number of at least 1; got {threads!r}.",
         lambda: dcgs.Lockstep(blas_threads=threads),
     )
+
+
+@pytest.mark.parametrize(
+    "values", [["a", "b"], np.ones(2, dtype=complex), [None, 1.0]], ids=["text", "complex", "none"]
+)
+def test_data_must_be_real_numbers(values: Any) -> None:
+    with pytest.raises(ValueError, match=r"^b must hold real numbers; got an array of .*\.$"):
+        dcgs.LeastSquares(np.eye(2), values)
+    with pytest.raises(ValueError, match=r"^A must hold real numbers; got an array of .*\.$"):
+        dcgs.LeastSquares([values, values], [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"^x0 must hold real numbers; got an array of .*\.$"):
+        dcgs.minimize(OBJECTIVES, X, PATH, iterations=1, x0=values)
+
+
+def test_a_sparse_matrix_must_hold_real_numbers() -> None:
+    with pytest.raises(ValueError, match=r"^A must hold real numbers; got a sparse matrix of complex128\.$"):
+        dcgs.LeastSquares(sp.csr_array(np.eye(2, dtype=complex)), [1.0, 2.0])

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg.blas import daxpy
 
 Point: TypeAlias = NDArray[np.float64]
@@ -28,6 +28,14 @@ def vdot(x: Point, y: Point) -> float:
 def norm(x: Point) -> float:
     """Return ‖x‖, Euclidean (Frobenius for matrices)."""
     return math.sqrt(vdot(x, x))
+
+
+def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return values as an array of float64, their own where they are one."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers; got an array of {array.dtype}.")
+    return array.astype(np.float64, copy=False)
 
 
 def add_scaled(a: float, x: Point, out: Point) -> None:

@@ -7,11 +7,12 @@ import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_info
+
+from dcgs.front.minimize import versions
 
 
 def environment(seed: int) -> dict[str, Any]:
@@ -19,8 +20,7 @@ def environment(seed: int) -> dict[str, Any]:
     return {
         "command": " ".join(["dcgs", *sys.argv[1:]]),
         "seed": seed,
-        "versions": {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
-        | {"python": platform.python_version()},
+        "versions": versions(),
         "blas": sorted({f"{lib['internal_api']} {lib['version']}" for lib in threadpool_info()}),
         "machine": {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count()},
     }

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dcgs.front.network import Network
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, is_finite, is_whole
+from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
 
@@ -58,7 +58,7 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     """Return the starting point: the user's, if it is in X, or the set's own."""
     if x0 is None:
         return frozen(X.start())
-    x = np.asarray(x0, dtype=np.float64)
+    x = as_floats(x0, "x0")
     if x.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
     if not is_finite(x):

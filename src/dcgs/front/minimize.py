@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -161,6 +161,12 @@ def _about(method: Method, runtime: Runtime, X: ConvexSet, network: Network, see
         "agents": len(network),
         "edges": sum(map(len, network.neighbors)) // 2,
         "seed": int(seed),
-        "versions": {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
-        | {"python": platform.python_version()},
+        "versions": versions(),
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that results depend on."""
+    packages = {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
+    return packages | {"python": platform.python_version()}

@@ -63,7 +63,7 @@ class _PCGSolver(Solver):
             dots = S.dots(g)
             away = int(dots.argmax())  # line 8
             toward = s.dot(g)
-            gap = float(S.weights @ dots) - toward  # line 9
+            gap = float(S.weights @ (dots - toward))  # line 9; so that no weight lost to rounding counts
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from dcgs.points import as_floats
+
 Image: TypeAlias = NDArray[np.float64]
 
 
@@ -141,7 +143,7 @@ class HuberLoss(Loss):
 
 def as_image(values: ArrayLike, name: str) -> Image:
     """Return values as a read-only vector of floats."""
-    array = np.asarray(values, dtype=np.float64)
+    array = as_floats(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be a vector; got shape {array.shape}.")
     array = array.view()

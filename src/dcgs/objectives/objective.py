@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss, as_image
 from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
-from dcgs.points import EPS, Point, norm
+from dcgs.points import EPS, Point, as_floats, norm
 
 
 @final
@@ -126,13 +126,15 @@ def MatrixCompletion(
     return Objective(SquaredLoss(target, name="values"), Sampling(r, c, (int(shape[0]), int(shape[1]))))
 
 
-def matrix_map(A: ArrayLike | sp.sparray, shape: int | Shape | None = None) -> LinearMap:
+def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
     """Return x ↦ A x for a dense or scipy.sparse matrix; the data are not copied if float64.
 
     A sparse matrix is held by rows (shared with a CSR matrix of the user's) and by columns.
     """
     sparse = sp.issparse(A)
-    matrix: Any = sp.csr_array(A, dtype=np.float64) if sparse else np.asarray(A, dtype=np.float64)
+    if sparse and np.dtype(A.dtype).kind not in "fiub":
+        raise ValueError(f"A must hold real numbers; got a sparse matrix of {A.dtype}.")
+    matrix: Any = sp.csr_array(A, dtype=np.float64) if sparse else as_floats(A, "A")
     if matrix.ndim != 2:
         raise ValueError(f"A must be a matrix; got shape {matrix.shape}.")
     d = int(matrix.shape[1])
