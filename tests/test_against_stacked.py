@@ -13,8 +13,11 @@ import pytest
 import dcgs
 import stacked
 from dcgs import CG, DCGS, DFW, PCG, L1Ball, Params, PrimalDual, Theorem1, Theorem2
+from dcgs.counting import CountedOracle
+from dcgs.methods import Agent
+from dcgs.schedules import Facts
 from dcgs.sets import ConvexSet, L2Ball, Simplex
-from problems import GRAPHS, Fits, laplacian_matrix, norm_of, random_fits
+from problems import GRAPHS, Array, Fits, laplacian_matrix, norm_of, random_fits
 
 RADIUS = 3.0
 HORIZON = 4
@@ -196,3 +199,42 @@ def test_dfw_with_repeated_averaging_equals_the_transcription(name: str, where: 
     fits = random_fits(len(graph), rows=3, columns=5, seed=19)
     reference = stacked.dfw_averaging(fits.A, fits.b, laplacian_matrix(graph), X.start(), oracle)
     assert_same(fits, X, graph, DFW(tracking=False), reference)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [DCGS(), DCGS(answer="last"), PrimalDual(), PrimalDual(answer="last"), DFW(), DFW(tracking=False)],
+    ids=repr,
+)
+def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
+    fits, (X, _) = random_fits(1, rows=9, columns=5, seed=21), SETS["l1"]
+    shown: list[tuple[int, Array]] = []
+    agent = Agent(
+        f=fits.objectives()[0],
+        X=X,
+        lmo=CountedOracle(X),
+        x0=X.start(),
+        degrees={},
+        facts=Facts(
+            1, norm_L=0.0, strong_convexity=fits.strong_convexity, diameter=X.diameter, horizon=HORIZON
+        ),
+        iterations=HORIZON,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: shown.append((k, answer)),
+    )
+
+    def alone() -> Iterator[Array]:
+        """Answer every message of the agent's with an empty inbox; yield what it returns."""
+        program = method.program(agent)
+        next(program)
+        try:
+            while True:
+                program.send({})
+        except StopIteration as end:
+            yield end.value
+
+    (returned,) = alone()
+    assert [k for k, _ in shown] == list(range(1, HORIZON + 1))
+    np.testing.assert_array_equal(returned, shown[-1][1])
+    result = dcgs.minimize(fits.objectives(), X, GRAPHS["one node"], method, iterations=HORIZON)
+    np.testing.assert_array_equal(returned, result.agents[0])

@@ -37,7 +37,7 @@ def measure(seed: int = 0) -> list[Peak]:
         ("sparse Lasso, d = 150360", _sparse(rng), L1Ball(150_360, 1e3)),
         ("completion, 300×400", _completion(rng), NuclearNormBall((300, 400), 1e3)),
     ]
-    methods: list[Method] = [DCGS(schedule=Theorem1(distance=10.0, horizon=5)), DFW()]
+    methods: list[Method] = [DCGS(schedule=Theorem1(distance=100.0, horizon=5)), DFW()]
     return [
         Peak(case, type(method).__name__, _points_per_agent(objectives, X, method))
         for case, objectives, X in problems
@@ -49,7 +49,7 @@ def _points_per_agent(objectives: list[Objective], X: ConvexSet, method: Method)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        minimize(objectives, X, nx.cycle_graph(AGENTS), method, iterations=5, lmo_calls=300)
+        minimize(objectives, X, nx.cycle_graph(AGENTS), method, iterations=5)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
