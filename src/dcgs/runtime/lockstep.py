@@ -17,8 +17,8 @@ from dcgs.points import Point, frozen, is_finite, is_whole
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, Runtime
 
-# Bytes of a message from which agents gain from running side by side: two threads were measured at
-# 0.6 to 0.8 times the speed of one with messages of 16 and 320 kB, and at 1.1 to 1.5 with 1.2 and 12.7 MB.
+# Bytes of a message from which agents gain from running side by side. With smaller points most of the
+# time goes into Python, and threads that wait for its lock are slower than one (docs/measuring.md).
 _PAYS = 1 << 19
 
 
