@@ -307,19 +307,6 @@ def test_the_closed_form_says_what_it_is_for() -> None:
     assert "got LogisticLoss with DenseMap over L2Ball" in (Exact().misfit(g, L2Ball(2)) or "")
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CG(step="short"), r"step must be 'line-search' or 'agnostic'; got 'short'\."),  # type: ignore[arg-type]
-        (lambda: CG(max_steps=0), r"max_steps must be a whole number of at least 1; got 0\."),
-        (lambda: PCG(max_steps=0), r"max_steps must be a whole number of at least 1; got 0\."),
-    ],
-)
-def test_settings_that_make_no_sense_are_named(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 @pytest.mark.parametrize("rows", [1, 3, 6, 9])
 @pytest.mark.parametrize("pull", [0.0, 100.0])

@@ -404,7 +404,9 @@ def test_the_callback_can_end_a_run_before_it_begins() -> None:
 
 
 def test_the_callback_can_end_the_run_with_the_true_of_numpy() -> None:
-    stop: Callable[[Snapshot], Any] = lambda s: np.float64(s.iterations) >= 3.0  # noqa: E731
+    def stop(snapshot: Snapshot) -> Any:
+        return np.float64(snapshot.iterations) >= 3.0
+
     result = dcgs.minimize(OBJECTIVES, X, PATH, iterations=50, callback=stop)
     assert (result.status, result.iterations) == (Status.CALLBACK, 3)
 

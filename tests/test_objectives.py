@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -368,8 +369,8 @@ def test_data_of_the_user_can_not_be_changed_through_an_objective() -> None:
 
 
 @pytest.mark.parametrize("loss", [SquaredLoss, HuberLoss, LogisticLoss])
-def test_every_loss_takes_what_can_be_made_a_vector(loss: type[Loss]) -> None:
-    f = Objective(loss([1.0, -1.0]), matrix_map(np.eye(2)))  # type: ignore[call-arg]
+def test_every_loss_takes_what_can_be_made_a_vector(loss: Callable[[list[float]], Loss]) -> None:
+    f = Objective(loss([1.0, -1.0]), matrix_map(np.eye(2)))
     assert f.value(np.array([1.0, -1.0])) < f.value(np.array([-1.0, 1.0]))
 
 

@@ -28,7 +28,7 @@ class Subproblem:
 
     @cached_property
     def _linear(self) -> Point:
-        """W − η·center: with η x it makes up ∇φ − ∇f."""
+        """The constant part of ∇φ − ∇f = (w − η·center) + η x."""
         return self.w - self.eta * self.center
 
     def value(self, x: Point) -> float:

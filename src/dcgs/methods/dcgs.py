@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
-from dcgs.inner import Inner, check_inner, choose_inner
+from dcgs.inner import Inner, choose_inner
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.sliding import bind, check_schedule, schedule_misfit, sliding
+from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -39,10 +39,7 @@ class DCGS(Method):
     rounds_per_iteration = 2
 
     def __post_init__(self) -> None:
-        check_inner(self.inner)
-        check_schedule(self.schedule)
-        if self.answer not in ("average", "last"):
-            raise ValueError(f"answer must be 'average' or 'last'; got {self.answer!r}.")
+        check_settings(self.inner, self.schedule, self.answer)
 
     def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
         inner = choose_inner(self.inner, X)

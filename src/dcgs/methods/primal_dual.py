@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
-from dcgs.inner import Exact, Inner, check_inner, choose_inner
+from dcgs.inner import Exact, Inner, choose_inner
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.sliding import bind, check_schedule, schedule_misfit, sliding
+from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
@@ -34,10 +34,7 @@ class PrimalDual(Method):
     rounds_per_iteration = 2
 
     def __post_init__(self) -> None:
-        check_inner(self.inner)
-        check_schedule(self.schedule)
-        if self.answer not in ("average", "last"):
-            raise ValueError(f"answer must be 'average' or 'last'; got {self.answer!r}.")
+        check_settings(self.inner, self.schedule, self.answer)
         if not 0.0 <= self.precision < 1.0:
             raise ValueError(f"precision must be in [0, 1); got {self.precision!r}.")
 

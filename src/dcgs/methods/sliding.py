@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dcgs.inner import Solver, Subproblem
+from dcgs.inner import Inner, Solver, Subproblem, check_inner
 from dcgs.methods.base import Agent
 from dcgs.methods.talk import laplacian
 from dcgs.objectives.objective import Objective
@@ -42,8 +42,11 @@ def bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedu
     return schedule.bind(facts) if isinstance(schedule, Theorem1 | Theorem2) else schedule
 
 
-def check_schedule(schedule: object) -> None:
-    """Raise if schedule is no name of a schedule, no schedule of a theorem and no function."""
+def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
+    """Raise unless inner, schedule and answer are such as the loop knows."""
+    check_inner(inner)
+    if answer not in ("average", "last"):
+        raise ValueError(f"answer must be 'average' or 'last'; got {answer!r}.")
     known = isinstance(schedule, Theorem1 | Theorem2) or (
         callable(schedule) and not isinstance(schedule, type)
     )
