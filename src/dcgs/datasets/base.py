@@ -1,0 +1,131 @@
+"""What a data set is here: its numbers, where they are from, and how they spread over agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dcgs.objectives import LeastSquares, MatrixCompletion, Objective
+
+Matrix: TypeAlias = NDArray[np.float64] | sparse.csr_array
+"""A dense or a sparse matrix of samples, one a row."""
+
+
+class Kind(Enum):
+    """What numbers are; ``str(kind)`` says it so that it cannot be misread."""
+
+    REAL = "real data"
+    SYNTHETIC = "synthetic data"
+    LOOKALIKE = "a look-alike made from a seed, not the real data"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@final
+@dataclass(frozen=True)
+class Source:
+    """Where a data set is from; ``files`` has the SHA-256 of every file that was read."""
+
+    name: str
+    kind: Kind
+    files: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """A and b of ‖A x − b‖²; ``made_from`` is the x behind them, where there is one."""
+
+    A: Matrix
+    b: NDArray[np.float64]
+    source: Source
+    made_from: NDArray[np.float64] | None = None
+
+    @property
+    def truth(self) -> NDArray[np.float64]:
+        """The x that the data were made from; real data have none."""
+        return _known(self.made_from, self.source)
+
+    def sample(self, count: int, seed: int = 0) -> Regression:
+        """Return ``count`` of the rows, drawn without replacement, in random order."""
+        if not 1 <= count <= len(self.b):
+            raise ValueError(
+                f"{self.source.name} must have at least the samples asked for; it has {len(self.b)}, "
+                f"asked for were {count!r}."
+            )
+        chosen = np.random.default_rng(seed).choice(len(self.b), count, replace=False)
+        return Regression(self.A[chosen], self.b[chosen], self.source, self.made_from)
+
+    def parts(self, agents: int) -> list[tuple[Matrix, NDArray[np.float64]]]:
+        """Return the rows spread evenly over the agents, in their order."""
+        cuts = _cuts(len(self.b), agents)
+        return [(self.A[low:high], self.b[low:high]) for low, high in cuts]
+
+    def objectives(self, agents: int) -> list[Objective]:
+        """Return one least-squares objective per agent."""
+        return [LeastSquares(A, b) for A, b in self.parts(agents)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Observed entries of a matrix of that shape; ``made_from`` is the matrix, where it is known."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    values: NDArray[np.float64]
+    shape: tuple[int, int]
+    source: Source
+    made_from: NDArray[np.float64] | None = None
+
+    @property
+    def truth(self) -> NDArray[np.float64]:
+        """The matrix that the entries were taken from; real data have none."""
+        return _known(self.made_from, self.source)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, chosen: NDArray[np.intp]) -> Ratings:
+        """Return the entries at these places, in this order."""
+        return Ratings(
+            self.rows[chosen], self.cols[chosen], self.values[chosen], self.shape, self.source, self.made_from
+        )
+
+    def split(self, held_out: float = 0.2, seed: int = 0) -> tuple[Ratings, Ratings]:
+        """Return the entries to learn from and those held out, drawn at random."""
+        if not 0.0 < held_out < 1.0:
+            raise ValueError(f"held_out must be a fraction between 0 and 1; got {held_out!r}.")
+        order = np.random.default_rng(seed).permutation(len(self))
+        kept = len(self) - round(held_out * len(self))
+        return self.take(order[:kept]), self.take(order[kept:])
+
+    def objectives(self, agents: int) -> list[Objective]:
+        """Return one completion objective per agent, the entries spread evenly in their order."""
+        return [
+            MatrixCompletion(self.rows[low:high], self.cols[low:high], self.values[low:high], self.shape)
+            for low, high in _cuts(len(self), agents)
+        ]
+
+
+def _known(made_from: NDArray[np.float64] | None, source: Source) -> NDArray[np.float64]:
+    if made_from is None:
+        raise ValueError(f"only synthetic data have a known truth; {source.name} is {source.kind}.")
+    return made_from
+
+
+def _cuts(count: int, agents: int) -> list[tuple[int, int]]:
+    """Return where to cut ``count`` items into contiguous parts that differ by at most one."""
+    if not 1 <= agents <= count:
+        raise ValueError(f"agents must be between 1 and {count}, so that each has data; got {agents!r}.")
+    edges = [count * i // agents for i in range(agents + 1)]
+    return list(pairwise(edges))
