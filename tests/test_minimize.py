@@ -390,6 +390,16 @@ def test_the_callback_sees_each_snapshot_that_the_history_keeps() -> None:
         assert_array_equal([getattr(s, name) for s in seen], column, err_msg=name)
 
 
+def test_the_callback_sees_the_answers_that_were_measured() -> None:
+    seen: list[Snapshot] = []
+    result = dcgs.minimize(OBJECTIVES, X, PATH, iterations=3, callback=seen.append)
+    assert_array_equal(np.stack(seen[0].agents), np.zeros((4, 6)))
+    assert_array_equal(np.stack(seen[-1].agents), result.agents)
+    for snapshot in seen:
+        losses = [sum(f.value(x) for f in OBJECTIVES) for x in snapshot.agents]
+        assert max(losses) == pytest.approx(snapshot.worst_loss, rel=1e-12)  # summed in another order
+
+
 @every_method
 def test_the_callback_ends_the_run_by_returning_true(method: dcgs.Method) -> None:
     result = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=50, callback=lambda s: s.iterations == 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import active_count
@@ -410,3 +411,24 @@ def test_agents_with_wide_products_take_turns_and_share_the_threads(monkeypatch:
 
     Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, wide=True))
     assert (asked, seen) == ([2], {threading.main_thread().name})
+
+
+def resting(seconds: list[float]) -> Program[Point]:
+    """Rest so long before each message, with the processor in use."""
+    for rest in seconds:
+        end = time.perf_counter() + rest
+        while time.perf_counter() < end:
+            pass
+        yield np.zeros(1)
+    return np.zeros(1)
+
+
+def test_computing_adds_up_the_slowest_agent_of_each_round() -> None:
+    rests = [[0.05, 0.01], [0.01, 0.04], [0.0, 0.0]]
+    traffic = run(nx.path_graph(3), lambda i: resting(rests[i]))
+    # Agents take turns, 0.11 s in all; 0.05 + 0.04 if each had its own machine. A rest is never shorter
+    # than asked for, but may be longer on a busy machine.
+    assert traffic.computing >= 0.09
+    start = time.perf_counter()
+    alone = run(nx.path_graph(3), lambda i: resting(rests[i]))
+    assert alone.computing <= time.perf_counter() - start - 0.02

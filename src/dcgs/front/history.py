@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -32,7 +32,10 @@ class Quality:
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """All measures after one iteration; messages, bytes and lmo_calls are the busiest agent's."""
+    """All measures after one iteration; messages, bytes and lmo_calls are the busiest agent's.
+
+    ``agents`` are the answers that were measured, for a callback to look at; histories keep none.
+    """
 
     iterations: int
     rounds: int
@@ -40,11 +43,13 @@ class Snapshot:
     bytes: int
     lmo_calls: int
     seconds: float
+    computing: float
     local_loss: float
     mean_loss: float
     worst_loss: float
     disagreement: float
     gap: float
+    agents: Sequence[Point] = field(default=(), repr=False, compare=False)
 
 
 @final
@@ -55,6 +60,8 @@ class History:
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's; ``mean_loss`` f(x̄); ``worst_loss`` maxᵢ f(xᵢ), the worst
     agent's model on everyone's data; ``disagreement`` maxᵢ ‖xᵢ − x̄‖; ``gap`` the Wolfe gap of f at x̄,
     so that f(x̄) − f* ≤ gap. ``messages``, ``bytes`` and ``lmo_calls`` are those of the busiest agent.
+    ``seconds`` is the wall clock here; ``computing`` adds up the slowest agent of each round, as if
+    every agent had a machine of its own.
     """
 
     iterations: NDArray[np.int64]
@@ -63,6 +70,7 @@ class History:
     bytes: NDArray[np.int64]
     lmo_calls: NDArray[np.int64]
     seconds: NDArray[np.float64]
+    computing: NDArray[np.float64]
     local_loss: NDArray[np.float64]
     mean_loss: NDArray[np.float64]
     worst_loss: NDArray[np.float64]
@@ -74,7 +82,7 @@ class History:
 
     def columns(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
         """Return every measure by its name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {column.name: getattr(self, column.name) for column in fields(self)}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one column per measure."""
@@ -87,8 +95,8 @@ class History:
 
 def as_history(snapshots: Sequence[Snapshot]) -> History:
     """Return the history of snapshots taken in turn."""
-    rows = [asdict(snapshot) for snapshot in snapshots]
-    return History(**{field.name: np.array([row[field.name] for row in rows]) for field in fields(History)})
+    names = [column.name for column in fields(History)]
+    return History(**{name: np.array([getattr(row, name) for row in snapshots]) for name in names})
 
 
 def measure(objectives: Sequence[Objective], X: ConvexSet, answers: Sequence[Point]) -> Quality:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias, final
 
 from dcgs.counting import CountedOracle
@@ -98,9 +98,11 @@ class Observer:
             bytes=int(traffic.bytes.max()),
             lmo_calls=max(oracle.calls for oracle in oracles),
             seconds=self.meters.clock.seconds,
+            computing=traffic.computing,
+            agents=tuple(self.answers),
             **asdict(measure(self.objectives, self.X, self.answers)),
         )
-        self.snapshots.append(snapshot)
+        self.snapshots.append(replace(snapshot, agents=()))
         stopped = self.callback is not None and bool(self.callback(snapshot))
         if self.target is not None and snapshot.gap <= self.target:
             self.status = Status.GAP  # a success, whatever else ended the run

@@ -16,7 +16,7 @@ from dcgs.front.history import History
 from dcgs.front.stopping import Status
 from dcgs.points import Point
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @final

@@ -17,10 +17,15 @@ from dcgs.protocol import Program
 @final
 @dataclass
 class Traffic:
-    """What crossed the edges so far: rounds of all, messages and bytes sent by each agent."""
+    """What crossed the edges so far: rounds of all, messages and bytes sent by each agent.
+
+    ``computing`` is what lay between: the seconds of the slowest agent of each round, summed, as if
+    every agent had a machine of its own.
+    """
 
     agents: int
     rounds: int = field(default=0, init=False)
+    computing: float = field(default=0.0, init=False)
     messages: NDArray[np.int64] = field(init=False)
     bytes: NDArray[np.int64] = field(init=False)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -55,12 +56,12 @@ class Lockstep(Runtime):
                 stack.enter_context(wide_products(self.threads or _cores()))
             pool = self._pool(stack, job, self.threads or 1)
             stack.callback(_close, programs)
-            replies = _advance(programs, [None] * agents, pool)
+            replies = _advance(programs, [None] * agents, job, pool)
             if self.threads is None and _largest(replies) >= _PAYS:
                 pool = self._pool(stack, job, _cores())
             while _all_still_send(replies):
                 inboxes = _deliver(replies, job)
-                replies = _advance(programs, inboxes, pool)
+                replies = _advance(programs, inboxes, job, pool)
                 if not job.after_round():
                     return
 
@@ -71,19 +72,23 @@ class Lockstep(Runtime):
 
 
 def _advance(
-    programs: list[Program[Point]], inboxes: list[Inbox | None], pool: Executor | None
+    programs: list[Program[Point]], inboxes: list[Inbox | None], job: Job, pool: Executor | None
 ) -> list[Reply]:
     """Resume every program with its inbox; return what each then yields."""
-    steps = [_Step(i, programs[i], inboxes[i]) for i in range(len(programs))]
+    # Side by side, an agent's own time is its thread's; the wall clock would count waiting for others.
+    clock = time.perf_counter if pool is None else time.thread_time
+    steps = [_Step(i, programs[i], inboxes[i], clock) for i in range(len(programs))]
     futures = [_run_now(step) if pool is None else pool.submit(step) for step in steps]
     # All take their step before an exception of one is raised: nobody may be running when the run
     # ends, and what was counted must not depend on the number of threads.
     failed = [f for f in futures if f.exception() is not None]
-    return [f.result() for f in failed or futures]
+    done = [f.result() for f in failed or futures]
+    job.traffic.computing += max(seconds for _, seconds in done)
+    return [reply for reply, _ in done]
 
 
-def _run_now(step: _Step) -> Future[Reply]:
-    future: Future[Reply] = Future()
+def _run_now(step: _Step) -> Future[tuple[Reply, float]]:
+    future: Future[tuple[Reply, float]] = Future()
     try:
         future.set_result(step())
     except Exception as error:
@@ -97,15 +102,19 @@ class _Step:
     i: int
     program: Program[Point]
     inbox: Inbox | None
+    clock: Callable[[], float]
 
-    def __call__(self) -> Reply:
+    def __call__(self) -> tuple[Reply, float]:
+        """Return what the program yields next and the seconds it took."""
+        start = self.clock()
         try:
-            return next(self.program) if self.inbox is None else self.program.send(self.inbox)
+            reply = next(self.program) if self.inbox is None else self.program.send(self.inbox)
         except StopIteration:
-            return None
+            reply = None
         except Exception as error:
             error.add_note(f"raised in agent {self.i}")
             raise
+        return reply, self.clock() - start
 
 
 def _deliver(replies: list[Reply], job: Job) -> list[Inbox | None]:
