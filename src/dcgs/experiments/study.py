@@ -58,6 +58,12 @@ class Curve:
     status: str
     notes: Sequence[str]
     columns: Mapping[str, Sequence[float]]
+    kept_as: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The name of its CSV, without folder; that of the run it was chosen from, where it was."""
+        return f"{self.kept_as or self.key}.csv"
 
 
 @final

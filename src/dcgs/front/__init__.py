@@ -1,8 +1,9 @@
 """The front door: checks, runs, observes, returns a result."""
 
 from dcgs.front.history import History, Snapshot
-from dcgs.front.minimize import minimize
+from dcgs.front.minimize import minimize, versions
+from dcgs.front.observer import Callback
 from dcgs.front.result import Result
 from dcgs.front.stopping import Status
 
-__all__ = ["History", "Result", "Snapshot", "Status", "minimize"]
+__all__ = ["Callback", "History", "Result", "Snapshot", "Status", "minimize", "versions"]

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from dcgs.front import Result
 
 # Distinct also for the color-blind (Okabe and Ito), and by line style in black and white.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_STYLES = ("-", "--", "-.", ":")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+STYLES = ("-", "--", "-.", ":")
 
 _LABELS = {
     "local_loss": "Σ fᵢ(xᵢ): each agent on its own data\n(the paper's loss)",
@@ -67,8 +67,8 @@ def _draw(axes: Axes, results: Mapping[str, Result], across: str, loss: str) -> 
             columns[across],
             columns[loss],
             label=name,
-            color=_COLORS[place % len(_COLORS)],
-            linestyle=_STYLES[place % len(_STYLES)],
+            color=COLORS[place % len(COLORS)],
+            linestyle=STYLES[place % len(STYLES)],
             linewidth=1.8,
         )
     axes.set_yscale("log")

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from dcgs.front import Snapshot
@@ -15,25 +15,25 @@ from dcgs.front import Snapshot
 
 @final
 class Progress:
-    """One bar per run, with its rounds and the worst agent's loss; use it as a context.
+    """One bar per run, with its rounds, the worst agent's loss and the time left; use it as a context.
 
     ``bar(name, iterations)`` gives the callback that :func:`dcgs.minimize` takes.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
-            TextColumn("{task.fields[rounds]:>4} rounds, worst_loss {task.fields[loss]:.2e}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("  {task.description}"),
+            BarColumn(bar_width=8),
+            TextColumn("{task.fields[rounds]:>4} rounds, worst_loss {task.fields[loss]:.1e}"),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            TextColumn("{task.fields[left]}"),
             console=console,
         )
 
     def bar(self, name: str, iterations: int) -> Callable[[Snapshot], None]:
         """Return a callback that moves a bar named so, full after that many iterations."""
-        task = self._bars.add_task(name, total=iterations, rounds=0, loss=float("nan"))
+        self._finish()
+        task = self._bars.add_task(name, total=iterations, rounds=0, loss=float("nan"), left="left")
 
         def move(snapshot: Snapshot) -> None:
             self._bars.update(
@@ -42,6 +42,13 @@ class Progress:
 
         return move
 
+    def _finish(self) -> None:
+        """Fill all bars: a run may end before its last iteration."""
+        for task in self._bars.tasks:
+            self._bars.update(
+                task.id, total=max(task.completed, 1), completed=max(task.completed, 1), left=""
+            )
+
     def __enter__(self) -> Progress:
         self._bars.start()
         return self
@@ -49,4 +56,6 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self._finish()
         self._bars.stop()

@@ -54,8 +54,9 @@ class Lockstep(Runtime):
             stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
             if job.wide:
                 stack.enter_context(wide_products(self.threads or _cores()))
-            pool = self._pool(stack, job, self.threads or 1)
+            # Closed after the pool: an agent that still runs when Ctrl-C comes cannot be.
             stack.callback(_close, programs)
+            pool = self._pool(stack, job, self.threads or 1)
             replies = _advance(programs, [None] * agents, job, pool)
             if self.threads is None and _largest(replies) >= _PAYS:
                 pool = self._pool(stack, job, _cores())
@@ -68,7 +69,11 @@ class Lockstep(Runtime):
     def _pool(self, stack: ExitStack, job: Job, threads: int) -> Executor | None:
         """Return a pool for agents side by side, or None where they take turns."""
         side_by_side = 1 if job.wide else min(threads, len(job.neighbors))
-        return stack.enter_context(ThreadPoolExecutor(side_by_side)) if side_by_side > 1 else None
+        if side_by_side == 1:
+            return None
+        pool = ThreadPoolExecutor(side_by_side)
+        stack.callback(pool.shutdown, cancel_futures=True)
+        return pool
 
 
 def _advance(

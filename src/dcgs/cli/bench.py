@@ -1,9 +1,9 @@
-"""The command ``dcgs``."""
+"""``dcgs bench``: ratios measured side by side in one run."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,43 +13,13 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from dcgs.bench import memory, record, step, threads
+from dcgs.cli.values import count
 
-_DESCRIPTION = """\
-Decentralized, projection-free optimization: agents on a graph, each with private
-data, minimize a sum of smooth convex losses over a set known through its linear oracle.
-"""
-
-_EPILOG = """\
-examples:
-  dcgs bench step                   what one inner step costs, over what it cannot avoid
-  dcgs bench threads --threads 2    what threads bring on the paper's dense Lasso
-  dcgs bench memory --out peak.json how much memory a run takes beyond its data
-
-In Python, start at help(dcgs.minimize).
-"""
+Rows = list[dict[str, Any]]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status."""
-    parser = _parser()
-    args = parser.parse_args(argv)
-    console = Console()
-    try:
-        if args.out is not None:
-            record.check(args.out)
-        rows: list[dict[str, Any]] = args.run(args, console)
-    except ValueError as error:
-        parser.error(str(error))
-    if args.out is not None:
-        console.print(f"written: {record.write(args.out, rows, args.seed)}")
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
-    jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-
+def add(jobs: Any) -> None:
+    """Add the job to the command."""
     bench = jobs.add_parser(
         "bench",
         help="measure ratios side by side in one run",
@@ -63,21 +33,22 @@ def _parser() -> argparse.ArgumentParser:
         _bench_step,
         "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
     )
-    one.add_argument("--repeats", type=_count, default=5, metavar="N", help="median of N (default: 5)")
+    one.add_argument("--repeats", type=count, default=5, metavar="N", help="median of N (default: 5)")
 
     many = _add(
         benches, "threads", _bench_threads, "one run on one thread and on several, in turns; equal to the bit"
     )
-    many.add_argument("--threads", type=_count, default=2, metavar="N", help="threads (default: 2)")
-    many.add_argument("--repeats", type=_count, default=3, metavar="N", help="median of N (default: 3)")
-    many.add_argument("--samples", type=_count, default=2000, metavar="N", help="rows in all (default: 2000)")
-    many.add_argument("--features", type=_count, default=10_000, metavar="D", help="columns (default: 10000)")
+    many.add_argument("--threads", type=count, default=2, metavar="N", help="threads (default: 2)")
+    many.add_argument("--repeats", type=count, default=3, metavar="N", help="median of N (default: 3)")
+    many.add_argument("--samples", type=count, default=2000, metavar="N", help="rows in all (default: 2000)")
+    many.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
 
     _add(benches, "memory", _bench_memory, "peak memory of a run beyond its data; at most 12 points an agent")
-    return parser
 
 
-def _add(benches: Any, name: str, run: Any, about: str) -> argparse.ArgumentParser:
+def _add(
+    benches: Any, name: str, bench: Callable[[argparse.Namespace, Console], Rows], about: str
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = benches.add_parser(
         name, help=about, description=about.capitalize() + "."
     )
@@ -85,6 +56,15 @@ def _add(benches: Any, name: str, run: Any, about: str) -> argparse.ArgumentPars
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the numbers as JSON, with versions and machine"
     )
+
+    def run(args: argparse.Namespace, console: Console) -> int:
+        if args.out is not None:
+            record.check(args.out)
+        rows = bench(args, console)
+        if args.out is not None:
+            console.print(f"written: {record.write(args.out, rows, args.seed)}")
+        return 0
+
     parser.set_defaults(run=run)
     return parser
 
@@ -127,10 +107,3 @@ def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, 
         table.add_row(peak.case, peak.method, f"{peak.points:.1f}")
     console.print(table)
     return [asdict(peak) for peak in peaks]
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; got {text}")
-    return value

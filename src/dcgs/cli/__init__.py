@@ -1,0 +1,42 @@
+"""The command ``dcgs``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from dcgs.cli import bench, reproduce
+
+_DESCRIPTION = """\
+Decentralized, projection-free optimization: agents on a graph, each with private
+data, minimize a sum of smooth convex losses over a set known through its linear oracle.
+"""
+
+_EPILOG = """\
+examples:
+  dcgs reproduce --quick            the paper's experiments at small scale, as a page to look at
+  dcgs reproduce lasso-synthetic    one of them at full scale
+  dcgs report dcgs-report           make the page anew from what is in the folder
+  dcgs bench step                   what one inner step costs, over what it cannot avoid
+  dcgs bench threads --threads 2    what threads bring on the paper's dense Lasso
+  dcgs bench memory --out peak.json how much memory a run takes beyond its data
+
+In Python, start at help(dcgs.minimize).
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
+    jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
+    reproduce.add(jobs)
+    bench.add(jobs)
+    args = parser.parse_args(argv)
+    try:
+        status: int = args.run(args, Console())
+    except (ValueError, OSError, ImportError) as error:
+        parser.exit(2, f"dcgs: error: {error}\n")
+    return status

@@ -1,0 +1,179 @@
+"""``dcgs reproduce`` and ``dcgs report``: the paper's experiments, and the page about them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any, final
+
+from rich.console import Console
+from rich.table import Table
+
+from dcgs.bench import record
+from dcgs.cli.values import link, seed
+from dcgs.experiments.catalog import NAMES, Options, experiment
+from dcgs.experiments.cost import PAPER_SIDE
+from dcgs.experiments.folder import Folder
+from dcgs.experiments.link import Link
+from dcgs.experiments.runner import Work
+from dcgs.experiments.study import Study
+from dcgs.front import Callback, versions
+from dcgs.report import Progress
+
+_ABOUT = """\
+Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that
+shows the paper's curves, the honest ones beside them, and what is true of each claim.
+
+  lasso-synthetic        2000 samples x 10000 features, 100 of them nonzero, l1 radius 1000
+  lasso-e2006            E2006-tfidf, 4000 samples x 150360 features, l1 radius 1000
+  completion-synthetic   5000 entries of a 200 x 200 matrix of rank 5, nuclear radius 10^4
+  completion-movielens   MovieLens 100K, 943 x 1682, nuclear radius 10^4
+"""
+
+_MORE = """\
+The folder gets index.html (open it in a browser), figures/ (PNG and PDF), data/ (all histories
+as CSV; the same seed gives the same digits), timing/ and manifest.json. Ctrl-C keeps every
+method that is done; the same command goes on from there.
+
+Real data are looked for in the folder that --data or DCGS_DATA names and in the cache; they are
+fetched only with --download. What is not there is left out, and the page says so.
+
+examples:
+  dcgs reproduce --quick                               all of it at small scale, in a minute
+  dcgs reproduce lasso-synthetic completion-synthetic  these two at the paper's size
+  dcgs reproduce completion-movielens --data ~/data    on your copy of MovieLens 100K
+  dcgs reproduce lasso-e2006 --look-alike              on data made to resemble E2006-tfidf
+"""
+
+
+def add(jobs: Any) -> None:
+    """Add the two jobs to the command."""
+    raw = argparse.RawDescriptionHelpFormatter
+    run = jobs.add_parser(
+        "reproduce",
+        help="run the paper's experiments and tell what is true of them",
+        description=_ABOUT,
+        epilog=_MORE,
+        formatter_class=raw,
+    )
+    run.add_argument("names", nargs="*", metavar="NAME", help="which experiments (default: all four)")
+    run.add_argument(
+        "--out", type=Path, default=Path("dcgs-report"), metavar="DIR", help="output (default: dcgs-report)"
+    )
+    run.add_argument("--quick", action="store_true", help="small problems: the whole picture in a minute")
+    run.add_argument("--seed", type=seed, default=0, metavar="N", help="of all data made here (default: 0)")
+    run.add_argument("--data", type=Path, metavar="DIR", help="folder with real data (default: $DCGS_DATA)")
+    run.add_argument("--download", action="store_true", help="fetch real data that are not at hand")
+    run.add_argument(
+        "--look-alike", action="store_true", help="for lasso-e2006: data made to resemble the real ones"
+    )
+    _add_link(run)
+    run.set_defaults(run=_reproduce)
+
+    report = jobs.add_parser(
+        "report",
+        help="make the page anew from a folder of dcgs reproduce",
+        description="Make page and figures anew from what is in the folder; nothing is run again.",
+    )
+    report.add_argument("folder", type=Path, metavar="DIR", help="what dcgs reproduce wrote")
+    _add_link(report)
+    report.set_defaults(run=_report)
+
+
+def _add_link(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--link",
+        type=link,
+        default=Link(10e6),
+        metavar="SPEED",
+        help="of each link, for the modeled time, such as 10MB/s or 100Mbit/s (default: 10MB/s)",
+    )
+
+
+def _reproduce(args: argparse.Namespace, console: Console) -> int:
+    book = _book()
+    experiments = _chosen(args)
+    if args.data is not None:
+        os.environ["DCGS_DATA"] = str(args.data)
+    settings = {"seed": args.seed, "quick": args.quick, "versions": versions()}
+    folder = Folder(args.out)
+    manifest = folder.open(settings) | record.environment(args.seed) | {"quick": args.quick}
+    manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))
+    begun = time.perf_counter()
+    interrupted = False
+    try:
+        with Progress(console) as progress:
+            work = Work(folder, manifest, args.seed, _Teller(console, progress))
+            work.carry_out(experiments)
+            work.measure_cost(side=PAPER_SIDE // 5 if args.quick else PAPER_SIDE)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        manifest["seconds"] = manifest.get("seconds", 0.0) + time.perf_counter() - begun
+    folder.write_manifest(manifest)
+    study, page = book.write(folder, args.link)
+    console.print(_verdicts(study))
+    if interrupted:
+        console.print("interrupted: what was done is kept. Run the same command again to go on.")
+    console.print(f"open {page}", soft_wrap=True)
+    return 130 if interrupted else 0
+
+
+def _report(args: argparse.Namespace, console: Console) -> int:
+    study, page = _book().write(Folder(args.folder), args.link)
+    console.print(_verdicts(study))
+    console.print(f"open {page}", soft_wrap=True)
+    return 0
+
+
+def _chosen(args: argparse.Namespace) -> list[Any]:
+    unknown = [name for name in args.names if name not in NAMES]
+    if unknown:
+        raise ValueError(
+            f"an experiment must be one of {', '.join(NAMES)}; got {', '.join(unknown)}. "
+            "See dcgs reproduce --help for what each is."
+        )
+    options = Options(args.quick, args.seed, args.download, args.look_alike)
+    return [experiment(name, options) for name in dict.fromkeys(args.names or NAMES)]
+
+
+def _book() -> ModuleType:
+    """Return what writes pages, or say what it needs."""
+    try:
+        from dcgs.report import book
+    except ImportError as error:
+        raise ImportError(
+            f"reports need matplotlib and Jinja2; {error.name} is not installed. "
+            "Install them with: pip install 'dcgs[report]'"
+        ) from error
+    return book
+
+
+def _verdicts(study: Study) -> Table:
+    table = Table("experiment", "the paper says", "verdict", title="what is true of it", title_justify="left")
+    for findings in study.findings:
+        for claim in findings.claims:
+            table.add_row(findings.name, claim.paper, str(claim.verdict))
+    if study.cost is not None:
+        table.add_row("cost", study.cost.claim.paper, str(study.cost.claim.verdict))
+    return table
+
+
+@final
+@dataclass(frozen=True)
+class _Teller:
+    """Tells on the console how the work goes on."""
+
+    console: Console
+    progress: Progress
+
+    def say(self, sentence: str) -> None:
+        self.console.print(sentence)
+
+    def bar(self, name: str, iterations: int) -> Callback:
+        return self.progress.bar(name, iterations)

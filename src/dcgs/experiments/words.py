@@ -1,0 +1,59 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float) -> str:
+    """Return a number to two or three digits.
+
+    >>> number(1234567.0), number(0.25), number(102.4), number(0.0)
+    ('1.2·10⁶', '0.25', '102', '0')
+    """
+    if value == 0.0:
+        return "0"
+    if 1e-2 <= abs(value) < 1e4:
+        return f"{value:.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return f"{mantissa}·10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+
+
+def count(value: float) -> str:
+    """Return a whole number with its thousands apart.
+
+    >>> count(12345.0)
+    '12,345'
+    """
+    return f"{int(value):,}"
+
+
+def times(ratio: float) -> str:
+    """Return how many times as much.
+
+    >>> times(2.46), times(12345.6)
+    ('2.5 times', '12,346 times')
+    """
+    return f"{ratio:.1f} times" if ratio < 10.0 else f"{ratio:,.0f} times"
+
+
+def seconds(value: float) -> str:
+    """Return a time.
+
+    >>> seconds(0.0123), seconds(80.0), seconds(5400.0)
+    ('0.012 s', '80 s', '1.5 h')
+    """
+    if value < 120.0:
+        return f"{value:.2g} s"
+    return f"{value / 60.0:.0f} min" if value < 3600.0 else f"{value / 3600.0:.1f} h"
+
+
+def share(value: float) -> str:
+    """Return a share in percent, never rounded up to all.
+
+    >>> share(0.9753), share(0.99999), share(0.5)
+    ('97.5 %', 'over 99.9 %', '50 %')
+    """
+    if 0.999 < value < 1.0:
+        return "over 99.9 %"
+    return f"{100.0 * value:.3g} %"

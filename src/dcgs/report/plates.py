@@ -1,0 +1,149 @@
+"""Print-ready figures of a study: for every experiment one with the losses, one with the other measures."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from dcgs.experiments.link import Link
+from dcgs.experiments.study import Curve, Findings, Measure, Study
+from dcgs.report.figure import COLORS, STYLES
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.5,
+    "pdf.fonttype": 42,  # text stays text
+}
+_PANEL = (2.9, 2.3)  # inches, two or three abreast on a page
+
+_ACROSS = {
+    "lmo_calls": "oracle calls of the busiest agent",
+    "rounds": "rounds of communication",
+    "bytes": "bytes sent by the busiest agent",
+    "time": "modeled seconds on links of {link}",
+}
+
+
+def plates(study: Study) -> dict[str, Figure]:
+    """Return all figures of a study by the name of their file, without its ending."""
+    drawn = {}
+    for findings in study.findings:
+        drawn[f"{findings.name}-paper"] = losses_plate(findings, study.link)
+        drawn[f"{findings.name}-honest"] = honest_plate(findings, study.link)
+    return drawn
+
+
+def losses_plate(findings: Findings, link: Link) -> Figure:
+    """Draw the paper's two panels, and under each the same with the worst agent's loss on all data."""
+    losses, across = findings.measures[:2], ("lmo_calls", "rounds")
+    return _plate(findings, link, [[(x, loss) for x in across] for loss in losses], share_rows=True)
+
+
+def honest_plate(findings: Findings, link: Link) -> Figure:
+    """Draw every honest measure against rounds, bytes and modeled time."""
+    across = ("rounds", "bytes", "time")
+    return _plate(findings, link, [[(x, measure) for x in across] for measure in findings.measures[1:]])
+
+
+def encoded(figure: Figure, kind: str) -> bytes:
+    """Return the figure as a PNG or PDF that has no date in it."""
+    buffer = io.BytesIO()
+    metadata = {"CreationDate": None} if kind == "pdf" else None
+    with rc_context(_STYLE):
+        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _plate(
+    findings: Findings, link: Link, panels: Sequence[Sequence[tuple[str, Measure]]], share_rows: bool = False
+) -> Figure:
+    with rc_context(_STYLE):
+        rows, columns = len(panels), len(panels[0])
+        figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows + 0.9), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(
+            rows, columns, sharex="col", sharey="all" if share_rows else "row", squeeze=False
+        )
+        for line, line_axes in zip(panels, grid, strict=True):
+            for (across, measure), axes in zip(line, line_axes, strict=True):
+                _draw(axes, findings, link, across, measure.key)
+            line_axes[0].set_ylabel(f"{measure.label}\n{measure.symbol}")
+        for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
+            axes.set_xlabel(_ACROSS[across].format(link=link))
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+        figure.suptitle(f"{findings.title} ({findings.source.kind})", fontsize=9.5)
+        if findings.banner is not None:
+            _stamp(grid.ravel())
+    return figure
+
+
+def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str) -> None:
+    for place, curve in enumerate(findings.curves):
+        y = np.maximum(np.asarray(curve.columns[measure], dtype=float), _floor(findings, measure))
+        axes.plot(
+            _x(curve, across, findings.degree, link),
+            y,
+            label=curve.label,
+            color=COLORS[place % len(COLORS)],
+            linestyle=STYLES[place % len(STYLES)],
+        )
+    axes.set_yscale("log")
+    axes.set_xscale("symlog", linthresh=_first_step(findings, link, across))
+    axes.set_xlim(left=0)
+
+
+def _x(curve: Curve, across: str, degree: int, link: Link) -> NDArray[np.float64]:
+    columns = {name: np.asarray(column, dtype=float) for name, column in curve.columns.items()}
+    if across == "time":
+        return columns["computing"] + link.waiting(columns["bytes"] / degree)
+    return columns[across]
+
+
+def _first_step(findings: Findings, link: Link, across: str) -> float:
+    """Return the smallest positive x of all curves: below it the axis is linear, so that 0 has a place."""
+    steps = (_x(curve, across, findings.degree, link) for curve in findings.curves)
+    return float(min((x[x > 0.0].min() for x in steps if (x > 0.0).any()), default=1.0))
+
+
+def _floor(findings: Findings, measure: str) -> float:
+    """Return the smallest positive value of all curves, where zeros are drawn on a logarithmic axis."""
+    values = np.concatenate([np.asarray(curve.columns[measure], float) for curve in findings.curves])
+    return float(values[values > 0.0].min()) if (values > 0.0).any() else 1.0
+
+
+def _stamp(axes: Iterable[Axes]) -> None:
+    """Write over every panel that these are not the real data."""
+    for panel in axes:
+        panel.text(
+            0.5,
+            0.5,
+            "look-alike\nnot the real data",
+            transform=panel.transAxes,
+            ha="center",
+            va="center",
+            rotation=20.0,
+            fontsize=13.0,
+            color="0.5",
+            alpha=0.35,
+            zorder=0,
+        )
