@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test clean
 
 help:
-	@echo "make demo   set up and run a small Lasso on ten agents (under two minutes)"
+	@echo "make demo   set up and run the paper's experiments at small scale (under two minutes)"
 	@echo "make test   set up and run all tests and checks (under ten minutes)"
 	@echo "make clean  remove the virtual environment, caches and outputs"
 
@@ -20,9 +20,10 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: setup
-	@$(BIN)/python examples/lasso.py out
+	@$(BIN)/dcgs reproduce --quick --out out/demo
 
 test: setup
+	@sh tools/browser.sh
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 clean:

@@ -80,8 +80,9 @@ def judged(measured: dict[str, Any]) -> Cost:
         "A 10⁴ × 10⁴ matrix is 800 MB, 80 s at 10 MB/s; an oracle call takes less than 2 s; so DFW spends "
         "over 97 % of its time waiting.",
         f"At {side} × {side} a message is {8 * side**2 / 1e6:,.0f} MB, {seconds(round_seconds)} at "
-        f"{PAPER_LINK}. An oracle that leaves out the zeros of the gradient took {seconds(sparing['seconds'])}: "
-        f"with one message a call, as the paper reckons, {share(sparing['waiting_share'])} of the time is "
+        f"{PAPER_LINK}. An oracle that leaves out the zeros of the gradient took "
+        f"{seconds(sparing['seconds'])}: with one message a call, as the paper reckons, "
+        f"{share(sparing['waiting_share'])} of the time is "
         f"spent waiting. On a dense matrix, as agents hold theirs here, it took {seconds(dense['seconds'])} "
         f"({seconds(loose['seconds'])} to a precision of 1e-3): {share(dense['waiting_share'])}, or "
         f"{share(dense['waiting_share_dfw'])} with the two messages that DFW sends a call.",

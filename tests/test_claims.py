@@ -1,0 +1,121 @@
+"""The paper's claims: each verdict on curves whose truth is known by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcgs.experiments.claims import PROMISES, at, first, judge
+from dcgs.experiments.study import Claim, Curve, Verdict
+
+
+def curve(key: str, rounds: list[int], local: list[float], worst: list[float], calls: list[int]) -> Curve:
+    columns = {"rounds": rounds, "local_loss": local, "worst_loss": worst, "lmo_calls": calls}
+    return Curve(key, key, "", "", (), columns)
+
+
+# After 800 rounds and 400 calls DFW has 100 on the paper's loss and 200 on everyone's data; what it
+# does later must not count.
+DFW = curve("dfw", [0, 400, 800, 900], [1e6, 1e3, 100.0, 1.0], [1e6, 2e3, 200.0, 2.0], [0, 200, 400, 450])
+
+
+def theorem(local: float, worst: float, rounds: int = 6, calls: int = 50) -> Curve:
+    return curve("dcgs-theorem", [0, rounds], [1e6, local], [1e6, worst], [0, calls])
+
+
+def lasso(theirs: Curve, scaled: Curve | None = None) -> list[Claim]:
+    return judge(PROMISES["lasso-synthetic"], theirs, scaled, DFW)
+
+
+def completion(theirs: Curve, scaled: Curve | None = None) -> list[Claim]:
+    return judge(PROMISES["completion-synthetic"], theirs, scaled, DFW)
+
+
+def test_the_value_at_a_limit_is_that_of_the_last_entry_within_it() -> None:
+    assert [at(DFW, "rounds", limit, "local_loss") for limit in (0, 399, 400, 800, 10**6)] == [
+        1e6,
+        1e6,
+        1e3,
+        100.0,
+        1.0,
+    ]
+
+
+def test_a_level_is_first_reached_where_the_measure_is_at_most_it() -> None:
+    assert [first(DFW, "rounds", "worst_loss", level) for level in (2e6, 2e3, 1999.0, 1.9)] == [
+        0,
+        400,
+        800,
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("local", "worst", "rounds", "verdict"),
+    [
+        (100.0, 200.0, 6, Verdict.HOLDS),  # as good as DFW on both, in time: 3 iterations are 6 rounds
+        (100.0, 200.0, 7, Verdict.FAILS),  # a round too late
+        (100.0, 200.1, 6, Verdict.PAPER_ONLY),
+        (100.1, 200.1, 6, Verdict.FAILS),
+    ],
+)
+def test_three_rounds_against_800(local: float, worst: float, rounds: int, verdict: Verdict) -> None:
+    assert lasso(theorem(local, worst, rounds))[0].verdict is verdict
+
+
+@pytest.mark.parametrize(("rounds", "verdict"), [(10, Verdict.HOLDS), (11, Verdict.FAILS)])
+def test_five_rounds_against_800(rounds: int, verdict: Verdict) -> None:
+    assert completion(theorem(100.0, 200.0, rounds))[0].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("local", "worst", "verdict"),
+    [
+        (1.0, 2.0, Verdict.HOLDS),  # a hundred times lower on both
+        (1.0, 2.1, Verdict.PAPER_ONLY),
+        (1.1, 2.1, Verdict.FAILS),
+        (0.0, 0.0, Verdict.HOLDS),
+    ],
+)
+def test_orders_of_magnitude_better_loss(local: float, worst: float, verdict: Verdict) -> None:
+    assert lasso(theorem(local, worst))[1].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("worst", "calls", "verdict"),
+    [
+        (200.0, 1200, Verdict.HOLDS),  # three times DFW's 400
+        (200.0, 1201, Verdict.FAILS),
+        (201.0, 1200, Verdict.PAPER_ONLY),
+    ],
+)
+def test_comparable_oracle_calls(worst: float, calls: int, verdict: Verdict) -> None:
+    assert completion(theorem(100.0, worst, calls=calls))[1].verdict is verdict
+
+
+def test_only_what_the_paper_says_of_a_problem_is_judged() -> None:
+    assert [len(claims) for claims in (lasso(theorem(1.0, 1.0)), completion(theorem(1.0, 1.0)))] == [2, 2]
+    assert "orders of magnitude" in lasso(theorem(1.0, 1.0))[1].paper
+    assert "comparable" in completion(theorem(1.0, 1.0))[1].paper
+
+
+def test_the_measured_text_has_both_losses_and_where_each_was_reached() -> None:
+    text = lasso(theorem(50.0, 5e4))[0].measured
+    assert "After 800 rounds DFW has 100 on the paper's loss and 200 on everyone's data" in text
+    assert "on the paper's loss after 6 rounds, and on everyone's data not within its 6 rounds" in text
+
+
+def test_the_best_scaling_is_told_beside_and_does_not_decide() -> None:
+    scaled = curve("dcgs-scaled", [0, 40], [1e6, 10.0], [1e6, 20.0], [0, 900])
+    alone, beside = lasso(theorem(1e3, 1e4)), lasso(theorem(1e3, 1e4), scaled)
+    assert [claim.verdict for claim in alone] == [claim.verdict for claim in beside] == [Verdict.FAILS] * 2
+    assert "With the best scaling it is as good on the paper's loss after 40 rounds" in beside[0].measured
+    assert "10 (10 times lower) and 20 (10 times lower) after 40 rounds and 900 calls" in beside[1].measured
+
+
+def test_a_level_that_x0_has_already_is_called_so() -> None:
+    late = curve("dfw", [0, 800], [100.0, 150.0], [100.0, 250.0], [0, 400])
+    claims = judge(PROMISES["lasso-synthetic"], theorem(100.0, 100.0), None, late)
+    assert (
+        "DFW has 150 on the paper's loss and 250 on everyone's data (x⁰ = 0, which needs no round, has 100)"
+        in (claims[0].measured)
+    )

@@ -1,0 +1,298 @@
+"""Experiments carried out, interrupted, continued and read again, on a problem of a few numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from dcgs.datasets import BrokenDataError, DataNotFoundError, Kind, Source, lasso_synthetic
+from dcgs.experiments.base import Experiment, Problem, Run
+from dcgs.experiments.catalog import NAMES, Options, experiment
+from dcgs.experiments.findings import load
+from dcgs.experiments.folder import Folder, FolderError
+from dcgs.experiments.link import Link
+from dcgs.experiments.runner import Work
+from dcgs.experiments.study import Study
+from dcgs.front import Callback, Snapshot
+from dcgs.methods import DCGS, DFW
+from dcgs.points import Point
+from dcgs.schedules import Theorem1
+from dcgs.sets import L1Ball
+
+SETTINGS = {"seed": 0}
+
+
+@dataclass
+class Watcher:
+    """Notes what it is told; ``interrupt`` names a run to be broken off at its second measure."""
+
+    interrupt: str | None = None
+    said: list[str] = field(default_factory=list)
+    bars: list[tuple[str, int]] = field(default_factory=list)
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def bar(self, name: str, iterations: int) -> Callback:
+        self.bars.append((name, iterations))
+        return self._break_off if name == self.interrupt else _go_on
+
+    @staticmethod
+    def _break_off(snapshot: Snapshot) -> None:
+        assert snapshot.iterations < 1, "broken off"
+
+
+def _go_on(snapshot: Snapshot) -> None:
+    return None
+
+
+def dcgs(balance: float) -> Callable[[float], DCGS]:
+    return lambda distance: DCGS(schedule=Theorem1(distance=distance, balance=balance), answer="last")
+
+
+RUNS = (
+    Run("dfw", "DFW", "the baseline.", lambda distance: DFW(), 20, every=5),
+    Run("dcgs-theorem", "DCGS", "as printed.", dcgs(1.0), 4),
+    Run("dcgs-x10", "ten", "scaled.", dcgs(10.0), 12, scaling=10.0),
+    Run("dcgs-x0.1", "a tenth", "scaled.", dcgs(0.1), 12, scaling=0.1),
+)
+
+
+def size(agents: Sequence[Point]) -> float:
+    return float(max(np.abs(x).sum() for x in agents))
+
+
+def problem(seed: int = 0, source: Source | None = None) -> Problem:
+    data = lasso_synthetic(40, 30, 3, seed=seed)
+    return Problem(
+        data.objectives(4), L1Ball(30, 200.0), source or data.source, 100.0, "small", {"size": size}
+    )
+
+
+LASSO = Experiment("lasso-synthetic", "Lasso", problem, RUNS)
+
+
+def missing() -> NoReturn:
+    raise DataNotFoundError("get it there and put it here.")
+
+
+def broken() -> NoReturn:
+    raise BrokenDataError("line 7 is no rating.")
+
+
+MISSING = Experiment("completion-movielens", "MovieLens", missing, RUNS, "it is not on this machine.")
+
+
+def work(path: Path, watcher: Watcher | None = None) -> Work:
+    folder = Folder(path)
+    return Work(folder, folder.open(SETTINGS), 0, watcher or Watcher())
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted((path / "data").rglob("*.csv"))}
+
+
+def loaded(path: Path) -> Study:
+    return load(Folder(path), Link())
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("done")
+    work(path).carry_out([LASSO, MISSING])
+    return path
+
+
+def test_every_run_is_kept_with_all_measures_and_the_gauges(done: Path) -> None:
+    assert sorted(files(done)) == ["dcgs-theorem.csv", "dcgs-x0.1.csv", "dcgs-x10.csv", "dfw.csv"]
+    for content in files(done).values():
+        assert content.splitlines()[0] == (
+            b"iterations,rounds,messages,bytes,lmo_calls,local_loss,mean_loss,worst_loss,disagreement,gap,size"
+        )
+    rows = files(done)["dfw.csv"].splitlines()[1:]
+    assert [row.split(b",")[0] for row in rows] == [b"0", b"5", b"10", b"15", b"20"]
+
+
+def test_the_same_seed_gives_the_same_digits(done: Path, tmp_path: Path) -> None:
+    work(tmp_path).carry_out([LASSO])
+    assert files(tmp_path) == files(done)
+
+
+def test_another_seed_gives_others(done: Path, tmp_path: Path) -> None:
+    work(tmp_path).carry_out([replace(LASSO, prepare=lambda: problem(seed=1))])
+    assert all(content != files(done)[name] for name, content in files(tmp_path).items())
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
+def test_what_was_done_before_a_break_is_kept_and_the_rest_continued(
+    run: Run, done: Path, tmp_path: Path
+) -> None:
+    before = RUNS[: RUNS.index(run)]
+    with pytest.raises(AssertionError, match="broken off"):
+        work(tmp_path, Watcher(interrupt=run.label)).carry_out([LASSO])
+    assert sorted(files(tmp_path)) == sorted(f"{earlier.key}.csv" for earlier in before)
+    assert list(tmp_path.rglob("*.part")) == []
+    watcher = Watcher()
+    work(tmp_path, watcher).carry_out([LASSO])
+    assert [name for name, _ in watcher.bars] == [later.label for later in RUNS[len(before) :]]
+    assert files(tmp_path) == files(done)
+
+
+def test_what_is_done_is_not_done_again(done: Path) -> None:
+    watcher = Watcher()
+    work(done, watcher).carry_out([LASSO])
+    assert watcher.bars == []
+    assert watcher.said == ["lasso-synthetic: done before"]
+
+
+def test_an_experiment_without_data_is_told_and_the_others_run(done: Path) -> None:
+    study = loaded(done)
+    assert [findings.name for findings in study.findings] == ["lasso-synthetic"]
+    assert [(s.name, s.why, s.how) for s in study.skipped] == [
+        ("completion-movielens", "it is not on this machine.", "get it there and put it here.")
+    ]
+
+
+def test_once_the_data_are_there_the_experiment_is_run(tmp_path: Path) -> None:
+    work(tmp_path).carry_out([MISSING])
+    work(tmp_path).carry_out([replace(MISSING, prepare=problem)])
+    study = loaded(tmp_path)
+    assert [findings.name for findings in study.findings] == ["completion-movielens"]
+    assert study.skipped == []
+
+
+def test_broken_data_end_it_before_the_first_run(tmp_path: Path) -> None:
+    watcher = Watcher()
+    with pytest.raises(BrokenDataError, match="line 7"):
+        work(tmp_path, watcher).carry_out([LASSO, replace(MISSING, prepare=broken)])
+    assert watcher.bars == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_on_other_data_are_not_mixed(tmp_path: Path) -> None:
+    first = replace(LASSO, runs=RUNS[:1])
+    work(tmp_path).carry_out([first])
+    other = Source("MovieLens", Kind.REAL, {"u.data": "ab"})
+    with pytest.raises(FolderError, match=r"must see the same data; .* now there are \{'u.data': 'ab'\}"):
+        work(tmp_path).carry_out([replace(LASSO, prepare=lambda: problem(source=other))])
+
+
+def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) -> None:
+    findings = loaded(done).findings[0]
+    assert [curve.key for curve in findings.curves] == ["dfw", "dcgs-theorem", "dcgs-scaled"]
+    ends = {
+        key: float(files(done)[f"dcgs-{key}.csv"].splitlines()[-1].split(b",")[7]) for key in ("x10", "x0.1")
+    }
+    best = min(ends, key=lambda key: ends[key])
+    scaled = findings.curves[-1]
+    assert scaled.file == f"dcgs-{best}.csv"
+    assert scaled.columns["worst_loss"][-1] == min(ends.values()) < max(ends.values())
+    assert "best of 2 by worst_loss at the end" in scaled.about
+    assert "with η × 10" in scaled.about
+    assert "with η × 0.1" in scaled.about
+
+
+def test_a_study_that_is_not_complete_says_how_to_go_on(tmp_path: Path) -> None:
+    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:1])])
+    findings = loaded(tmp_path).findings[0]
+    assert findings.claims == ()
+    assert "run the same command again" in findings.summary[0]
+
+
+def test_the_summary_has_the_claim_both_losses_and_the_waiting(done: Path) -> None:
+    claimed, measured, waiting, meaning = loaded(done).findings[0].summary
+    assert claimed.startswith("The paper: DFW takes more than 800 rounds")
+    assert measured.count("on each agent's own data") == measured.count("on everyone's") == 3
+    assert "On links of 10 MB/s: DCGS would take" in waiting
+    assert meaning.startswith("So ")
+
+
+def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
+    slow = load(Folder(done), Link(1e-3)).findings[0]
+    dfw = slow.curves[0]
+    # Half the bytes of an agent go over each of its two links, at 1/1000 byte a second.
+    hours = dfw.columns["bytes"][-1] / 2 / 1e-3 / 3600
+    assert f"DFW would take {hours:.1f} h and wait for over 99.9 % of it" in slow.summary[2]
+
+
+def test_a_look_alike_is_named_so_in_everything_shown(tmp_path: Path) -> None:
+    look = Source("E2006-tfidf", Kind.LOOKALIKE, seed=3)
+    lasso = replace(LASSO, name="lasso-e2006-lookalike", prepare=lambda: problem(source=look))
+    work(tmp_path).carry_out([lasso])
+    findings = loaded(tmp_path).findings[0]
+    assert findings.banner == "Not the real data: a look-alike of E2006-tfidf, made from seed 3."
+    assert "not the real data" in str(findings.source.kind)
+
+
+def test_the_manifest_says_what_is_needed_to_repeat_each_run(done: Path) -> None:
+    manifest: dict[str, Any] = json.loads((done / "manifest.json").read_text())
+    entry = manifest["experiments"]["lasso-synthetic"]
+    assert entry["source"] == {"name": "synthetic Lasso", "kind": "SYNTHETIC", "files": {}, "seed": 0}
+    assert entry["degree"] == 2
+    assert "Theorem1(balance=10.0, distance=100.0" in entry["runs"]["dcgs-x10"]["method"]
+    assert entry["runs"]["dfw"]["status"] == "the limit on iterations was reached."
+
+
+# The catalog.
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_compares_all_methods_under_names_of_their_own(name: str, quick: bool) -> None:
+    made = experiment(name, Options(quick=quick))
+    keys = [run.key for run in made.runs]
+    assert len(set(keys)) == len(keys)
+    assert {"dfw", "dcgs-theorem", "primal-dual"} <= set(keys)
+    assert sum(run.scaling is not None for run in made.runs) >= 3
+    assert all(run.method(1.0) is not None for run in made.runs)
+
+
+def test_dfw_has_the_rounds_that_the_paper_gives_it() -> None:
+    for name in NAMES:
+        dfw = experiment(name, Options()).runs[0]
+        assert dfw.key == "dfw"
+        assert 2 * dfw.iterations >= 800
+        assert dfw.iterations % dfw.every == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (Options(), "lasso-e2006"),
+        (Options(lookalike=True), "lasso-e2006-lookalike"),
+        (Options(quick=True), "lasso-e2006-lookalike"),
+    ],
+)
+def test_real_and_look_alike_never_share_a_name(options: Options, name: str) -> None:
+    assert experiment("lasso-e2006", options).name == name
+
+
+def test_the_small_problems_are_spread_evenly_over_ten_agents_on_a_cycle() -> None:
+    for name in ("lasso-synthetic", "lasso-e2006", "completion-synthetic"):
+        small = experiment(name, Options(quick=True)).prepare()
+        assert len({f.map.size for f in small.objectives}) == 1
+        assert sorted(degree for _, degree in small.graph.degree) == [2] * 10
+
+
+def test_held_out_entries_are_learnt_from_by_nobody() -> None:
+    small = experiment("completion-synthetic", Options(quick=True)).prepare()
+    zero = np.zeros(small.X.shape)
+    fitting = sum((-0.5 * f.grad(zero) for f in small.objectives), start=zero)
+    assert sum(f.map.size for f in small.objectives) == 900
+    assert sum(f.value(fitting) for f in small.objectives) == 0.0
+    # Right wherever something is known, zero elsewhere: as wrong as zero on what is held out.
+    rmse = small.gauges["test_rmse"]
+    assert rmse([fitting]) == rmse([zero]) > 1.0
+
+
+def test_the_test_error_is_the_worst_agents() -> None:
+    small = experiment("completion-synthetic", Options(quick=True)).prepare()
+    rmse = small.gauges["test_rmse"]
+    zero, far = np.zeros(small.X.shape), np.full(small.X.shape, 50.0)
+    assert rmse([zero, far, zero]) == rmse([far]) > rmse([zero])
