@@ -1,6 +1,28 @@
-"""Data to run on. Synthetic sets are made from a seed and need nothing."""
+"""Data to run on: synthetic sets, made from a seed; real sets, looked up; a look-alike, called one."""
 
 from dcgs.datasets.base import Kind, Ratings, Regression, Source
+from dcgs.datasets.e2006_tfidf import e2006
+from dcgs.datasets.errors import BrokenDataError, DataNotFoundError, DownloadError
+from dcgs.datasets.libsvm import read_libsvm
+from dcgs.datasets.lookalike import e2006_lookalike
+from dcgs.datasets.movielens import movielens1m, movielens100k
+from dcgs.datasets.store import cache_folder
 from dcgs.datasets.synthetic import completion_synthetic, lasso_synthetic
 
-__all__ = ["Kind", "Ratings", "Regression", "Source", "completion_synthetic", "lasso_synthetic"]
+__all__ = [
+    "BrokenDataError",
+    "DataNotFoundError",
+    "DownloadError",
+    "Kind",
+    "Ratings",
+    "Regression",
+    "Source",
+    "cache_folder",
+    "completion_synthetic",
+    "e2006",
+    "e2006_lookalike",
+    "lasso_synthetic",
+    "movielens1m",
+    "movielens100k",
+    "read_libsvm",
+]

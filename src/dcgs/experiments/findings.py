@@ -117,6 +117,8 @@ def _end(curve: Curve) -> str:
 def _wait(curve: Curve, degree: int, link: Link) -> str:
     waiting = link.waiting(curve.columns["bytes"][-1] / degree)
     total = waiting + curve.columns["computing"][-1]
+    if total == 0.0:
+        return f"{curve.label} did not finish an iteration"
     return f"{curve.label} would take {seconds(total)} and wait for {share(waiting / total)} of it"
 
 

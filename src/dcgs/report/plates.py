@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -86,23 +87,26 @@ def _plate(
         for line, line_axes in zip(panels, grid, strict=True):
             for (across, measure), axes in zip(line, line_axes, strict=True):
                 _draw(axes, findings, link, across, measure.key)
-            line_axes[0].set_ylabel(f"{measure.label}\n{measure.symbol}")
+            line_axes[0].set_ylabel(fill(measure.label, 30) + f"\n{measure.symbol}")
         for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
             axes.set_xlabel(_ACROSS[across].format(link=link))
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-        figure.suptitle(f"{findings.title} ({findings.source.kind})", fontsize=9.5)
+        figure.suptitle(findings.banner or findings.title, fontsize=9.5)
         if findings.banner is not None:
             _stamp(grid.ravel())
+        # Laid out once, not for each file: finding room for all labels is what takes the time.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
     return figure
 
 
 def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str) -> None:
     for place, curve in enumerate(findings.curves):
-        y = np.maximum(np.asarray(curve.columns[measure], dtype=float), _floor(findings, measure))
+        y = np.asarray(curve.columns[measure], dtype=float)
         axes.plot(
             _x(curve, across, findings.degree, link),
-            y,
+            np.where(y > 0.0, y, np.nan),  # a logarithmic axis has no zero
             label=curve.label,
             color=COLORS[place % len(COLORS)],
             linestyle=STYLES[place % len(STYLES)],
@@ -110,6 +114,7 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
     axes.set_yscale("log")
     axes.set_xscale("symlog", linthresh=_first_step(findings, link, across))
     axes.set_xlim(left=0)
+    axes.minorticks_off()
 
 
 def _x(curve: Curve, across: str, degree: int, link: Link) -> NDArray[np.float64]:
@@ -123,12 +128,6 @@ def _first_step(findings: Findings, link: Link, across: str) -> float:
     """Return the smallest positive x of all curves: below it the axis is linear, so that 0 has a place."""
     steps = (_x(curve, across, findings.degree, link) for curve in findings.curves)
     return float(min((x[x > 0.0].min() for x in steps if (x > 0.0).any()), default=1.0))
-
-
-def _floor(findings: Findings, measure: str) -> float:
-    """Return the smallest positive value of all curves, where zeros are drawn on a logarithmic axis."""
-    values = np.concatenate([np.asarray(curve.columns[measure], float) for curve in findings.curves])
-    return float(values[values > 0.0].min()) if (values > 0.0).any() else 1.0
 
 
 def _stamp(axes: Iterable[Axes]) -> None:

@@ -1,0 +1,69 @@
+"""Read text in chunks of whole lines, whatever it is compressed with."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from dcgs.datasets.errors import BrokenDataError
+from dcgs.datasets.store import unreadable
+
+_How: TypeAlias = tuple[str, Callable[..., Any]]
+
+_OPENERS: dict[bytes, _How] = {
+    b"BZh": ("bz2", bz2.open),
+    b"\xfd7zXZ\x00": ("xz", lzma.open),
+    b"\x1f\x8b": ("gz", gzip.open),
+}
+
+
+def whole_lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of a first line, from 1, and about ``size`` bytes of whole lines from it on."""
+    line, rest = 1, b""
+    for block in _blocks(path, size):
+        text, newline, after = block.rpartition(b"\n")
+        if not newline:
+            rest += block
+            continue
+        text = rest + text + newline
+        yield line, text
+        line, rest = line + text.count(b"\n"), after
+    if rest:
+        yield line, rest
+
+
+def _blocks(path: Path, size: int) -> Iterator[bytes]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise unreadable(path, error) from error
+    with file:
+        start = file.read(6)
+        file.seek(0)
+        how = next((how for magic, how in _OPENERS.items() if start.startswith(magic)), None)
+        yield from _plain(file, size) if how is None else _unpacked(path, file, how, size)
+
+
+def _plain(file: IO[bytes], size: int) -> Iterator[bytes]:
+    while block := file.read(size):
+        yield block
+
+
+def _unpacked(path: Path, file: IO[bytes], how: _How, size: int) -> Iterator[bytes]:
+    name, opener = how
+    lines = 0
+    try:
+        with opener(file) as stream:
+            while block := stream.read(size):
+                lines += block.count(b"\n")
+                yield block
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise BrokenDataError(
+            f"{path} must be a whole {name} file; it breaks off somewhere after line {lines}: {error}. "
+            "Get the file again."
+        ) from error

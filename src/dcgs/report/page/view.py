@@ -1,0 +1,148 @@
+"""What the template asks of a study: rows, choices and words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from dcgs.datasets import Kind
+from dcgs.experiments.link import Link
+from dcgs.experiments.study import Claim, Cost, Curve, Findings, Measure, Study, Verdict
+
+COST_TITLE = "What a round costs"
+LINES = 8
+"""How many line styles there are: each has a color and a dash pattern of its own."""
+
+PAPER_SIDE, PAPER_LINK = 10**4, Link(10e6)
+
+_SYMBOLS = {Verdict.HOLDS: "✓", Verdict.PAPER_ONLY: "◐", Verdict.FAILS: "✗", Verdict.OPEN: "○"}
+_KINDS = {
+    Kind.REAL: ("real", "real data"),
+    Kind.SYNTHETIC: ("synthetic", "synthetic data"),
+    Kind.LOOKALIKE: ("lookalike", "look-alike, not the real data"),
+}
+_SPEEDS = ("1 Mbit/s", "1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s")
+_COST_COLUMNS = {
+    "case": "way of calling the oracle",
+    "seconds": "one oracle call",
+    "products": "matrix products",
+    "round_seconds": "one round",
+    "waiting_share": "of it waiting",
+}
+_COST_FORMS = {"seconds": "duration", "round_seconds": "duration", "waiting_share": "share"}
+
+
+@final
+@dataclass(frozen=True)
+class Group:
+    """The claims of one part of the page, as the overview lists them."""
+
+    title: str
+    anchor: str
+    claims: Sequence[Claim]
+    kind: Kind | None = None
+
+
+def check(study: Study) -> None:
+    """Refuse a study that would show the paper's loss alone."""
+    alone = [findings.name for findings in study.findings if len(findings.measures) < 2]
+    if alone:
+        raise ValueError(
+            f"every experiment must have an honest measure beside the paper's loss; {alone} have none."
+        )
+
+
+def groups(study: Study) -> Iterator[Group]:
+    """Yield the claims of each experiment, then those about cost."""
+    for findings in study.findings:
+        yield Group(findings.title, anchor(findings.name), findings.claims, findings.source.kind)
+    if study.cost is not None:
+        yield Group(COST_TITLE, "cost", (study.cost.claim,))
+
+
+def tally(study: Study) -> list[tuple[Verdict, int]]:
+    """Return how often each verdict was reached, those that were."""
+    seen = Counter(claim.verdict for group in groups(study) for claim in group.claims)
+    return [(verdict, seen[verdict]) for verdict in Verdict if seen[verdict]]
+
+
+def anchor(name: str) -> str:
+    """Return the name of an experiment's section inside the page."""
+    return f"experiment-{name}"
+
+
+def verdict_class(verdict: Verdict) -> str:
+    """Return the style that a verdict is shown in."""
+    return f"verdict-{verdict.name.lower().replace('_', '-')}"
+
+
+def verdict_symbol(verdict: Verdict) -> str:
+    """Return a sign that tells verdicts apart without color."""
+    return _SYMBOLS[verdict]
+
+
+def kind_class(kind: Kind) -> str:
+    """Return the style that a kind of data is shown in."""
+    return f"kind-{_KINDS[kind][0]}"
+
+
+def kind_words(kind: Kind) -> str:
+    """Return the kind of data in words that cannot be misread."""
+    return _KINDS[kind][1]
+
+
+def is_lookalike(findings: Findings) -> bool:
+    """Say whether the data only look like the real ones."""
+    return findings.source.kind is Kind.LOOKALIKE
+
+
+def speeds(study: Study) -> list[tuple[str, float]]:
+    """Return the links to choose from, slowest first; the study's own is among them."""
+    choices = {Link.parse(text).speed: text for text in _SPEEDS}
+    choices.setdefault(study.link.speed, str(study.link))
+    return [(text, speed) for speed, text in sorted(choices.items())]
+
+
+def speed_words(study: Study) -> str:
+    """Return the study's link as the list of links has it."""
+    return next(text for text, speed in speeds(study) if speed == study.link.speed)
+
+
+def shown_measures(findings: Findings) -> list[Measure]:
+    """Return the measures with the worst agent's loss right beside the paper's."""
+    paper, *honest = findings.measures
+    return [paper, *sorted(honest, key=lambda measure: measure.key != "worst_loss")]
+
+
+def table_measures(findings: Findings) -> list[Measure]:
+    """Return the measures that the table of ends has room for: all but the average model's loss."""
+    return [measure for measure in shown_measures(findings) if measure.key != "mean_loss"]
+
+
+def all_measures(study: Study) -> list[Measure]:
+    """Return every measure of the study once."""
+    return list(
+        {measure.key: measure for findings in study.findings for measure in findings.measures}.values()
+    )
+
+
+def waiting(study: Study, findings: Findings, curve: Curve) -> float:
+    """Return the seconds that a run would wait for its links."""
+    return study.link.waiting(float(curve.columns["bytes"][-1]) / max(findings.degree, 1))
+
+
+def cost_columns(cost: Cost) -> list[tuple[str, str, str]]:
+    """Return name, heading and form of each column of the cost table."""
+    names = list(dict.fromkeys(name for row in cost.rows for name in row))
+    return [(name, _COST_COLUMNS.get(name, name.replace("_", " ")), _form(cost.rows, name)) for name in names]
+
+
+def _form(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    values = [row[name] for row in rows if name in row]
+    if all(isinstance(value, int) for value in values):
+        return "count"
+    if any(isinstance(value, str) for value in values):
+        return "text"
+    return _COST_FORMS.get(name, "number")

@@ -1,0 +1,253 @@
+"""``dcgs reproduce`` and ``dcgs report``, as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dcgs.cli import main
+from dcgs.experiments import catalog, cost
+from dcgs.experiments.catalog import Options
+from dcgs.front import Snapshot
+from dcgs.report import Progress
+
+PNG, PDF = b"\x89PNG", b"%PDF"
+
+
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave of the quick experiments what takes seconds, and of the oracle's matrix what fits a cache."""
+    original = catalog.experiment
+
+    def shortened(name: str, options: Options) -> object:
+        made = original(name, options)
+        return replace(made, runs=[replace(run, iterations=8, every=4, lmo_calls=200) for run in made.runs])
+
+    monkeypatch.setattr("dcgs.cli.reproduce.experiment", shortened)
+    monkeypatch.setattr("dcgs.cli.reproduce.PAPER_SIDE", 500)
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "report"
+    empty = tmp_path_factory.mktemp("no data")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("DCGS_DATA", str(empty))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(empty))
+        small(monkeypatch)
+        assert main(["reproduce", "--quick", "--out", str(out)]) == 0
+    return out
+
+
+def test_all_that_is_promised_is_in_the_folder(report: Path) -> None:
+    assert (report / "index.html").read_text().startswith("<!doctype html>")
+    for name in ("lasso-synthetic", "lasso-e2006-lookalike", "completion-synthetic"):
+        assert len(list((report / "data" / name).glob("*.csv"))) == 6
+        assert len(list((report / "timing" / name).glob("*.csv"))) == 6
+        for view in ("paper", "honest"):
+            assert (report / "figures" / f"{name}-{view}.png").read_bytes().startswith(PNG)
+            assert (report / "figures" / f"{name}-{view}.pdf").read_bytes().startswith(PDF)
+    assert list(report.rglob("*.part")) == []
+
+
+def test_the_manifest_has_command_seed_versions_machine_and_time(report: Path) -> None:
+    manifest = json.loads((report / "manifest.json").read_text())
+    assert manifest["seed"] == 0
+    assert manifest["quick"] is True
+    assert manifest["command"].startswith("dcgs")
+    assert {"dcgs", "numpy", "scipy", "python"} <= set(manifest["versions"])
+    assert set(manifest["machine"]) == {"system", "processor", "cores"}
+    assert manifest["seconds"] > 0.0
+    assert manifest["started"].endswith("+00:00")
+    assert manifest["cost"]["side"] == 100
+
+
+def test_data_that_are_not_there_are_told_on_the_page_with_what_to_do(report: Path) -> None:
+    page = (report / "index.html").read_text()
+    assert "MovieLens 100K is not on this machine." in page
+    assert "ml-100k.zip" in page
+    assert not (report / "data" / "completion-movielens").exists()
+
+
+def test_real_and_look_alike_cannot_be_mistaken_on_the_page(report: Path) -> None:
+    page = (report / "index.html").read_text()
+    assert "Not the real data: a look-alike of E2006-tfidf, made from seed 0." in page
+
+
+def test_report_makes_the_same_page_and_figures_anew_without_running(
+    report: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        pytest.fail("something was run")
+
+    monkeypatch.setattr("dcgs.experiments.runner.minimize", run)
+    names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-honest.pdf"]
+    before = {name: (report / name).read_bytes() for name in names}
+    for name in names:
+        (report / name).unlink()
+    assert main(["report", str(report)]) == 0
+    assert {name: (report / name).read_bytes() for name in names} == before
+    assert str(report / "index.html") in capsys.readouterr().out.replace("\n", "")
+
+
+def test_the_same_command_again_finds_all_done(
+    report: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DCGS_DATA", str(report))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(report))
+    small(monkeypatch)
+    before = json.loads((report / "manifest.json").read_text())
+    assert main(["reproduce", "--quick", "--out", str(report)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("done before") == 3
+    after = json.loads((report / "manifest.json").read_text())
+    assert after["experiments"]["lasso-synthetic"] == before["experiments"]["lasso-synthetic"]
+    assert after["cost"] == before["cost"]
+
+
+def test_another_seed_does_not_go_into_the_same_folder(
+    report: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(["reproduce", "--quick", "--seed", "1", "--out", str(report)], capsys)
+    assert "seed was 0, is 1" in message
+
+
+def test_another_link_changes_the_page_and_nothing_else(report: Path, tmp_path: Path) -> None:
+    assert main(["report", str(report), "--link", "1GB/s"]) == 0
+    assert "1 GB/s" in (report / "index.html").read_text()
+    assert main(["report", str(report)]) == 0
+
+
+def test_help_lists_the_experiments_and_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in catalog.NAMES)
+    assert "examples:" in shown
+
+
+def test_an_unknown_experiment_is_refused_with_the_known_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refused(["reproduce", "lasso", "--out", str(tmp_path / "out")], capsys)
+    assert (
+        "must be one of lasso-synthetic, lasso-e2006, completion-synthetic, completion-movielens" in message
+    )
+    assert "got lasso." in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("job", [["reproduce"], ["report", "somewhere"]])
+def test_a_link_that_is_none_is_refused(job: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "such as 10MB/s" in refused([*job, "--link", "fast"], capsys)
+
+
+def test_a_negative_seed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "must be at least 0" in refused(["reproduce", "--seed", "-1"], capsys)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    assert "must be empty" in refused(["reproduce", "--quick", "--out", str(tmp_path)], capsys)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_report_of_no_study_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "must hold a manifest.json" in refused(["report", str(tmp_path)], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_broken_data_are_refused_by_their_line_and_leave_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "u.data").write_text("196\t242\t3\t881250949\n186\t302\tthree\t891717742\n")
+    argv = ["reproduce", "completion-movielens", "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    message = refused(argv, capsys)
+    assert "line 2" in message
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_without_matplotlib_it_is_said_what_to_install_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "dcgs.report.book", None)
+    monkeypatch.delattr("dcgs.report.book", raising=False)
+    message = refused(["reproduce", "--out", str(tmp_path / "out")], capsys)
+    assert "pip install 'dcgs[report]'" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_keeps_what_is_done_and_makes_the_page_of_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", "from dcgs.cli import main; raise SystemExit(main())"]
+    argv = ["reproduce", "lasso-synthetic", "--quick", "--out", str(out)]
+    process = subprocess.Popen(
+        [*command, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    deadline = time.monotonic() + 120.0
+    while not (out / "data" / "lasso-synthetic" / "dfw.csv").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    shown, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert "what was done is kept" in shown
+    assert list(
+        json.loads((out / "manifest.json").read_text())["experiments"]["lasso-synthetic"]["runs"]
+    ) == ["dfw"]
+    assert "run the same command again" in (out / "index.html").read_text()
+
+
+# The cost of a round.
+
+
+def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
+    calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, 1.0)]
+    judged = cost.judged({"side": 10_000, "calls": calls})
+    assert [row["waiting_share"] for row in judged.rows] == [80 / 88, 80 / 84, 80 / 81]
+    assert judged.rows[0]["waiting_share_dfw"] == 160 / 168
+    assert str(judged.claim.verdict) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("side", "seconds", "verdict"),
+    [(10_000, 1.9, "holds"), (10_000, 2.1, "does not hold"), (2000, 0.01, "not tested here")],
+)
+def test_the_verdict_is_on_the_papers_size_only(side: int, seconds: float, verdict: str) -> None:
+    calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, seconds)]
+    assert str(cost.judged({"side": side, "calls": calls}).claim.verdict) == verdict
+
+
+def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
+    calls = cost.measure(300, seed=0)["calls"]
+    dense, loose, sparing = calls
+    assert dense["products"] == sparing["products"] > loose["products"] > 2
+    assert all(call["seconds"] > 0.0 for call in calls)
+
+
+# Progress.
+
+
+def test_a_bar_shows_rounds_loss_and_time(capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = Snapshot(5, 10, 0, 0, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
+    with Progress() as progress:
+        progress.bar("DFW", 10)(snapshot)
+        progress.bar("DCGS", 10)(snapshot)
+    shown = capsys.readouterr().out
+    assert shown.count("10 rounds, worst_loss 1.2e+04") == 2
