@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from dcgs.experiments.claims import PROMISES, at, first, judge
@@ -9,7 +11,12 @@ from dcgs.experiments.study import Claim, Curve, Verdict
 
 
 def curve(key: str, rounds: list[int], local: list[float], worst: list[float], calls: list[int]) -> Curve:
-    columns = {"rounds": rounds, "local_loss": local, "worst_loss": worst, "lmo_calls": calls}
+    columns: dict[str, Sequence[float]] = {
+        "rounds": rounds,
+        "local_loss": local,
+        "worst_loss": worst,
+        "lmo_calls": calls,
+    }
     return Curve(key, key, "", "", (), columns)
 
 

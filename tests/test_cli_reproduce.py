@@ -207,7 +207,7 @@ def test_ctrl_c_keeps_what_is_done_and_makes_the_page_of_it(tmp_path: Path) -> N
     shown, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    assert "what was done is kept" in shown
+    assert "every method that is done is kept" in shown
     assert list(
         json.loads((out / "manifest.json").read_text())["experiments"]["lasso-synthetic"]["runs"]
     ) == ["dfw"]
@@ -251,3 +251,25 @@ def test_a_bar_shows_rounds_loss_and_time(capsys: pytest.CaptureFixture[str]) ->
         progress.bar("DCGS", 10)(snapshot)
     shown = capsys.readouterr().out
     assert shown.count("10 rounds, worst_loss 1.2e+04") == 2
+
+
+def test_a_download_has_its_bar_from_its_first_bytes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        fetched = progress.download("ml-100k.zip")
+        fetched(2_000_000, 5_000_000)
+    with Progress() as progress:
+        progress.download("never begun")
+    shown = capsys.readouterr().out
+    assert "ml-100k.zip" in shown
+    assert "2.0 MB" in shown
+    assert "never begun" not in shown
+
+
+def test_when_nothing_asked_for_could_be_run_the_status_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    small(monkeypatch)
+    argv = ["reproduce", "completion-movielens", "--quick", "--data", str(tmp_path)]
+    assert main([*argv, "--out", str(tmp_path / "out")]) == 1
+    assert "MovieLens 100K is not on this machine." in " ".join(capsys.readouterr().out.split())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dcgs.experiments.folder import Folder, FolderError
 
 SETTINGS = {"seed": 0, "quick": True}
-COLUMNS = {
+COLUMNS: dict[str, list[float]] = {
     "iterations": [0, 1, 2],
     "bytes": [0, 800, 1600],
     "worst_loss": [1.0, 0.1 + 0.2, 1e-300],

@@ -88,7 +88,16 @@ def test_every_claim_verdict_banner_and_skipped_experiment_is_on_the_page() -> N
 
 def test_the_cost_section_has_the_papers_figures_and_the_measured_rows() -> None:
     page = unescape(render(sample()))
-    shown = ["10⁴ × 10⁴", "800 MB", "80 s a round at 10 MB/s", "Lanczos, from scratch", "210 ms", ">99%"]
+    shown = [
+        "10⁴ × 10⁴",
+        "800 MB",
+        "80 s a round at 10 MB/s",
+        "dense, loose",
+        "210 ms",
+        ">99%",
+        "97%",
+        "sending one message",
+    ]
     assert [text for text in shown if text not in page] == []
 
 
@@ -114,7 +123,7 @@ def test_the_page_says_plainly_at_what_scale_it_was_made(quick: bool, words: str
 def test_the_page_refers_to_nothing_outside_its_folder() -> None:
     page = render(sample())
     seen = Seen(page)
-    inside = re.compile(r"#|figures/|data/|manifest\.json$|data:,$")
+    inside = re.compile(r"#|figures/|data/|timing/|manifest\.json$|data:,$")
     assert [href for href in seen.all("href") if not inside.match(href)] == []
     assert (
         seen.all("src") + seen.all("srcset") + seen.all("action") + re.findall(r"@import|url\(", page) == []
@@ -126,7 +135,12 @@ def test_the_page_leads_to_figures_data_and_manifest() -> None:
     links = set(Seen(render(sample())).all("href"))
     name = "lasso-e2006"
     figures = {f"figures/{name}-{kind}.{form}" for kind in ("paper", "honest") for form in ("png", "pdf")}
-    assert figures | {f"data/{name}/{shape.key}.csv" for shape in SHAPES} | {"manifest.json"} <= links
+    assert (
+        figures
+        | {f"{kind}/{name}/{shape.key}.csv" for kind in ("data", "timing") for shape in SHAPES}
+        | {"manifest.json"}
+        <= links
+    )
 
 
 def test_every_link_inside_the_page_has_its_target() -> None:
@@ -559,18 +573,28 @@ def background(page: Page) -> str:
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
-def test_the_theme_button_changes_the_colors_and_is_remembered(opened: Opener) -> None:
+def test_the_theme_button_changes_the_colors_and_keeps_the_choice(opened: Opener) -> None:
     page = opened(one_experiment(), color_scheme="light")
     light = background(page)
     page.click("[data-role='theme']")
     dark = background(page)
     assert dark != light
-    page.reload()
-    assert background(page) == dark
+    assert page.evaluate("localStorage.getItem('theme')") == "dark"
     page.click("[data-role='theme']")
     assert background(page) == light
     page.click("[data-role='theme']")
     assert page.locator("[data-role='theme']").inner_text() == "Theme: auto"
+
+
+@pytest.mark.parametrize(("system", "kept"), [("light", "dark"), ("dark", "light")])
+def test_the_page_opens_in_the_theme_that_was_kept(opened: Opener, system: str, kept: str) -> None:
+    page = opened(one_experiment(), color_scheme=system)
+    before = background(page)
+    # Written again before the page's own scripts: a browser may bring it to the disk only later.
+    page.add_init_script(f"localStorage.setItem('theme', '{kept}')")
+    page.reload()
+    assert background(page) != before
+    assert page.locator("[data-role='theme']").inner_text() == f"Theme: {kept}"
 
 
 def luminance(color: str) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from dcgs.datasets import BrokenDataError, DataNotFoundError, Kind, Source, lasso_synthetic
+from dcgs.datasets import BrokenDataError, DataNotFoundError, DownloadError, Kind, Source, lasso_synthetic
 from dcgs.experiments.base import Experiment, Problem, Run
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.findings import load
@@ -155,8 +155,18 @@ def test_an_experiment_without_data_is_told_and_the_others_run(done: Path) -> No
     study = loaded(done)
     assert [findings.name for findings in study.findings] == ["lasso-synthetic"]
     assert [(s.name, s.why, s.how) for s in study.skipped] == [
-        ("completion-movielens", "it is not on this machine.", "get it there and put it here.")
+        ("completion-movielens", "it is not on this machine.", "Get it there and put it here.")
     ]
+
+
+def test_an_experiment_whose_download_fails_is_told_and_the_others_run(tmp_path: Path) -> None:
+    def fetch() -> NoReturn:
+        raise DownloadError("the server must answer; it did not.")
+
+    work(tmp_path).carry_out([replace(MISSING, prepare=fetch), LASSO])
+    study = loaded(tmp_path)
+    assert [findings.name for findings in study.findings] == ["lasso-synthetic"]
+    assert [skipped.how for skipped in study.skipped] == ["The server must answer; it did not."]
 
 
 def test_once_the_data_are_there_the_experiment_is_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +98,7 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
 
 def _reproduce(args: argparse.Namespace, console: Console) -> int:
     book = _book()
-    experiments = _chosen(args)
+    names = _chosen(args.names)
     if args.data is not None:
         os.environ["DCGS_DATA"] = str(args.data)
     settings = {"seed": args.seed, "quick": args.quick, "versions": versions()}
@@ -106,22 +107,27 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
     manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))
     begun = time.perf_counter()
     interrupted = False
+    progress = Progress(console)
+    fetched = progress.download("downloading")
+    options = Options(args.quick, args.seed, args.download, args.look_alike, fetched)
+    work = Work(folder, manifest, args.seed, _Teller(console, progress))
     try:
-        with Progress(console) as progress:
-            work = Work(folder, manifest, args.seed, _Teller(console, progress))
-            work.carry_out(experiments)
+        with progress:
+            work.carry_out([experiment(name, options) for name in names])
             work.measure_cost(side=PAPER_SIDE // 5 if args.quick else PAPER_SIDE)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         interrupted = True
-    finally:
-        manifest["seconds"] = manifest.get("seconds", 0.0) + time.perf_counter() - begun
-    folder.write_manifest(manifest)
-    study, page = book.write(folder, args.link)
-    console.print(_verdicts(study))
+        console.print(str(stop) or "interrupted: every method that is done is kept.")
+        console.print("Run the same command again to go on.")
+    manifest["seconds"] = manifest.get("seconds", 0.0) + time.perf_counter() - begun
+    if work.anything or not interrupted:
+        folder.write_manifest(manifest)
+        study, page = book.write(folder, args.link)
+        console.print(_verdicts(study))
+        console.print(f"open {page}", soft_wrap=True)
     if interrupted:
-        console.print("interrupted: what was done is kept. Run the same command again to go on.")
-    console.print(f"open {page}", soft_wrap=True)
-    return 130 if interrupted else 0
+        return 130
+    return 0 if work.anything else 1
 
 
 def _report(args: argparse.Namespace, console: Console) -> int:
@@ -131,15 +137,14 @@ def _report(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _chosen(args: argparse.Namespace) -> list[Any]:
-    unknown = [name for name in args.names if name not in NAMES]
+def _chosen(names: Sequence[str]) -> list[str]:
+    unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise ValueError(
             f"an experiment must be one of {', '.join(NAMES)}; got {', '.join(unknown)}. "
             "See dcgs reproduce --help for what each is."
         )
-    options = Options(args.quick, args.seed, args.download, args.look_alike)
-    return [experiment(name, options) for name in dict.fromkeys(args.names or NAMES)]
+    return list(dict.fromkeys(names or NAMES))
 
 
 def _book() -> ModuleType:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -40,12 +40,16 @@ _TESTS = {
 @final
 @dataclass(frozen=True)
 class Options:
-    """What is asked for: small scale or full, the seed, and what may be done for data not at hand."""
+    """What is asked for: small scale or full, the seed, and what may be done for data not at hand.
+
+    ``progress`` is told of a download's bytes, so far and in all.
+    """
 
     quick: bool = False
     seed: int = 0
     download: bool = False
     lookalike: bool = False
+    progress: Callable[[int, int | None], None] | None = None
 
 
 def experiment(name: str, options: Options) -> Experiment:
@@ -152,7 +156,7 @@ def _lasso_e2006(options: Options) -> Experiment:
         return Experiment("lasso-e2006-lookalike", "Lasso, look-alike of E2006-tfidf", make, runs)
 
     def prepare() -> Problem:
-        data = e2006(download=options.download).sample(samples, options.seed)
+        data = e2006(download=options.download, progress=options.progress).sample(samples, options.seed)
         return _lasso(data, radius, radius)
 
     return Experiment(
@@ -198,7 +202,7 @@ def _completion_movielens(options: Options) -> Experiment:
     radius = 1e3 if options.quick else 1e4
 
     def prepare() -> Problem:
-        data = movielens100k(download=options.download)
+        data = movielens100k(download=options.download, progress=options.progress)
         chosen = _busiest(data, 100, 160) if options.quick else data
         known, held_out = chosen.split(0.2, options.seed)
         gauges = {

@@ -184,4 +184,4 @@ def _compared(better: float) -> str:
     """Return in words how a value compares with DFW's, from how many times lower it is."""
     if better >= 1.05:
         return f"{times(better)} lower"
-    return "about the same" if better > 0.95 else f"{times(1.0 / better)} higher"
+    return "about the same" if better > 0.95 else f"{times(1.0 / better)} as high"

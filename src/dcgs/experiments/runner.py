@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, final
 
-from dcgs.datasets import DataNotFoundError
+from dcgs.datasets import DataNotFoundError, DownloadError
 from dcgs.experiments import cost
 from dcgs.experiments.base import Experiment, Problem, Run
 from dcgs.experiments.folder import Folder, FolderError
+from dcgs.experiments.words import sentence
 from dcgs.front import Callback, Snapshot, minimize
 
 
@@ -44,6 +45,11 @@ class Work:
             if problem is not None:
                 self._carry_out(experiment, problem)
 
+    @property
+    def anything(self) -> bool:
+        """Whether any run has been kept."""
+        return any(entry["runs"] for entry in self.manifest["experiments"].values())
+
     def measure_cost(self, side: int) -> None:
         """Time the oracle at side × side, unless that was done before."""
         if "cost" in self.manifest:
@@ -63,9 +69,9 @@ class Work:
             return None
         try:
             problem = experiment.prepare()
-        except DataNotFoundError as error:
-            entry["skipped"] = {"why": experiment.missing, "how": str(error)}
-            self.watcher.say(f"{experiment.name}: not run. {experiment.missing} {error}")
+        except (DataNotFoundError, DownloadError) as error:
+            entry["skipped"] = {"why": experiment.missing, "how": sentence(str(error))}
+            self.watcher.say(f"{experiment.name}: not run. {experiment.missing} {sentence(str(error))}")
             return None
         _check_same_data(experiment, entry, problem)
         entry |= _described(problem)

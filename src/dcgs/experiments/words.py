@@ -28,6 +28,15 @@ def count(value: float) -> str:
     return f"{int(value):,}"
 
 
+def sentence(message: str) -> str:
+    """Return an error's message as a sentence that stands after others.
+
+    >>> sentence("x must be there.")
+    'X must be there.'
+    """
+    return message[:1].upper() + message[1:]
+
+
 def times(ratio: float) -> str:
     """Return how many times as much.
 

@@ -34,13 +34,13 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.5,
     "pdf.fonttype": 42,  # text stays text
 }
-_PANEL = (2.9, 2.3)  # inches, two or three abreast on a page
+_PANEL = (2.6, 2.1)  # inches
 
 _ACROSS = {
-    "lmo_calls": "oracle calls of the busiest agent",
+    "lmo_calls": "oracle calls, busiest agent",
     "rounds": "rounds of communication",
-    "bytes": "bytes sent by the busiest agent",
-    "time": "modeled seconds on links of {link}",
+    "bytes": "bytes sent, busiest agent",
+    "time": "modeled seconds, links of {link}",
 }
 
 
@@ -60,8 +60,8 @@ def losses_plate(findings: Findings, link: Link) -> Figure:
 
 
 def honest_plate(findings: Findings, link: Link) -> Figure:
-    """Draw every honest measure against rounds, bytes and modeled time."""
-    across = ("rounds", "bytes", "time")
+    """Draw every honest measure against oracle calls, rounds, bytes and modeled time."""
+    across = ("lmo_calls", "rounds", "bytes", "time")
     return _plate(findings, link, [[(x, measure) for x in across] for measure in findings.measures[1:]])
 
 
@@ -91,7 +91,7 @@ def _plate(
         for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
             axes.set_xlabel(_ACROSS[across].format(link=link))
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(panels[0]), frameon=False)
         figure.suptitle(findings.banner or findings.title, fontsize=9.5)
         if findings.banner is not None:
             _stamp(grid.ravel())

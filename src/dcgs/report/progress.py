@@ -1,4 +1,4 @@
-"""Progress bars for runs that take a while."""
+"""Progress bars for work that takes a while."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from dcgs.front import Snapshot
@@ -15,16 +15,17 @@ from dcgs.front import Snapshot
 
 @final
 class Progress:
-    """One bar per run, with its rounds, the worst agent's loss and the time left; use it as a context.
+    """One bar per run or download, with what it has come to and the time left; use it as a context.
 
-    ``bar(name, iterations)`` gives the callback that :func:`dcgs.minimize` takes.
+    ``bar(name, iterations)`` gives the callback that :func:`dcgs.minimize` takes, ``download(name)`` the
+    one that loaders of real data take.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._bars = Bars(
             TextColumn("  {task.description}"),
             BarColumn(bar_width=8),
-            TextColumn("{task.fields[rounds]:>4} rounds, worst_loss {task.fields[loss]:.1e}"),
+            TextColumn("{task.fields[come_to]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             TextColumn("{task.fields[left]}"),
             console=console,
@@ -33,21 +34,31 @@ class Progress:
     def bar(self, name: str, iterations: int) -> Callable[[Snapshot], None]:
         """Return a callback that moves a bar named so, full after that many iterations."""
         self._finish()
-        task = self._bars.add_task(name, total=iterations, rounds=0, loss=float("nan"), left="left")
+        task = self._bars.add_task(name, total=iterations, come_to="", left="left")
 
         def move(snapshot: Snapshot) -> None:
-            self._bars.update(
-                task, completed=snapshot.iterations, rounds=snapshot.rounds, loss=snapshot.worst_loss
-            )
+            come_to = f"{snapshot.rounds:>4} rounds, worst_loss {snapshot.worst_loss:.1e}"
+            self._bars.update(task, completed=snapshot.iterations, come_to=come_to)
+
+        return move
+
+    def download(self, name: str) -> Callable[[int, int | None], None]:
+        """Return a callback that takes bytes, so far and in all if known; its first call makes the bar."""
+        tasks: list[TaskID] = []
+
+        def move(done: int, total: int | None) -> None:
+            if not tasks:
+                self._finish()
+                tasks.append(self._bars.add_task(name, total=None, come_to="", left="left"))
+            self._bars.update(tasks[0], completed=done, total=total, come_to=f"{done / 1e6:.1f} MB")
 
         return move
 
     def _finish(self) -> None:
         """Fill all bars: a run may end before its last iteration."""
         for task in self._bars.tasks:
-            self._bars.update(
-                task.id, total=max(task.completed, 1), completed=max(task.completed, 1), left=""
-            )
+            full = max(task.completed, 1)
+            self._bars.update(task.id, total=full, completed=full, left="")
 
     def __enter__(self) -> Progress:
         self._bars.start()

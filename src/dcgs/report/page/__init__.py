@@ -11,6 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from dcgs.experiments.cost import PAPER_LINK, PAPER_SIDE
 from dcgs.experiments.study import Study
 from dcgs.report.page import numbers, view
 from dcgs.report.page.data import MOST_POINTS, embedded
@@ -33,6 +34,8 @@ def render(study: Study) -> str:
             study=study,
             view=view,
             most_points=MOST_POINTS,
+            paper_side=PAPER_SIDE,
+            paper_link=PAPER_LINK,
             style=Markup(_asset("style.css")),
             early=Markup(early),
             late=Markup(late),

@@ -68,13 +68,16 @@ function bare(value) {
 }
 
 function tickNumber(value) {
+  const size = Math.abs(value);
+  return value === 0 || (size >= 1e-3 && size < 1e5) ? (value < 0 ? "−" : "") + grouped(bare(size)) : tickPower(value);
+}
+
+function tickPower(value) {
   if (value === 0) return "0";
-  const sign = value < 0 ? "−" : "";
-  const [mantissa, power] = Math.abs(value).toExponential(5).split("e");
-  const exponent = Number(power);
-  if (exponent >= -3 && exponent < 5) return sign + grouped(bare(Math.abs(value)));
-  const factor = Number(mantissa) === 1 ? "" : `${bare(Number(mantissa))}·`;
-  return `${sign}${factor}10${superscript(exponent)}`;
+  const [mantissa, exponent] = Math.abs(value).toExponential(5).split("e").map(Number);
+  const power = { 0: "1", 1: "10" }[exponent] || `10${superscript(exponent)}`;
+  const factor = exponent === 0 || exponent === 1 ? bare(Math.abs(value)) : `${bare(mantissa)}·${power}`;
+  return (value < 0 ? "−" : "") + (mantissa === 1 ? power : factor);
 }
 
 function tickSize(value) {

@@ -32,12 +32,10 @@ function yTicks(scale) {
   return ticksOf(scale, { room: () => 26 });
 }
 
-// Decades are all powers of ten where one of them is better written so.
+// All with a power of ten where one of them is better written so.
 function yLabels(ticks) {
-  const exponents = ticks.map((tick) => Math.log10(tick));
-  const powers = exponents.every(Number.isInteger) && exponents.some((exponent) => exponent > 4 || exponent < -3);
-  const power = (exponent) => ({ 0: "1", 1: "10" })[exponent] || `10${superscript(exponent)}`;
-  return powers ? exponents.map(power) : ticks.map(tickNumber);
+  const plain = (tick) => tick === 0 || (Math.abs(tick) >= 1e-3 && Math.abs(tick) < 1e5);
+  return ticks.map(ticks.every(plain) ? tickNumber : tickPower);
 }
 
 function gridOf(area, x, y, axis) {
@@ -60,7 +58,7 @@ function horizontal(area, at, text) {
 
 function vertical(area, at, text) {
   const x = rounded(at);
-  const middle = rounded(Math.min(at, area.width - (CHARACTER * text.length) / 2 - 2));
+  const middle = rounded(Math.min(at, area.width - (CHARACTER * text.length) / 2 - 4));
   return [
     element("line", { class: "grid", x1: x, x2: x, y1: area.top, y2: area.bottom }),
     element("text", { class: "tick x-tick", x: middle, y: area.bottom + 18, "text-anchor": "middle" }, text),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,6 @@ COST_TITLE = "What a round costs"
 LINES = 8
 """How many line styles there are: each has a color and a dash pattern of its own."""
 
-PAPER_SIDE, PAPER_LINK = 10**4, Link(10e6)
-
 _SYMBOLS = {Verdict.HOLDS: "✓", Verdict.PAPER_ONLY: "◐", Verdict.FAILS: "✗", Verdict.OPEN: "○"}
 _KINDS = {
     Kind.REAL: ("real", "real data"),
@@ -28,10 +27,16 @@ _COST_COLUMNS = {
     "case": "way of calling the oracle",
     "seconds": "one oracle call",
     "products": "matrix products",
-    "round_seconds": "one round",
-    "waiting_share": "of it waiting",
+    "round_seconds": "sending one message",
+    "waiting_share": "waiting, one message a call",
+    "waiting_share_dfw": "waiting, two messages a call",
 }
-_COST_FORMS = {"seconds": "duration", "round_seconds": "duration", "waiting_share": "share"}
+_COST_FORMS = {
+    "seconds": "duration",
+    "round_seconds": "duration",
+    "waiting_share": "share",
+    "waiting_share_dfw": "share",
+}
 
 
 @final
@@ -66,6 +71,15 @@ def tally(study: Study) -> list[tuple[Verdict, int]]:
     """Return how often each verdict was reached, those that were."""
     seen = Counter(claim.verdict for group in groups(study) for claim in group.claims)
     return [(verdict, seen[verdict]) for verdict in Verdict if seen[verdict]]
+
+
+def moment(text: str) -> str:
+    """Return a time of ISO 8601 as people write it.
+
+    >>> moment("2026-01-02T03:04:05+00:00")
+    '2026-01-02 03:04:05 UTC'
+    """
+    return re.sub(r"(?<=\d)T(?=\d)", " ", text).replace("+00:00", " UTC")
 
 
 def anchor(name: str) -> str:
