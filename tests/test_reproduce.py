@@ -228,7 +228,7 @@ def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
     dfw = slow.curves[0]
     # Half the bytes of an agent go over each of its two links, at 1/1000 byte a second.
     hours = dfw.columns["bytes"][-1] / 2 / 1e-3 / 3600
-    assert f"DFW would take {hours:.1f} h and wait for over 99.9 % of it" in slow.summary[2]
+    assert f"DFW would take {hours:.1f} h and wait for over 99.9% of it" in slow.summary[2]
 
 
 def test_a_look_alike_is_named_so_in_everything_shown(tmp_path: Path) -> None:

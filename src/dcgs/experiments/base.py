@@ -21,7 +21,7 @@ Gauge: TypeAlias = Callable[[Sequence[Point]], float]
 """A measure of the agents' answers that the library itself does not take, such as a test error."""
 
 MEASURES = (
-    Measure("local_loss", "each agent on its own data (the paper's loss)", "Σᵢ fᵢ(xᵢ)"),
+    Measure("local_loss", "each agent on its own data", "Σᵢ fᵢ(xᵢ)"),
     Measure("worst_loss", "the worst agent on everyone's data", "maxᵢ f(xᵢ)"),
     Measure("mean_loss", "the average model on everyone's data", "f(x̄)"),
     Measure("disagreement", "disagreement between agents", "maxᵢ ‖xᵢ − x̄‖"),

@@ -102,8 +102,8 @@ def _runs(effort: _Effort) -> list[Run]:
         Run(
             "primal-dual",
             "Primal-dual (Algorithm 1)",
-            "DCGS with its subproblems solved nearly exactly, to a gap of "
-            f"{effort.precision:g} of that at x⁰; Theorem 1's parameters.",
+            "DCGS with every subproblem solved to one precision, a gap of "
+            f"{effort.precision:g} of that at x⁰; Theorem 1's η and τ.",
             lambda distance: PrimalDual(schedule=Theorem1(), precision=effort.precision),
             effort.exact,
             lmo_calls=effort.calls,
@@ -136,7 +136,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
         return _lasso(data, radius, 100.0)
 
     full = _Effort(
-        theorem=5, scalings=(10.0, 100.0, 1000.0), scaled=40, calls=16_000, exact=3, precision=1e-4
+        theorem=5, scalings=(10.0, 100.0, 1000.0), scaled=150, calls=30_000, exact=3, precision=1e-3
     )
     quick = replace(full, scaled=100, calls=2000)
     return Experiment("lasso-synthetic", "Lasso, synthetic", prepare, _runs(quick if options.quick else full))
@@ -192,7 +192,7 @@ def _completion_synthetic(options: Options) -> Experiment:
         gauges = {"test_rmse": _worst_rmse(held_out)}
         return _completion(known, held_out, radius, gauges)
 
-    full = _Effort(theorem=20, scalings=(0.01, 0.1, 1.0), scaled=20, calls=2000, exact=5, precision=1e-2)
+    full = _Effort(theorem=20, scalings=(0.03, 0.1, 0.3), scaled=20, calls=2000, exact=5, precision=1e-2)
     quick = replace(full, calls=300)
     runs = _runs(quick if options.quick else full)
     return Experiment("completion-synthetic", "Matrix completion, synthetic", prepare, runs)
@@ -212,9 +212,9 @@ def _completion_movielens(options: Options) -> Experiment:
         return _completion(known, held_out, radius, gauges)
 
     full = _Effort(
-        theorem=20, scalings=(0.01, 0.1, 1.0), scaled=20, calls=400, exact=5, precision=1e-2, every=10
+        theorem=10, scalings=(0.1, 0.3, 1.0), scaled=10, calls=500, exact=5, precision=0.1, every=10
     )
-    quick = replace(full, theorem=10, scaled=10, calls=200)
+    quick = replace(full, calls=200)
     return Experiment(
         "completion-movielens",
         "Matrix completion, MovieLens 100K",

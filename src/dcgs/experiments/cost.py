@@ -1,7 +1,7 @@
 """The paper's cost claim, with the oracle really called at that size.
 
 The paper: a 10⁴ × 10⁴ matrix takes 800 MB, which is 80 seconds at 10 MB/s, while a call of the oracle
-takes less than 2, so that methods such as DFW wait for over 97 % of their time.
+takes less than 2, so that methods such as DFW wait for over 97% of their time.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def judged(measured: dict[str, Any]) -> Cost:
     holds = sparing["seconds"] < _ORACLE and sparing["waiting_share"] > _SHARE
     claim = Claim(
         "A 10⁴ × 10⁴ matrix is 800 MB, 80 s at 10 MB/s; an oracle call takes less than 2 s; so DFW spends "
-        "over 97 % of its time waiting.",
+        "over 97% of its time waiting.",
         f"At {side} × {side} a message is {8 * side**2 / 1e6:,.0f} MB, {seconds(round_seconds)} at "
         f"{PAPER_LINK}. An oracle that leaves out the zeros of the gradient took "
         f"{seconds(sparing['seconds'])}: with one message a call, as the paper reckons, "

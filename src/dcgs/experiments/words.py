@@ -8,13 +8,13 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def number(value: float) -> str:
     """Return a number to two or three digits.
 
-    >>> number(1234567.0), number(0.25), number(102.4), number(0.0)
-    ('1.2·10⁶', '0.25', '102', '0')
+    >>> number(1234567.0), number(0.25), number(3321.4), number(0.0)
+    ('1.2·10⁶', '0.25', '3,321', '0')
     """
     if value == 0.0:
         return "0"
     if 1e-2 <= abs(value) < 1e4:
-        return f"{value:.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
     mantissa, _, exponent = f"{value:.1e}".partition("e")
     return f"{mantissa}·10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
@@ -61,8 +61,8 @@ def share(value: float) -> str:
     """Return a share in percent, never rounded up to all.
 
     >>> share(0.9753), share(0.99999), share(0.5)
-    ('97.5 %', 'over 99.9 %', '50 %')
+    ('97.5%', 'over 99.9%', '50%')
     """
     if 0.999 < value < 1.0:
-        return "over 99.9 %"
-    return f"{100.0 * value:.3g} %"
+        return "over 99.9%"
+    return f"{100.0 * value:.3g}%"

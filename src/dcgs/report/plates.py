@@ -87,7 +87,7 @@ def _plate(
         for line, line_axes in zip(panels, grid, strict=True):
             for (across, measure), axes in zip(line, line_axes, strict=True):
                 _draw(axes, findings, link, across, measure.key)
-            line_axes[0].set_ylabel(fill(measure.label, 30) + f"\n{measure.symbol}")
+            line_axes[0].set_ylabel(fill(_named(measure), 30) + f"\n{measure.symbol}")
         for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
             axes.set_xlabel(_ACROSS[across].format(link=link))
         handles, labels = grid[0, 0].get_legend_handles_labels()
@@ -99,6 +99,10 @@ def _plate(
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
     return figure
+
+
+def _named(measure: Measure) -> str:
+    return f"{measure.label} (the paper's loss)" if measure.key == "local_loss" else measure.label
 
 
 def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str) -> None:
