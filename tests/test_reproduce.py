@@ -306,3 +306,13 @@ def test_the_test_error_is_the_worst_agents() -> None:
     rmse = small.gauges["test_rmse"]
     zero, far = np.zeros(small.X.shape), np.full(small.X.shape, 50.0)
     assert rmse([zero, far, zero]) == rmse([far]) > rmse([zero])
+
+
+def test_a_summary_says_when_dfw_is_hardly_better_than_nothing(done: Path, tmp_path: Path) -> None:
+    # With a ball a thousand times too large the first steps of DFW lead far away, and it takes long back.
+    def far() -> Problem:
+        return replace(problem(), X=L1Ball(30, 2e5))
+
+    work(tmp_path).carry_out([replace(LASSO, prepare=far, runs=RUNS[:2])])
+    assert "The bar is low here" in loaded(tmp_path).findings[0].summary[-1]
+    assert "The bar is low here" not in loaded(done).findings[0].summary[-1]

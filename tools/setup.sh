@@ -1,7 +1,9 @@
 #!/bin/sh
-# Make a virtual environment at $1 with dcgs and all that its demo and tests need.
+# Make a virtual environment at $1, if there is none, with dcgs and its extra $2: report for the demo, test
+# for the tests.
 set -eu
 venv=$1
+extra=$2
 python=${PYTHON:-python3}
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -23,6 +25,8 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 
 echo "setting up $venv (about a minute, once)"
-rm -rf "$venv"
-"$python" -m venv "$venv"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extra]"

@@ -36,7 +36,7 @@ from dcgs.sets import (
     Spectraplex,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CG",

@@ -136,7 +136,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
         return _lasso(data, radius, 100.0)
 
     full = _Effort(
-        theorem=5, scalings=(10.0, 100.0, 1000.0), scaled=150, calls=30_000, exact=3, precision=1e-3
+        theorem=5, scalings=(30.0, 100.0, 300.0, 1000.0), scaled=60, calls=25_000, exact=3, precision=1e-3
     )
     quick = replace(full, scaled=100, calls=2000)
     return Experiment("lasso-synthetic", "Lasso, synthetic", prepare, _runs(quick if options.quick else full))
@@ -145,7 +145,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
 def _lasso_e2006(options: Options) -> Experiment:
     samples, features = (300, 3000) if options.quick else (4000, 150_360)
     radius = 1000.0  # and a bound of ‖x⁰ − x*‖: nothing better is known of these data
-    full = _Effort(theorem=30, scalings=(0.001, 0.01, 0.1), scaled=50, calls=1000, exact=3, precision=1e-6)
+    full = _Effort(theorem=30, scalings=(0.001, 0.01, 0.1), scaled=50, calls=1000, exact=3, precision=1e-5)
     quick = replace(full, scaled=20)
     runs = _runs(quick if options.quick else full)
     if options.quick or options.lookalike:
