@@ -133,6 +133,8 @@ def curves(start: float, message: float, errors: bool = False) -> list[Curve]:
             shape.status,
             shape.notes,
             columns(shape, start, message, errors),
+            rounds=shape.points - 1,
+            lmo_calls=1,
         )
         for shape in SHAPES
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ def curve(key: str, rounds: list[int], local: list[float], worst: list[float], c
         "worst_loss": worst,
         "lmo_calls": calls,
     }
-    return Curve(key, key, "", "", (), columns)
+    return Curve(key, key, "", "", (), columns, rounds[-1], calls[-1])
 
 
 # After 800 rounds and 400 calls DFW has 100 on the paper's loss and 200 on everyone's data; what it
@@ -48,12 +49,11 @@ def test_the_value_at_a_limit_is_that_of_the_last_entry_within_it() -> None:
 
 
 def test_a_level_is_first_reached_where_the_measure_is_at_most_it() -> None:
-    assert [first(DFW, "rounds", "worst_loss", level) for level in (2e6, 2e3, 1999.0, 1.9)] == [
-        0,
-        400,
-        800,
-        None,
-    ]
+    assert [first(DFW, "rounds", "worst_loss", level) for level in (2e3, 1999.0, 1.9)] == [400, 800, None]
+
+
+def test_what_x0_has_is_not_reached_by_an_iterate() -> None:
+    assert first(DFW, "rounds", "worst_loss", 1e6) == 400
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,9 @@ def test_a_level_is_first_reached_where_the_measure_is_at_most_it() -> None:
         (100.0, 200.0, 7, Verdict.FAILS),  # a round too late
         (100.0, 200.1, 6, Verdict.PAPER_ONLY),
         (100.1, 200.1, 6, Verdict.FAILS),
+        (100.1, 200.0, 6, Verdict.HOLDS),  # what counts is everyone's data
+        (100.1, 200.1, 5, Verdict.OPEN),  # it ended before the rounds it may take
+        (100.0, 200.1, 5, Verdict.OPEN),
     ],
 )
 def test_three_rounds_against_800(local: float, worst: float, rounds: int, verdict: Verdict) -> None:
@@ -93,6 +96,7 @@ def test_orders_of_magnitude_better_loss(local: float, worst: float, verdict: Ve
         (200.0, 1200, Verdict.HOLDS),  # three times DFW's 400
         (200.0, 1201, Verdict.FAILS),
         (201.0, 1200, Verdict.PAPER_ONLY),
+        (201.0, 1199, Verdict.OPEN),
     ],
 )
 def test_comparable_oracle_calls(worst: float, calls: int, verdict: Verdict) -> None:
@@ -107,7 +111,10 @@ def test_only_what_the_paper_says_of_a_problem_is_judged() -> None:
 
 def test_the_measured_text_has_both_losses_and_where_each_was_reached() -> None:
     text = lasso(theorem(50.0, 5e4))[0].measured
-    assert "After 800 rounds DFW has 100 on the paper's loss and 200 on everyone's data" in text
+    assert (
+        "After 800 rounds and 400 oracle calls DFW has 100 on the paper's loss and 200 on everyone's data"
+        in text
+    )
     assert "on the paper's loss after 6 rounds, and on everyone's data not within its 6 rounds" in text
 
 
@@ -115,14 +122,40 @@ def test_the_best_scaling_is_told_beside_and_does_not_decide() -> None:
     scaled = curve("dcgs-scaled", [0, 40], [1e6, 10.0], [1e6, 20.0], [0, 900])
     alone, beside = lasso(theorem(1e3, 1e4)), lasso(theorem(1e3, 1e4), scaled)
     assert [claim.verdict for claim in alone] == [claim.verdict for claim in beside] == [Verdict.FAILS] * 2
-    assert "With the best scaling it is as good on the paper's loss after 40 rounds" in beside[0].measured
+    assert (
+        "With the best scaling and the last iterate it is as good on the paper's loss after 40 rounds"
+        in beside[0].measured
+    )
     assert "10 (10 times lower) and 20 (10 times lower) after 40 rounds and 900 calls" in beside[1].measured
 
 
-def test_a_level_that_x0_has_already_is_called_so() -> None:
-    late = curve("dfw", [0, 800], [100.0, 150.0], [100.0, 250.0], [0, 400])
-    claims = judge(PROMISES["lasso-synthetic"], theorem(100.0, 100.0), None, late)
-    assert (
-        "DFW has 150 on the paper's loss and 250 on everyone's data (x⁰ = 0, which needs no round, has 100)"
-        in (claims[0].measured)
-    )
+LATE = curve("dfw", [0, 800], [100.0, 150.0], [100.0, 250.0], [0, 400])
+
+
+@pytest.mark.parametrize(("worst", "verdict"), [(100.0, Verdict.HOLDS), (101.0, Verdict.PAPER_ONLY)])
+def test_where_dfw_is_worse_than_x0_dcgs_has_to_be_as_good_as_x0(worst: float, verdict: Verdict) -> None:
+    claims = judge(PROMISES["lasso-synthetic"], theorem(100.0, worst), None, LATE)
+    assert claims[0].verdict is verdict
+    assert "250 on everyone's data (x⁰ = 0, which needs none, has 100 on both)" in claims[0].measured
+
+
+def test_a_run_cut_off_in_its_first_iteration_is_told_by_what_it_spent() -> None:
+    cut = replace(theorem(1.0, 1.0), rounds=2, lmo_calls=500)
+    cut = replace(cut, columns={name: column[:1] for name, column in cut.columns.items()})
+    rounds, calls = judge(PROMISES["completion-synthetic"], cut, None, DFW)
+    assert (rounds.verdict, calls.verdict) == (Verdict.OPEN, Verdict.OPEN)
+    assert "not within its 2 rounds" in rounds.measured
+    assert "more than the 500 calls it made" in calls.measured
+
+
+def test_a_loss_of_zero_is_told_without_a_ratio() -> None:
+    assert "0 (one of the two is 0)" in lasso(theorem(0.0, 5.0))[1].measured
+
+
+def test_what_the_paper_says_to_be_similar_is_said_so() -> None:
+    for name in ("lasso-e2006", "lasso-e2006-lookalike", "completion-movielens"):
+        said = PROMISES[name]
+        texts = [text for text in (said.of_rounds, said.of_loss, said.of_calls) if text is not None]
+        assert len(texts) == 2
+        assert all(text.startswith("Similar on ") for text in texts)
+    assert "the real E2006-tfidf" in PROMISES["lasso-e2006-lookalike"].of_rounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,7 +79,7 @@ def test_the_manifest_has_command_seed_versions_machine_and_time(report: Path) -
 
 def test_data_that_are_not_there_are_told_on_the_page_with_what_to_do(report: Path) -> None:
     page = (report / "index.html").read_text()
-    assert "MovieLens 100K is not on this machine." in page
+    assert "MovieLens 100K is not at hand." in page
     assert "ml-100k.zip" in page
     assert not (report / "data" / "completion-movielens").exists()
 
@@ -127,9 +128,12 @@ def test_another_seed_does_not_go_into_the_same_folder(
 
 
 def test_another_link_changes_the_page_and_nothing_else(report: Path, tmp_path: Path) -> None:
-    assert main(["report", str(report), "--link", "1GB/s"]) == 0
-    assert "1 GB/s" in (report / "index.html").read_text()
-    assert main(["report", str(report)]) == 0
+    shutil.copytree(report, tmp_path / "copy", ignore=shutil.ignore_patterns("figures"))
+    study = [*(tmp_path / "copy" / "data").rglob("*.csv"), tmp_path / "copy" / "manifest.json"]
+    before = [file.read_bytes() for file in study]
+    assert main(["report", str(tmp_path / "copy"), "--link", "3GB/s"]) == 0
+    assert "On links of 3 GB/s" in (tmp_path / "copy" / "index.html").read_text()
+    assert [file.read_bytes() for file in study] == before
 
 
 def test_help_lists_the_experiments_and_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +223,7 @@ def test_ctrl_c_keeps_what_is_done_and_makes_the_page_of_it(tmp_path: Path) -> N
 
 def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
     calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, 1.0)]
-    judged = cost.judged({"side": 10_000, "calls": calls})
+    judged = cost.judged({"side": 10_000, "threads": 2, "calls": calls})
     assert [row["waiting_share"] for row in judged.rows] == [80 / 88, 80 / 84, 80 / 81]
     assert judged.rows[0]["waiting_share_dfw"] == 160 / 168
     assert str(judged.claim.verdict) == "holds"
@@ -227,11 +231,11 @@ def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
 
 @pytest.mark.parametrize(
     ("side", "seconds", "verdict"),
-    [(10_000, 1.9, "holds"), (10_000, 2.1, "does not hold"), (2000, 0.01, "not tested here")],
+    [(10_000, 1.9, "holds"), (10_000, 2.1, "does not hold"), (2000, 0.01, "not settled here")],
 )
 def test_the_verdict_is_on_the_papers_size_only(side: int, seconds: float, verdict: str) -> None:
     calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, seconds)]
-    assert str(cost.judged({"side": side, "calls": calls}).claim.verdict) == verdict
+    assert str(cost.judged({"side": side, "threads": 2, "calls": calls}).claim.verdict) == verdict
 
 
 def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
@@ -272,4 +276,50 @@ def test_when_nothing_asked_for_could_be_run_the_status_says_so(
     small(monkeypatch)
     argv = ["reproduce", "completion-movielens", "--quick", "--data", str(tmp_path)]
     assert main([*argv, "--out", str(tmp_path / "out")]) == 1
-    assert "MovieLens 100K is not on this machine." in " ".join(capsys.readouterr().out.split())
+    assert "MovieLens 100K is not at hand." in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_path_with_brackets_is_shown_as_it_is(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(report, tmp_path / "out[old]")
+    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    assert main(["report", str(tmp_path / "out[old]")]) == 0
+    assert "out[old]/index.html" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_the_link_of_the_run_is_that_of_its_report(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(report, tmp_path / "copy")
+    manifest = json.loads((report / "manifest.json").read_text())
+    (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest | {"link": 7e6}))
+    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    assert main(["report", str(tmp_path / "copy")]) == 0
+    assert "On links of 7 MB/s" in (tmp_path / "copy" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("iterations", "calls", "share"), [(10, None, 0.5), (10, 100, 0.5), (10, 8, 0.75), (100, 8, 0.75)]
+)
+def test_a_bar_goes_by_iterations_or_calls_whichever_end_sooner(
+    iterations: int, calls: int | None, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[float] = []
+    monkeypatch.setattr("rich.progress.Progress.update", lambda *_, **told: moved.append(told["completed"]))
+    snapshot = Snapshot(5, 10, 0, 0, 6, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
+    Progress().bar("DCGS", iterations, calls)(snapshot)
+    assert moved == [share * iterations]
+
+
+def test_an_interruption_elsewhere_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dcgs.bench.memory.measure", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "memory"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "dcgs: interrupted.\n"

@@ -422,3 +422,13 @@ def test_the_real_set_is_what_it_is_known_to_be() -> None:
     assert (data.A.shape, matrix(data).nnz) == ((16_087, 150_360), 19_971_015)
     assert data.b.mean() == pytest.approx(-3.51405314, abs=1e-8)  # known to eight places
     assert data.b.std() == pytest.approx(0.63227835, abs=1e-4)  # known without saying whether over n or n − 1
+
+
+@pytest.mark.usefixtures("cache", "small")
+def test_a_text_that_is_cut_off_in_its_last_line_is_told_by_that_line(tmp_path: Path) -> None:
+    file = tmp_path / "E2006.train"
+    file.write_bytes(TEXT.rstrip(b"\n").rpartition(b" ")[0])
+    with pytest.raises(
+        BrokenDataError, match=r"nonzeros must be 6, found 5; .*line 3, the last, does not end"
+    ):
+        e2006(file)

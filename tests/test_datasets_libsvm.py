@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs.datasets import BrokenDataError, DataNotFoundError, libsvm, read_libsvm
+from dcgs.datasets import BrokenDataError, DataNotFoundError, libsvm, read_libsvm, streams
 from dcgs.datasets.libsvm_faults import line_fault
+from dcgs.datasets.streams import cut_off
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
@@ -212,3 +213,25 @@ def test_memory_stays_a_small_multiple_of_the_result(tmp_path: Path, monkeypatch
     assert (
         peak < 2.5 * size
     )  # the arrays, their values once more in parts, and one chunk; Python objects: 20 times
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(b"1 1:2\n3 4:5\n", None), (b"1 1:2\n3 4:5", 2), (b"1 1:2", 1), (b"", None), (b"\n", None)],
+)
+@pytest.mark.parametrize("size", [1, 4, 1 << 20])
+def test_a_last_line_without_a_break_is_found_by_its_number(
+    text: bytes, line: int | None, size: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "cut.svm"
+    file.write_bytes(text)
+    assert cut_off(file, size) == line
+
+
+def test_what_has_no_line_breaks_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "LONGEST_LINE", 100)
+    monkeypatch.setattr(libsvm, "_CHUNK", 64)
+    file = tmp_path / "noise.svm"
+    file.write_bytes(b"1 1:2\n" + b"7" * 500)
+    with pytest.raises(BrokenDataError, match=r"must be text; line 2 has over 100 bytes\."):
+        read_libsvm(file)

@@ -265,3 +265,12 @@ def test_the_real_100k_without_its_last_letters_is_told_by_its_last_line(tmp_pat
         BrokenDataError, match=r"^line 100000 of u.data must end in a line break; it is cut off"
     ):
         movielens100k(file)
+
+
+def test_an_archive_that_would_unpack_to_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(movielens, "_LARGEST", 1000)
+    file = packed(tmp_path / "ml-100k.zip", "u.data", b"1\t" * 600)
+    with pytest.raises(BrokenDataError, match=r"must have at most 1,000 bytes; it has 1,200\."):
+        movielens100k(file)

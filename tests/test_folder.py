@@ -70,7 +70,7 @@ def test_no_half_written_file_is_left_when_a_write_fails(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(FolderError, match=r"must be written; that failed \(No space left on device\)"):
         folder.write_manifest({"format": 1})
     assert (folder.path / "manifest.json").read_bytes() == before
     assert list(folder.path.rglob("*.part")) == []

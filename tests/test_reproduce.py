@@ -39,7 +39,7 @@ class Watcher:
     def say(self, sentence: str) -> None:
         self.said.append(sentence)
 
-    def bar(self, name: str, iterations: int) -> Callback:
+    def bar(self, name: str, iterations: int, lmo_calls: int | None) -> Callback:
         self.bars.append((name, iterations))
         return self._break_off if name == self.interrupt else _go_on
 
@@ -211,13 +211,16 @@ def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) 
 def test_a_study_that_is_not_complete_says_how_to_go_on(tmp_path: Path) -> None:
     work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:1])])
     findings = loaded(tmp_path).findings[0]
-    assert findings.claims == ()
+    assert findings.claims == []
     assert "run the same command again" in findings.summary[0]
 
 
 def test_the_summary_has_the_claim_both_losses_and_the_waiting(done: Path) -> None:
     claimed, measured, waiting, meaning = loaded(done).findings[0].summary
-    assert claimed.startswith("The paper: DFW takes more than 800 rounds")
+    assert claimed.startswith("The paper: “DFW takes more than 800 rounds")
+    assert [claimed.count(f"This {claim.verdict}.") >= 1 for claim in loaded(done).findings[0].claims] == [
+        True
+    ] * 2
     assert measured.count("on each agent's own data") == measured.count("on everyone's") == 3
     assert "On links of 10 MB/s: DCGS would take" in waiting
     assert meaning.startswith("So ")
@@ -228,7 +231,7 @@ def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
     dfw = slow.curves[0]
     # Half the bytes of an agent go over each of its two links, at 1/1000 byte a second.
     hours = dfw.columns["bytes"][-1] / 2 / 1e-3 / 3600
-    assert f"DFW would take {hours:.1f} h and wait for over 99.9% of it" in slow.summary[2]
+    assert f"DFW would take {hours:.1f} h and wait for >99.9% of it" in slow.summary[2]
 
 
 def test_a_look_alike_is_named_so_in_everything_shown(tmp_path: Path) -> None:
@@ -316,3 +319,50 @@ def test_a_summary_says_when_dfw_is_hardly_better_than_nothing(done: Path, tmp_p
     work(tmp_path).carry_out([replace(LASSO, prepare=far, runs=RUNS[:2])])
     assert "The bar is low here" in loaded(tmp_path).findings[0].summary[-1]
     assert "The bar is low here" not in loaded(done).findings[0].summary[-1]
+
+
+def test_runs_that_would_be_made_otherwise_now_are_not_mixed(tmp_path: Path) -> None:
+    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:1])])
+    longer = replace(LASSO, runs=(replace(RUNS[0], iterations=40), *RUNS[1:]))
+    with pytest.raises(FolderError, match=r"of lasso-synthetic dfw would be run otherwise now\. .*--out"):
+        work(tmp_path).carry_out([longer])
+
+
+def test_runs_that_are_no_longer_made_are_not_mixed(tmp_path: Path) -> None:
+    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:2])])
+    with pytest.raises(FolderError, match="dfw would be run otherwise now"):
+        work(tmp_path).carry_out([replace(LASSO, runs=RUNS[1:])])
+
+
+def test_calls_of_an_iteration_that_was_not_finished_are_told(tmp_path: Path) -> None:
+    cut = replace(RUNS[1], lmo_calls=1)
+    work(tmp_path).carry_out([replace(LASSO, runs=[cut])])
+    curve = loaded(tmp_path).findings[0].curves[0]
+    assert curve.columns["lmo_calls"] == [0]
+    assert (curve.rounds, curve.lmo_calls) == (2, 1)
+    assert curve.notes == ("1 further oracle calls went into an iteration that was not finished.",)
+
+
+def test_a_manifest_is_there_before_the_first_run_ends(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="broken off"):
+        work(tmp_path, Watcher(interrupt="DFW")).carry_out([LASSO])
+    assert Folder(tmp_path).open(SETTINGS)["experiments"]["lasso-synthetic"]["runs"] == {}
+
+
+@pytest.mark.parametrize(("old", "new"), [("lasso-synthetic", "lasso-unheard-of"), ("degree", "grade")])
+def test_a_manifest_that_was_changed_is_refused(old: str, new: str, done: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to(done / "data")
+    (tmp_path / "timing").symlink_to(done / "timing")
+    text = (done / "manifest.json").read_text()
+    (tmp_path / "manifest.json").write_text(text.replace(f'"{old}"', f'"{new}"'))
+    with pytest.raises(FolderError, match="must be"):
+        loaded(tmp_path)
+
+
+def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None:
+    cut = (RUNS[0], replace(RUNS[1], lmo_calls=1))
+    work(tmp_path).carry_out([replace(LASSO, runs=cut)])
+    findings = loaded(tmp_path).findings[0]
+    assert "DCGS did not finish an iteration in 1 oracle calls" in findings.summary[1]
+    assert str(findings.claims[0].verdict) == "not settled here"
+    assert findings.summary[-1].startswith("So these runs end too early to tell.")

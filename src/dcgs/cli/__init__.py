@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -27,6 +29,10 @@ In Python, start at help(dcgs.minimize).
 """
 
 
+# What bad input, a full disk, a lack of memory or a run gone wrong raises: each has a sentence.
+_ERRORS = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -34,9 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
     reproduce.add(jobs)
     bench.add(jobs)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     args = parser.parse_args(argv)
     try:
-        status: int = args.run(args, Console())
-    except (ValueError, OSError, ImportError) as error:
+        status: int = args.run(args, Console(markup=False, emoji=False))
+    except _ERRORS as error:
         parser.exit(2, f"dcgs: error: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, "dcgs: interrupted.\n")
     return status

@@ -42,7 +42,8 @@ as CSV; the same seed gives the same digits), timing/ and manifest.json. Ctrl-C 
 method that is done; the same command goes on from there.
 
 Real data are looked for in the folder that --data or DCGS_DATA names and in the cache; they are
-fetched only with --download. What is not there is left out, and the page says so.
+fetched only with --download. What is not there is left out, and the page says so. With --quick,
+lasso-e2006 is always on the look-alike.
 
 examples:
   dcgs reproduce --quick                               all of it at small scale, in a minute
@@ -50,6 +51,9 @@ examples:
   dcgs reproduce completion-movielens --data ~/data    on your copy of MovieLens 100K
   dcgs reproduce lasso-e2006 --look-alike              on data made to resemble E2006-tfidf
 """
+
+
+_LINK = Link(10e6)
 
 
 def add(jobs: Any) -> None:
@@ -90,9 +94,8 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--link",
         type=link,
-        default=Link(10e6),
         metavar="SPEED",
-        help="of each link, for the modeled time, such as 10MB/s or 100Mbit/s (default: 10MB/s)",
+        help="of each link, for the modeled time: 10MB/s, 100Mbit/s, … (default: as last time, or 10MB/s)",
     )
 
 
@@ -101,16 +104,15 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
     names = _chosen(args.names)
     if args.data is not None:
         os.environ["DCGS_DATA"] = str(args.data)
-    settings = {"seed": args.seed, "quick": args.quick, "versions": versions()}
     folder = Folder(args.out)
-    manifest = folder.open(settings) | record.environment(args.seed) | {"quick": args.quick}
-    manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))
-    begun = time.perf_counter()
-    interrupted = False
+    manifest = folder.open({"seed": args.seed, "quick": args.quick, "versions": versions()})
+    _note_circumstances(manifest, args)
     progress = Progress(console)
     fetched = progress.download("downloading")
     options = Options(args.quick, args.seed, args.download, args.look_alike, fetched)
     work = Work(folder, manifest, args.seed, _Teller(console, progress))
+    begun, earlier = time.perf_counter(), manifest["seconds"]
+    interrupted = False
     try:
         with progress:
             work.carry_out([experiment(name, options) for name in names])
@@ -119,22 +121,39 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
         interrupted = True
         console.print(str(stop) or "interrupted: every method that is done is kept.")
         console.print("Run the same command again to go on.")
-    manifest["seconds"] = manifest.get("seconds", 0.0) + time.perf_counter() - begun
+    manifest["seconds"] = earlier + time.perf_counter() - begun
     if work.anything or not interrupted:
         folder.write_manifest(manifest)
-        study, page = book.write(folder, args.link)
-        console.print(_verdicts(study))
-        console.print(f"open {page}", soft_wrap=True)
+        _write(book, folder, Link(manifest["link"]), console)
     if interrupted:
         return 130
     return 0 if work.anything else 1
 
 
+def _note_circumstances(manifest: dict[str, Any], args: argparse.Namespace) -> None:
+    """Put into the manifest what is not a result: the command, when, on what, and the link to show."""
+    earlier = manifest.get("command")
+    manifest |= record.environment(args.seed) | {"quick": args.quick}
+    if earlier not in (None, manifest["command"]):
+        manifest["command"] = f"{earlier}; {manifest['command']}"
+    manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))
+    manifest.setdefault("seconds", 0.0)
+    manifest["link"] = manifest.get("link", _LINK.speed) if args.link is None else args.link.speed
+
+
 def _report(args: argparse.Namespace, console: Console) -> int:
-    study, page = _book().write(Folder(args.folder), args.link)
+    book = _book()
+    folder = Folder(args.folder)
+    kept = Link(folder.manifest().get("link", _LINK.speed))
+    _write(book, folder, args.link or kept, console)
+    return 0
+
+
+def _write(book: ModuleType, folder: Folder, link: Link, console: Console) -> None:
+    with console.status("drawing the figures…"):
+        study, page = book.write(folder, link)
     console.print(_verdicts(study))
     console.print(f"open {page}", soft_wrap=True)
-    return 0
 
 
 def _chosen(names: Sequence[str]) -> list[str]:
@@ -160,7 +179,8 @@ def _book() -> ModuleType:
 
 
 def _verdicts(study: Study) -> Table:
-    table = Table("experiment", "the paper says", "verdict", title="what is true of it", title_justify="left")
+    title = "verdicts at small scale" if study.manifest["quick"] else "what is true of it"
+    table = Table("experiment", "the paper says", "verdict", title=title, title_justify="left")
     for findings in study.findings:
         for claim in findings.claims:
             table.add_row(findings.name, claim.paper, str(claim.verdict))
@@ -180,5 +200,5 @@ class _Teller:
     def say(self, sentence: str) -> None:
         self.console.print(sentence)
 
-    def bar(self, name: str, iterations: int) -> Callback:
-        return self.progress.bar(name, iterations)
+    def bar(self, name: str, iterations: int, lmo_calls: int | None) -> Callback:
+        return self.progress.bar(name, iterations, lmo_calls)

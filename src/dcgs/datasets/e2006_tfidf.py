@@ -16,6 +16,7 @@ from dcgs.datasets.download import Progress, Remote
 from dcgs.datasets.errors import BrokenDataError
 from dcgs.datasets.libsvm import read_libsvm
 from dcgs.datasets.store import PathLike, Wanted, vouched_sha256
+from dcgs.datasets.streams import cut_off
 
 COLUMNS: Final = 150_360
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/regression/"
@@ -48,6 +49,9 @@ class Split:
             facts.append(("lowest and highest label", self.labels, found, near))
         wrong = [f"{what} must be {known}, found {found}" for what, known, found, holds in facts if not holds]
         if wrong:
+            last = cut_off(path)
+            if last is not None:
+                wrong.append(f"line {last}, the last, does not end in a line break and may be cut off")
             raise BrokenDataError(
                 f"{path} must be {self.wanted.name}; {'; '.join(wrong)}. Delete it and get "
                 f"{self.wanted.remote.url}, or read another file with read_libsvm."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import re
 import zipfile
 import zlib
@@ -76,6 +77,8 @@ def _edition(
     )
     return Edition(wanted, member, between, shape, count, sums[1])
 
+
+_LARGEST = 1 << 28  # bytes; the largest edition here has a tenth of it
 
 ML_100K: Final = _edition(
     "ml-100k",
@@ -151,8 +154,20 @@ def _content(file: Path, member: str) -> bytes:
             name = next((name for name in archive.namelist() if Path(name).name == member), None)
             if name is None:
                 raise BrokenDataError(f"{file} must have {member} in it; it has {archive.namelist()}.")
+            size = archive.getinfo(name).file_size
+            if size > _LARGEST:
+                raise BrokenDataError(
+                    f"{member} in {file} must have at most {_LARGEST:,} bytes; it has {size:,}."
+                )
             return archive.read(name)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         raise BrokenDataError(
             f"{file} must be a whole zip archive; it is not: {error}. Delete it and get it again."
         ) from error

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -22,6 +23,17 @@ _OPENERS: dict[bytes, _How] = {
 }
 
 
+LONGEST_LINE = 1 << 28
+"""Bytes in a line beyond which a file is taken for no text."""
+
+
+def cut_off(path: Path, size: int = 1 << 23) -> int | None:
+    """Return the number of the last line if it does not end in a line break, as one cut off does not."""
+    last = deque(whole_lines(path, size), maxlen=1)
+    line, text = last[0] if last else (1, b"\n")
+    return None if text.endswith(b"\n") else line + text.count(b"\n")
+
+
 def whole_lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
     """Yield the number of a first line, from 1, and about ``size`` bytes of whole lines from it on."""
     line, rest = 1, b""
@@ -29,6 +41,8 @@ def whole_lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
         text, newline, after = block.rpartition(b"\n")
         if not newline:
             rest += block
+            if len(rest) > LONGEST_LINE:
+                raise BrokenDataError(f"{path} must be text; line {line} has over {LONGEST_LINE:,} bytes.")
             continue
         text = rest + text + newline
         yield line, text

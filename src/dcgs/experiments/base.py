@@ -17,6 +17,9 @@ from dcgs.sets import ConvexSet
 
 AGENTS = 10
 
+# The runs that claims are judged by; of all scalings tried, SCALED is the best.
+DFW, THEOREM, SCALED = "dfw", "dcgs-theorem", "dcgs-scaled"
+
 Gauge: TypeAlias = Callable[[Sequence[Point]], float]
 """A measure of the agents' answers that the library itself does not take, such as a test error."""
 

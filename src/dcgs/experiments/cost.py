@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
+from threadpoolctl import threadpool_info
 
 from dcgs.experiments.link import Link
 from dcgs.experiments.study import Claim, Cost, Verdict
@@ -54,7 +55,8 @@ def measure(side: int, seed: int) -> dict[str, Any]:
         _call("dense, to 1e-3", dense, 1e-3),
         _call("zeros left out, to 1e-8", gradient, 1e-8),
     ]
-    return {"side": side, "calls": [asdict(call) for call in calls]}
+    threads = max((library["num_threads"] for library in threadpool_info()), default=1)
+    return {"side": side, "threads": threads, "calls": [asdict(call) for call in calls]}
 
 
 def judged(measured: dict[str, Any]) -> Cost:
@@ -80,12 +82,12 @@ def judged(measured: dict[str, Any]) -> Cost:
         "A 10⁴ × 10⁴ matrix is 800 MB, 80 s at 10 MB/s; an oracle call takes less than 2 s; so DFW spends "
         "over 97% of its time waiting.",
         f"At {side} × {side} a message is {8 * side**2 / 1e6:,.0f} MB, {seconds(round_seconds)} at "
-        f"{PAPER_LINK}. An oracle that leaves out the zeros of the gradient took "
-        f"{seconds(sparing['seconds'])}: with one message a call, as the paper reckons, "
-        f"{share(sparing['waiting_share'])} of the time is "
-        f"spent waiting. On a dense matrix, as agents hold theirs here, it took {seconds(dense['seconds'])} "
-        f"({seconds(loose['seconds'])} to a precision of 1e-3): {share(dense['waiting_share'])}, or "
-        f"{share(dense['waiting_share_dfw'])} with the two messages that DFW sends a call.",
+        f"{PAPER_LINK}. On {measured['threads']} threads, an oracle that leaves out the zeros of the "
+        f"gradient took {seconds(sparing['seconds'])}: with one message a call, as the paper reckons, "
+        f"{share(sparing['waiting_share'])} of the time is spent waiting. On a dense matrix, as agents hold "
+        f"theirs here, it took {seconds(dense['seconds'])} ({seconds(loose['seconds'])} to a precision of "
+        f"1e-3): {share(dense['waiting_share'])}, or {share(dense['waiting_share_dfw'])} with the two "
+        "messages that DFW sends a call.",
         (Verdict.HOLDS if holds else Verdict.FAILS) if side == PAPER_SIDE else Verdict.OPEN,
     )
     return Cost(side, rows, claim)

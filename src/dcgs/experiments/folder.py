@@ -61,7 +61,7 @@ class Folder:
         """Return the manifest that is there."""
         file = self.path / MANIFEST
         try:
-            manifest: dict[str, Any] = json.loads(file.read_text())
+            manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
             version = manifest["format"]
         except FileNotFoundError as error:
             raise FolderError(
@@ -87,13 +87,19 @@ class Folder:
     def write(self, name: str, content: bytes) -> Path:
         """Write a file of the folder, whole or not at all; return its path."""
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(target.name + ".part")
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
             os.replace(part, target)
+        except OSError as error:
+            raise FolderError(
+                f"{str(target)!r} must be written; that failed ({error.strerror}). What was there before is "
+                "as it was: make room, or see to the rights, and run the command again."
+            ) from error
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
         return target
 
     def keep(self, experiment: str, run: str, columns: Columns) -> dict[str, str]:

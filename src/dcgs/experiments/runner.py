@@ -11,7 +11,7 @@ from dcgs.experiments import cost
 from dcgs.experiments.base import Experiment, Problem, Run
 from dcgs.experiments.folder import Folder, FolderError
 from dcgs.experiments.words import sentence
-from dcgs.front import Callback, Snapshot, minimize
+from dcgs.front import Callback, Result, Snapshot, minimize
 
 
 class Watcher(Protocol):
@@ -20,8 +20,8 @@ class Watcher(Protocol):
     def say(self, sentence: str) -> None:
         """Take a sentence about the work."""
 
-    def bar(self, name: str, iterations: int) -> Callback:
-        """Return a callback that shows how far a run of that name is."""
+    def bar(self, name: str, iterations: int, lmo_calls: int | None) -> Callback:
+        """Return a callback that shows how far a run is that ends at so many iterations or calls."""
 
 
 @final
@@ -40,6 +40,7 @@ class Work:
         All data are read before the first run, so that what is wrong with them is known at once.
         """
         problems = {experiment.name: self._prepared(experiment) for experiment in experiments}
+        self.folder.write_manifest(self.manifest)
         for experiment in experiments:
             problem = problems.pop(experiment.name)
             if problem is not None:
@@ -64,6 +65,7 @@ class Work:
             experiment.name, {"title": experiment.title, "runs": {}}
         )
         entry.pop("skipped", None)
+        _check_same_runs(experiment, entry)
         if not self._left(experiment):
             self.watcher.say(f"{experiment.name}: done before")
             return None
@@ -89,7 +91,7 @@ class Work:
         return [run for run in experiment.runs if run.key not in done]
 
     def _run(self, experiment: Experiment, problem: Problem, run: Run) -> dict[str, Any]:
-        show = self.watcher.bar(run.label, run.iterations)
+        show = self.watcher.bar(run.label, run.iterations, run.lmo_calls)
         gauged: dict[str, list[float]] = {name: [] for name in problem.gauges}
 
         def watch(snapshot: Snapshot) -> None:
@@ -114,9 +116,12 @@ class Work:
             "about": run.about,
             "scaling": run.scaling,
             "method": result.about["method"],
+            "budget": _budget(run),
             "status": str(result.status),
-            "notes": list(result.notes),
+            "notes": [*result.notes, *_unfinished(result)],
             "seconds": result.seconds,
+            "rounds": result.rounds,
+            "lmo_calls": int(result.lmo_calls.max()),
             "files": self.folder.keep(experiment.name, run.key, columns | gauged),
         }
 
@@ -128,6 +133,29 @@ def _described(problem: Problem) -> dict[str, Any]:
         "degree": max(degree for _, degree in problem.graph.degree),
         "measures": [asdict(measure) for measure in problem.measures],
     }
+
+
+def _budget(run: Run) -> dict[str, int | None]:
+    return {"iterations": run.iterations, "every": run.every, "lmo_calls": run.lmo_calls}
+
+
+def _unfinished(result: Result) -> list[str]:
+    """Say what went into an iteration that is not in the history, since it was not finished."""
+    calls = int(result.lmo_calls.max() - result.history.lmo_calls[-1])
+    if calls <= 0:
+        return []
+    return [f"{calls:,} further oracle calls went into an iteration that was not finished."]
+
+
+def _check_same_runs(experiment: Experiment, entry: dict[str, Any]) -> None:
+    """Raise if earlier runs of the experiment are not among those to be made, or had other budgets."""
+    budgets = {run.key: _budget(run) for run in experiment.runs}
+    other = [key for key, run in entry["runs"].items() if run["budget"] != budgets.get(key)]
+    if other:
+        raise FolderError(
+            f"an earlier run can only be continued by the version of dcgs that made it; of {experiment.name} "
+            f"{', '.join(other)} would be run otherwise now. Choose another folder with --out."
+        )
 
 
 def _check_same_data(experiment: Experiment, entry: dict[str, Any], problem: Problem) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dcgs.datasets import Kind, Source
 from dcgs.experiments.link import Link
 
@@ -17,7 +20,7 @@ class Verdict(Enum):
     HOLDS = "holds"
     PAPER_ONLY = "holds only for the paper's loss"
     FAILS = "does not hold"
-    OPEN = "not tested here"
+    OPEN = "not settled here"
 
     def __str__(self) -> str:
         return self.value
@@ -49,7 +52,8 @@ class Curve:
     """One method's run: its columns by name, all of one length, and what to know about it.
 
     ``columns`` has iterations, rounds, messages, bytes and lmo_calls (counted, the busiest agent's),
-    computing (measured seconds), and every measure.
+    computing (measured seconds), and every measure. They end with the last iteration that was finished;
+    ``rounds`` and ``lmo_calls`` are what the run took in all.
     """
 
     key: str
@@ -58,6 +62,8 @@ class Curve:
     status: str
     notes: Sequence[str]
     columns: Mapping[str, Sequence[float]]
+    rounds: int
+    lmo_calls: int
     kept_as: str | None = None
 
     @property
@@ -84,6 +90,14 @@ class Findings:
     curves: Sequence[Curve]
     claims: Sequence[Claim]
     summary: Sequence[str]
+
+    def waiting(self, curve: Curve, link: Link) -> NDArray[np.float64]:
+        """Return the seconds a run would have waited for its links at each entry."""
+        return link.waiting(np.asarray(curve.columns["bytes"], dtype=float) / self.degree)
+
+    def time(self, curve: Curve, link: Link) -> NDArray[np.float64]:
+        """Return the modeled seconds of a run at each entry: computing and waiting."""
+        return np.asarray(curve.columns["computing"], dtype=float) + self.waiting(curve, link)
 
     @property
     def banner(self) -> str | None:

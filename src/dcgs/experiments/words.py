@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -11,6 +13,8 @@ def number(value: float) -> str:
     >>> number(1234567.0), number(0.25), number(3321.4), number(0.0)
     ('1.2·10⁶', '0.25', '3,321', '0')
     """
+    if not math.isfinite(value):
+        return str(value)
     if value == 0.0:
         return "0"
     if 1e-2 <= abs(value) < 1e4:
@@ -49,20 +53,24 @@ def times(ratio: float) -> str:
 def seconds(value: float) -> str:
     """Return a time.
 
-    >>> seconds(0.0123), seconds(80.0), seconds(5400.0)
-    ('0.012 s', '80 s', '1.5 h')
+    >>> seconds(0.0123), seconds(105.0), seconds(5400.0)
+    ('0.012 s', '105 s', '1.5 h')
     """
     if value < 120.0:
-        return f"{value:.2g} s"
+        return f"{value:.2g} s" if value < 10.0 else f"{value:.0f} s"
     return f"{value / 60.0:.0f} min" if value < 3600.0 else f"{value / 3600.0:.1f} h"
 
 
 def share(value: float) -> str:
-    """Return a share in percent, never rounded up to all.
+    """Return a share in percent to three digits; only all is 100% and only nothing is 0%.
 
-    >>> share(0.9753), share(0.99999), share(0.5)
-    ('97.5%', 'over 99.9%', '50%')
+    >>> share(0.9753), share(0.99999), share(0.5), share(1e-5)
+    ('97.5%', '>99.9%', '50%', '<0.1%')
     """
+    if not math.isfinite(value):
+        return str(value)
     if 0.999 < value < 1.0:
-        return "over 99.9%"
+        return ">99.9%"
+    if 0.0 < value < 0.001:
+        return "<0.1%"
     return f"{100.0 * value:.3g}%"

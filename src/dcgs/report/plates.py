@@ -56,7 +56,7 @@ def plates(study: Study) -> dict[str, Figure]:
 def losses_plate(findings: Findings, link: Link) -> Figure:
     """Draw the paper's two panels, and under each the same with the worst agent's loss on all data."""
     losses, across = findings.measures[:2], ("lmo_calls", "rounds")
-    return _plate(findings, link, [[(x, loss) for x in across] for loss in losses], share_rows=True)
+    return _plate(findings, link, [[(x, loss) for x in across] for loss in losses], same_y=True)
 
 
 def honest_plate(findings: Findings, link: Link) -> Figure:
@@ -75,15 +75,13 @@ def encoded(figure: Figure, kind: str) -> bytes:
 
 
 def _plate(
-    findings: Findings, link: Link, panels: Sequence[Sequence[tuple[str, Measure]]], share_rows: bool = False
+    findings: Findings, link: Link, panels: Sequence[Sequence[tuple[str, Measure]]], same_y: bool = False
 ) -> Figure:
     with rc_context(_STYLE):
         rows, columns = len(panels), len(panels[0])
         figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows + 0.9), layout="constrained")
         FigureCanvasAgg(figure)
-        grid = figure.subplots(
-            rows, columns, sharex="col", sharey="all" if share_rows else "row", squeeze=False
-        )
+        grid = figure.subplots(rows, columns, sharex="col", sharey="all" if same_y else "row", squeeze=False)
         for line, line_axes in zip(panels, grid, strict=True):
             for (across, measure), axes in zip(line, line_axes, strict=True):
                 _draw(axes, findings, link, across, measure.key)
@@ -109,7 +107,7 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
     for place, curve in enumerate(findings.curves):
         y = np.asarray(curve.columns[measure], dtype=float)
         axes.plot(
-            _x(curve, across, findings.degree, link),
+            _x(findings, curve, across, link),
             np.where(y > 0.0, y, np.nan),  # a logarithmic axis has no zero
             label=curve.label,
             color=COLORS[place % len(COLORS)],
@@ -121,16 +119,13 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
     axes.minorticks_off()
 
 
-def _x(curve: Curve, across: str, degree: int, link: Link) -> NDArray[np.float64]:
-    columns = {name: np.asarray(column, dtype=float) for name, column in curve.columns.items()}
-    if across == "time":
-        return columns["computing"] + link.waiting(columns["bytes"] / degree)
-    return columns[across]
+def _x(findings: Findings, curve: Curve, across: str, link: Link) -> NDArray[np.float64]:
+    return findings.time(curve, link) if across == "time" else np.asarray(curve.columns[across], dtype=float)
 
 
 def _first_step(findings: Findings, link: Link, across: str) -> float:
     """Return the smallest positive x of all curves: below it the axis is linear, so that 0 has a place."""
-    steps = (_x(curve, across, findings.degree, link) for curve in findings.curves)
+    steps = (_x(findings, curve, across, link) for curve in findings.curves)
     return float(min((x[x > 0.0].min() for x in steps if (x > 0.0).any()), default=1.0))
 
 

@@ -31,14 +31,15 @@ class Progress:
             console=console,
         )
 
-    def bar(self, name: str, iterations: int) -> Callable[[Snapshot], None]:
-        """Return a callback that moves a bar named so, full after that many iterations."""
+    def bar(self, name: str, iterations: int, lmo_calls: int | None = None) -> Callable[[Snapshot], None]:
+        """Return a callback that moves a bar named so, full after so many iterations or oracle calls."""
         self._finish()
         task = self._bars.add_task(name, total=iterations, come_to="", left="left")
 
         def move(snapshot: Snapshot) -> None:
             come_to = f"{snapshot.rounds:>4} rounds, worst_loss {snapshot.worst_loss:.1e}"
-            self._bars.update(task, completed=snapshot.iterations, come_to=come_to)
+            spent = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
+            self._bars.update(task, completed=max(snapshot.iterations, spent), come_to=come_to)
 
         return move
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import final
 
@@ -159,7 +159,8 @@ def _all_still_send(replies: list[Reply]) -> bool:
 
 def _close(programs: Iterable[Program[Point]]) -> None:
     for program in programs:
-        program.close()
+        with suppress(ValueError):  # still running: Ctrl-C came again while the pool was waited for
+            program.close()
 
 
 def _cores() -> int:

@@ -56,9 +56,9 @@ function duration(value) {
 
 function share(value) {
   if (!known(value)) return "–";
-  if (value > 0 && value < 0.01) return "<1%";
-  if (value > 0.99 && value < 1) return ">99%";
-  return `${(100 * value).toFixed(0)}%`;
+  if (value > 0 && value < 0.001) return "<0.1%";
+  if (value > 0.999 && value < 1) return ">99.9%";
+  return `${Number((100 * value).toPrecision(3))}%`;
 }
 
 // On an axis: no more digits than the tick needs.

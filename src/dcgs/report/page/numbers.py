@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dcgs.experiments import words
+
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _TIMES = ((172_800.0, 86_400.0, "d"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"))
@@ -73,18 +75,12 @@ def duration(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share in percent; only all is 100% and only nothing is 0%.
+    """Return a share in percent, as the texts have it.
 
-    >>> share(0.5), share(0.9999), share(0.0)
-    ('50%', '>99%', '0%')
+    >>> share(0.9753), share(float("nan"))
+    ('97.5%', '–')
     """
-    if not math.isfinite(value):
-        return number(value)
-    if 0 < value < 0.01:
-        return "<1%"
-    if 0.99 < value < 1:
-        return ">99%"
-    return f"{100 * value:.0f}%"
+    return words.share(value) if math.isfinite(value) else number(value)
 
 
 def _three(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from dcgs.datasets import Kind
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Claim, Cost, Curve, Findings, Measure, Study, Verdict
+from dcgs.experiments.study import Claim, Cost, Findings, Measure, Study, Verdict
 
 COST_TITLE = "What a round costs"
 LINES = 8
@@ -68,8 +68,9 @@ def groups(study: Study) -> Iterator[Group]:
 
 
 def tally(study: Study) -> list[tuple[Verdict, int]]:
-    """Return how often each verdict was reached, those that were."""
-    seen = Counter(claim.verdict for group in groups(study) for claim in group.claims)
+    """Return how often each verdict was reached, those that were; a look-alike decides nothing."""
+    real = [group for group in groups(study) if group.kind is not Kind.LOOKALIKE]
+    seen = Counter(claim.verdict for group in real for claim in group.claims)
     return [(verdict, seen[verdict]) for verdict in Verdict if seen[verdict]]
 
 
@@ -140,11 +141,6 @@ def all_measures(study: Study) -> list[Measure]:
     return list(
         {measure.key: measure for findings in study.findings for measure in findings.measures}.values()
     )
-
-
-def waiting(study: Study, findings: Findings, curve: Curve) -> float:
-    """Return the seconds that a run would wait for its links."""
-    return study.link.waiting(float(curve.columns["bytes"][-1]) / max(findings.degree, 1))
 
 
 def cost_columns(cost: Cost) -> list[tuple[str, str, str]]:

@@ -1,0 +1,78 @@
+"""A plain-language summary: what the paper claimed, what was measured, whether it holds."""
+
+from __future__ import annotations
+
+from dcgs.experiments.base import DFW, SCALED, THEOREM
+from dcgs.experiments.claims import DFW_ROUNDS, Promise, at
+from dcgs.experiments.link import Link
+from dcgs.experiments.study import Curve, Findings, Verdict
+from dcgs.experiments.words import count, number, seconds, share
+
+
+def summarize(findings: Findings, promise: Promise, link: Link) -> list[str]:
+    """Return the summary of an experiment, a paragraph an entry."""
+    if not findings.claims:
+        return ["Not all of DCGS and DFW have been run yet; run the same command again to go on."]
+    by_key = {curve.key: curve for curve in findings.curves}
+    shown = [by_key[key] for key in (THEOREM, SCALED, DFW) if key in by_key]
+    verdicts = " ".join(f"“{claim.paper}” This {claim.verdict}." for claim in findings.claims)
+    return [
+        f"The paper: {verdicts}",
+        "Measured, at the end of each run: " + "; ".join(map(_end, shown)) + ".",
+        f"On links of {link}: " + "; ".join(_wait(findings, curve, link) for curve in shown) + ".",
+        _meaning(findings.claims[0].verdict, by_key[THEOREM], promise) + _worth(by_key[DFW]),
+    ]
+
+
+def _end(curve: Curve) -> str:
+    last = {name: column[-1] for name, column in curve.columns.items()}
+    if last["rounds"] == 0:
+        return f"{curve.label} did not finish an iteration in {count(curve.lmo_calls)} oracle calls"
+    text = (
+        f"{curve.label} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} oracle calls "
+        f"loses {number(last['local_loss'])} on each agent's own data and {number(last['worst_loss'])} with "
+        "the worst agent's model on everyone's"
+    )
+    if "test_rmse_clipped" in last:
+        text += f" (error on held-out ratings {last['test_rmse_clipped']:.3f})"
+    elif "test_rmse" in last:
+        text += f" (error on held-out entries {last['test_rmse']:.2f})"
+    return text
+
+
+def _wait(findings: Findings, curve: Curve, link: Link) -> str:
+    waiting, total = findings.waiting(curve, link)[-1], findings.time(curve, link)[-1]
+    if total == 0.0:
+        return f"{curve.label} did not finish an iteration"
+    return f"{curve.label} would take {seconds(total)} and wait for {share(waiting / total)} of it"
+
+
+def _meaning(verdict: Verdict, theorem: Curve, promise: Promise) -> str:
+    """Say what the verdict on the rounds comes to."""
+    if verdict is Verdict.HOLDS:
+        return "So DCGS gets where DFW gets in far fewer rounds, on everyone's data."
+    if verdict is Verdict.FAILS:
+        return "So with the theorem's parameters DCGS does not get there in so few rounds."
+    if verdict is Verdict.OPEN:
+        return "So these runs end too early to tell."
+    start = theorem.columns["worst_loss"][0]
+    left = at(theorem, "rounds", promise.enough, "worst_loss") / start
+    text = (
+        "So the paper's figure is right for what it draws, each agent's loss on its own data, and says "
+        f"little about what the agents learn together: after {promise.enough} rounds the worst agent's model "
+        f"still has {share(left)} of the loss on everyone's data that x⁰ = 0 has."
+    )
+    if left > 0.5:
+        text += " Every agent fits its own data and has hardly heard of the others'."
+    return text
+
+
+def _worth(dfw: Curve) -> str:
+    """Say so if what DCGS is compared with is hardly better than doing nothing."""
+    reached, start = at(dfw, "rounds", DFW_ROUNDS, "worst_loss"), dfw.columns["worst_loss"][0]
+    if reached < 0.5 * start:
+        return ""
+    return (
+        f" The bar is low here: on everyone's data DFW has {number(reached)} after its rounds, and x⁰ = 0, "
+        f"which needs none, has {number(start)}."
+    )
