@@ -56,9 +56,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_that_is_promised_is_in_the_folder(report: Path) -> None:
     assert (report / "index.html").read_text().startswith("<!doctype html>")
-    for name in ("lasso-synthetic", "lasso-e2006-lookalike", "completion-synthetic"):
-        assert len(list((report / "data" / name).glob("*.csv"))) == 6
-        assert len(list((report / "timing" / name).glob("*.csv"))) == 6
+    for asked in ("lasso-synthetic", "lasso-e2006", "completion-synthetic"):
+        made = catalog.experiment(asked, Options(quick=True))
+        name = made.name
+        for kind in ("data", "timing"):
+            kept = {file.stem for file in (report / kind / name).glob("*.csv")}
+            assert kept == {run.key for run in made.runs}
         for view in ("paper", "honest"):
             assert (report / "figures" / f"{name}-{view}.png").read_bytes().startswith(PNG)
             assert (report / "figures" / f"{name}-{view}.pdf").read_bytes().startswith(PDF)
@@ -323,3 +326,18 @@ def test_an_interruption_elsewhere_ends_without_a_traceback(
         main(["bench", "memory"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "dcgs: interrupted.\n"
+
+
+def test_what_is_said_stands_between_the_bars_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress() as progress:
+        progress.say("first")
+        progress.bar("DFW", 10)
+        progress.say("second")
+        progress.bar("DCGS", 10)
+    shown = capsys.readouterr().out
+    assert [word for word in shown.split() if word in ("first", "DFW", "second", "DCGS")] == [
+        "first",
+        "DFW",
+        "second",
+        "DCGS",
+    ]

@@ -6,11 +6,10 @@ import argparse
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +22,7 @@ from dcgs.experiments.folder import Folder
 from dcgs.experiments.link import Link
 from dcgs.experiments.runner import Work
 from dcgs.experiments.study import Study
-from dcgs.front import Callback, versions
+from dcgs.front import versions
 from dcgs.report import Progress
 
 _ABOUT = """\
@@ -110,7 +109,7 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
     progress = Progress(console)
     fetched = progress.download("downloading")
     options = Options(args.quick, args.seed, args.download, args.look_alike, fetched)
-    work = Work(folder, manifest, args.seed, _Teller(console, progress))
+    work = Work(folder, manifest, args.seed, progress)
     begun, earlier = time.perf_counter(), manifest["seconds"]
     interrupted = False
     try:
@@ -187,18 +186,3 @@ def _verdicts(study: Study) -> Table:
     if study.cost is not None:
         table.add_row("cost", study.cost.claim.paper, str(study.cost.claim.verdict))
     return table
-
-
-@final
-@dataclass(frozen=True)
-class _Teller:
-    """Tells on the console how the work goes on."""
-
-    console: Console
-    progress: Progress
-
-    def say(self, sentence: str) -> None:
-        self.console.print(sentence)
-
-    def bar(self, name: str, iterations: int, lmo_calls: int | None) -> Callback:
-        return self.progress.bar(name, iterations, lmo_calls)

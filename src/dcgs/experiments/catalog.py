@@ -141,7 +141,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
     full = _Effort(
         theorem=5, scalings=(30.0, 100.0, 300.0, 1000.0), scaled=60, calls=25_000, exact=3, precision=1e-3
     )
-    quick = replace(full, scaled=100, calls=2000)
+    quick = replace(full, calls=6000)
     return Experiment("lasso-synthetic", "Lasso, synthetic", prepare, _runs(quick if options.quick else full))
 
 
@@ -196,7 +196,7 @@ def _completion_synthetic(options: Options) -> Experiment:
         return _completion(known, held_out, radius, gauges)
 
     full = _Effort(theorem=20, scalings=(0.03, 0.1, 0.3), scaled=20, calls=2000, exact=5, precision=1e-2)
-    quick = replace(full, calls=300)
+    quick = replace(full, calls=1000)
     runs = _runs(quick if options.quick else full)
     return Experiment("completion-synthetic", "Matrix completion, synthetic", prepare, runs)
 

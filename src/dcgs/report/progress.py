@@ -22,14 +22,19 @@ class Progress:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._bars = Bars(
-            TextColumn("  {task.description}"),
-            BarColumn(bar_width=8),
-            TextColumn("{task.fields[come_to]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-        )
+        self._console = Console() if console is None else console
+        self._bars = _bars(self._console)
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence; the bars so far stay above it, later ones come below."""
+        if not self._bars.tasks:
+            self._console.print(sentence)
+            return
+        self._finish()
+        self._bars.stop()
+        self._console.print(sentence)
+        self._bars = _bars(self._console)
+        self._bars.start()
 
     def bar(self, name: str, iterations: int, lmo_calls: int | None = None) -> Callable[[Snapshot], None]:
         """Return a callback that moves a bar named so, full after so many iterations or oracle calls."""
@@ -71,3 +76,14 @@ class Progress:
         if kind is None:
             self._finish()
         self._bars.stop()
+
+
+def _bars(console: Console) -> Bars:
+    return Bars(
+        TextColumn("  {task.description}"),
+        BarColumn(bar_width=8),
+        TextColumn("{task.fields[come_to]}"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        TextColumn("{task.fields[left]}"),
+        console=console,
+    )
