@@ -241,6 +241,7 @@ def test_a_look_alike_is_named_so_in_everything_shown(tmp_path: Path) -> None:
     findings = loaded(tmp_path).findings[0]
     assert findings.banner == "Not the real data: a look-alike of E2006-tfidf, made from seed 3."
     assert "not the real data" in str(findings.source.kind)
+    assert findings.summary[0].count("On the look-alike, this ") == len(findings.claims) == 2
 
 
 def test_the_manifest_says_what_is_needed_to_repeat_each_run(done: Path) -> None:

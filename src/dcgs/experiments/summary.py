@@ -15,7 +15,8 @@ def summarize(findings: Findings, promise: Promise, link: Link) -> list[str]:
         return ["Not all of DCGS and DFW have been run yet; run the same command again to go on."]
     by_key = {curve.key: curve for curve in findings.curves}
     shown = [by_key[key] for key in (THEOREM, SCALED, DFW) if key in by_key]
-    verdicts = " ".join(f"“{claim.paper}” This {claim.verdict}." for claim in findings.claims)
+    this = "On the look-alike, this" if findings.banner else "This"
+    verdicts = " ".join(f"“{claim.paper}” {this} {claim.verdict}." for claim in findings.claims)
     return [
         f"The paper: {verdicts}",
         "Measured, at the end of each run: " + "; ".join(map(_end, shown)) + ".",

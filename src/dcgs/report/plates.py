@@ -36,6 +36,8 @@ _STYLE: dict[Any, Any] = {
 }
 _PANEL = (2.6, 2.1)  # inches
 
+_FEW = 30
+
 _ACROSS = {
     "lmo_calls": "oracle calls, busiest agent",
     "rounds": "rounds of communication",
@@ -112,9 +114,11 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
             label=curve.label,
             color=COLORS[place % len(COLORS)],
             linestyle=STYLES[place % len(STYLES)],
+            marker="." if len(y) < _FEW else "",  # else the line alone shows where it was measured
+            markersize=4.0,
         )
     axes.set_yscale("log")
-    axes.set_xscale("symlog", linthresh=_first_step(findings, link, across))
+    axes.set_xscale("symlog", linthresh=_first_step(findings, link, across), linscale=1.5)
     axes.set_xlim(left=0)
     axes.minorticks_off()
 
