@@ -19,7 +19,7 @@ from dcgs.experiments.folder import Folder, FolderError
 from dcgs.experiments.link import Link
 from dcgs.experiments.runner import Work
 from dcgs.experiments.study import Study
-from dcgs.front import Callback, Snapshot
+from dcgs.front import Callback, Result, Snapshot, minimize
 from dcgs.methods import DCGS, DFW
 from dcgs.points import Point
 from dcgs.schedules import Theorem1
@@ -367,3 +367,33 @@ def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None
     assert "DCGS did not finish an iteration in 1 oracle calls" in findings.summary[1]
     assert str(findings.claims[0].verdict) == "not settled here"
     assert findings.summary[-1].startswith("So these runs end too early to tell.")
+
+
+def test_the_best_scaling_is_best_on_everyones_data_not_on_the_papers_loss(
+    done: Path, tmp_path: Path
+) -> None:
+    manifest: dict[str, Any] = json.loads((done / "manifest.json").read_text())
+    runs = manifest["experiments"]["lasso-synthetic"]["runs"]
+    folder = Folder(tmp_path)
+    for key, local, worst in (("dcgs-x10", 1.0, 900.0), ("dcgs-x0.1", 50.0, 800.0)):
+        columns = loaded(done).findings[0].curves[1].columns
+        ends = {"local_loss": local, "worst_loss": worst}
+        changed = {name: [*column[:-1], ends.get(name, column[-1])] for name, column in columns.items()}
+        runs[key]["files"] = folder.keep("lasso-synthetic", key, changed)
+    for key in ("dfw", "dcgs-theorem"):
+        runs.pop(key)
+    folder.write_manifest(manifest)
+    assert [curve.kept_as for curve in loaded(tmp_path).findings[0].curves] == ["dcgs-x0.1"]
+
+
+def test_the_seed_is_that_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def noted(*args: Any, **settings: Any) -> Result:
+        seeds.append(settings["seed"])
+        return minimize(*args, **settings)
+
+    monkeypatch.setattr("dcgs.experiments.runner.minimize", noted)
+    folder = Folder(tmp_path)
+    Work(folder, folder.open(SETTINGS), 7, Watcher()).carry_out([replace(LASSO, runs=RUNS[:2])])
+    assert seeds == [7, 7]

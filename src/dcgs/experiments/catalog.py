@@ -215,7 +215,7 @@ def _completion_movielens(options: Options) -> Experiment:
         return _completion(known, held_out, radius, gauges)
 
     full = _Effort(
-        theorem=10, scalings=(0.1, 0.3, 1.0), scaled=10, calls=500, exact=5, precision=0.1, every=10
+        theorem=20, scalings=(0.1, 0.3, 1.0), scaled=10, calls=500, exact=5, precision=0.1, every=10
     )
     quick = replace(full, calls=200)
     return Experiment(
