@@ -113,6 +113,7 @@ def test_the_same_command_again_finds_all_done(
 ) -> None:
     monkeypatch.setenv("DCGS_DATA", str(report))
     monkeypatch.setenv("XDG_CACHE_HOME", str(report))
+    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
     small(monkeypatch)
     before = json.loads((report / "manifest.json").read_text())
     assert main(["reproduce", "--quick", "--out", str(report)]) == 0
@@ -130,7 +131,10 @@ def test_another_seed_does_not_go_into_the_same_folder(
     assert "seed was 0, is 1" in message
 
 
-def test_another_link_changes_the_page_and_nothing_else(report: Path, tmp_path: Path) -> None:
+def test_another_link_changes_the_page_and_nothing_else(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
     shutil.copytree(report, tmp_path / "copy", ignore=shutil.ignore_patterns("figures"))
     study = [*(tmp_path / "copy" / "data").rglob("*.csv"), tmp_path / "copy" / "manifest.json"]
     before = [file.read_bytes() for file in study]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import active_count
@@ -413,22 +412,31 @@ def test_agents_with_wide_products_take_turns_and_share_the_threads(monkeypatch:
     assert (asked, seen) == ([2], {threading.main_thread().name})
 
 
-def resting(seconds: list[float]) -> Program[Point]:
-    """Rest so long before each message, with the processor in use."""
-    for rest in seconds:
-        end = time.perf_counter() + rest
-        while time.perf_counter() < end:
-            pass
-        yield np.zeros(1)
-    return np.zeros(1)
+def test_computing_adds_up_the_slowest_agent_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
 
+    def resting(seconds: list[float]) -> Program[Point]:
+        nonlocal now
+        for rest in seconds:
+            now += rest
+            yield np.zeros(1)
+        return np.zeros(1)
 
-def test_computing_adds_up_the_slowest_agent_of_each_round() -> None:
-    rests = [[0.05, 0.01], [0.01, 0.04], [0.0, 0.0]]
+    monkeypatch.setattr("dcgs.runtime.lockstep.time.perf_counter", lambda: now)
+    rests = [[0.5, 0.125], [0.125, 0.25], [0.0, 0.0]]
     traffic = run(nx.path_graph(3), lambda i: resting(rests[i]))
-    # Agents take turns, 0.11 s in all; 0.05 + 0.04 if each had its own machine. A rest is never shorter
-    # than asked for, but may be longer on a busy machine.
-    assert traffic.computing >= 0.09
-    start = time.perf_counter()
-    alone = run(nx.path_graph(3), lambda i: resting(rests[i]))
-    assert alone.computing <= time.perf_counter() - start - 0.02
+    # Agents took turns, one second in all; each with its own machine would wait for the slowest.
+    assert (now, traffic.computing) == (1.0, 0.75)
+
+
+def test_computing_side_by_side_is_the_time_of_each_agents_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = threading.local()
+
+    def resting(seconds: float) -> Program[Point]:
+        own.now = getattr(own, "now", 0.0) + seconds
+        yield np.zeros(1)
+        return np.zeros(1)
+
+    monkeypatch.setattr("dcgs.runtime.lockstep.time.thread_time", lambda: getattr(own, "now", 0.0))
+    traffic = run(nx.path_graph(4), lambda i: resting([0.25, 0.5, 0.125, 0.0][i]), threads=2)
+    assert traffic.computing == 0.5

@@ -1,0 +1,70 @@
+"""The findings in the docs are those of the histories on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dcgs.experiments.findings import load
+from dcgs.experiments.folder import Folder
+from dcgs.experiments.link import Link
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ROOT / "benchmarks" / "reproduction"
+DOCS = (ROOT / "docs" / "reproduction.md").read_text()
+
+
+def row_of(start: str) -> str:
+    """Return the one row of the docs' table of verdicts that starts so."""
+    (row,) = [line for line in DOCS.splitlines() if line.startswith(f"| {start} |")]
+    return row
+
+
+@pytest.mark.parametrize(
+    ("record", "place", "start"),
+    [
+        ("synthetic", (0, 0), "3 rounds against 800 | Lasso, synthetic"),
+        ("synthetic", (0, 1), "orders of magnitude better loss | Lasso, synthetic"),
+        ("e2006-lookalike", (0, 0), "a similar gap (3 against 800) | E2006-tfidf, **look-alike only**"),
+        ("synthetic", (1, 0), "5 rounds against 800 | completion, synthetic"),
+        ("synthetic", (1, 1), "comparable oracle calls | completion, synthetic"),
+        ("movielens", (0, 0), "a similar gap (5 against 800) | completion, MovieLens 100K"),
+        ("movielens", (0, 1), "comparable oracle calls | completion, MovieLens 100K"),
+    ],
+)
+def test_every_verdict_in_the_docs_is_that_of_the_record(
+    record: str, place: tuple[int, int], start: str
+) -> None:
+    experiment, claim = place
+    verdict = load(Folder(RECORDS / record), Link()).findings[experiment].claims[claim].verdict
+    assert f"**{verdict}**" in row_of(start)
+
+
+def test_the_verdict_on_waiting_is_that_of_the_record() -> None:
+    cost = load(Folder(RECORDS / "synthetic"), Link()).cost
+    assert cost is not None
+    assert cost.side == 10_000
+    assert f"**{cost.claim.verdict}**" in row_of("DFW waits over 97% of its time | 10⁴ × 10⁴ at 10 MB/s")
+
+
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        ("synthetic", ["lasso-synthetic", "completion-synthetic"]),
+        ("e2006-lookalike", ["lasso-e2006-lookalike"]),
+        ("movielens", ["completion-movielens"]),
+    ],
+)
+def test_the_losses_in_the_docs_are_those_of_the_record(record: str, names: list[str]) -> None:
+    study = load(Folder(RECORDS / record), Link())
+    assert [findings.name for findings in study.findings] == names
+    for findings in study.findings:
+        for curve in findings.curves[:2]:  # DFW, and DCGS with the theorem's parameters
+            calls = f"| {curve.columns['lmo_calls'][-1]:,.0f} |"
+            assert calls in DOCS, f"{findings.name}, {curve.key}"
+
+
+def test_nothing_on_record_names_a_folder_of_the_machine_it_was_made_on() -> None:
+    for file in RECORDS.rglob("*.json"):
+        assert [word for word in ("/home", "/root", "/tmp", "/work") if word in file.read_text()] == []
