@@ -9,10 +9,24 @@ import pytest
 from dcgs.experiments.findings import load
 from dcgs.experiments.folder import Folder
 from dcgs.experiments.link import Link
+from dcgs.experiments.words import count, number
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "reproduction"
 DOCS = (ROOT / "docs" / "reproduction.md").read_text()
+
+
+def asked(name: str) -> str:
+    """Return what is typed for an experiment of that name."""
+    return {
+        "lasso-e2006-lookalike": "lasso-e2006 --look-alike",
+        "completion-movielens": "completion-movielens --data FOLDER",
+    }.get(name, name)
+
+
+def docs_number(value: float) -> str:
+    """Return a number as the docs have it: to whole ones where the page has more digits."""
+    return f"{value:.0f}" if value < 1000.0 else number(value)
 
 
 def row_of(start: str) -> str:
@@ -60,9 +74,17 @@ def test_the_losses_in_the_docs_are_those_of_the_record(record: str, names: list
     study = load(Folder(RECORDS / record), Link())
     assert [findings.name for findings in study.findings] == names
     for findings in study.findings:
-        for curve in findings.curves[:2]:  # DFW, and DCGS with the theorem's parameters
-            calls = f"| {curve.columns['lmo_calls'][-1]:,.0f} |"
-            assert calls in DOCS, f"{findings.name}, {curve.key}"
+        section = DOCS.partition(f"dcgs reproduce {asked(findings.name)}`")[2].partition("\n## ")[0]
+        curves = {curve.key: curve for curve in findings.curves}
+        for key, label in (("dfw", "DFW"), ("dcgs-theorem", "DCGS, Theorem 1")):
+            last = {name: column[-1] for name, column in curves[key].columns.items()}
+            (row,) = [line for line in section.splitlines() if line.startswith(f"| {label} |")]
+            rounds, calls, own, all_data = row.replace("**", "").split(" | ")[1:5]
+            assert (rounds, calls) == (count(last["rounds"]), count(last["lmo_calls"]))
+            assert (own, all_data.rstrip(" |")) == (
+                docs_number(last["local_loss"]),
+                docs_number(last["worst_loss"]),
+            )
 
 
 def test_nothing_on_record_names_a_folder_of_the_machine_it_was_made_on() -> None:
