@@ -25,6 +25,7 @@ $(VENV)/.test: pyproject.toml
 	@touch $(VENV)/.report $@
 
 demo: $(VENV)/.report
+	@rm -rf out/demo
 	@$(BIN)/dcgs reproduce --quick --out out/demo
 
 test: $(VENV)/.test
