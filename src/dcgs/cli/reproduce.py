@@ -52,9 +52,6 @@ examples:
 """
 
 
-_LINK = Link(10e6)
-
-
 def add(jobs: Any) -> None:
     """Add the two jobs to the command."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -137,13 +134,13 @@ def _note_circumstances(manifest: dict[str, Any], args: argparse.Namespace) -> N
         manifest["command"] = f"{earlier}; {manifest['command']}"
     manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))
     manifest.setdefault("seconds", 0.0)
-    manifest["link"] = manifest.get("link", _LINK.speed) if args.link is None else args.link.speed
+    manifest["link"] = manifest.get("link", Link().speed) if args.link is None else args.link.speed
 
 
 def _report(args: argparse.Namespace, console: Console) -> int:
     book = _book()
     folder = Folder(args.folder)
-    kept = Link(folder.manifest().get("link", _LINK.speed))
+    kept = Link(folder.manifest().get("link", Link().speed))
     _write(book, folder, args.link or kept, console)
     return 0
 

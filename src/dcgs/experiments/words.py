@@ -19,7 +19,16 @@ def number(value: float) -> str:
         return "0"
     if 1e-2 <= abs(value) < 1e4:
         return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
-    mantissa, _, exponent = f"{value:.1e}".partition("e")
+    return scientific(value, 1)
+
+
+def scientific(value: float, digits: int) -> str:
+    """Return a number as a power of ten, with so many digits behind the point.
+
+    >>> scientific(0.00123, 1)
+    '1.2·10⁻³'
+    """
+    mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
     return f"{mantissa}·10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
 
 

@@ -12,6 +12,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from dcgs.experiments.link import Link
@@ -37,6 +38,7 @@ _STYLE: dict[Any, Any] = {
 _PANEL = (2.6, 2.1)  # inches
 
 _FEW = 30
+_DECADE = 10.0
 
 _ACROSS = {
     "lmo_calls": "oracle calls, busiest agent",
@@ -88,11 +90,13 @@ def _plate(
             for (across, measure), axes in zip(line, line_axes, strict=True):
                 _draw(axes, findings, link, across, measure.key)
             line_axes[0].set_ylabel(fill(_named(measure), 30) + f"\n{measure.symbol}")
+            alike = panels if same_y else [line]
+            _scale(line_axes[0], _span(findings, [drawn.key for row in alike for _, drawn in row]))
         for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
             axes.set_xlabel(_ACROSS[across].format(link=link))
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(panels[0]), frameon=False)
-        figure.suptitle(findings.banner or findings.title, fontsize=9.5)
+        figure.suptitle("\n".join(filter(None, (findings.title, findings.banner))), fontsize=9.5)
         if findings.banner is not None:
             _stamp(grid.ravel())
         # Laid out once, not for each file: finding room for all labels is what takes the time.
@@ -110,17 +114,34 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
         y = np.asarray(curve.columns[measure], dtype=float)
         axes.plot(
             _x(findings, curve, across, link),
-            np.where(y > 0.0, y, np.nan),  # a logarithmic axis has no zero
+            np.where(y > 0.0, y, np.nan),  # a logarithmic axis has no zero, and a linear one here needs none
             label=curve.label,
             color=COLORS[place % len(COLORS)],
             linestyle=STYLES[place % len(STYLES)],
             marker="." if len(y) < _FEW else "",  # else the line alone shows where it was measured
             markersize=4.0,
         )
-    axes.set_yscale("log")
     axes.set_xscale("symlog", linthresh=_first_step(findings, link, across), linscale=1.5)
     axes.set_xlim(left=0)
-    axes.minorticks_off()
+    axes.xaxis.minorticks_off()
+
+
+def _scale(axes: Axes, span: float) -> None:
+    """Scale a y-axis, and those that share it, so that it has labels enough to read values off."""
+    if span < _DECADE:
+        return
+    axes.set_yscale("log")
+    subs = (1.0, 2.0, 5.0) if span < _DECADE**2 else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _span(findings: Findings, measures: Iterable[str]) -> float:
+    """Return how many times the smallest positive value the largest is, over all curves."""
+    drawn = np.concatenate([np.ravel(curve.columns[key]) for curve in findings.curves for key in measures])
+    positive = drawn[drawn > 0.0]
+    return float(positive.max() / positive.min()) if positive.size else 1.0
 
 
 def _x(findings: Findings, curve: Curve, across: str, link: Link) -> NDArray[np.float64]:

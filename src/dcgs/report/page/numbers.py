@@ -6,7 +6,6 @@ import math
 
 from dcgs.experiments import words
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _TIMES = ((172_800.0, 86_400.0, "d"), (7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"))
 _SHORT_TIMES = ((1e-3, "ms"), (1e-6, "µs"))
@@ -25,11 +24,10 @@ def number(value: float) -> str:
     if value == 0:
         return "0"
     sign, size = ("−" if value < 0 else ""), abs(value)
-    mantissa, exponent = f"{size:.3e}".split("e")
-    if -3 <= int(exponent) < 4:
-        decimals = 3 - int(exponent)
-        return f"{sign}{size:,.{decimals}f}"
-    return f"{sign}{mantissa}·10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    exponent = int(f"{size:.3e}".partition("e")[2])
+    if -3 <= exponent < 4:
+        return f"{sign}{size:,.{3 - exponent}f}"
+    return sign + words.scientific(size, 3)
 
 
 def count(value: float) -> str:
