@@ -12,7 +12,20 @@ import pytest
 
 import dcgs
 import stacked
-from dcgs import CG, DCGS, DFW, PCG, L1Ball, Params, PrimalDual, Theorem1, Theorem2
+from dcgs import (
+    CG,
+    DCGS,
+    DFW,
+    NIDS,
+    PCG,
+    L1Ball,
+    Params,
+    PGExtra,
+    PrimalDual,
+    ProjectedAGD,
+    Theorem1,
+    Theorem2,
+)
 from dcgs.counting import CountedOracle
 from dcgs.methods import Agent
 from dcgs.schedules import Facts
@@ -203,13 +216,24 @@ def test_dfw_with_repeated_averaging_equals_the_transcription(name: str, where: 
 
 @pytest.mark.parametrize(
     "method",
-    [DCGS(), DCGS(answer="last"), PrimalDual(), PrimalDual(answer="last"), DFW(), DFW(tracking=False)],
+    [
+        DCGS(),
+        DCGS(answer="last"),
+        PrimalDual(),
+        PrimalDual(answer="last"),
+        DFW(),
+        DFW(tracking=False),
+        PGExtra(),
+        NIDS(),
+        ProjectedAGD(),
+    ],
     ids=repr,
 )
 def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
     fits, (X, _) = random_fits(1, rows=9, columns=5, seed=21), SETS["l1"]
     shown: list[tuple[int, Array]] = []
     agent = Agent(
+        index=0,
         f=fits.objectives()[0],
         X=X,
         lmo=CountedOracle(X),

@@ -256,7 +256,7 @@ def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
 
 
 def test_a_bar_shows_rounds_loss_and_time(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot = Snapshot(5, 10, 0, 0, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
+    snapshot = Snapshot(5, 10, 0, 0, 0, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
     with Progress() as progress:
         progress.bar("DFW", 10)(snapshot)
         progress.bar("DCGS", 10)(snapshot)
@@ -314,7 +314,7 @@ def test_a_bar_goes_by_iterations_or_calls_whichever_end_sooner(
 ) -> None:
     moved: list[float] = []
     monkeypatch.setattr("rich.progress.Progress.update", lambda *_, **told: moved.append(told["completed"]))
-    snapshot = Snapshot(5, 10, 0, 0, 6, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
+    snapshot = Snapshot(5, 10, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
     Progress().bar("DCGS", iterations, calls)(snapshot)
     assert moved == [share * iterations]
 

@@ -18,11 +18,21 @@ from scipy.optimize import minimize_scalar
 from dcgs import CG, PCG, HuberLoss, LeastSquares, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
-from dcgs.inner import Exact, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner import Block, Exact, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
-from dcgs.sets import BirkhoffPolytope, Box, ConvexHull, ConvexSet, KSparseBall, L1Ball, L2Ball, Simplex
+from dcgs.sets import (
+    BirkhoffPolytope,
+    Box,
+    ConvexHull,
+    ConvexSet,
+    KSparseBall,
+    L1Ball,
+    L2Ball,
+    NuclearNormBall,
+    Simplex,
+)
 from problems import Array
 
 EPS = float(np.finfo(float).eps)
@@ -104,6 +114,18 @@ def ball_case(loss: str = "squares", rows: int = ROWS, scale: float = 1.0, radiu
     return Case(Objective(ell, matrix_map(A)), X, A, slope, lambda g: -radius * float(np.linalg.norm(g)))
 
 
+def matrix_case(loss: str = "squares", radius: float = 0.8) -> Case:
+    """Return a loss over a nuclear-norm ball of 4 × 3 matrices."""
+    ell, slope = LOSSES[loss]
+    A = np.random.default_rng(79).standard_normal((ROWS, 12))
+    X = NuclearNormBall((4, 3), radius)
+
+    def least(g: Array) -> float:
+        return -radius * float(np.linalg.norm(g.reshape(4, 3), 2))
+
+    return Case(Objective(ell, matrix_map(A, (4, 3))), X, A, slope, least)
+
+
 every_polytope = pytest.mark.parametrize("where", POLYTOPES)
 every_loss = pytest.mark.parametrize("loss", LOSSES)
 # The solver sums the same gap in another order: terms of size up to 100, right to 1e-16 each.
@@ -145,6 +167,15 @@ def test_cg_reaches_the_gap_over_a_ball_too(loss: str, inner: CG) -> None:
     assert_solves(ball_case(loss), inner, e=0.01)
 
 
+@every_loss
+@pytest.mark.parametrize(("inner", "e"), [(CG(), 0.01), (Block(), 1e-8)])
+@pytest.mark.parametrize("radius", [0.01, 0.8, 100.0])
+def test_the_gap_is_reached_over_a_ball_of_matrices_too(
+    loss: str, inner: Inner, e: float, radius: float
+) -> None:
+    assert_solves(matrix_case(loss, radius), inner, e * radius)
+
+
 @pytest.mark.parametrize("inner", [CG(), CG(step="agnostic"), PCG()])
 @every_polytope
 def test_solving_the_same_again_takes_one_oracle_call(where: str, inner: Inner) -> None:
@@ -177,7 +208,7 @@ def test_a_start_stored_by_columns_is_as_good_as_one_stored_by_rows(where: str, 
     answers = []
     for order in ("C", "F"):
         x0 = np.array(at.X.start(), order=order)
-        solver = inner.start(Task(at.f, at.X, at.X.lmo, x0))
+        solver = inner.start(Task(at.f, at.X, CountedOracle(at.X), x0))
         answers.append(solver(at.subproblem(8), 0.1))
     # Sums along columns and along rows differ by rounding.
     np.testing.assert_allclose(answers[1], answers[0], rtol=0.0, atol=ROUNDING)
@@ -204,7 +235,7 @@ def one_step(at: Case, phi: Subproblem, atoms: list[Array], weights: Array) -> l
 def test_each_step_of_pcg_is_one_of_algorithm_3_along_phi(where: str) -> None:
     """An exact step leaves ⟨∇φ, s⟩ = ⟨∇φ, v⟩, so the next may choose between the two: either is right."""
     at = case(where)
-    solver: Any = PCG(max_steps=1).start(Task(at.f, at.X, at.X.lmo, at.X.start()))
+    solver: Any = PCG(max_steps=1).start(Task(at.f, at.X, CountedOracle(at.X), at.X.start()))
     for seed in (9, 10):
         phi = at.subproblem(seed)
         for _ in range(20):
@@ -269,7 +300,7 @@ def test_a_gap_of_zero_ends_at_a_vertex_far_from_the_origin(seed: int) -> None:
     A = 0.1 * rng.standard_normal((3, 6))
     f = LeastSquares(A, A @ X.start())
     outcomes: Counter[Outcome] = Counter()
-    solver = PCG(max_steps=300).start(Task(f, X, X.lmo, X.start(), outcomes))
+    solver = PCG(max_steps=300).start(Task(f, X, CountedOracle(X), X.start(), outcomes))
     for _ in range(6):
         solver(Subproblem(f, rng.standard_normal(6), 1.0, X.start()), 1e-6)
     w = 1e4 * rng.choice([-1.0, 1.0], 6)
@@ -334,7 +365,7 @@ def test_the_closed_form_finds_points_inside_and_on_the_boundary(pull: float, in
     X = L2Ball(2, radius=0.5)
     f = LeastSquares(np.array([[1.0, 0.0]]), [0.0])
     w = pull * np.array([3.0, 4.0])
-    x = Exact().start(Task(f, X, X.lmo, np.zeros(2)))(Subproblem(f, w, 2.0, np.zeros(2)), 0.0)
+    x = Exact().start(Task(f, X, CountedOracle(X), np.zeros(2)))(Subproblem(f, w, 2.0, np.zeros(2)), 0.0)
     # (2 + 2 + μ) x₀ = −w₀ and (2 + μ) x₁ = −w₁; inside, μ = 0.
     assert (float(np.linalg.norm(x)) < 0.5 * (1.0 - 1e-9)) is inside
     mu = -w[1] / x[1] - 2.0

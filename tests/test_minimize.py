@@ -28,10 +28,10 @@ from reference import optimum
 Array = NDArray[np.float64]
 Pairs = list[tuple[Array, Array]]
 
-WORK = ("iterations", "rounds", "messages", "bytes", "lmo_calls")
+WORK = ("iterations", "rounds", "messages", "bytes", "lmo_calls", "projections")
 QUALITY = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 
-METHODS = {
+ASKING: dict[str, dcgs.Method] = {
     "DCGS": dcgs.DCGS(),
     "DCGS, theorem 1, last": dcgs.DCGS(schedule="theorem1", answer="last"),
     "DCGS, cg": dcgs.DCGS(inner="cg", schedule="theorem1"),
@@ -39,6 +39,13 @@ METHODS = {
     "DFW, averaging": dcgs.DFW(tracking=False),
     "PrimalDual": dcgs.PrimalDual(),
 }
+METHODS = ASKING | {
+    "PGExtra": dcgs.PGExtra(),
+    "NIDS": dcgs.NIDS(),
+    "ProjectedAGD": dcgs.ProjectedAGD(gossip="chebyshev"),
+}
+# Those that ask the oracle, in two rounds an iteration.
+every_asking_method = pytest.mark.parametrize("method", ASKING.values(), ids=ASKING.keys())
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 
 
@@ -213,7 +220,7 @@ def test_rounds_end_a_run_after_exactly_that_many_and_the_last_whole_iteration_i
     assert_array_equal(result.history.iterations, np.arange(rounds // 2 + 1))
 
 
-@every_method
+@every_asking_method
 def test_fewer_rounds_than_one_iteration_takes_leave_everyone_at_x0(method: dcgs.Method) -> None:
     result = dcgs.minimize(OBJECTIVES, X, PATH, method, rounds=1)
     assert (result.status, result.rounds, result.iterations) == (Status.ROUNDS, 1, 0)
@@ -493,7 +500,7 @@ def test_measuring_and_the_callback_take_no_time_of_the_run(spy: Spy) -> None:
 
 
 @pytest.mark.parametrize("every", [0, 1, 3])
-@every_method
+@every_asking_method
 def test_each_agents_oracle_calls_are_counted_and_those_of_measuring_are_not(
     method: dcgs.Method, every: int
 ) -> None:
@@ -644,7 +651,7 @@ def test_a_run_starts_at_the_sets_own_point() -> None:
     assert_same(result, given)
 
 
-@every_method
+@every_asking_method
 def test_a_run_starts_at_the_point_it_is_given(method: dcgs.Method) -> None:
     x0 = np.array([0.5, 0.0, 0.0, -1.0, 0.0, 0.25])
     result = dcgs.minimize(OBJECTIVES, X, PATH, method, rounds=1, x0=x0)

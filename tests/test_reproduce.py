@@ -113,7 +113,8 @@ def test_every_run_is_kept_with_all_measures_and_the_gauges(done: Path) -> None:
     assert sorted(files(done)) == ["dcgs-theorem.csv", "dcgs-x0.1.csv", "dcgs-x10.csv", "dfw.csv"]
     for content in files(done).values():
         assert content.splitlines()[0] == (
-            b"iterations,rounds,messages,bytes,lmo_calls,local_loss,mean_loss,worst_loss,disagreement,gap,size"
+            b"iterations,rounds,messages,bytes,lmo_calls,projections,"
+            b"local_loss,mean_loss,worst_loss,disagreement,gap,size"
         )
     rows = files(done)["dfw.csv"].splitlines()[1:]
     assert [row.split(b",")[0] for row in rows] == [b"0", b"5", b"10", b"15", b"20"]
@@ -197,7 +198,7 @@ def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) 
     findings = loaded(done).findings[0]
     assert [curve.key for curve in findings.curves] == ["dfw", "dcgs-theorem", "dcgs-scaled"]
     ends = {
-        key: float(files(done)[f"dcgs-{key}.csv"].splitlines()[-1].split(b",")[7]) for key in ("x10", "x0.1")
+        key: float(files(done)[f"dcgs-{key}.csv"].splitlines()[-1].split(b",")[8]) for key in ("x10", "x0.1")
     }
     best = min(ends, key=lambda key: ends[key])
     scaled = findings.curves[-1]

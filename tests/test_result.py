@@ -32,10 +32,11 @@ MEASURES = [
     "messages",
     "bytes",
     "lmo_calls",
+    "projections",
     "seconds",
     "computing",
 ]
-ARRAYS = ["x", "agents", "messages", "bytes", "lmo_calls"]
+ARRAYS = ["x", "agents", "messages", "bytes", "lmo_calls", "projections"]
 FACTS = ["status", "iterations", "rounds", "seconds", "notes", "about"]
 
 
@@ -231,7 +232,7 @@ def other_npz(path: Path) -> None:
 
 
 def npz_of_objects(path: Path) -> None:
-    np.savez(path, meta=np.array([{"format": 2}], dtype=object))
+    np.savez(path, meta=np.array([{"format": 3}], dtype=object))
 
 
 def meta_that_is_no_json(path: Path) -> None:
@@ -359,10 +360,10 @@ def test_a_file_that_is_no_result_is_not_taken_for_a_pickle(tmp_path: Path) -> N
         Result.load(path)
 
 
-@pytest.mark.parametrize("version", [1, 3, "2", None])
+@pytest.mark.parametrize("version", [1, 2, 4, "3", None])
 def test_a_result_of_another_format_is_refused_with_its_format(version: object, tmp_path: Path) -> None:
     path = with_meta(tmp_path / "run.npz", meta_of(tmp_path / "run.npz") | {"format": version})
-    with pytest.raises(ValueError, match=rf"a result must be of format 2; .* has {version!r}\.") as caught:
+    with pytest.raises(ValueError, match=rf"a result must be of format 3; .* has {version!r}\.") as caught:
         Result.load(path)
     assert_clear(caught, path)
 
@@ -424,7 +425,8 @@ def test_without_pandas_a_frame_is_refused_with_what_to_install(monkeypatch: pyt
 
 def test_counts_are_whole_numbers_and_measures_are_not() -> None:
     kinds = {name: column.dtype for name, column in RESULT.history.columns().items()}
-    whole = {"iterations", "rounds", "messages", "bytes", "lmo_calls"}
+    whole = {"iterations", "rounds", "messages", "bytes", "lmo_calls", "projections"}
     assert {name for name, kind in kinds.items() if kind == np.int64} == whole
     assert {name for name, kind in kinds.items() if kind == np.float64} == set(kinds) - whole
-    assert [getattr(RESULT, name).dtype for name in ("messages", "bytes", "lmo_calls")] == [np.int64] * 3
+    per_agent = ("messages", "bytes", "lmo_calls", "projections")
+    assert [getattr(RESULT, name).dtype for name in per_agent] == [np.int64] * 4

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dcgs import L1Ball, LeastSquares, Lockstep
+from dcgs.counting import CountedOracle
 from dcgs.methods import Agent
 from dcgs.methods.talk import average, laplacian
 from dcgs.protocol import Program
@@ -41,9 +42,10 @@ def say(graph: nx.Graph, word: Word, values: Array) -> tuple[Array, Traffic]:
 def agent_at(graph: nx.Graph, i: int) -> Agent:
     X = L1Ball(1)
     return Agent(
+        index=i,
         f=LeastSquares(np.eye(1), [0.0]),
         X=X,
-        lmo=X.lmo,
+        lmo=CountedOracle(X),
         x0=np.zeros(1),
         degrees={j: graph.degree[j] for j in neighbors_of(graph)[i]},
         facts=Facts(agents=len(graph), norm_L=1.0, strong_convexity=0.0, diameter=2.0, horizon=1),

@@ -5,8 +5,8 @@ is known through a linear oracle, and talk to their neighbors only. Start at :fu
 """
 
 from dcgs.front import History, Result, Snapshot, Status, minimize
-from dcgs.inner import CG, PCG
-from dcgs.methods import DCGS, DFW, Method, PrimalDual
+from dcgs.inner import CG, PCG, Block, Corrective
+from dcgs.methods import DCGS, DFW, NIDS, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import (
     HuberLoss,
     LeastSquares,
@@ -36,17 +36,21 @@ from dcgs.sets import (
     Spectraplex,
 )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "CG",
     "DCGS",
     "DFW",
+    "NIDS",
     "PCG",
     "BirkhoffPolytope",
+    "Block",
     "Box",
     "ConvexHull",
     "ConvexSet",
+    "Corrective",
+    "FastDCGS",
     "GroupL1Ball",
     "History",
     "HuberLoss",
@@ -63,9 +67,11 @@ __all__ = [
     "Method",
     "NuclearNormBall",
     "Objective",
+    "PGExtra",
     "Params",
     "Polytope",
     "PrimalDual",
+    "ProjectedAGD",
     "Result",
     "Simplex",
     "Snapshot",

@@ -35,14 +35,27 @@ class Facts:
     ``strong_convexity`` is the smallest of the agents', which is what makes the theorems hold for
     agents that differ; smoothness enters no schedule. ``horizon`` is how many iterations the run is
     given, and ``accuracy`` what it shall reach: of the two, what is known.
+
+    The rest is for methods that project. ``mixing`` are the smallest and the second largest eigenvalue
+    of the Metropolis matrix W, and ``modes`` all of them but the largest, which is 1, each once; for an
+    agent alone they are 0, and ``modes`` is empty where there are too many agents to compute them.
+    ``smoothness`` is the largest of the agents', ``mean_smoothness`` that of the mean of their
+    objectives, f/m.
     """
 
     agents: int
     norm_L: float
     strong_convexity: float
     diameter: float
+    hops: int = 1
+    spread: float = 2.0
+    connectivity: float = 1.0
     horizon: int | None = None
     accuracy: float | None = None
+    mixing: tuple[float, float] = (0.0, 0.0)
+    modes: tuple[float, ...] = (0.0,)
+    smoothness: float = 1.0
+    mean_smoothness: float = 1.0
 
     @property
     def coupling(self) -> float:

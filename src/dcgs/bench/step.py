@@ -16,6 +16,8 @@ from dcgs.inner import CG, PCG, Inner, Subproblem, Task
 from dcgs.objectives import LeastSquares, MatrixCompletion, Objective
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
+from dcgs.sets.block import Nearest
+from dcgs.sets.lanczos import Matrix
 
 
 @final
@@ -71,28 +73,38 @@ def solvers(case: Case) -> list[Inner]:
     return [inner for inner in choices if inner.misfit(case.f, case.X) is None]
 
 
-def _once(case: Case, inner: Inner) -> tuple[float, float, float]:
-    in_oracle = in_adjoint = 0.0
-    calls = 0
+@final
+class _TimedOracle:
+    """A set's oracle that also computes the bare product, and keeps the time of both."""
 
-    def lmo(direction: Point, near: Atom | None) -> Atom:
-        nonlocal in_oracle, in_adjoint, calls
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.calls = 0
+        self.in_oracle = self.in_adjoint = 0.0
+
+    def __call__(self, direction: Point, near: Atom | None) -> Atom:
         first = time.perf_counter()
-        case.adjoint()
+        self.case.adjoint()
         second = time.perf_counter()
-        atom = case.X.lmo(direction, near)
-        in_oracle += time.perf_counter() - second
-        in_adjoint += second - first
-        calls += 1
+        atom = self.case.X.lmo(direction, near)
+        self.in_oracle += time.perf_counter() - second
+        self.in_adjoint += second - first
+        self.calls += 1
         return atom
 
+    def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
+        raise NotImplementedError("a step of a block is not timed.")
+
+
+def _once(case: Case, inner: Inner) -> tuple[float, float, float]:
+    lmo = _TimedOracle(case)
     x0 = case.X.start()
     solver = inner.start(Task(case.f, case.X, lmo, x0))
     phi = Subproblem(case.f, 0.0 * x0, 8.0, x0)
     start = time.perf_counter()
     solver(phi, 0.0)
-    step = time.perf_counter() - start - in_adjoint
-    return step / calls, in_adjoint / calls, in_oracle / calls
+    step = time.perf_counter() - start - lmo.in_adjoint
+    return step / lmo.calls, lmo.in_adjoint / lmo.calls, lmo.in_oracle / lmo.calls
 
 
 def _dense(rng: np.random.Generator) -> Case:

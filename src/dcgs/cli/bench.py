@@ -13,6 +13,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from dcgs.bench import memory, record, step, threads
+from dcgs.cli import bench_rounds
 from dcgs.cli.values import count
 
 Rows = list[dict[str, Any]]
@@ -44,6 +45,8 @@ def add(jobs: Any) -> None:
     many.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
 
     _add(benches, "memory", _bench_memory, "peak memory of a run beyond its data; at most 12 points an agent")
+
+    bench_rounds.add(benches)
 
 
 def _add(

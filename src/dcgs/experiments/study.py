@@ -52,7 +52,8 @@ class Curve:
     """One method's run: its columns by name, all of one length, and what to know about it.
 
     ``columns`` has iterations, rounds, messages, bytes and lmo_calls (counted, the busiest agent's),
-    computing (measured seconds), and every measure. They end with the last iteration that was finished;
+    computing (measured seconds), and every measure; of runs since version 0.3 also projections. They end
+    with the last iteration that was finished;
     ``rounds`` and ``lmo_calls`` are what the run took in all.
     """
 

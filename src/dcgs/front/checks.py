@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.network import Network
+from dcgs.front.stopping import Limits
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
@@ -42,6 +43,20 @@ def check_problem(objectives: Sequence[Objective], X: ConvexSet, network: Networ
     reason = method.misfit(objectives, X)
     if reason is not None:
         raise ValueError(reason)
+
+
+def check_limits(limits: Limits, method: Method) -> None:
+    """Raise if a limit would end no run: one on what the method never does, or that nobody looks at."""
+    if limits.gap is not None and limits.every == 0 and not method.stops_itself:
+        raise ValueError(
+            "a gap can only end a run that is measured on the way; got gap with every=0. "
+            "Use every=1, or leave gap out and give another rule."
+        )
+    if method.projects and limits.lmo_calls is not None:
+        raise ValueError(
+            f"lmo_calls must be None for {type(method).__name__}, which projects and asks no oracle; "
+            f"got {limits.lmo_calls!r}. Limit its iterations, rounds or seconds."
+        )
 
 
 def check_running(runtime: Runtime, seed: int, callback: object) -> None:

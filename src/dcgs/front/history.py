@@ -32,7 +32,7 @@ class Quality:
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """All measures after one iteration; messages, bytes and lmo_calls are the busiest agent's.
+    """All measures after one iteration; messages, bytes, lmo_calls and projections are the busiest agent's.
 
     ``agents`` are the answers that were measured, for a callback to look at; histories keep none.
     """
@@ -42,6 +42,7 @@ class Snapshot:
     messages: int
     bytes: int
     lmo_calls: int
+    projections: int
     seconds: float
     computing: float
     local_loss: float
@@ -59,9 +60,9 @@ class History:
 
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's; ``mean_loss`` f(x̄); ``worst_loss`` maxᵢ f(xᵢ), the worst
     agent's model on everyone's data; ``disagreement`` maxᵢ ‖xᵢ − x̄‖; ``gap`` the Wolfe gap of f at x̄,
-    so that f(x̄) − f* ≤ gap. ``messages``, ``bytes`` and ``lmo_calls`` are those of the busiest agent.
-    ``seconds`` is the wall clock here; ``computing`` adds up the slowest agent of each round, as if
-    every agent had a machine of its own.
+    so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and ``projections`` are those of the
+    busiest agent. ``seconds`` is the wall clock here; ``computing`` adds up the slowest agent of each
+    round, as if every agent had a machine of its own.
     """
 
     iterations: NDArray[np.int64]
@@ -69,6 +70,7 @@ class History:
     messages: NDArray[np.int64]
     bytes: NDArray[np.int64]
     lmo_calls: NDArray[np.int64]
+    projections: NDArray[np.int64]
     seconds: NDArray[np.float64]
     computing: NDArray[np.float64]
     local_loss: NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from dcgs.counting import BudgetSpentError, CountedOracle
-from dcgs.front.checks import check_problem, check_running, check_start
+from dcgs.counting import BudgetSpentError, CountedOracle, Tally
+from dcgs.front.checks import check_limits, check_problem, check_running, check_start
+from dcgs.front.facts import facts_of
 from dcgs.front.history import as_history, average
 from dcgs.front.network import Network, as_network
 from dcgs.front.observer import Callback, Meters, Observer
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits, Stopwatch
 from dcgs.inner import Outcome
-from dcgs.methods import DCGS, Agent, Method
+from dcgs.methods import Agent, FastDCGS, Method
 from dcgs.objectives.objective import Objective
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
-from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 
 
@@ -67,27 +67,26 @@ def minimize(
     ('the limit on rounds was reached.', array([2., 0.]))
     """
     asked = Limits(iterations, rounds, seconds, lmo_calls, gap, every)
-    limits = asked.completed()
-    method = DCGS() if method is None else method
+    method = FastDCGS() if method is None else method
     runtime = Lockstep() if runtime is None else runtime
     check_running(runtime, seed, callback)
     network = as_network(graph)
     check_problem(objectives, X, network, method)
+    check_limits(asked, method)
+    limits = asked.completed(method.stops_itself)
     start = check_start(x0, X)
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
         meters = _meters(X, len(network), limits)
-        observer = Observer(objectives, X, start, limits, meters, callback)
-        facts = Facts(
-            agents=len(network),
-            norm_L=network.norm_L,
-            strong_convexity=min(f.strong_convexity for f in objectives),
-            diameter=X.diameter,
+        observer = Observer(objectives, X, start, limits, meters, callback, not method.stops_itself)
+        facts = replace(
+            facts_of(objectives, X, network, method.projects),
             horizon=asked.horizon(method.rounds_per_iteration),
             accuracy=observer.target,
         )
         agents = [
             Agent(
+                index=i,
                 f=objectives[i],
                 X=X,
                 lmo=meters.oracles[i],
@@ -97,6 +96,8 @@ def minimize(
                 iterations=limits.iterations or sys.maxsize,
                 rng=np.random.default_rng((seed, i)),
                 observe=partial(observer.post, i),
+                gap=limits.gap if method.stops_itself else None,
+                projections=meters.projections[i],
             )
             for i in range(len(network))
         ]
@@ -107,11 +108,14 @@ def minimize(
             after_round=observer.after_round,
             wide=all(f.map.wide for f in objectives),
         )
+        refused = False
         if observer.status is None:
             meters.clock.go()
-            with suppress(BudgetSpentError):
+            try:
                 runtime.run(job)
-        status = observer.finish()
+            except BudgetSpentError:
+                refused = True
+        status = observer.finish(refused)
     return Result(
         x=average(observer.answers),
         agents=np.stack(observer.answers),
@@ -121,6 +125,7 @@ def minimize(
         messages=meters.traffic.messages,
         bytes=meters.traffic.bytes,
         lmo_calls=np.array([oracle.calls for oracle in meters.oracles]),
+        projections=np.array([tally.count for tally in meters.projections]),
         seconds=meters.clock.seconds,
         history=as_history(observer.snapshots),
         notes=_notes(agents),
@@ -135,7 +140,8 @@ def _meters(X: ConvexSet, agents: int, limits: Limits) -> Meters:
         in_calls = limits.lmo_calls is None or calls < limits.lmo_calls
         return in_calls and (limits.seconds is None or clock.seconds < limits.seconds)
 
-    return Meters(Traffic(agents), [CountedOracle(X, may_call) for _ in range(agents)], clock)
+    oracles = [CountedOracle(X, may_call) for _ in range(agents)]
+    return Meters(Traffic(agents), oracles, [Tally() for _ in range(agents)], clock)
 
 
 def _notes(agents: Sequence[Agent]) -> tuple[str, ...]:

@@ -9,10 +9,13 @@ from typing import final
 
 import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
-# Up to so many agents the spectrum of the Laplacian is computed densely.
+# Up to so many agents the spectra of the graph are computed densely.
 _DENSE_AGENTS = 1000
+# Eigenvalues of a matrix of norm 1 that differ by less are one: far above rounding error.
+_SAME = 1e-10
 
 
 @final
@@ -23,6 +26,8 @@ class Network:
     nodes: tuple[Hashable, ...]
     neighbors: tuple[tuple[int, ...], ...]
     norm_L: float
+    hops: int
+    spread: tuple[float, float]
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -30,6 +35,34 @@ class Network:
     def degrees(self, i: int) -> dict[int, int]:
         """Return the number of neighbors of each neighbor of agent i."""
         return {j: len(self.neighbors[j]) for j in self.neighbors[i]}
+
+    def modes(self) -> tuple[float, ...]:
+        """Return the eigenvalues of the Metropolis matrix but the largest, each once and increasing.
+
+        0 for one agent; none at all where there are too many to compute them.
+        """
+        if len(self) == 1:
+            return (0.0,)
+        if len(self) > _DENSE_AGENTS:
+            return ()
+        spectrum = np.linalg.eigvalsh(self._metropolis().toarray())[:-1]
+        fresh = np.diff(spectrum, prepend=-2.0) > _SAME
+        return tuple(float(value) for value in spectrum[fresh])
+
+    def mixing(self) -> tuple[float, float]:
+        """Return the smallest and the second largest eigenvalue of the Metropolis matrix of many agents."""
+        start = np.random.default_rng(0).standard_normal(len(self))
+        low = eigsh(self._metropolis(), k=1, which="SA", v0=start, return_eigenvectors=False)
+        high = eigsh(self._metropolis(), k=2, which="LA", v0=start, return_eigenvectors=False)
+        return float(low[0]), float(min(high))
+
+    def _metropolis(self) -> sp.csr_array:
+        """Return W with Wᵢⱼ = 1 / (1 + max(degreeᵢ, degreeⱼ)) for neighbors, and rows that sum to 1."""
+        degree = np.array([len(near) for near in self.neighbors])
+        i = np.repeat(np.arange(len(self)), degree)
+        j = np.concatenate([np.array(near, dtype=np.intp) for near in self.neighbors])
+        off = sp.csr_array((1.0 / (1.0 + np.maximum(degree[i], degree[j])), (i, j)), shape=(len(self),) * 2)
+        return sp.csr_array(off + sp.diags_array(1.0 - off.sum(axis=1)))
 
 
 def as_network(graph: nx.Graph) -> Network:
@@ -58,7 +91,7 @@ def as_network(graph: nx.Graph) -> Network:
     nodes = tuple(sorted(graph) if numbered else graph)
     place = {node: i for i, node in enumerate(nodes)}
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
-    return Network(nodes, neighbors, _norm_laplacian(graph))
+    return Network(nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), _spread(graph))
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:
@@ -69,3 +102,17 @@ def _norm_laplacian(graph: nx.Graph) -> float:
         return float(np.linalg.eigvalsh(L.toarray())[-1])
     start = np.random.default_rng(0).standard_normal(len(graph))
     return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+
+
+def _spread(graph: nx.Graph) -> tuple[float, float]:
+    """Return the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest positive one over it."""
+    if len(graph) == 1:
+        return 2.0, 1.0
+    L = nx.normalized_laplacian_matrix(graph, weight=None).astype(np.float64)
+    if len(graph) <= _DENSE_AGENTS:
+        spectrum = np.linalg.eigvalsh(L.toarray())
+        return float(spectrum[-1]), float(spectrum[1] / spectrum[-1])
+    start = np.random.default_rng(0).standard_normal(len(graph))
+    high = float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    low = eigsh(high * sp.eye_array(len(graph)) - L, k=2, which="LA", v0=start, return_eigenvectors=False)
+    return high, float(high - min(low)) / high

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias, final
 
-from dcgs.counting import CountedOracle
+from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import Snapshot, measure, rounding
 from dcgs.front.stopping import Limits, Status, Stopwatch
 from dcgs.objectives.objective import Objective
@@ -25,6 +25,7 @@ class Meters:
 
     traffic: Traffic
     oracles: Sequence[CountedOracle]
+    projections: Sequence[Tally]
     clock: Stopwatch
 
 
@@ -40,12 +41,14 @@ class Observer:
         limits: Limits,
         meters: Meters,
         callback: Callback | None,
+        decides: bool,
     ) -> None:
         self.objectives = objectives
         self.X = X
         self.limits = limits
         self.meters = meters
         self.callback = callback
+        self.decides = decides
         self.status: Status | None = None
         self.iterations = 0
         self.answers: list[Point] = [x0 for _ in objectives]
@@ -54,7 +57,7 @@ class Observer:
         self.target: float | None = None
         self._record()
         self.target = self._gap_target(x0)
-        if self.target is not None and self.snapshots[0].gap <= self.target:
+        if self._reached(self.snapshots[0]):
             self.status = Status.GAP
 
     def post(self, i: int, k: int, answer: Point) -> None:
@@ -69,11 +72,15 @@ class Observer:
         self.meters.clock.go()
         return self.status is None
 
-    def finish(self) -> Status:
-        """Measure where the run ended, if that was not yet recorded; return why it ended."""
+    def finish(self, refused: bool) -> Status:
+        """Measure where the run ended, if that was not yet recorded; return why it ended.
+
+        ``refused``: an oracle refused a call, or a block of calls of which some were left, and so ended
+        the run between rounds. Agents that return before any limit holds have agreed to.
+        """
         self.meters.clock.halt()
-        # An oracle that refuses a call ends the run between rounds: by calls, or else by seconds.
-        self.status = self.status or self._spent() or Status.SECONDS
+        by_oracle = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
+        self.status = self.status or self._spent() or (by_oracle if refused else Status.AGREED)
         if self.snapshots[-1].iterations != self.iterations:
             self._record()
         return self.status
@@ -97,6 +104,7 @@ class Observer:
             messages=int(traffic.messages.max()),
             bytes=int(traffic.bytes.max()),
             lmo_calls=max(oracle.calls for oracle in oracles),
+            projections=max(tally.count for tally in self.meters.projections),
             seconds=self.meters.clock.seconds,
             computing=traffic.computing,
             agents=tuple(self.answers),
@@ -104,10 +112,14 @@ class Observer:
         )
         self.snapshots.append(replace(snapshot, agents=()))
         stopped = self.callback is not None and bool(self.callback(snapshot))
-        if self.target is not None and snapshot.gap <= self.target:
+        if self._reached(snapshot):
             self.status = Status.GAP  # a success, whatever else ended the run
         elif stopped:
             self.status = self.status or Status.CALLBACK
+
+    def _reached(self, snapshot: Snapshot) -> bool:
+        """Return whether the gap asked for is there, if that is the observer's to say."""
+        return self.decides and self.target is not None and snapshot.gap <= self.target
 
     def _gap_target(self, x0: Point) -> float | None:
         """Return the gap that ends the run; it must be one that rounding error lets be seen."""

@@ -16,7 +16,7 @@ from dcgs.front.history import History
 from dcgs.front.stopping import Status
 from dcgs.points import Point
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @final
@@ -24,8 +24,8 @@ _FORMAT = 2
 class Result:
     """The agents' answers, why the run ended, what it took and how it went.
 
-    ``x`` is the network average of ``agents``, shape (m, *X.shape). ``messages``, ``bytes`` (sent)
-    and ``lmo_calls`` have one entry per agent. ``notes`` say what a user should know before
+    ``x`` is the network average of ``agents``, shape (m, *X.shape). ``messages``, ``bytes`` (sent),
+    ``lmo_calls`` and ``projections`` have one entry per agent. ``notes`` say what a user should know before
     trusting the numbers. ``about`` says how to repeat the run: method, seed, versions.
     """
 
@@ -37,6 +37,7 @@ class Result:
     messages: NDArray[np.int64]
     bytes: NDArray[np.int64]
     lmo_calls: NDArray[np.int64]
+    projections: NDArray[np.int64]
     seconds: float
     history: History
     notes: tuple[str, ...]
@@ -100,5 +101,5 @@ def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
     return Result(status=status, history=history, notes=notes, **meta, **arrays)
 
 
-_ARRAYS = ("x", "agents", "messages", "bytes", "lmo_calls")
+_ARRAYS = ("x", "agents", "messages", "bytes", "lmo_calls", "projections")
 _FACTS = ("iterations", "rounds", "seconds", "notes", "about")

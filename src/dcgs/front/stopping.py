@@ -20,6 +20,7 @@ class Status(Enum):
     """Why a run ended; ``str(status)`` is a sentence."""
 
     GAP = "the certified gap reached its target."
+    AGREED = "the agents agreed that the gap they certified reached its target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."
@@ -32,7 +33,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the answer is certified to the gap asked for."""
-        return self is Status.GAP
+        return self in (Status.GAP, Status.AGREED)
 
 
 @final
@@ -60,19 +61,17 @@ class Limits:
             )
         if not is_whole(self.every, 0):
             raise ValueError(f"every must be a whole number of at least 0; got {self.every!r}.")
-        if self.gap is not None and self.every == 0:
-            raise ValueError(
-                "a gap can only end a run that is measured on the way; got gap with every=0. "
-                "Use every=1, or leave gap out and give another rule."
-            )
 
-    def completed(self) -> Limits:
-        """Return the limits with the defaults where too little was asked to end every run."""
+    def completed(self, stops_itself: bool) -> Limits:
+        """Return the limits with the defaults where too little was asked to end every run.
+
+        A gap ends a run that is measured on the way, or one whose agents stop by themselves.
+        """
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         budget = (self.iterations, self.rounds, self.seconds, self.lmo_calls)
         if all(rule is None for rule in budget):
             given["iterations"] = _DEFAULT_ITERATIONS
-            if self.gap is None and self.every > 0:
+            if self.gap is None and (self.every > 0 or stops_itself):
                 given["gap"] = _DEFAULT_GAP
         return Limits(**given)
 

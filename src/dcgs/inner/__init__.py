@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.block import Block
 from dcgs.inner.cg import CG
+from dcgs.inner.corrective import Corrective
 from dcgs.inner.exact import Exact
 from dcgs.inner.pcg import PCG
 from dcgs.sets.base import ConvexSet
 
-_BY_NAME: dict[str, Inner] = {"cg": CG(), "pcg": PCG(), "exact": Exact()}
+_BY_NAME: dict[str, Inner] = {
+    "cg": CG(),
+    "pcg": PCG(),
+    "exact": Exact(),
+    "block": Block(),
+    "corrective": Corrective(),
+}
 
 
 def check_inner(inner: str | Inner) -> None:
@@ -30,6 +38,8 @@ def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
 __all__ = [
     "CG",
     "PCG",
+    "Block",
+    "Corrective",
     "Exact",
     "Inner",
     "Outcome",

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Spike
+from dcgs.atoms import Atom, Spike, cross
 from dcgs.points import Point
 
 
@@ -27,10 +27,13 @@ class ActiveSet:
         self._index = np.zeros(16, dtype=np.intp)
         self._height = np.zeros(16)
         self._others: dict[int, Atom] = {}
-        self._weights[self._append(atom)] = 1.0
+        self._weights[self.append(atom)] = 1.0
 
     def __len__(self) -> int:
         return len(self.atoms)
+
+    def __contains__(self, atom: Atom) -> bool:
+        return atom in self._place
 
     @property
     def weights(self) -> NDArray[np.float64]:
@@ -55,22 +58,36 @@ class ActiveSet:
             return False
         place = self._place.get(toward)
         if place is None:
-            place = self._append(toward)
+            place = self.append(toward)
         self._weights[place] += gamma
         self._weights[away] -= gamma
         dropped = bool(self._weights[away] == 0.0)
         if dropped:
-            self._drop(away)
+            self.drop(away)
         return dropped
 
     def dense(self, shape: tuple[int, ...]) -> Point:
         """Return the point itself, summed afresh."""
         x = np.zeros(shape)
-        for atom, weight in zip(self.atoms, self.weights.tolist(), strict=True):
-            atom.add_to(x, weight)
+        count = len(self.atoms)
+        np.add.at(x.reshape(-1), self._index[:count], self.weights * self._height[:count])
+        for place, atom in self._others.items():
+            atom.add_to(x, float(self._weights[place]))
         return x
 
-    def _append(self, atom: Atom) -> int:
+    def crosses(self, atom: Atom) -> NDArray[np.float64]:
+        """Return ⟨atom, other⟩ for every other atom that is active."""
+        count = len(self.atoms)
+        products = np.zeros(count)
+        if isinstance(atom, Spike):
+            same = self._index[:count] == atom.index
+            products[same] = self._height[:count][same] * atom.height
+        for place in self._others if isinstance(atom, Spike) else range(count):
+            products[place] = cross(atom, self.atoms[place])
+        return products
+
+    def append(self, atom: Atom) -> int:
+        """Take in a new atom, with no weight yet; return its place."""
         place = len(self.atoms)
         if place == len(self._weights):
             self._weights, self._index, self._height = (
@@ -82,7 +99,7 @@ class ActiveSet:
         self._put(place, atom)
         return place
 
-    def _drop(self, place: int) -> None:
+    def drop(self, place: int) -> None:
         """Remove the atom at place; the last one takes its place."""
         last = self.atoms.pop()
         end = len(self.atoms)

@@ -27,7 +27,7 @@ class Subproblem:
     center: Point
 
     @cached_property
-    def _linear(self) -> Point:
+    def linear(self) -> Point:
         """The constant part of ∇φ − ∇f = (w − η·center) + η x."""
         return self.w - self.eta * self.center
 
@@ -39,13 +39,13 @@ class Subproblem:
     def grad(self, x: Point, image: Image) -> Point:
         """Return ∇φ(x), given the image A x that the solver carries along."""
         g = self.f.map.adjoint(self.f.loss.grad(image))
-        g += self._linear
+        g += self.linear
         add_scaled(self.eta, x, g)
         return g
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:
         """Return about the size of a Wolfe gap that is nothing but rounding error."""
-        rest = EPS * (norm(self._linear) + self.eta * norm(x))
+        rest = EPS * (norm(self.linear) + self.eta * norm(x))
         return (self.f.grad_noise(image) + rest) * diameter
 
 

@@ -3,6 +3,10 @@
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.dcgs import DCGS
 from dcgs.methods.dfw import DFW
+from dcgs.methods.fast_dcgs import FastDCGS
+from dcgs.methods.nids import NIDS
+from dcgs.methods.pg_extra import PGExtra
 from dcgs.methods.primal_dual import PrimalDual
+from dcgs.methods.projected_agd import ProjectedAGD
 
-__all__ = ["DCGS", "DFW", "Agent", "Method", "PrimalDual"]
+__all__ = ["DCGS", "DFW", "NIDS", "Agent", "FastDCGS", "Method", "PGExtra", "PrimalDual", "ProjectedAGD"]

@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.counting import Oracle
+from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Outcome, Task
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
@@ -24,10 +24,13 @@ from dcgs.sets.base import ConvexSet
 class Agent:
     """All that one agent knows: its own data, its neighbors, and what was agreed beforehand.
 
-    ``degrees`` are the neighbors' numbers of neighbors. ``observe(k, answer)`` shows what the agent
-    would answer if the run ended after its k-th iteration.
+    It is number ``index``; ``degrees`` are the neighbors' numbers of neighbors. ``observe(k, answer)``
+    shows what the agent would answer if the run ended after its k-th iteration. ``gap`` is what the
+    agents are to certify before they stop by themselves, relative to that at x⁰; None where the end is
+    not theirs to decide.
     """
 
+    index: int
     f: Objective
     X: ConvexSet
     lmo: Oracle
@@ -37,7 +40,9 @@ class Agent:
     iterations: int
     rng: np.random.Generator
     observe: Callable[[int, Point], None]
+    gap: float | None = None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    projections: Tally = field(default_factory=Tally)
 
     @property
     def task(self) -> Task:
@@ -54,7 +59,11 @@ class Method(ABC):
     """A decentralized method; values only, all state is in the running programs."""
 
     rounds_per_iteration: int
-    """The rounds of one iteration, the least of them where the number grows."""
+    """The rounds of one iteration; no more than the least of them where the number is not fixed."""
+    stops_itself: bool = False
+    """Whether its agents decide by themselves when the gap asked for is reached."""
+    projects: bool = False
+    """Whether it projects onto X and asks no oracle; it is then told how smooth everyone's objective is."""
 
     @abstractmethod
     def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:

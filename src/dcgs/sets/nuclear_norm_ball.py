@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, Direction, as_shape, check_radius, check_tolerance, set_fields
+from dcgs.points import Point, norm
+from dcgs.sets.base import Direction, as_shape, check_radius, check_tolerance, set_fields
+from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
+from dcgs.sets.lanczos import Matrix
 from dcgs.sets.singular import top_triple
 
 
 @final
 @dataclass(frozen=True, init=False)
-class NuclearNormBall(ConvexSet):
+class NuclearNormBall(BlockSet):
     """{x, a matrix : the sum of its singular values ≤ radius}; extreme points −radius·uvᵀ.
 
     The oracle finds u and v by Lanczos steps: ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁, where σ₁ is the
@@ -55,3 +58,9 @@ class NuclearNormBall(ConvexSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def surely_holds(self, M: Point) -> bool:
+        return math.sqrt(min(self.shape)) * norm(M) <= self.radius
+
+    def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
+        return nearest_in_ball(M, self.radius, basis, tolerance)

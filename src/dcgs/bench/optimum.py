@@ -1,0 +1,147 @@
+"""f*, by a solver that shares nothing with the decentralized methods but the projections.
+
+Beck and Teboulle's FISTA on the pooled data, started anew where momentum leads uphill (O'Donoghue and
+Candès 2015), until the Wolfe gap certifies how near f* is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.bench.instances import Problem
+from dcgs.front.facts import sum_smoothness
+from dcgs.front.history import certify
+from dcgs.methods.projections import Projection, projection
+from dcgs.objectives import LeastSquares, Objective
+from dcgs.objectives.maps import SparseMap
+from dcgs.points import Point, vdot
+from dcgs.sets import L1Ball
+
+TARGET = 1e-7  # of f(x⁰) − f(x), for the Wolfe gap at x
+_EVERY = 10  # iterations between two looks at the gap
+_MARGIN = 10.0  # a level must be so many times what f* is uncertain by
+
+
+@final
+@dataclass(frozen=True)
+class Optimum:
+    """f* is between ``value − gap`` and ``value``; ``start`` is f(x⁰)."""
+
+    value: float
+    start: float
+    gap: float
+    iterations: int
+
+    @property
+    def uncertainty(self) -> float:
+        """The certified gap as a fraction of f(x⁰) − f*."""
+        return self.gap / (self.start - self.value)
+
+    def relative(self, losses: Any) -> NDArray[np.float64]:
+        """Return (loss − f*)/(f(x⁰) − f*) for each loss."""
+        return (np.asarray(losses, dtype=np.float64) - self.value) / (self.start - self.value)
+
+    def tells(self, level: float) -> bool:
+        """Return whether f* is known well enough to say when a relative error of that level is reached."""
+        return level >= _MARGIN * self.uncertainty
+
+
+def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
+    """Return f* and how well it is known: to the target, unless the iterations were spent before."""
+    objectives, X = problem.objectives, problem.X
+    alpha, project = _geometry(problem)
+    x = y = np.asarray(X.start())
+    start, gap = certify(objectives, X, x)
+    best = Optimum(start, start, gap, 0)
+    t = 1.0
+    for k in range(1, iterations + 1):
+        x_prev, x = x, project(y - alpha * _grad(problem, y))
+        t_prev = 1.0 if vdot((y - x) / alpha, x - x_prev) > 0.0 else t
+        t = 0.5 + math.sqrt(0.25 + t_prev**2)
+        y = x + ((t_prev - 1.0) / t) * (x - x_prev)
+        if k % _EVERY == 0 or k == iterations:
+            best = _better(best, Optimum(*_pair(problem, x, start), k))
+            if best.gap <= target * (start - best.value):
+                break
+    if not best.value < start:
+        raise ValueError(f"x⁰ must not be optimal already; f(x⁰) = {start:.6e} could not be bettered.")
+    return best
+
+
+def _geometry(problem: Problem) -> tuple[float | Point, Projection]:
+    """Return steps and the projection that goes with them, for f to be no steeper than they allow.
+
+    One step for all entries, or, over an ℓ₁ ball with a column that outweighs all others together, one for
+    that column and one for the rest: (a + b)² ≤ 2a² + 2b² then bounds f by twice the curvature of each.
+    """
+    objectives, X = problem.objectives, problem.X
+    heavy = _heavy_column(problem)
+    if isinstance(X, L1Ball) and heavy is not None:
+        rest = [LeastSquares(_without(f, heavy), np.zeros(f.map.size)) for f in objectives]
+        alpha = np.full(X.shape, 0.5 / sum_smoothness(rest))
+        alpha[heavy] = 0.5 / sum_smoothness(objectives)
+        return alpha, partial(onto_l1_ball, weights=1.0 / alpha, radius=X.radius)
+    project = projection(X)
+    if project is None:
+        raise ValueError(f"X must have a projection at hand for f* to be found; {type(X).__name__} has none.")
+    return 1.0 / sum_smoothness(objectives), project
+
+
+def _heavy_column(problem: Problem) -> int | None:
+    """Return the column of sparse least squares that has most of all squares, or None if there is none."""
+    if not all(isinstance(f.map, SparseMap) for f in problem.objectives):
+        return None
+    squares = np.zeros(problem.X.shape)
+    for f in problem.objectives:
+        squares += sp.csr_array(f.data()["A"]).power(2).sum(axis=0)
+    heaviest = int(np.argmax(squares))
+    return heaviest if squares[heaviest] > 0.5 * np.sum(squares) else None
+
+
+def _without(f: Objective, column: int) -> sp.csr_array:
+    """Return the matrix of f with that column zero."""
+    A = sp.csr_array(f.data()["A"])
+    keep = np.ones(A.shape[1])
+    keep[column] = 0.0
+    return sp.csr_array(A @ sp.dia_array((keep[None], [0]), shape=(len(keep), len(keep))))
+
+
+def onto_l1_ball(y: Point, weights: Point, radius: float) -> Point:
+    """Return the x of the ball with the least Σ weightsⱼ (xⱼ − yⱼ)²: |xⱼ| = max(|yⱼ| − θ/weightsⱼ, 0).
+
+    >>> onto_l1_ball(np.array([3.0, -2.0]), np.array([1.0, 3.0]), 1.0)
+    array([ 0., -1.])
+    """
+    size = np.abs(y)
+    if float(size.sum()) <= radius:
+        return y
+    order = np.argsort(-weights * size, kind="stable")
+    theta = (np.cumsum(size[order]) - radius) / np.cumsum(1.0 / weights[order])
+    last = int(np.flatnonzero((weights * size)[order] > theta)[-1])
+    return np.asarray(np.copysign(np.maximum(size - theta[last] / weights, 0.0), y))
+
+
+def _pair(problem: Problem, x: Point, start: float) -> tuple[float, float, float]:
+    value, gap = certify(problem.objectives, problem.X, x)
+    return value, start, gap
+
+
+def _better(one: Optimum, other: Optimum) -> Optimum:
+    """Return the lower of two values of f with the better of two lower bounds of f*."""
+    bound = max(one.value - one.gap, other.value - other.gap)
+    value = min(one.value, other.value)
+    return Optimum(value, one.start, max(0.0, value - bound), other.iterations)
+
+
+def _grad(problem: Problem, x: Point) -> Point:
+    total = np.zeros(problem.X.shape)
+    for f in problem.objectives:
+        total += f.grad(x)
+    return total

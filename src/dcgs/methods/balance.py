@@ -1,0 +1,90 @@
+"""The balance of FastDCGS: how strongly an agent holds on to its point, against how fast prices move."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from dcgs.methods.base import Agent
+from dcgs.points import vdot
+
+# The first η is this share of √(smoothness · curvature) · connectivity^(−1/4), averaged over agents. The
+# share and the power were chosen on Lassos over seven graphs (docs/methods.md).
+_SHARE = 0.55
+# While the two halves of the residual are within these factors of each other, η is left alone.
+_LEAST, _MOST = 0.7, 3.0
+# The logarithm of η changes by at most _FIRST/j^_POWER after epoch j: in all by a finite amount.
+_FIRST, _POWER = 2.0, 1.2
+# diag(η) exceeds the weighted Laplacian by this factor, so that the metric of the proof is definite.
+_MARGIN = 1.01
+
+
+@final
+@dataclass(frozen=True)
+class Survey:
+    """What an agent finds out about its own objective at x⁰, by one oracle call."""
+
+    value: float
+    gap: float
+    eta: float
+
+
+def survey(agent: Agent) -> Survey:
+    """Look at fᵢ at x⁰: its value, its Wolfe gap, and the η that its curvature suggests.
+
+    The curvature is measured toward the oracle's answer: along a direction in which points of X
+    really move, it is far below the smoothness where data have many more columns than rows.
+    """
+    f, x = agent.f, agent.x0
+    image = f.map.image(x)
+    g = f.map.adjoint(f.loss.grad(image))
+    s = agent.lmo(g, None)
+    d = s.dense() - x
+    motion = f.map.image(d)
+    length = vdot(d, d)
+    curvature = float((f.loss.hess(image) * motion) @ motion) / length if length > 0.0 else 0.0
+    eta = _SHARE * math.sqrt(f.smoothness * curvature) * agent.facts.connectivity**-0.25
+    return Survey(f.loss.value(image), vdot(g, x) - s.dot(g), eta)
+
+
+def own_scale(eta: float, degree: int) -> float:
+    """Return the scale of an agent that knows nobody else's: its η is then twice degree × scale.
+
+    An edge takes the smaller scale of its two ends, and diag(η) ⪰ Σ scale (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds,
+    as (a − b)² ≤ 2a² + 2b².
+    """
+    return eta / (2.0 * _MARGIN * degree)
+
+
+def eta_of_own(scale: float, degree: int) -> float:
+    """Return the η of an agent while scales differ."""
+    return 2.0 * _MARGIN * degree * scale
+
+
+def common_scale(total_eta: float, total_degree: float, spread: float) -> float:
+    """Return the scale by which all agents' η are their wishes on average."""
+    return total_eta / (_MARGIN * spread * total_degree)
+
+
+def eta_of_common(scale: float, degree: int, spread: float) -> float:
+    """Return the η of an agent once all have one scale: spread · D ⪰ L, D the degrees, is enough."""
+    return _MARGIN * spread * degree * scale
+
+
+def change(primal: float, dual: float, epoch: int) -> float:
+    """Return the factor by which all change their scale after an epoch.
+
+    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ scale ‖x̃ᵢ − x̃ⱼ‖²: the two halves of the squared residual.
+    Too large an η shows in a primal half that dominates, too small a one in a dual half.
+    """
+    if primal <= 0.0:
+        return 1.0
+    ratio = math.inf if dual <= 0.0 else primal / dual
+    wanted = 0.0
+    if ratio > _MOST:
+        wanted = -0.5 * math.log(ratio / _MOST)
+    elif ratio < _LEAST:
+        wanted = 0.5 * math.log(_LEAST / ratio)
+    limit = _FIRST / epoch**_POWER
+    return math.exp(min(limit, max(-limit, wanted)))

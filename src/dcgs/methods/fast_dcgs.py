@@ -1,0 +1,130 @@
+"""FastDCGS: the fewest rounds to a model that every agent can use.
+
+One round an iteration, a balance that the agents find themselves, over-relaxation, the last iterate,
+loose inner solves at first; and agents that agree by themselves on when to stop. docs/methods.md proves
+what is promised and says what was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from dcgs.inner import Block, Corrective, Exact, Inner, Subproblem, check_inner, choose_inner
+from dcgs.methods.balance import (
+    Survey,
+    change,
+    common_scale,
+    eta_of_common,
+    eta_of_own,
+    own_scale,
+    survey,
+)
+from dcgs.methods.base import Agent, Method
+from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
+from dcgs.methods.certificate import Certificate
+from dcgs.methods.letters import Letter, News, unpacked
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, vdot
+from dcgs.protocol import Program
+from dcgs.sets.base import ConvexSet
+
+# An epoch is as long as news need to reach everyone, and no shorter than this.
+_SHORTEST = 4
+# Gaps asked of inner solves fall with the power _EARLY of k up to _TURN, and then with _LATE, which
+# makes √gap summable.
+_EARLY, _LATE, _TURN = 1.5, 2.5, 100
+_WIDTH = 4 + CERTIFICATE_WIDTH
+
+
+@final
+@dataclass(frozen=True)
+class FastDCGS(Method):
+    """Primal-dual steps over the edges of the graph: one round and one inner solve an iteration.
+
+    ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
+    corrective steps over polytopes, and cg elsewhere. ``eta``, the mean weight of η/2 ‖x − center‖², is
+    found by the agents if None. ``relaxation`` is in (0, 2). ``precision`` is the first inner gap, as a
+    share of the agent's own at x⁰.
+
+    Given a ``gap``, agents stop when they know that a model they all hold has that gap (relative,
+    as the contract has it, and by a test that errs on the safe side), and answer with that model. With
+    ``stops_itself=False`` the observer of the run decides instead, who sees everything and costs nothing.
+    """
+
+    inner: Literal["auto", "cg", "pcg", "corrective", "block", "exact"] | Inner = "auto"
+    eta: float | None = None
+    relaxation: float = 1.7
+    precision: float = 0.5
+    stops_itself: bool = True
+    rounds_per_iteration = 1
+
+    def __post_init__(self) -> None:
+        check_inner(self.inner)
+        if self.eta is not None and not 0.0 < self.eta < float("inf"):
+            raise ValueError(f"eta must be a positive finite number, or None; got {self.eta!r}.")
+        if not 0.0 < self.relaxation < 2.0:
+            raise ValueError(f"relaxation must be between 0 and 2; got {self.relaxation!r}.")
+        if not 0.0 < self.precision <= 1.0:
+            raise ValueError(f"precision must be positive and at most 1; got {self.precision!r}.")
+
+    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+        reasons = (self._inner(f, X).misfit(f, X) for f in objectives)
+        return next(filter(None, reasons), None)
+
+    def program(self, agent: Agent) -> Program[Point]:
+        f, facts, degree = agent.f, agent.facts, max(1, len(agent.degrees))
+        inner = self._inner(f, agent.X).start(agent.task)
+        first = survey(agent)
+        wish = first.eta if self.eta is None else self.eta
+        scale = own_scale(wish, degree)
+        eta = eta_of_own(scale, degree)
+        news, certificate = News(), Certificate(agent, first.value)
+        news.begin(agent.index, (wish, float(degree), 0.0, 0.0, *certificate.row))
+        period = max(facts.hops, _SHORTEST)
+        primal = dual = 0.0
+        c = agent.x0
+        w = 0.0 * c
+        x = inner(Subproblem(f, w, eta, c), self._gap(1, first))
+        for k in range(1, agent.iterations + 1):
+            epoch, step = divmod(k - 1, period)
+            x_tilde = 2.0 * x - c
+            letter = Letter(x_tilde, scale, news.unsent(), certificate.parcel(step + 1))
+            inbox = yield letter.packed()
+            letters = {j: unpacked(message, x.shape, _WIDTH) for j, message in inbox.items()}
+            news.read(letters.values())
+            certificate.receive(letters, step + 1)
+            v = 0.0 * x
+            for theirs in letters.values():
+                v = v + min(scale, theirs.scale) * (x_tilde - theirs.point)
+            primal, dual = primal + eta * vdot(x - c, x - c), dual + vdot(x_tilde, v)
+            c = c + self.relaxation * (x - c)
+            w = w + self.relaxation * v
+            if step + 1 == period:
+                agreed = certificate.agreed(news)
+                if agreed is not None:
+                    agent.observe(k, agreed)
+                    return agreed
+                if epoch == 0:
+                    scale = common_scale(news.total(0), news.total(1), facts.spread)
+                elif self.eta is None:
+                    scale *= change(news.total(2), news.total(3), epoch)
+                eta = eta_of_common(scale, degree, facts.spread)
+                certificate.turn(x, w, epoch, news.total(2) + news.total(3))
+                news.begin(agent.index, (wish, float(degree), primal, dual, *certificate.row))
+                primal = dual = 0.0
+            x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, first))
+            agent.observe(k, x)
+        return x
+
+    def _gap(self, k: int, first: Survey) -> float:
+        """Return the gap asked of the k-th inner solve."""
+        late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
+        return float(self.precision * first.gap / (k**_EARLY * late))
+
+    def _inner(self, f: Objective, X: ConvexSet) -> Inner:
+        if self.inner != "auto":
+            return choose_inner(self.inner, X)
+        best: Sequence[Inner] = (Exact(), Block(), Corrective())
+        return next((inner for inner in best if inner.misfit(f, X) is None), choose_inner("cg", X))

@@ -1,0 +1,165 @@
+"""The nearest matrix of bounded nuclear norm, from products with a block of vectors.
+
+Written out here for the reason given at :mod:`dcgs.sets.lanczos`: no state, so the same bits each time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from dcgs.atoms import Atom
+from dcgs.points import EPS, Point, norm, vdot
+from dcgs.sets.base import ConvexSet
+from dcgs.sets.lanczos import SEED, Matrix, Vector
+from dcgs.sets.singular import near_vector
+
+SWEEPS = 30
+"""Products with the matrix and its transpose at most, for one block."""
+SPARE = 4
+"""Triples wanted beyond the rank of the last point, and one more in SHARE: others may rise among them."""
+SHARE = 8
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The nearest point of a set to a matrix M among those made of a block of M's singular triples.
+
+    ``whole`` says that a larger block would give no nearer one. For a matrix near M start from ``basis``,
+    with ``wanted`` columns.
+    """
+
+    point: Point
+    basis: Matrix
+    wanted: int
+    whole: bool
+
+
+class BlockSet(ConvexSet):
+    """A set of matrices that depends on their singular values alone, and has its nearest points from them."""
+
+    @abstractmethod
+    def surely_holds(self, M: Point) -> bool:
+        """Return whether M is in the set, as far as that can be seen without singular values."""
+
+    @abstractmethod
+    def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
+        """Return the nearest point to M from as many top singular triples as ``basis`` has columns.
+
+        The search for them starts from the basis, orthonormal on the smaller side; a square one asks for
+        all. The answer is in the set, and where it is whole it is the nearest point to a matrix whose
+        distance from M is at most ``tolerance``, unless that takes more than SWEEPS sweeps.
+        """
+
+
+def extended(basis: Matrix, columns: int) -> Matrix:
+    """Return an orthonormal basis with so many columns: random ones added, or the last ones left out.
+
+    The random columns have a share of every singular vector.
+    """
+    side, have = basis.shape
+    if columns <= have:
+        return basis[:, :columns]
+    noise = np.random.default_rng(SEED).standard_normal((side, columns - have))
+    return np.asarray(np.linalg.qr(np.hstack([basis, noise]))[0])
+
+
+def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
+    """Return the basis with its last column given up for the atom's vector, unless it is square."""
+    vector = near_vector(atom, *shape)
+    if vector is None or basis.shape[0] == basis.shape[1]:
+        return basis
+    return np.asarray(np.linalg.qr(np.column_stack([basis[:, :-1], vector]))[0])
+
+
+def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) -> Nearest:
+    """Return the nearest matrix to M of nuclear norm ≤ radius made of a block of its singular triples.
+
+    Subspace iteration with Rayleigh–Ritz on the smaller side. With orthonormal U and P = MᵀU, turned so
+    that the columns of P are orthogonal too, σᵢ = ‖Pᵢ‖ and uᵢ, Pᵢ/σᵢ are approximate triples, with the
+    residual (M Pᵢ − σᵢ² uᵢ)/σᵢ. The point Σ (cᵢ/σᵢ) uᵢ Pᵢᵀ, c the nearest to σ in {c ≥ 0, Σ c ≤ radius},
+    is feasible whatever the error of the triples: its nuclear norm is at most Σ c.
+    """
+    wide = M if M.shape[0] <= M.shape[1] else M.T
+    if basis.shape[0] == basis.shape[1]:
+        return _from_all(M, wide, radius)
+    size, U = vdot(M, M), basis
+    for sweep in range(SWEEPS):
+        U, P, sigma = _ritz(wide, U)
+        enough = _enough(sigma, size, len(U), radius)
+        if enough is not None:
+            return Nearest(M, U, _with_spare(enough), True)
+        c = onto_ball(sigma, radius)
+        rank = int(np.count_nonzero(c))
+        back = wide @ P
+        residual = norm(back[:, :rank] / sigma[:rank] - U[:, :rank] * sigma[:rank])
+        U, before = np.linalg.qr(back)[0], U
+        if residual <= tolerance or (rank == len(c) and sweep > 0):
+            break
+    return Nearest(_point(before, P, c, M), U, _with_spare(rank), rank < len(c))
+
+
+def onto_ball(sigma: Vector, radius: float) -> Vector:
+    """Return the nearest c to σ ≥ 0, given in falling order, with c ≥ 0 and Σ c ≤ radius."""
+    excess = np.cumsum(sigma) - radius
+    if excess[-1] <= 0.0:
+        return sigma
+    tau = float((excess / np.arange(1, len(sigma) + 1)).max())
+    c = np.maximum(sigma - tau, 0.0)
+    # Where σ and τ are far larger than the radius, rounding leaves little of their difference, or nothing.
+    c[0] = max(c.item(0), EPS * sigma.item(0))
+    c *= radius / c.sum()
+    return c
+
+
+def _from_all(M: Point, wide: Point, radius: float) -> Nearest:
+    """Return the nearest point from all singular triples, by way of the eigenvectors of M Mᵀ."""
+    U: Matrix = np.linalg.eigh(wide @ wide.T)[1]
+    U, P, sigma = _sorted(U, wide.T @ U)
+    enough = _enough(sigma, vdot(M, M), len(U), radius)
+    if enough is not None:
+        return Nearest(M, U, _with_spare(enough), True)
+    c = onto_ball(sigma, radius)
+    return Nearest(_point(U, P, c, M), U, _with_spare(int(np.count_nonzero(c))), True)
+
+
+def _ritz(wide: Point, U: Matrix) -> tuple[Matrix, Matrix, Vector]:
+    """Return U turned so that P = MᵀU has orthogonal columns, P, and their norms, in falling order."""
+    P = wide.T @ U
+    W = np.linalg.eigh(P.T @ P)[1]
+    return _sorted(U @ W, P @ W)
+
+
+def _sorted(U: Matrix, P: Matrix) -> tuple[Matrix, Matrix, Vector]:
+    sigma = np.sqrt(np.einsum("ij,ij->j", P, P))
+    order = np.argsort(-sigma, kind="stable")
+    return U[:, order], P[:, order], sigma[order]
+
+
+def _enough(sigma: Vector, size: float, side: int, radius: float) -> int | None:
+    """Return how many of the triples prove that ‖M‖_* ≤ radius; None if all do not. ‖M‖² = size.
+
+    What the first k leave out has rank ≤ side − k, so its nuclear norm is at most √(side − k) times its
+    own size, which is known up to the rounding error of ‖M‖².
+    """
+    known = np.concatenate([[0.0], np.cumsum(sigma**2)])
+    rest = np.maximum(0.0, size - known) + 100.0 * EPS * size
+    left = side - np.arange(len(known))
+    enough = np.flatnonzero(np.concatenate([[0.0], np.cumsum(sigma)]) + np.sqrt(left * rest) <= radius)
+    return int(enough[0]) if enough.size else None
+
+
+def _with_spare(rank: int) -> int:
+    return rank + rank // SHARE + SPARE
+
+
+def _point(U: Matrix, P: Matrix, c: Vector, M: Point) -> Point:
+    """Return Σ (cᵢ/σᵢ) uᵢ Pᵢᵀ in the shape of M."""
+    rank = int(np.count_nonzero(c))
+    P = P[:, :rank]
+    left = U[:, :rank] * (c[:rank] / np.sqrt(np.einsum("ij,ij->j", P, P)))
+    return np.asarray(left @ P.T if M.shape[0] <= M.shape[1] else P @ left.T)
