@@ -243,3 +243,94 @@ def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> It
         x = x_bar + 2.0 / (t + 1.0) * (np.stack([oracle(row) for row in g]) - x_bar)
         rounds += 2 * times
         yield Iterate(x, x, 0.0 * x, rounds, np.full(m, t))
+
+
+Wish: TypeAlias = Callable[[int, Array], float]
+"""(agent, what its neighbors' points differ by from x⁰, one a row) ↦ the η it would choose."""
+
+
+def fast_wish(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> Wish:
+    """Return a share of √(l · mean curvature) · c^(−1/4): of m directions, one is the oracle's."""
+    spectrum, m = normalized_spectrum(L), len(A)
+    connectivity = spectrum[1] / spectrum[-1] if m > 1 else 1.0
+    g = gradients(A, b, np.tile(x0, (m, 1)))
+
+    def curvature(i: int, d: Array) -> float:
+        return 2.0 * float((A[i] @ d) @ (A[i] @ d) / (d @ d))
+
+    def wish(i: int, others: Array) -> float:
+        own = curvature(i, oracle(g[i]) - x0)
+        theirs = np.mean([curvature(i, d) for d in others]) if len(others) else own
+        smoothness = 2.0 * float(np.linalg.norm(A[i], 2)) ** 2
+        return float(0.55 * math.sqrt(smoothness * (own + (m - 1) * theirs) / m) / connectivity**0.25)
+
+    return wish
+
+
+def normalized_spectrum(L: Array) -> Array:
+    """Return the eigenvalues of D^(−1/2) L D^(−1/2), increasing; 2 for an agent alone."""
+    if len(L) == 1:
+        return np.array([2.0])
+    root = np.sqrt(np.diag(L))
+    return np.asarray(np.linalg.eigvalsh(L / np.outer(root, root)), dtype=np.float64)
+
+
+def width(L: Array) -> int:
+    """Return how many rounds news take from end to end of the graph."""
+    step = np.eye(len(L)) - np.minimum(L, 0.0)
+    hops, reach = 0, np.eye(len(L))
+    while not reach.all():
+        hops, reach = hops + 1, step @ reach
+    return hops
+
+
+def weighted_laplacian(L: Array, scales: Array) -> Array:
+    """Return the Laplacian in which an edge weighs the smaller of its ends' scales."""
+    weights = np.minimum.outer(scales, scales) * (L < 0.0)
+    np.fill_diagonal(weights, 0.0)
+    return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
+
+
+def rebalanced(primal: float, dual: float, epoch: int) -> float:
+    """Return the factor on all scales: it halves the logarithm by which primal/dual is out of [0.7, 3]."""
+    ratio = math.log(primal / dual) if dual > 0.0 else math.inf
+    outside = max(ratio - math.log(3.0), 0.0) + min(ratio - math.log(0.7), 0.0)
+    limit = 3.0 / epoch**1.1
+    return math.exp(-min(max(0.5 * outside, -limit), limit))
+
+
+Answer: TypeAlias = Callable[[int, Array, float, Array], Array]
+"""(agent, w, η, center) ↦ what minimizes φ."""
+
+
+def fast(
+    L: Array, x0: Array, wish: Wish, relaxation: float, adapting: bool, answer: Answer
+) -> Iterator[Array]:
+    """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
+    m, degree, spread = len(L), np.maximum(np.diag(L), 1.0), normalized_spectrum(L)[-1]
+    period = max(width(L), 4)
+    eta = np.array([wish(i, np.zeros((0, len(x0)))) for i in range(m)])
+    scales = eta / (2.02 * degree)
+    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
+    told = now = (0.0, 0.0)
+    k = 0
+    while True:
+        x = np.stack([answer(i, w[i], float(eta[i]), c[i]) for i in range(m)])
+        if k > 0:
+            yield x
+        k += 1
+        x_tilde = 2.0 * x - c
+        v = weighted_laplacian(L, scales) @ x_tilde
+        now = (now[0] + float(eta @ ((x - c) ** 2).sum(axis=1)), now[1] + float((x_tilde * v).sum()))
+        c, w = c + relaxation * (x - c), w + relaxation * v
+        epoch, late = divmod(k - 1, period)
+        if k == 1:
+            eta = np.array([wish(i, x_tilde[L[i] < 0.0] - x0) for i in range(m)])
+            wished, scales, now = float(eta.sum()), eta / (2.02 * degree), (0.0, 0.0)
+        elif late == 0:
+            if epoch == 1:
+                scales = np.full(m, wished / (1.01 * spread * degree.sum()))
+            elif adapting:
+                scales = scales * rebalanced(*told, epoch - 1)
+            eta = 1.01 * spread * degree * scales
+            told, now = now, (0.0, 0.0)

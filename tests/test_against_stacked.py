@@ -18,6 +18,7 @@ from dcgs import (
     DFW,
     NIDS,
     PCG,
+    FastDCGS,
     L1Ball,
     Params,
     PGExtra,
@@ -219,6 +220,7 @@ def test_dfw_with_repeated_averaging_equals_the_transcription(name: str, where: 
     [
         DCGS(),
         DCGS(answer="last"),
+        FastDCGS(),
         PrimalDual(),
         PrimalDual(answer="last"),
         DFW(),

@@ -480,12 +480,13 @@ def test_a_closed_form_is_refused_where_there_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.PrimalDual])
+@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.FastDCGS, dcgs.PrimalDual])
 @pytest.mark.parametrize("inner", ["fw", "CG", None, ["cg"], dcgs.CG], ids=repr)
 def test_an_inner_solver_must_be_known(method: Callable[..., object], inner: object) -> None:
     unmade(
         ValueError,
-        f"inner must be one of 'auto', 'cg', 'pcg', 'exact', or an inner solver such as CG(); got {inner!r}.",
+        "inner must be one of 'auto', 'cg', 'pcg', 'exact', 'block', 'corrective', or an inner solver "
+        f"such as CG(); got {inner!r}.",
         lambda: method(inner=inner),
     )
 
@@ -514,7 +515,7 @@ def test_a_step_must_be_known(step: Any) -> None:
     unmade(ValueError, f"step must be 'line-search' or 'agnostic'; got {step!r}.", lambda: dcgs.CG(step=step))
 
 
-@pytest.mark.parametrize("inner", [dcgs.CG, dcgs.PCG])
+@pytest.mark.parametrize("inner", [dcgs.CG, dcgs.PCG, dcgs.Corrective, dcgs.Block])
 @pytest.mark.parametrize("steps", [0, -3, 2.5, NAN])
 def test_steps_must_be_at_least_one(inner: Callable[..., object], steps: Any) -> None:
     with pytest.raises(ValueError, match=rf"^max_steps must be .*at least 1.*; got {steps!r}\.$"):
@@ -522,7 +523,7 @@ def test_steps_must_be_at_least_one(inner: Callable[..., object], steps: Any) ->
 
 
 @pytest.mark.parametrize("precision", [-1e-3, 1.0, NAN])
-def test_a_precision_must_be_a_fraction(precision: float) -> None:
+def test_the_precision_of_primal_dual_must_be_a_fraction(precision: float) -> None:
     unmade(
         ValueError,
         f"precision must be in [0, 1); got {precision!r}.",
@@ -613,11 +614,13 @@ def test_every_must_be_a_whole_number(value: object) -> None:
     refused(ValueError, f"every must be a whole number of at least 0; got {value!r}.", every=value)
 
 
-def test_a_gap_cannot_end_a_run_that_is_not_measured() -> None:
+@pytest.mark.parametrize("method", [dcgs.DCGS(), dcgs.DFW(), dcgs.FastDCGS(stops_itself=False)], ids=repr)
+def test_a_gap_cannot_end_a_run_that_is_not_measured_unless_its_agents_stop_it(method: dcgs.Method) -> None:
     refused(
         ValueError,
         "a gap can only end a run that is measured on the way; got gap with every=0. "
         "Use every=1, or leave gap out and give another rule.",
+        method=method,
         gap=1e-3,
         every=0,
     )
@@ -632,6 +635,35 @@ def test_a_gap_below_rounding_is_refused_with_its_numbers() -> None:
     ):
         dcgs.minimize(OBJECTIVES, X, PATH, gap=1e-17, runtime=watched)
     assert watched.runs == 0
+
+
+NUMBERS = {
+    "eta": ("a positive finite number, or None", (0.0, -1.0, NAN, INF)),
+    "relaxation": ("between 0 and 2", (0.0, 2.0, -0.5, NAN)),
+    "precision": ("positive and at most 1", (0.0, 1.5, -0.5, NAN)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "must", "value"),
+    [(name, must, value) for name, (must, values) in NUMBERS.items() for value in values],
+)
+def test_the_numbers_of_fast_dcgs_must_be_in_their_ranges(name: str, must: str, value: float) -> None:
+    unmade(
+        ValueError,
+        f"{name} must be {must}; got {value!r}.",
+        lambda: dcgs.FastDCGS(**{name: value}),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("inner", ["pcg", "corrective"])
+def test_corrective_steps_need_finitely_many_extreme_points(inner: Any) -> None:
+    refused(
+        ValueError,
+        f"{inner} needs a set with finitely many extreme points; L2Ball is not one. Use inner='cg'.",
+        X=dcgs.L2Ball(6),
+        method=dcgs.FastDCGS(inner=inner),
+    )
 
 
 # The starting point.

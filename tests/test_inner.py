@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 from dcgs import CG, PCG, HuberLoss, LeastSquares, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
-from dcgs.inner import Block, Exact, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner import Block, Corrective, Exact, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
@@ -128,6 +128,8 @@ def matrix_case(loss: str = "squares", radius: float = 0.8) -> Case:
 
 every_polytope = pytest.mark.parametrize("where", POLYTOPES)
 every_loss = pytest.mark.parametrize("loss", LOSSES)
+# They are linearly convergent: these are more steps than they need.
+pairwise = pytest.mark.parametrize("inner", [PCG(max_steps=5000), Corrective(max_steps=20_000)], ids=repr)
 # The solver sums the same gap in another order: terms of size up to 100, right to 1e-16 each.
 ROUNDING = 1e-12
 
@@ -147,6 +149,12 @@ def assert_solves(at: Case, inner: Inner, e: float) -> None:
 @every_polytope
 def test_pcg_returns_a_point_of_the_set_with_the_gap_asked_for(where: str, loss: str) -> None:
     assert_solves(case(where, loss), PCG(max_steps=5000), e=1e-8)
+
+
+@every_loss
+@every_polytope
+def test_corrective_returns_a_point_of_the_set_with_the_gap_asked_for(where: str, loss: str) -> None:
+    assert_solves(case(where, loss), Corrective(max_steps=20_000), e=1e-8)
 
 
 @every_loss
@@ -176,7 +184,7 @@ def test_the_gap_is_reached_over_a_ball_of_matrices_too(
     assert_solves(matrix_case(loss, radius), inner, e * radius)
 
 
-@pytest.mark.parametrize("inner", [CG(), CG(step="agnostic"), PCG()])
+@pytest.mark.parametrize("inner", [CG(), CG(step="agnostic"), PCG(), Corrective()])
 @every_polytope
 def test_solving_the_same_again_takes_one_oracle_call(where: str, inner: Inner) -> None:
     at = case(where)
@@ -189,7 +197,7 @@ def test_solving_the_same_again_takes_one_oracle_call(where: str, inner: Inner) 
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize("inner", [CG(), PCG()])
+@pytest.mark.parametrize("inner", [CG(), PCG(), Corrective()])
 def test_an_answer_is_the_caller_s_own(inner: Inner) -> None:
     at = case("l1 ball")
     solver, _, _ = at.start(inner)
@@ -202,7 +210,7 @@ def test_an_answer_is_the_caller_s_own(inner: Inner) -> None:
 
 
 @pytest.mark.parametrize("where", ["simplex of matrices", "permutations", "hull of matrices"])
-@pytest.mark.parametrize("inner", [CG(), PCG()])
+@pytest.mark.parametrize("inner", [CG(), PCG(), Corrective()])
 def test_a_start_stored_by_columns_is_as_good_as_one_stored_by_rows(where: str, inner: Inner) -> None:
     at = case(where)
     answers = []
@@ -266,10 +274,10 @@ def test_each_step_of_cg_is_one_of_algorithm_2(where: str) -> None:
 
 @pytest.mark.parametrize("where", ["l1 ball", "simplex of matrices", "box", "hull of matrices"])
 @every_loss
-def test_a_gap_of_zero_ends_by_rounding(where: str, loss: str) -> None:
+@pairwise
+def test_a_gap_of_zero_ends_by_rounding(where: str, loss: str, inner: Inner) -> None:
     at = case(where, loss)
-    # It is linearly convergent: these are more steps than it needs.
-    solver, _, outcomes = at.start(PCG(max_steps=5000))
+    solver, _, outcomes = at.start(inner)
     phi = at.subproblem(12)
     x = solver(phi, 0.0)
     assert outcomes[Outcome.STEPS] == 0
@@ -277,14 +285,17 @@ def test_a_gap_of_zero_ends_by_rounding(where: str, loss: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_a_gap_of_zero_ends_by_rounding_also_where_the_data_are_fitted_exactly(scale: float) -> None:
+@pairwise
+def test_a_gap_of_zero_ends_by_rounding_also_where_the_data_are_fitted_exactly(
+    inner: Inner, scale: float
+) -> None:
     """Then ∇f is the rounding error of A x − b, which is not as small as A x − b itself."""
     X, A = L1Ball(6, 3.0), scale * np.random.default_rng(75).standard_normal((9, 6))
     p = np.array([0.5, -0.4, 0.3, -0.2, 0.1, 0.05])
     f = LeastSquares(A, A @ p)
     oracle = CountedOracle(X)
     outcomes: Counter[Outcome] = Counter()
-    solver = PCG(max_steps=5000).start(Task(f, X, oracle, X.start(), outcomes))
+    solver = inner.start(Task(f, X, oracle, X.start(), outcomes))
     for _ in range(3):
         x = solver(Subproblem(f, np.zeros(6), 1e-3, p), 0.0)
     assert outcomes[Outcome.STEPS] == 0
@@ -293,14 +304,15 @@ def test_a_gap_of_zero_ends_by_rounding_also_where_the_data_are_fitted_exactly(s
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_gap_of_zero_ends_at_a_vertex_far_from_the_origin(seed: int) -> None:
+@pairwise
+def test_a_gap_of_zero_ends_at_a_vertex_far_from_the_origin(inner: Inner, seed: int) -> None:
     """There s = v is all that is active, and the gap is what the weights have lost of 1, times ⟨∇φ, s⟩."""
     rng = np.random.default_rng(seed)
     X = Box(np.full(6, 1000.0), np.full(6, 1001.0))
     A = 0.1 * rng.standard_normal((3, 6))
     f = LeastSquares(A, A @ X.start())
     outcomes: Counter[Outcome] = Counter()
-    solver = PCG(max_steps=300).start(Task(f, X, CountedOracle(X), X.start(), outcomes))
+    solver = inner.start(Task(f, X, CountedOracle(X), X.start(), outcomes))
     for _ in range(6):
         solver(Subproblem(f, rng.standard_normal(6), 1.0, X.start()), 1e-6)
     w = 1e4 * rng.choice([-1.0, 1.0], 6)
@@ -531,6 +543,13 @@ class ActiveSetMachine(RuleBasedStateMachine):
         dense = sum((weight * atom.dense() for atom, weight in self.model.items()), start=np.zeros(SHAPE))
         # Sums of at most 17 terms of size up to 5.
         np.testing.assert_allclose(self.S.dense(SHAPE), dense, rtol=0.0, atol=1e-14)
+
+    @invariant()
+    def crosses_are_the_products_of_atoms(self) -> None:
+        for atom in (CORNERS[1], CORNERS[-5], CORNERS[-2]):
+            expected = [cross(atom, other) for other in self.S.atoms]
+            # Six products of size up to 10, in either order.
+            np.testing.assert_allclose(self.S.crosses(atom), expected, rtol=0.0, atol=1e-13)
 
     @invariant()
     def dots_are_dense_dots(self) -> None:

@@ -105,6 +105,14 @@ def test_dcgs_finds_the_common_optimum_to_a_gap_of_a_thousandth(X: dcgs.ConvexSe
     assert_optimal(result, X, loss(pairs, result.x), optimum(pairs, X)[1])
 
 
+@every_set
+def test_fast_dcgs_finds_the_common_optimum_of_every_set_to_a_gap_of_a_thousandth(X: dcgs.ConvexSet) -> None:
+    pairs = problem(X)
+    method = dcgs.FastDCGS(stops_itself=False)
+    result = dcgs.minimize(least_squares(pairs, X), X, PATH, method, gap=1e-3, iterations=500)
+    assert_optimal(result, X, loss(pairs, result.x), optimum(pairs, X)[1])
+
+
 @pytest.mark.parametrize(
     "X", [dcgs.L2Ball(5, radius=0.5), dcgs.L2Ball(5, radius=50.0)], ids=["outside", "inside"]
 )

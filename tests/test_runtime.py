@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dcgs
-from dcgs import DCGS, DFW, PCG, Lockstep, PrimalDual
+from dcgs import DCGS, DFW, PCG, FastDCGS, Lockstep, PrimalDual
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
@@ -263,6 +263,7 @@ def test_the_inbox_is_in_increasing_order_and_holds_the_neighbors_only(threads: 
 
 METHODS: dict[str, dcgs.Method] = {
     "DCGS with pcg": DCGS(inner="pcg"),
+    "FastDCGS": FastDCGS(),
     "DCGS with cg": DCGS(inner="cg"),
     "DCGS with one step": DCGS(inner=PCG(max_steps=1)),
     "DFW": DFW(),

@@ -79,7 +79,8 @@ def markdown(standings: Standings, abouts: Mapping[str, str], notes: Sequence[st
     parts = [
         "# Rounds to an accuracy",
         f"`{made['command']}`, seed {plan.seed}, dcgs {made['versions']['dcgs']}; "
-        f"at most {plan.seconds:g} seconds a run, times what `bench/instances.py` and `bench/contestants.py` say.",
+        f"at most {plan.seconds:g} seconds a run, times what `bench/instances.py` and "
+        "`bench/contestants.py` say.",
         LEGEND,
         summary_grid(standings).markdown(),
         counts_grid(standings).markdown(),

@@ -21,6 +21,7 @@ examples:
   dcgs reproduce --quick            the paper's experiments at small scale, as a page to look at
   dcgs reproduce lasso-synthetic    one of them at full scale
   dcgs report dcgs-report           make the page anew from what is in the folder
+  dcgs bench rounds --quick         rounds of all methods to an accuracy, on a small table
   dcgs bench step                   what one inner step costs, over what it cannot avoid
   dcgs bench threads --threads 2    what threads bring on the paper's dense Lasso
   dcgs bench memory --out peak.json how much memory a run takes beyond its data

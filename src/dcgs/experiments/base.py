@@ -19,6 +19,7 @@ AGENTS = 10
 
 # The runs that claims are judged by; of all scalings tried, SCALED is the best.
 DFW, THEOREM, SCALED = "dfw", "dcgs-theorem", "dcgs-scaled"
+FAST = "fast-dcgs"
 
 Gauge: TypeAlias = Callable[[Sequence[Point]], float]
 """A measure of the agents' answers that the library itself does not take, such as a test error."""

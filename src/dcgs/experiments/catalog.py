@@ -23,7 +23,7 @@ from dcgs.datasets import (
 from dcgs.experiments import base
 from dcgs.experiments.base import AGENTS, MEASURES, Experiment, Gauge, Problem, Run
 from dcgs.experiments.study import Measure
-from dcgs.methods import DCGS, DFW, PrimalDual
+from dcgs.methods import DCGS, DFW, FastDCGS, PrimalDual
 from dcgs.points import Point
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball, NuclearNormBall
@@ -78,6 +78,7 @@ class _Effort:
     precision: float
     dfw: int = 400
     every: int = 4
+    fast: int = 60
 
 
 def _runs(effort: _Effort) -> list[Run]:
@@ -110,6 +111,14 @@ def _runs(effort: _Effort) -> list[Run]:
             lambda distance: PrimalDual(schedule=Theorem1(), precision=effort.precision),
             effort.exact,
             lmo_calls=effort.calls,
+        ),
+        Run(
+            base.FAST,
+            "FastDCGS",
+            "Not in the paper: the method of dcgs, as it comes. One round an iteration; the agents find "
+            "balance and precision.",
+            lambda distance: FastDCGS(),
+            effort.fast,
         ),
     ]
 
@@ -215,7 +224,7 @@ def _completion_movielens(options: Options) -> Experiment:
         return _completion(known, held_out, radius, gauges)
 
     full = _Effort(
-        theorem=20, scalings=(0.1, 0.3, 1.0), scaled=10, calls=500, exact=5, precision=0.1, every=10
+        theorem=20, scalings=(0.1, 0.3, 1.0), scaled=10, calls=500, exact=5, precision=0.1, every=10, fast=30
     )
     quick = replace(full, calls=200)
     return Experiment(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -97,6 +98,7 @@ def minimize(
                 rng=np.random.default_rng((seed, i)),
                 observe=partial(observer.post, i),
                 gap=limits.gap if method.stops_itself else None,
+                agree=observer.agree,
                 projections=meters.projections[i],
             )
             for i in range(len(network))
@@ -108,14 +110,11 @@ def minimize(
             after_round=observer.after_round,
             wide=all(f.map.wide for f in objectives),
         )
-        refused = False
         if observer.status is None:
             meters.clock.go()
-            try:
+            with suppress(BudgetSpentError):
                 runtime.run(job)
-            except BudgetSpentError:
-                refused = True
-        status = observer.finish(refused)
+        status = observer.finish()
     return Result(
         x=average(observer.answers),
         agents=np.stack(observer.answers),

@@ -64,6 +64,10 @@ class Observer:
         """Take agent i's answer after its k-th iteration; called from the agent's thread."""
         self._posted.setdefault(k, [None] * len(self.objectives))[i] = answer
 
+    def agree(self) -> None:
+        """Hear from an agent that all have agreed to stop, as all of them do in the same round."""
+        self.status = Status.AGREED
+
     def after_round(self) -> bool:
         """Return whether the run goes on; called while all agents stand still."""
         self.meters.clock.halt()
@@ -72,15 +76,15 @@ class Observer:
         self.meters.clock.go()
         return self.status is None
 
-    def finish(self, refused: bool) -> Status:
+    def finish(self) -> Status:
         """Measure where the run ended, if that was not yet recorded; return why it ended.
 
-        ``refused``: an oracle refused a call, or a block of calls of which some were left, and so ended
-        the run between rounds. Agents that return before any limit holds have agreed to.
+        A run that no limit ended was ended by an oracle that refused a call, or a block of calls of which
+        only some were left: by calls where they are limited, else by seconds.
         """
         self.meters.clock.halt()
-        by_oracle = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
-        self.status = self.status or self._spent() or (by_oracle if refused else Status.AGREED)
+        refused = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
+        self.status = self.status or self._spent() or refused
         if self.snapshots[-1].iterations != self.iterations:
             self._record()
         return self.status

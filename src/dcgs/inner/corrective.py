@@ -30,7 +30,7 @@ class Corrective(Inner):
 
     An oracle call finds one new atom. Before the next call, weight moves between active atoms until
     the gap over their hull is half of the gap over X. Such a step needs neither the oracle nor the
-    data: the images of the active atoms are kept, and for a quadratic loss their inner products.
+    data: the images of the active atoms are kept.
     Linearly convergent over polytopes, as PCG is (the corrective and blended pairwise methods of
     Lacoste-Julien and Jaggi 2015 and of Tsuji, Tanaka and Pokutta 2022). ``max_steps`` bounds the steps
     of one solve, those between active atoms included.
@@ -86,15 +86,12 @@ class _CorrectiveSolver(Solver):
 
 @final
 class _Hull:
-    """The hull of the active atoms: their images, the inner products of these and of the atoms themselves."""
+    """The hull of the active atoms, and the images of these."""
 
     def __init__(self, f: Objective, atom: Atom) -> None:
         self.f = f
         self.S = ActiveSet(atom)
-        image = f.map.image_of_atom(atom)
-        self._images = image[np.newaxis, :].copy()
-        self._between_images = np.array([[image @ image]])
-        self._between_atoms = np.array([[atom.norm_squared()]])
+        self._images = f.map.image_of_atom(atom)[np.newaxis, :].copy()
 
     @property
     def image(self) -> Image:
@@ -105,17 +102,10 @@ class _Hull:
         """Take in an atom, with no weight yet; return whether it is new."""
         if atom in self.S:
             return False
-        products = self.S.crosses(atom)
         place = self.S.append(atom)
         if place == len(self._images):
-            self._images = _doubled(self._images, 1)
-            self._between_images = _doubled(self._between_images, 2)
-            self._between_atoms = _doubled(self._between_atoms, 2)
-        image = self._images[place] = self.f.map.image_of_atom(atom)
-        self._between_atoms[place, :place] = self._between_atoms[:place, place] = products
-        self._between_atoms[place, place] = atom.norm_squared()
-        products = self._images[: place + 1] @ image
-        self._between_images[place, : place + 1] = self._between_images[: place + 1, place] = products
+            self._images = np.concatenate([self._images, np.empty_like(self._images)])
+        self._images[place] = self.f.map.image_of_atom(atom)
         return True
 
     def correct(self, phi: Subproblem, dots: Vector, goal: float, limit: int) -> int:
@@ -123,63 +113,31 @@ class _Hull:
 
         ``dots`` are the inner products of ∇φ with the atoms. Atoms left without weight leave.
         """
-        lower, upper = phi.f.loss.curvature
-        moves = self._quadratic if lower == upper else self._general
-        steps = moves(phi, dots, goal, limit)
-        for place in reversed(np.flatnonzero(self.S.weights == 0.0).tolist()):
-            self._drop(place)
-        return steps
-
-    def _quadratic(self, phi: Subproblem, dots: Vector, goal: float, limit: int) -> int:
-        weights, count, curvature = self.S.weights, len(self.S), phi.f.loss.curvature[0]
-        images, atoms = self._between_images[:count, :count], self._between_atoms[:count, :count]
-        for step in range(limit):
+        S, images = self.S, self._images[: len(self.S)]
+        weights, image = S.weights, self.image
+        rest = dots - images @ phi.f.loss.grad(image)  # what of the dots is not the loss's
+        step = 0
+        while step < limit:
             away, toward = _worst(dots, weights), int(dots.argmin())
             if float(weights @ (dots - dots[toward])) <= goal:
-                return step
-            turn = curvature * (images[toward] - images[away]) + phi.eta * (atoms[toward] - atoms[away])
-            bend, most = float(turn[toward] - turn[away]), float(weights[away])
-            gamma = min(float(dots[away] - dots[toward]) / bend, most) if bend > 0.0 else most
+                break
+            motion = images[toward] - images[away]
+            turn = phi.eta * (S.crosses(S.atoms[toward]) - S.crosses(S.atoms[away]))
+            slope, bend = float(dots[toward] - dots[away]), float(turn[toward] - turn[away])
+            gamma = Line(phi.f.loss, image, motion, slope, bend, float(weights[away])).minimizer()
             weights[away] -= gamma  # to exactly 0 when all of it goes
             weights[toward] += gamma
-            dots += gamma * turn
-        return limit
-
-    def _general(self, phi: Subproblem, dots: Vector, goal: float, limit: int) -> int:
-        weights, count = self.S.weights, len(self.S)
-        images, apart = self._images[:count], self._between_atoms[:count, :count]
-        image, rest = weights @ images, self.S.dots(phi.linear) + phi.eta * (apart @ weights)
-        for step in range(limit):
-            away, toward = _worst(dots, weights), int(dots.argmin())
-            if float(weights @ (dots - dots[toward])) <= goal:
-                return step
-            motion = images[toward] - images[away]
-            bend = phi.eta * float(apart[away, away] - 2.0 * apart[away, toward] + apart[toward, toward])
-            slope, most = float(dots[toward] - dots[away]), float(weights[away])
-            gamma = Line(phi.f.loss, image, motion, slope, bend, most).minimizer()
-            weights[away] -= gamma
-            weights[toward] += gamma
             image = image + gamma * motion
-            rest = rest + (gamma * phi.eta) * (apart[toward] - apart[away])
+            rest += gamma * turn
             dots = images @ phi.f.loss.grad(image) + rest
-        return limit
-
-    def _drop(self, place: int) -> None:
-        """Remove the atom at place; the last one takes its place."""
-        self.S.drop(place)
-        last = len(self.S)
-        self._images[place] = self._images[last]
-        for square in (self._between_images, self._between_atoms):
-            square[place, : last + 1] = square[last, : last + 1]
-            square[: last + 1, place] = square[: last + 1, last]
+            step += 1
+        for place in reversed(np.flatnonzero(weights == 0.0).tolist()):
+            S.drop(place)
+            self._images[place] = self._images[len(S)]
+        return step
 
 
 def _worst(dots: Vector, weights: Vector) -> int:
     """Return the place of the atom with the largest dot among those with weight."""
     place = int(dots.argmax())
     return place if weights[place] > 0.0 else int(np.where(weights > 0.0, dots, -np.inf).argmax())
-
-
-def _doubled(array: NDArray[np.float64], axes: int) -> NDArray[np.float64]:
-    """Return the array with twice the room along its first axes."""
-    return np.pad(array, [(0, size if axis < axes else 0) for axis, size in enumerate(array.shape)])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.points import vdot
+from dcgs.points import Point, vdot
 
 # The first η is this share of √(smoothness · curvature) · connectivity^(−1/4), averaged over agents. The
 # share and the power were chosen on Lassos over seven graphs (docs/methods.md).
@@ -15,7 +16,7 @@ _SHARE = 0.55
 # While the two halves of the residual are within these factors of each other, η is left alone.
 _LEAST, _MOST = 0.7, 3.0
 # The logarithm of η changes by at most _FIRST/j^_POWER after epoch j: in all by a finite amount.
-_FIRST, _POWER = 2.0, 1.2
+_FIRST, _POWER = 3.0, 1.1
 # diag(η) exceeds the weighted Laplacian by this factor, so that the metric of the proof is definite.
 _MARGIN = 1.01
 
@@ -25,36 +26,56 @@ _MARGIN = 1.01
 class Survey:
     """What an agent finds out about its own objective at x⁰, by one oracle call."""
 
+    agent: Agent
     value: float
     gap: float
-    eta: float
+    curvature: float
+
+    def eta(self, others: Sequence[Point] = ()) -> float:
+        """Return the η that the curvature of fᵢ suggests, given where some other agents went from x⁰.
+
+        What agents will agree on lies as much in directions that others found as in the one that suits
+        this agent's own data best. So the curvature is averaged over the direction of the oracle's answer
+        and those toward all other agents' points, for which these stand.
+        """
+        motions = [point - self.agent.x0 for point in others]
+        theirs = [_curvature(self.agent, d) for d in motions if d.any()]
+        m = self.agent.facts.agents
+        mean = (self.curvature + (m - 1) * sum(theirs) / len(theirs)) / m if theirs else self.curvature
+        return float(
+            _SHARE * math.sqrt(self.agent.f.smoothness * mean) * self.agent.facts.connectivity**-0.25
+        )
 
 
 def survey(agent: Agent) -> Survey:
-    """Look at fᵢ at x⁰: its value, its Wolfe gap, and the η that its curvature suggests.
+    """Look at fᵢ from x⁰: its value, its Wolfe gap, and its curvature toward the oracle's answer.
 
-    The curvature is measured toward the oracle's answer: along a direction in which points of X
-    really move, it is far below the smoothness where data have many more columns than rows.
+    Along a direction in which points of X move, the curvature is far below the smoothness where data have
+    many more columns than rows.
     """
     f, x = agent.f, agent.x0
     image = f.map.image(x)
     g = f.map.adjoint(f.loss.grad(image))
     s = agent.lmo(g, None)
     d = s.dense() - x
+    curvature = _curvature(agent, d) if d.any() else 0.0
+    return Survey(agent, f.loss.value(image), vdot(g, x) - s.dot(g), curvature)
+
+
+def _curvature(agent: Agent, d: Point) -> float:
+    """Return an upper bound of the curvature of fᵢ along d, exact for a quadratic loss."""
+    f = agent.f
     motion = f.map.image(d)
-    length = vdot(d, d)
-    curvature = float((f.loss.hess(image) * motion) @ motion) / length if length > 0.0 else 0.0
-    eta = _SHARE * math.sqrt(f.smoothness * curvature) * agent.facts.connectivity**-0.25
-    return Survey(f.loss.value(image), vdot(g, x) - s.dot(g), eta)
+    return f.loss.curvature[1] * float(motion @ motion) / vdot(d, d)
 
 
 def own_scale(eta: float, degree: int) -> float:
     """Return the scale of an agent that knows nobody else's: its η is then twice degree × scale.
 
     An edge takes the smaller scale of its two ends, and diag(η) ⪰ Σ scale (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds,
-    as (a − b)² ≤ 2a² + 2b².
+    as (a − b)² ≤ 2a² + 2b². An agent without curvature takes any scale, and so the neighbors' smaller one.
     """
-    return eta / (2.0 * _MARGIN * degree)
+    return (eta or 1.0) / (2.0 * _MARGIN * degree)
 
 
 def eta_of_own(scale: float, degree: int) -> float:
@@ -64,7 +85,7 @@ def eta_of_own(scale: float, degree: int) -> float:
 
 def common_scale(total_eta: float, total_degree: float, spread: float) -> float:
     """Return the scale by which all agents' η are their wishes on average."""
-    return total_eta / (_MARGIN * spread * total_degree)
+    return (total_eta or 1.0) / (_MARGIN * spread * total_degree)
 
 
 def eta_of_common(scale: float, degree: int, spread: float) -> float:
@@ -80,11 +101,12 @@ def change(primal: float, dual: float, epoch: int) -> float:
     """
     if primal <= 0.0:
         return 1.0
-    ratio = math.inf if dual <= 0.0 else primal / dual
+    # Logarithms, as a ratio of sizes far apart would over- or underflow.
+    excess = math.inf if dual <= 0.0 else math.log(primal) - math.log(dual)
     wanted = 0.0
-    if ratio > _MOST:
-        wanted = -0.5 * math.log(ratio / _MOST)
-    elif ratio < _LEAST:
-        wanted = 0.5 * math.log(_LEAST / ratio)
+    if excess > math.log(_MOST):
+        wanted = -0.5 * (excess - math.log(_MOST))
+    elif excess < math.log(_LEAST):
+        wanted = 0.5 * (math.log(_LEAST) - excess)
     limit = _FIRST / epoch**_POWER
     return math.exp(min(limit, max(-limit, wanted)))

@@ -26,8 +26,8 @@ class Agent:
 
     It is number ``index``; ``degrees`` are the neighbors' numbers of neighbors. ``observe(k, answer)``
     shows what the agent would answer if the run ended after its k-th iteration. ``gap`` is what the
-    agents are to certify before they stop by themselves, relative to that at x⁰; None where the end is
-    not theirs to decide.
+    agents are to certify before they stop by themselves, relative to that at x⁰, and say so by
+    ``agree()``; None where the end is not theirs to decide.
     """
 
     index: int
@@ -41,6 +41,7 @@ class Agent:
     rng: np.random.Generator
     observe: Callable[[int, Point], None]
     gap: float | None = None
+    agree: Callable[[], None] = lambda: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
 

@@ -86,7 +86,7 @@ class Certificate:
 
     def turn(self, x: Point, w: Point, epoch: int, residual: float) -> None:
         """Go on to the next epoch, at whose start the agent has the point x and the price w."""
-        self.row = (0.0,) * WIDTH
+        self.row, self._parcel = (0.0,) * WIDTH, None
         if self.phase is Phase.SUMMING:
             self.phase = Phase.TELLING
             self._tell()
@@ -113,6 +113,8 @@ class Certificate:
     def _is_time(self, epoch: int, residual: float) -> bool:
         """Return whether a model is worth its bytes; the residual goes down with the square of the gap."""
         assert self.agent.gap is not None
+        if epoch == 0:
+            return False  # the news of the first epoch are older than all iterations
         if self._residual is None:
             self._residual = residual
         hopeful = residual <= self._residual * (_HOPE * self.agent.gap / self._gap) ** 2

@@ -13,7 +13,6 @@ from typing import Literal, final
 
 from dcgs.inner import Block, Corrective, Exact, Inner, Subproblem, check_inner, choose_inner
 from dcgs.methods.balance import (
-    Survey,
     change,
     common_scale,
     eta_of_common,
@@ -35,7 +34,7 @@ _SHORTEST = 4
 # Gaps asked of inner solves fall with the power _EARLY of k up to _TURN, and then with _LATE, which
 # makes √gap summable.
 _EARLY, _LATE, _TURN = 1.5, 2.5, 100
-_WIDTH = 4 + CERTIFICATE_WIDTH
+_WIDTH = 5 + CERTIFICATE_WIDTH
 
 
 @final
@@ -46,7 +45,7 @@ class FastDCGS(Method):
     ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
     corrective steps over polytopes, and cg elsewhere. ``eta``, the mean weight of η/2 ‖x − center‖², is
     found by the agents if None. ``relaxation`` is in (0, 2). ``precision`` is the first inner gap, as a
-    share of the agent's own at x⁰.
+    share of that at x⁰.
 
     Given a ``gap``, agents stop when they know that a model they all hold has that gap (relative,
     as the contract has it, and by a test that errs on the safe side), and answer with that model. With
@@ -56,7 +55,7 @@ class FastDCGS(Method):
     inner: Literal["auto", "cg", "pcg", "corrective", "block", "exact"] | Inner = "auto"
     eta: float | None = None
     relaxation: float = 1.7
-    precision: float = 0.5
+    precision: float = 1.0
     stops_itself: bool = True
     rounds_per_iteration = 1
 
@@ -77,18 +76,19 @@ class FastDCGS(Method):
         f, facts, degree = agent.f, agent.facts, max(1, len(agent.degrees))
         inner = self._inner(f, agent.X).start(agent.task)
         first = survey(agent)
-        wish = first.eta if self.eta is None else self.eta
+        wish = first.eta() if self.eta is None else self.eta
         scale = own_scale(wish, degree)
         eta = eta_of_own(scale, degree)
         news, certificate = News(), Certificate(agent, first.value)
-        news.begin(agent.index, (wish, float(degree), 0.0, 0.0, *certificate.row))
         period = max(facts.hops, _SHORTEST)
         primal = dual = 0.0
         c = agent.x0
         w = 0.0 * c
-        x = inner(Subproblem(f, w, eta, c), self._gap(1, first))
+        # How large gaps are: the mean over agents of those at x⁰, as soon as it is known.
+        size = first.gap or eta * facts.diameter**2
+        x = inner(Subproblem(f, w, eta, c), self._gap(1, size))
         for k in range(1, agent.iterations + 1):
-            epoch, step = divmod(k - 1, period)
+            epoch, step = divmod(k - 2, period)
             x_tilde = 2.0 * x - c
             letter = Letter(x_tilde, scale, news.unsent(), certificate.parcel(step + 1))
             inbox = yield letter.packed()
@@ -101,27 +101,36 @@ class FastDCGS(Method):
             primal, dual = primal + eta * vdot(x - c, x - c), dual + vdot(x_tilde, v)
             c = c + self.relaxation * (x - c)
             w = w + self.relaxation * v
-            if step + 1 == period:
+            if k == 1:
+                if self.eta is None:
+                    wish = first.eta([theirs.point for theirs in letters.values()])
+                    scale = own_scale(wish, degree)
+                    eta = eta_of_own(scale, degree)
+                news.begin(agent.index, (wish, float(degree), 0.0, 0.0, first.gap, *certificate.row))
+                primal = dual = 0.0
+            elif step + 1 == period:
                 agreed = certificate.agreed(news)
                 if agreed is not None:
                     agent.observe(k, agreed)
+                    agent.agree()
                     return agreed
                 if epoch == 0:
+                    size = news.total(4) / facts.agents or size
                     scale = common_scale(news.total(0), news.total(1), facts.spread)
                 elif self.eta is None:
                     scale *= change(news.total(2), news.total(3), epoch)
                 eta = eta_of_common(scale, degree, facts.spread)
                 certificate.turn(x, w, epoch, news.total(2) + news.total(3))
-                news.begin(agent.index, (wish, float(degree), primal, dual, *certificate.row))
+                news.begin(agent.index, (wish, float(degree), primal, dual, first.gap, *certificate.row))
                 primal = dual = 0.0
-            x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, first))
+            x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))
             agent.observe(k, x)
         return x
 
-    def _gap(self, k: int, first: Survey) -> float:
+    def _gap(self, k: int, size: float) -> float:
         """Return the gap asked of the k-th inner solve."""
         late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
-        return float(self.precision * first.gap / (k**_EARLY * late))
+        return float(self.precision * size / (k**_EARLY * late))
 
     def _inner(self, f: Objective, X: ConvexSet) -> Inner:
         if self.inner != "auto":

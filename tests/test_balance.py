@@ -1,0 +1,166 @@
+"""The balance of FastDCGS: numbers by hand, a metric that is definite, and changes that come to an end."""
+
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcgs import L1Ball, LeastSquares
+from dcgs.counting import CountedOracle
+from dcgs.front.network import as_network
+from dcgs.methods import Agent
+from dcgs.methods.balance import change, common_scale, eta_of_common, eta_of_own, own_scale, survey
+from dcgs.schedules import Facts
+from problems import GRAPHS, Array, laplacian_matrix
+from stacked import weighted_laplacian
+
+
+def connected(seed: int) -> nx.Graph:
+    """Return a random tree of 2 to 15 agents with some more edges."""
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 16))
+    graph = nx.Graph([(i, int(rng.integers(0, i))) for i in range(1, m)])
+    more = rng.integers(0, m, size=(int(rng.integers(0, 2 * m)), 2)).tolist()
+    graph.add_edges_from((i, j) for i, j in more if i != j)
+    return graph
+
+
+def degrees(graph: nx.Graph) -> list[int]:
+    return [graph.degree[i] for i in range(len(graph))]
+
+
+def smallest_eigenvalue(M: Array) -> float:
+    return float(np.linalg.eigvalsh(M)[0])
+
+
+@given(seed=st.integers(0, 10_000), wild=st.sampled_from([0.0, 1.0, 10.0]))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_the_metric_is_definite_while_scales_differ(seed: int, wild: float) -> None:
+    graph = connected(seed)
+    wishes = np.exp(wild * np.random.default_rng(seed).standard_normal(len(graph)))
+    own = zip(wishes, degrees(graph), strict=True)
+    scales = np.array([own_scale(wish, degree) for wish, degree in own])
+    eta = np.array([eta_of_own(s, degree) for s, degree in zip(scales, degrees(graph), strict=True)])
+    # The same product in another order.
+    np.testing.assert_allclose(eta, wishes, rtol=1e-15)
+    root = np.sqrt(eta)
+    M = np.eye(len(graph)) - weighted_laplacian(laplacian_matrix(graph), scales) / np.outer(root, root)
+    # diag(η) is 1.01 times what is enough, so that a hundredth of it is left.
+    assert smallest_eigenvalue(M) >= (1.0 - 1.0 / 1.01) * (1.0 - 1e-9)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_the_metric_is_definite_with_a_common_scale_and_not_by_more_than_it_needs(seed: int) -> None:
+    graph = connected(seed)
+    spread, _ = as_network(graph).spread
+    eta = np.array([eta_of_common(0.7, degree, spread) for degree in degrees(graph)])
+    root = np.sqrt(eta)
+    M = np.eye(len(graph)) - 0.7 * laplacian_matrix(graph) / np.outer(root, root)
+    # The spread is the least number that serves: what is left is the margin, to rounding.
+    assert smallest_eigenvalue(M) == pytest.approx(1.0 - 1.0 / 1.01, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_with_a_common_scale_the_etas_are_the_wishes_on_average(name: str) -> None:
+    graph = GRAPHS[name]
+    counts = [max(1, degree) for degree in degrees(graph)]
+    spread, _ = as_network(graph).spread
+    wishes = np.random.default_rng(81).uniform(0.1, 10.0, len(graph))
+    scale = common_scale(float(wishes.sum()), float(sum(counts)), spread)
+    # Sums and products of a dozen numbers.
+    assert sum(eta_of_common(scale, n, spread) for n in counts) == pytest.approx(wishes.sum(), rel=1e-13)
+
+
+def test_the_spread_and_the_connectivity_of_a_graph_are_what_one_works_out_by_hand() -> None:
+    # D^(−1/2) L D^(−1/2) has the eigenvalues 0, 1 (m − 2 times) and 2 on a star, 0 and m/(m − 1) on a
+    # complete graph, 1 − cos(2πj/m) on a cycle. Dense eigenvalues are right to 1e-15 or so.
+    assert as_network(nx.star_graph(4)).spread == pytest.approx((2.0, 0.5), rel=1e-13)
+    assert as_network(nx.complete_graph(4)).spread == pytest.approx((4.0 / 3.0, 1.0), rel=1e-13)
+    assert as_network(nx.cycle_graph(6)).spread == pytest.approx((2.0, 0.25), rel=1e-13)
+    assert as_network(nx.empty_graph(1)).spread == (2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("graph", "hops"), [(nx.empty_graph(1), 0), (nx.path_graph(5), 4), (nx.star_graph(4), 2)]
+)
+def test_the_hops_of_a_graph_are_its_diameter(graph: nx.Graph, hops: int) -> None:
+    assert as_network(graph).hops == hops
+
+
+def test_the_spectrum_of_a_large_graph_is_what_one_works_out_by_hand() -> None:
+    # 0, 1 and 2 again, however many agents; beyond 1000 they are found by Lanczos steps.
+    assert as_network(nx.star_graph(1001)).spread == pytest.approx((2.0, 0.5), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("primal", "dual", "epoch", "factor"),
+    [
+        (3.0, 1.0, 1, 1.0),  # within [0.7, 3] nothing changes
+        (0.7, 1.0, 1, 1.0),
+        (12.0, 1.0, 1, 0.5),  # 4 times too much: by √4 down
+        (0.7, 4.0, 1, 2.0),  # 4 times too little: by √4 up
+        (1e9, 1.0, 1, math.exp(-3.0)),  # no more than the limit, 3 after the first epoch
+        (1.0, 1e9, 1, math.exp(3.0)),
+        (1e9, 1.0, 1024, math.exp(-3.0 / 2048.0)),  # 1024^1.1 = 2048
+        (1.0, 0.0, 1, math.exp(-3.0)),  # agents agree: η is too large
+        (0.0, 1.0, 1, 1.0),  # nobody moves: nothing to learn
+        (0.0, 0.0, 1, 1.0),
+    ],
+)
+def test_the_scale_changes_by_what_one_works_out_by_hand(
+    primal: float, dual: float, epoch: int, factor: float
+) -> None:
+    # A logarithm and an exponential, each right to 1e-16.
+    assert change(primal, dual, epoch) == pytest.approx(factor, rel=1e-13)
+
+
+HALVES = st.one_of(st.just(0.0), st.floats(1e-150, 1e150))
+
+
+@given(
+    halves=st.lists(st.tuples(HALVES, HALVES), min_size=1, max_size=60),
+    same_way=st.booleans(),
+)
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_all_changes_together_are_bounded_whatever_the_residuals(
+    halves: list[tuple[float, float]], same_way: bool
+) -> None:
+    worst = [(1.0, 0.0)] * len(halves)
+    steps = [abs(math.log(change(*pair, j))) for j, pair in enumerate(worst if same_way else halves, start=1)]
+    # Σ 3/j^1.1 ≤ 3 (1 + ∫₁^∞ t^(−1.1) dt) = 33.
+    assert sum(steps) <= 33.0
+    assert all(step <= 3.0 / j**1.1 * (1.0 + 1e-13) for j, step in enumerate(steps, start=1))
+
+
+def test_a_survey_is_what_one_works_out_by_hand() -> None:
+    X = L1Ball(2, radius=3.0)
+    # ∇f(0) = −2Aᵀb = (0, −8), so s = (0, 3); f(0) = 4 and the gap is 24.
+    f = LeastSquares(np.diag([1.0, 2.0]), [0.0, 2.0])
+    oracle = CountedOracle(X)
+    agent = Agent(
+        index=0,
+        f=f,
+        X=X,
+        lmo=oracle,
+        x0=np.zeros(2),
+        degrees={},
+        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, spread=2.0, connectivity=1.0 / 16.0),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: None,
+    )
+    found = survey(agent)
+    assert (found.value, found.gap) == (4.0, 24.0)
+    # l = 2·2² = 8, the curvature toward s as well, (1/16)^(−1/4) = 2. An eigenvalue is right to 1e-15 or so.
+    assert found.eta() == pytest.approx(0.55 * 8.0 * 2.0, rel=1e-12)
+    # The other two agents are taken to have gone where one of them went, along which the curvature is 2: (8
+    # + 2 + 2)/3 = 4 on average. Who has not moved says nothing.
+    others = [np.array([0.5, 0.0]), np.zeros(2)]
+    assert found.eta(others) == pytest.approx(0.55 * math.sqrt(8.0 * 4.0) * 2.0, rel=1e-12)
+    assert oracle.calls == 1

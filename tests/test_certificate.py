@@ -1,0 +1,285 @@
+"""The certificate: when agents stop by themselves, what they say of their model is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dcgs
+from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
+from dcgs.front.history import certify
+from dcgs.methods import Agent
+from dcgs.methods.certificate import Certificate, Phase
+from dcgs.methods.letters import ALL, Letter, Parcel
+from dcgs.points import Point
+from dcgs.schedules import Facts
+from dcgs.sets import ConvexSet
+from problems import GRAPHS, Array, neighbors_of, random_fits
+
+SETS: dict[str, ConvexSet] = {
+    "l1": dcgs.L1Ball(6, radius=2.0),
+    "simplex": dcgs.Simplex(6),
+    "box": dcgs.Box(-np.ones(6), np.ones(6)),
+    "l2": dcgs.L2Ball(6),
+    "matrices": dcgs.NuclearNormBall((2, 3)),
+}
+SHORTEST = 4
+"""The least rounds of an epoch."""
+
+
+def objectives_for(X: ConvexSet, agents: int, seed: int) -> list[Objective]:
+    """Return agents that differ in what they want and in the size of their data."""
+    rng = np.random.default_rng(seed)
+    sizes = 10.0 ** rng.uniform(-1.0, 1.0, agents)
+    data = [(s * rng.standard_normal((5, 6)), s * rng.standard_normal(5)) for s in sizes]
+    return [LeastSquares(A, b, shape=X.shape) for A, b in data]
+
+
+def connected(agents: int, seed: int) -> nx.Graph:
+    """Return a random tree with some more edges."""
+    rng = np.random.default_rng(seed)
+    graph = nx.empty_graph(agents)
+    graph.add_edges_from((i, int(rng.integers(0, i))) for i in range(1, agents))
+    more = rng.integers(0, agents, size=(int(rng.integers(0, agents)), 2)).tolist()
+    graph.add_edges_from((i, j) for i, j in more if i != j)
+    return graph
+
+
+def assert_true(result: Result, objectives: list[Objective], X: ConvexSet, gap: float) -> None:
+    """Assert that all hold one point of X whose Wolfe gap, by everyone's data, is what was asked for."""
+    np.testing.assert_array_equal(result.agents, np.broadcast_to(result.agents[0], result.agents.shape))
+    # Rounding of a convex combination, relative to the size of the set.
+    assert X.violation(result.agents[0]) <= 1e-12 * X.diameter
+    assert certify(objectives, X, result.agents[0])[1] <= gap * certify(objectives, X, X.start())[1]
+
+
+@given(
+    agents=st.integers(1, 12),
+    where=st.sampled_from(sorted(SETS)),
+    gap=st.sampled_from([0.3, 1e-2]),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_what_agents_agree_on_is_true(agents: int, where: str, gap: float, seed: int) -> None:
+    X, graph = SETS[where], connected(agents, seed)
+    objectives = objectives_for(X, agents, seed)
+    result = dcgs.minimize(objectives, X, graph, gap=gap, iterations=5000, every=0)
+    assert result.status is Status.AGREED
+    assert result.status.success
+    assert_true(result, objectives, X, gap)
+
+
+GRAPH = GRAPHS["random of 7"]
+X = SETS["l1"]
+OBJECTIVES = objectives_for(X, 7, seed=2)
+
+
+def minimize(gap: float = 1e-2, method: FastDCGS | None = None, **rules: Any) -> Result:
+    return dcgs.minimize(OBJECTIVES, X, GRAPH, method or FastDCGS(), gap=gap, **rules)
+
+
+def corrupted(monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float, float, float]) -> None:
+    """Let one agent tell of a model what is so many times the truth."""
+    tell: Callable[[Certificate], None] = Certificate._tell
+    factor = {agent: factors}
+
+    def lie(self: Certificate) -> None:
+        tell(self)
+        by = factor.get(self.agent.index, (1.0, 1.0, 1.0))
+        self.row = tuple(number * times for number, times in zip(self.row, by, strict=True))
+
+    monkeypatch.setattr(Certificate, "_tell", lie)
+
+
+@pytest.mark.parametrize(("agent", "factors"), [(0, (1e-3, 1.0, 1.0)), (3, (1.0, 1.0, 1e20))])
+def test_an_agent_that_does_not_tell_the_truth_is_found_out_by_these_tests(
+    monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float, float, float]
+) -> None:
+    corrupted(monkeypatch, agent, factors)
+    result = minimize()
+    assert result.status is Status.AGREED
+    with pytest.raises(AssertionError):
+        assert_true(result, OBJECTIVES, X, gap=1e-2)
+
+
+def test_agents_that_do_tell_the_truth_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    corrupted(monkeypatch, 3, (1.0, 1.0, 1.0))
+    assert_true(minimize(), OBJECTIVES, X, gap=1e-2)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agent_0_gets_the_gradient_of_everyone_s_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = GRAPHS[name]
+    objectives = random_fits(len(graph), rows=5, columns=6, seed=92).objectives()
+    told: list[tuple[int, Array, Array]] = []
+    tell: Callable[[Certificate], None] = Certificate._tell
+
+    def note(self: Certificate) -> None:
+        tell(self)
+        assert self.model is not None
+        told.append((self.agent.index, self.model, self._sum))
+
+    monkeypatch.setattr(Certificate, "_tell", note)
+    dcgs.minimize(objectives, X, graph, gap=1e-3, iterations=3000, every=0)
+    sums = [(y, total) for i, y, total in told if i == 0]
+    assert len(told) == len(graph) * len(sums) > 0
+    for y, total in sums:
+        expected = sum(f.grad(y) for f in objectives)
+        # Gradients and prices of size 100 are added up, a few dozen times for each iteration before.
+        np.testing.assert_allclose(total, expected, rtol=0.0, atol=1e-9)
+
+
+def test_everyone_has_the_model_of_agent_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    models: list[bytes] = []
+    tell: Callable[[Certificate], None] = Certificate._tell
+
+    def note(self: Certificate) -> None:
+        tell(self)
+        models.append(b"" if self.model is None else self.model.tobytes())
+
+    monkeypatch.setattr(Certificate, "_tell", note)
+    result = minimize()
+    assert all(len(set(models[at : at + 7])) == 1 for at in range(0, len(models), 7))
+    assert models[-1] == result.agents[0].tobytes()
+
+
+def test_a_model_and_its_gradient_cost_no_round_and_are_counted_in_bytes() -> None:
+    graph = nx.star_graph(5)
+    objectives = objectives_for(X, 6, seed=3)
+    alone = dcgs.minimize(objectives, X, graph, gap=1e-2)
+    watched = dcgs.minimize(objectives, X, graph, FastDCGS(stops_itself=False), iterations=alone.iterations)
+    assert alone.status is Status.AGREED
+    assert alone.rounds == alone.iterations == watched.rounds
+    np.testing.assert_array_equal(alone.messages, watched.messages)
+    # Agent 0 sends a model, the others pass it on and send a gradient: d numbers to every neighbor.
+    one = 8 * 6 * np.array([graph.degree[i] for i in range(6)]) * np.array([1, 2, 2, 2, 2, 2])
+    models = (alone.bytes - watched.bytes) / one
+    assert models[0] >= 1.0
+    assert models[0] == int(models[0])
+    np.testing.assert_array_equal(models, np.full(6, models[0]))
+
+
+@pytest.mark.parametrize("gap", [0.1, 1e-2, 1e-3])
+def test_an_observer_who_sees_everything_ends_a_run_no_later(gap: float) -> None:
+    agents, observer = minimize(gap), minimize(gap, FastDCGS(stops_itself=False))
+    assert (agents.status, observer.status) == (Status.AGREED, Status.GAP)
+    assert observer.rounds <= agents.rounds
+
+
+def test_a_gap_without_any_measuring_is_enough_where_agents_decide() -> None:
+    seldom, often = minimize(every=0), minimize(every=1)
+    assert (seldom.status, seldom.rounds) == (Status.AGREED, often.rounds)
+    np.testing.assert_array_equal(seldom.agents, often.agents)
+    np.testing.assert_array_equal(seldom.bytes, often.bytes)
+    np.testing.assert_array_equal(seldom.history.iterations, [0, seldom.iterations])
+
+
+def test_without_a_rule_agents_stop_at_a_gap_of_a_thousandth() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, GRAPH, every=0)
+    same = minimize(1e-3, every=0)
+    assert result.status is Status.AGREED
+    np.testing.assert_array_equal(result.agents, same.agents)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("where", ["l1", "l2"])
+def test_a_start_at_the_optimum_ends_after_the_first_certificate(name: str, where: str) -> None:
+    graph = GRAPHS[name]
+    fits = random_fits(len(graph), rows=9, columns=6, seed=93)
+    objectives = [LeastSquares(A, np.zeros(9)) for A in fits.A]
+    result = dcgs.minimize(objectives, SETS[where], graph, gap=1e-3, iterations=200)
+    assert result.status is Status.AGREED
+    # A first round, three epochs at most until a model sets out, and three of the certificate.
+    assert result.rounds <= 1 + 6 * max(SHORTEST, nx.diameter(graph))
+    np.testing.assert_array_equal(result.agents, np.zeros((len(graph), 6)))
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 20])
+def test_a_gap_that_is_not_reached_in_time_ends_by_the_limit(rounds: int) -> None:
+    result = minimize(1e-9, rounds=rounds)
+    assert (result.status, result.rounds) == (Status.ROUNDS, rounds)
+    assert not result.status.success
+
+
+@pytest.mark.parametrize("limit", ["rounds", "iterations"])
+def test_a_certificate_that_comes_just_at_a_limit_is_a_success(limit: str) -> None:
+    first = minimize()
+    again = minimize(**{limit: getattr(first, limit)})
+    np.testing.assert_array_equal(again.agents, first.agents)
+    assert again.status is Status.AGREED
+
+
+# One agent's part.
+
+
+def certificate_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Certificate:
+    f = LeastSquares(np.eye(2), [float(i), 1.0])
+    ball = dcgs.L1Ball(2)
+    agent = Agent(
+        index=i,
+        f=f,
+        X=ball,
+        lmo=dcgs.counting.CountedOracle(ball),
+        x0=np.zeros(2),
+        degrees={j: graph.degree[j] for j in neighbors_of(graph)[i]},
+        facts=Facts(len(graph), 1.0, 0.0, 2.0, hops=nx.diameter(graph)),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: None,
+        gap=gap,
+    )
+    return Certificate(agent, f.value(np.zeros(2)))
+
+
+def letter(point: Point, to: int) -> Letter:
+    return Letter(np.zeros(2), 1.0, {}, Parcel(point, to))
+
+
+def test_a_parcel_for_one_neighbor_is_none_of_the_others_business() -> None:
+    middle = certificate_of(1, nx.path_graph(3))
+    model = np.array([0.25, 0.5])
+    middle.receive({0: letter(model, ALL)}, step=1)
+    middle.turn(np.zeros(2), np.zeros(2), epoch=1, residual=1.0)
+    assert middle.phase is Phase.SUMMING
+    own = middle.agent.f.grad(model)
+    middle.receive({0: letter(np.array([100.0, 100.0]), 2), 2: letter(np.array([1.0, 2.0]), 1)}, step=1)
+    parcel = middle.parcel(step=2)
+    assert parcel is not None
+    assert parcel.to == 0
+    np.testing.assert_array_equal(parcel.point, own + np.array([1.0, 2.0]))
+
+
+def test_the_first_of_several_models_is_kept_and_goes_back_to_the_lowest_sender() -> None:
+    last = certificate_of(3, nx.cycle_graph(4))
+    model = np.array([0.25, 0.5])
+    last.receive({0: letter(model, ALL), 2: letter(model, ALL)}, step=1)
+    last.receive({2: letter(np.zeros(2), ALL)}, step=2)
+    np.testing.assert_array_equal(last.model, model)
+    last.turn(np.zeros(2), np.ones(2), epoch=1, residual=1.0)
+    # Two hops in all, and one from here: its turn is the second step.
+    assert last.parcel(step=1) is None
+    parcel = last.parcel(step=2)
+    assert parcel is not None
+    assert parcel.to == 0
+    np.testing.assert_array_equal(parcel.point, last.agent.f.grad(model) + 1.0)
+
+
+def test_where_the_end_is_not_the_agents_to_decide_no_model_sets_out() -> None:
+    first = certificate_of(0, nx.path_graph(3), gap=None)
+    for epoch in range(30):
+        first.turn(np.zeros(2), np.zeros(2), epoch, residual=0.0)
+        assert first.phase is Phase.WAITING
+        assert first.parcel(step=1) is None
+
+
+def test_nobody_but_agent_0_sends_a_model_of_its_own() -> None:
+    other = certificate_of(1, nx.path_graph(3))
+    for epoch in range(30):
+        other.turn(np.zeros(2), np.zeros(2), epoch, residual=0.0)
+        assert other.parcel(step=1) is None

@@ -1,0 +1,342 @@
+"""FastDCGS: it is its transcription, its proof holds for it, and it manages hard cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import final
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dcgs
+import stacked
+from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot
+from dcgs.front.history import certify
+from dcgs.front.result import Result
+from dcgs.front.stopping import Status
+from dcgs.inner import Corrective, Exact, Inner, Solver, Subproblem, Task
+from dcgs.points import Point
+from dcgs.sets import ConvexSet, L2Ball, Simplex
+from problems import GRAPHS, Array, Fits, laplacian_matrix, random_fits
+
+RADIUS = 0.5
+every_graph = pytest.mark.parametrize("name", GRAPHS)
+both_relaxations = pytest.mark.parametrize("relaxation", [1.0, 1.7])
+
+
+def epochs(graph: nx.Graph, count: int) -> int:
+    """Return the first round and those of so many epochs."""
+    return 1 + count * max(int(nx.diameter(graph)), 4)
+
+
+def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, iterations: int) -> Array:
+    """Return the agents' answers after each iteration."""
+    answers: list[Array] = []
+
+    def look(snapshot: Snapshot) -> None:
+        answers.append(np.stack(snapshot.agents))
+
+    dcgs.minimize(fits.objectives(), X, graph, method, iterations=iterations, callback=look)
+    return np.stack(answers[1:])
+
+
+def ball_oracle(g: Array) -> Array:
+    return -RADIUS * g / np.linalg.norm(g)
+
+
+def wish(fits: Fits, L: Array, eta: float | None) -> stacked.Wish:
+    """Return how agents come by their first η: it is given, or each finds it by itself."""
+    own = stacked.fast_wish(fits.A, fits.b, L, np.zeros(fits.A.shape[2]), ball_oracle)
+    return own if eta is None else lambda i, others: eta
+
+
+def on_ball(fits: Fits) -> stacked.Answer:
+    """Return what minimizes φ over the ball, by bisection on the multiplier in the eigenvectors of AᵀA."""
+    spectra = [np.linalg.eigh(2.0 * A.T @ A) for A in fits.A]
+
+    def answer(i: int, w: Array, eta: float, center: Array) -> Array:
+        values, vectors = spectra[i]
+        h = vectors.T @ (2.0 * fits.A[i].T @ fits.b[i] - w + eta * center)
+        low, high = 0.0, float(np.linalg.norm(h)) / RADIUS
+        inside = float(np.linalg.norm(h / (values + eta))) <= RADIUS
+        for _ in range(0 if inside else 100):
+            middle = 0.5 * (low + high)
+            beyond = float(np.linalg.norm(h / (values + eta + middle))) > RADIUS
+            low, high = (middle, high) if beyond else (low, middle)
+        return np.asarray(vectors @ (h / (values + eta + low)), dtype=np.float64)
+
+    return answer
+
+
+def exactly(fits: Fits, procedure: stacked.Procedure) -> stacked.Answer:
+    return lambda i, w, eta, center: procedure(i, (fits.A[i], fits.b[i], w, eta, center), 0.0)[0]
+
+
+@both_relaxations
+@pytest.mark.parametrize("eta", [None, 3.0])
+@every_graph
+def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, relaxation: float) -> None:
+    graph = GRAPHS[name]
+    fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), laplacian_matrix(graph), np.zeros(5)
+    iterations = epochs(graph, 4) + 2
+    reference = stacked.fast(L, x0, wish(fits, L, eta), relaxation, eta is None, on_ball(fits))
+    method = FastDCGS(eta=eta, relaxation=relaxation)
+    found = shown(fits, L2Ball(5, RADIUS), graph, method, iterations)
+    # Both solve in closed form to rounding error, and over-relaxed steps do not enlarge errors; six digits
+    # are left for small η, at which a price is a sum of many terms.
+    np.testing.assert_allclose(found, list(islice(reference, iterations)), rtol=1e-8, atol=1e-10 * RADIUS)
+
+
+@both_relaxations
+@pytest.mark.parametrize("name", ["one node", "one edge", "star", "grid"])
+def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float) -> None:
+    graph, X = GRAPHS[name], Simplex(4)
+    fits, L = random_fits(len(graph), rows=3, columns=4, seed=32), laplacian_matrix(graph)
+    iterations = epochs(graph, 3) + 2
+    answer = exactly(fits, stacked.exact_on_simplex(1.0))
+    reference = stacked.fast(L, X.start(), lambda i, others: 2.0, relaxation, False, answer)
+    method = FastDCGS(inner=Corrective(), eta=2.0, relaxation=relaxation, precision=1e-14)
+    found = shown(fits, X, graph, method, iterations)
+    # A gap of 1e-13 leaves a point within √(1e-13/η), which the dozen iterations after it carry on.
+    np.testing.assert_allclose(found, list(islice(reference, iterations)), rtol=0.0, atol=1e-6)
+
+
+# What the proof is made of, seen from what the inner solvers are asked.
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recording(Inner):
+    """An inner solver, and what every agent asked of it; agents start in order."""
+
+    inner: Inner
+    asked: list[list[Subproblem]] = field(default_factory=list)
+
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        return self.inner.misfit(f, X)
+
+    def start(self, task: Task) -> Solver:
+        self.asked.append([])
+        return _Recorder(self.inner.start(task), self.asked[-1])
+
+    @property
+    def w(self) -> Array:
+        """All agents' prices, an iteration a row."""
+        return np.array([[phi.w for phi in agent] for agent in self.asked]).swapaxes(0, 1)
+
+    @property
+    def c(self) -> Array:
+        """All agents' centers, an iteration a row."""
+        return np.array([[phi.center for phi in agent] for agent in self.asked]).swapaxes(0, 1)
+
+    @property
+    def eta(self) -> Array:
+        """All agents' η, an iteration a row."""
+        return np.array([[phi.eta for phi in agent] for agent in self.asked]).swapaxes(0, 1)
+
+
+@final
+class _Recorder(Solver):
+    def __init__(self, solver: Solver, asked: list[Subproblem]) -> None:
+        self.solver = solver
+        self.asked = asked
+
+    def __call__(self, phi: Subproblem, e: float) -> Point:
+        self.asked.append(phi)
+        return self.solver(phi, e)
+
+
+def solution(fits: Fits) -> tuple[Array, Array]:
+    """Return x* over the ball and prices w* that sum to zero and hold every agent there."""
+    d = fits.A.shape[2]
+    A, b = np.vstack(list(fits.A)), np.concatenate(list(fits.b))
+    x, _ = stacked.exact_on_ball(RADIUS)(0, (A, b, np.zeros(d), 0.0, np.zeros(d)), 0.0)
+    g = stacked.gradients(fits.A, fits.b, np.tile(x, (len(fits), 1)))
+    # Σ ∇fᵢ(x*) = −μ x*, of which every agent takes the same share.
+    return x, g.mean(axis=0) - g
+
+
+def distances(run: Recording, weighted: Array, fits: Fits) -> Array:
+    """Return ‖(c, y) − (x*, y*)‖² in the metric M, an iteration an entry; y is what w = Bᵀy leaves of it."""
+    x, price = solution(fits)
+    c, w = run.c - x, run.w - price
+    quadratic = np.einsum("kid,ij,kjd->k", w, np.linalg.pinv(weighted, rcond=1e-10), w)
+    return np.asarray(np.einsum("ki,kid->k", run.eta, c**2) - 2.0 * (c * w).sum(axis=(1, 2)) + quadratic)
+
+
+@both_relaxations
+@pytest.mark.parametrize("eta", [0.5, 20.0])
+@every_graph
+def test_no_iteration_leads_away_from_the_solution(name: str, eta: float, relaxation: float) -> None:
+    graph = GRAPHS[name]
+    L, period, degree = laplacian_matrix(graph), epochs(graph, 1), max(1, graph.degree[0])
+    fits, run = random_fits(len(graph), rows=9, columns=5, seed=33), Recording(Exact())
+    method = FastDCGS(inner=run, eta=eta, relaxation=relaxation)
+    dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, method, iterations=period + 30, every=0)
+    scale = run.eta[period, 0] / (1.01 * stacked.normalized_spectrum(L)[-1] * degree)
+    common = distances(run, scale * L, fits)[period:]
+    own = run.eta[0] / (2.02 * np.maximum(np.diag(L), 1.0))
+    before = distances(run, stacked.weighted_laplacian(L, own), fits)[:period]
+    # Solves are exact to rounding, 1e-16 of terms that are no larger than the first distance times the
+    # condition of M.
+    assert np.diff(common).max() <= 1e-11 * before[0]
+    assert np.diff(before).max() <= 1e-11 * before[0]
+    assert common[-1] < 0.9 * before[0]
+
+
+@pytest.mark.parametrize("eta", [None, 3.0])
+@every_graph
+def test_the_prices_of_all_agents_sum_to_zero(name: str, eta: float | None) -> None:
+    graph = GRAPHS[name]
+    fits, run = random_fits(len(graph), rows=9, columns=5, seed=34), Recording(Corrective())
+    # Data of very different sizes: then so are the agents' own scales.
+    sizes = np.logspace(-2.0, 2.0, len(graph))
+    objectives = [LeastSquares(r * A, r * b) for r, A, b in zip(sizes, fits.A, fits.b, strict=True)]
+    method = FastDCGS(inner=run, eta=eta)
+    dcgs.minimize(objectives, dcgs.L1Ball(5, 1.0), graph, method, iterations=epochs(graph, 4), every=0)
+    # What is added to one price is taken from others, but for the rounding of sums of so many terms.
+    assert np.abs(run.w.sum(axis=1)).max() <= 1e-13 * np.abs(run.w).sum(axis=1).max()
+    assert (np.abs(run.w[2]).max() > 0.0) == (len(graph) > 1)
+
+
+@every_graph
+def test_a_given_eta_is_the_mean_of_the_agents_etas_in_every_iteration(name: str) -> None:
+    graph = GRAPHS[name]
+    fits, run = random_fits(len(graph), rows=9, columns=5, seed=35), Recording(Exact())
+    method = FastDCGS(inner=run, eta=2.5)
+    dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, method, iterations=epochs(graph, 3), every=0)
+    # A few products of numbers that are right to 1e-16.
+    np.testing.assert_allclose(run.eta.mean(axis=1), 2.5, rtol=1e-13)
+
+
+def test_iterations_are_rounds_and_a_round_is_one_message_to_each_neighbor() -> None:
+    graph = GRAPHS["grid"]
+    fits = random_fits(len(graph), rows=9, columns=5, seed=36)
+    result = dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, FastDCGS(), iterations=17)
+    assert (result.iterations, result.rounds, result.status) == (17, 17, Status.ITERATIONS)
+    np.testing.assert_array_equal(result.messages, [17 * graph.degree[i] for i in range(len(graph))])
+
+
+def test_it_is_what_minimize_takes_by_itself() -> None:
+    graph = GRAPHS["cycle"]
+    fits = random_fits(len(graph), rows=9, columns=5, seed=37)
+    default = dcgs.minimize(fits.objectives(), dcgs.L1Ball(5), graph, iterations=9)
+    named = dcgs.minimize(fits.objectives(), dcgs.L1Ball(5), graph, FastDCGS(), iterations=9)
+    np.testing.assert_array_equal(default.agents, named.agents)
+    assert default.about["method"] == repr(FastDCGS())
+
+
+# Hard cases.
+
+GAP = 1e-2
+PATH = nx.path_graph(3)
+
+
+def assert_certified(result: Result, objectives: Sequence[Objective], X: ConvexSet) -> None:
+    """Assert that every agent holds a point of X whose gap, by everyone's data, is what was asked for."""
+    assert result.status is Status.AGREED
+    for x in result.agents:
+        np.testing.assert_array_equal(x, result.agents[0])
+        # Rounding of a convex combination, relative to the size of the set.
+        assert X.violation(x) <= 1e-12 * X.diameter
+    first = certify(objectives, X, X.start())[1]
+    assert certify(objectives, X, result.agents[0])[1] <= GAP * max(first, float(result.history.gap[0]))
+
+
+def data(agents: int, rows: int = 8, d: int = 6, seed: int = 38) -> list[tuple[Array, Array]]:
+    """Return noisy measurements of a sparse x."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros(d)
+    x[:3] = [1.5, -1.0, 0.5]
+    return [(A, A @ x + 0.3 * rng.standard_normal(rows)) for A in rng.standard_normal((agents, rows, d))]
+
+
+def fits_of(pairs: Sequence[tuple[Array, Array]], X: ConvexSet) -> list[Objective]:
+    return [LeastSquares(A, b, shape=X.shape) for A, b in pairs]
+
+
+BALL = dcgs.L1Ball(6, radius=2.0)
+SOUND = data(3)
+ZERO = (np.zeros((8, 6)), SOUND[0][1])
+RNG = np.random.default_rng(39)
+UNEQUAL_ROWS = [(A[:rows], b[:rows]) for rows, (A, b) in zip([1, 4, 400], data(3, rows=400), strict=True)]
+HARD: dict[str, tuple[list[Objective], ConvexSet]] = {
+    "one agent's data are a thousand times larger": (
+        fits_of([(1e3 * SOUND[0][0], 1e3 * SOUND[0][1]), *SOUND[1:]], BALL),
+        BALL,
+    ),
+    "one agent's matrix is a thousand times larger": (
+        fits_of([(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]], BALL),
+        BALL,
+    ),
+    "all agents have the same data": (fits_of([SOUND[0]] * 3, BALL), BALL),
+    "one agent's matrix is zero": (fits_of([ZERO, *SOUND[1:]], BALL), BALL),
+    "one agent's matrix is zero, over an ℓ₂ ball": (
+        fits_of([*SOUND[1:], ZERO], L2Ball(6)),
+        L2Ball(6),
+    ),
+    "one agent's matrix is zero, over matrices": (
+        fits_of([SOUND[0], ZERO, SOUND[2]], dcgs.NuclearNormBall((2, 3))),
+        dcgs.NuclearNormBall((2, 3)),
+    ),
+    "one agent is content at the start, over groups": (
+        fits_of([(SOUND[0][0], np.zeros(8)), *SOUND[1:]], dcgs.GroupL1Ball(6, [[3, 0], [1], [4, 2, 5]])),
+        dcgs.GroupL1Ball(6, [[3, 0], [1], [4, 2, 5]]),
+    ),
+    "agents have 1, 4 and 400 rows": (fits_of(UNEQUAL_ROWS, BALL), BALL),
+    "the set is tiny": (fits_of(SOUND, dcgs.L1Ball(6, 1e-6)), dcgs.L1Ball(6, 1e-6)),
+    "the set is huge": (fits_of(SOUND, dcgs.L1Ball(6, 1e3)), dcgs.L1Ball(6, 1e3)),
+    "every agent knows one class": (
+        [Logistic(A, np.full(8, label)) for (A, _), label in zip(SOUND, [1.0, -1.0, 1.0], strict=True)],
+        BALL,
+    ),
+    "a Huber loss is straight at the start": (
+        [Objective(dcgs.HuberLoss(b, delta=1e-2), dcgs.matrix_map(A)) for A, b in SOUND],
+        BALL,
+    ),
+    "ℓ₂ ball": (fits_of(SOUND, L2Ball(6)), L2Ball(6)),
+    "ℓ₂ ball, by cg": (
+        [Logistic(A, np.sign(b)) for A, b in SOUND],
+        L2Ball(6),
+    ),
+    "box": (fits_of(SOUND, dcgs.Box(-np.ones(6), np.ones(6))), dcgs.Box(-np.ones(6), np.ones(6))),
+    "permutations": (
+        fits_of(data(3, d=9), dcgs.BirkhoffPolytope(3)),
+        dcgs.BirkhoffPolytope(3),
+    ),
+    "nuclear-norm ball": (
+        fits_of(SOUND, dcgs.NuclearNormBall((2, 3), 0.8)),
+        dcgs.NuclearNormBall((2, 3), 0.8),
+    ),
+    "groups": (
+        fits_of(SOUND, dcgs.GroupL1Ball(6, [[3, 0], [1], [4, 2, 5]])),
+        dcgs.GroupL1Ball(6, [[3, 0], [1], [4, 2, 5]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_a_hard_case_ends_with_a_model_that_is_certified(case: str) -> None:
+    objectives, X = HARD[case]
+    # Oracle calls are limited so that an inner solve that never ends is a status and no hang.
+    result = dcgs.minimize(objectives, X, PATH, gap=GAP, iterations=3000, lmo_calls=30_000, every=0)
+    assert_certified(result, objectives, X)
+
+
+@pytest.mark.parametrize("corner", range(3))
+def test_a_vertex_is_a_start_like_any_other(corner: int) -> None:
+    objectives, x0 = fits_of(SOUND, BALL), 2.0 * np.eye(6)[corner]
+    result = dcgs.minimize(objectives, BALL, PATH, gap=GAP, x0=x0, iterations=3000, every=0)
+    assert_certified(result, objectives, BALL)
+    # What was asked for is relative to where the run began.
+    assert certify(objectives, BALL, result.x)[1] <= GAP * certify(objectives, BALL, x0)[1]
+
+
+def test_a_long_path_of_agents_ends_with_a_model_that_is_certified() -> None:
+    X = dcgs.L1Ball(20, radius=2.0)
+    objectives = fits_of(data(30, rows=4, d=20), X)
+    result = dcgs.minimize(objectives, X, nx.path_graph(30), gap=GAP, rounds=3000, every=0)
+    assert_certified(result, objectives, X)
