@@ -134,10 +134,6 @@ def assert_true_to_its_atoms(hull: Any, A: Array, shape: tuple[int, ...]) -> Non
     dense = np.array([atom.dense().reshape(-1) for atom in S.atoms])
     # Sums of a dozen products of size up to 10, in whatever order.
     np.testing.assert_allclose(hull._images[:count], dense @ A.T, rtol=0.0, atol=1e-12)
-    images = dense @ A.T @ A @ dense.T
-    np.testing.assert_allclose(hull._between_images[:count, :count], images, rtol=1e-12, atol=1e-10)
-    products = [[cross(a, b) for b in S.atoms] for a in S.atoms]
-    np.testing.assert_allclose(hull._between_atoms[:count, :count], products, rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(hull.image, S.weights @ dense @ A.T, rtol=0.0, atol=1e-11)
     np.testing.assert_allclose(S.dense(shape).reshape(-1), S.weights @ dense, rtol=0.0, atol=1e-13)
     for atom in S.atoms:
