@@ -77,13 +77,14 @@ class ActiveSet:
 
     def crosses(self, atom: Atom) -> NDArray[np.float64]:
         """Return ⟨atom, other⟩ for every other atom that is active."""
+        if not isinstance(atom, Spike):
+            return self.dots(atom.dense())
         count = len(self.atoms)
         products = np.zeros(count)
-        if isinstance(atom, Spike):
-            same = self._index[:count] == atom.index
-            products[same] = self._height[:count][same] * atom.height
-        for place in self._others if isinstance(atom, Spike) else range(count):
-            products[place] = cross(atom, self.atoms[place])
+        same = self._index[:count] == atom.index
+        products[same] = self._height[:count][same] * atom.height
+        for place, other in self._others.items():
+            products[place] = cross(atom, other)
         return products
 
     def append(self, atom: Atom) -> int:

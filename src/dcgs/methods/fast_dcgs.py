@@ -130,7 +130,7 @@ class FastDCGS(Method):
     def _gap(self, k: int, size: float) -> float:
         """Return the gap asked of the k-th inner solve."""
         late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
-        return float(self.precision * size / (k**_EARLY * late))
+        return float(self.precision * size / ((k + 1) ** _EARLY * late))
 
     def _inner(self, f: Objective, X: ConvexSet) -> Inner:
         if self.inner != "auto":
