@@ -381,7 +381,7 @@ def test_more_threads_than_agents_do_no_harm() -> None:
 def test_agents_run_side_by_side_where_it_pays_or_is_asked_for(
     size: int, threads: int | None, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dcgs.runtime.lockstep._cores", lambda: 2)
+    monkeypatch.setattr("dcgs.runtime.lockstep.cores", lambda: 2)
     seen: set[str] = set()
 
     def program(i: int) -> Program[Point]:

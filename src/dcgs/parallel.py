@@ -7,6 +7,7 @@ into large dense products, threads are better spent inside them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,3 +62,11 @@ def _set_blas_threads(threads: int) -> None:
     # threadpoolctl's own context looks for the libraries each time, which takes longer than a product.
     for library in _libraries:
         library.set_num_threads(threads)
+
+
+def cores() -> int:
+    """Return the number of cores at hand."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system tells which cores a process may use
+        return os.cpu_count() or 1

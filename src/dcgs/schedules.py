@@ -36,6 +36,9 @@ class Facts:
     agents that differ; smoothness enters no schedule. ``horizon`` is how many iterations the run is
     given, and ``accuracy`` what it shall reach: of the two, what is known.
 
+    For FastDCGS: ``hops`` is the diameter of the graph, ``spread`` the largest eigenvalue of
+    D^(−1/2) L D^(−1/2), D the degrees, and ``connectivity`` the smallest positive one over it.
+
     The rest is for methods that project. ``mixing`` are the smallest and the second largest eigenvalue
     of the Metropolis matrix W, and ``modes`` all of them but the largest, which is 1, each once; for an
     agent alone they are 0, and ``modes`` is empty where there are too many agents to compute them.

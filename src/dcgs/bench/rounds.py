@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -201,14 +200,6 @@ def _alone() -> None:
     """Let a process compute on one thread, and end without a word at Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threadpool_limits(1)
-
-
-def cores() -> int:
-    """Return the number of cores at hand."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system tells which cores a process may use
-        return os.cpu_count() or 1
 
 
 def _optimum_file(chosen: Instance) -> str:

@@ -19,10 +19,11 @@ from dcgs.bench import rounds_page
 from dcgs.bench.contestants import CONTESTANTS, GRID, Contestant
 from dcgs.bench.crossings import LEVELS
 from dcgs.bench.instances import INSTANCES, QUICK, Instance
-from dcgs.bench.rounds import Plan, carry_out, cores, take_off, work_left
+from dcgs.bench.rounds import Plan, carry_out, take_off, work_left
 from dcgs.bench.shelf import Shelf
 from dcgs.bench.standings import Grid, Standings, counts_grid, instance_grid, summary_grid
 from dcgs.cli.values import count, seed
+from dcgs.parallel import cores
 
 _ABOUT = """\
 Run every method once on every instance of a table, and tell the rounds, bytes and oracle calls

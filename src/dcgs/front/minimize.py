@@ -55,7 +55,8 @@ def minimize(
     The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measuring not counted),
     ``lmo_calls`` of any one agent, or a ``gap``, the certified Wolfe gap of f at the network
     average as a fraction of its value at x⁰. With no rule the gap is 1e-3; a run with no limit but
-    a gap ends after 10,000 iterations at the latest.
+    a gap ends after 10,000 iterations at the latest. The method is FastDCGS() if none is given, whose
+    agents certify the gap themselves and stop with one model for all.
 
     ``every`` says after how many iterations to measure (0: only first and last). ``callback`` is
     called with each :class:`Snapshot`, and ends the run by returning True. ``x0`` is the point all

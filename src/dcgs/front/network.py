@@ -21,7 +21,11 @@ _SAME = 1e-10
 @final
 @dataclass(frozen=True)
 class Network:
-    """Agents 0 … m−1: their names in the user's graph, their neighbors (increasing), and ‖L‖."""
+    """Agents 0 … m−1: their names in the user's graph, their neighbors (increasing), and ‖L‖.
+
+    ``hops`` is the diameter; ``spread`` the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest
+    positive one over it.
+    """
 
     nodes: tuple[Hashable, ...]
     neighbors: tuple[tuple[int, ...], ...]

@@ -12,7 +12,7 @@ from typing import final
 from dcgs.counting import Oracle
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, add_scaled, norm, vdot
+from dcgs.points import EPS, Point, add_scaled, is_whole, norm, vdot
 from dcgs.sets.base import ConvexSet
 
 
@@ -90,3 +90,19 @@ class Inner(ABC):
     @abstractmethod
     def start(self, task: Task) -> Solver:
         """Return a fresh solver for one agent."""
+
+
+def check_max_steps(max_steps: int) -> None:
+    """Raise unless a solver may take at least one step."""
+    if not is_whole(max_steps, 1):
+        raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
+
+
+def polytope_misfit(name: str, X: ConvexSet) -> str | None:
+    """Return why a solver of that name, which needs a polytope, cannot serve X, or None if it can."""
+    if X.polytope:
+        return None
+    return (
+        f"{name} needs a set with finitely many extreme points; {type(X).__name__} is not one. "
+        "Use inner='cg'."
+    )

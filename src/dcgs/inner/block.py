@@ -9,10 +9,10 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, frozen, is_whole, norm, vdot
+from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.block import BlockSet, extended, with_atom
 
@@ -44,8 +44,7 @@ class Block(Inner):
     max_steps: int = 10_000
 
     def __post_init__(self) -> None:
-        if not is_whole(self.max_steps, 1):
-            raise ValueError(f"max_steps must be a whole number of at least 1; got {self.max_steps!r}.")
+        check_max_steps(self.max_steps)
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, BlockSet):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, is_whole, vdot
+from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
 
 
@@ -29,8 +29,7 @@ class CG(Inner):
     def __post_init__(self) -> None:
         if self.step not in ("line-search", "agnostic"):
             raise ValueError(f"step must be 'line-search' or 'agnostic'; got {self.step!r}.")
-        if not is_whole(self.max_steps, 1):
-            raise ValueError(f"max_steps must be a whole number of at least 1; got {self.max_steps!r}.")
+        check_max_steps(self.max_steps)
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         return None

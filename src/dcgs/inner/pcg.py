@@ -7,12 +7,12 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, is_whole
+from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
 
 
@@ -28,16 +28,10 @@ class PCG(Inner):
     max_steps: int = 1_000_000
 
     def __post_init__(self) -> None:
-        if not is_whole(self.max_steps, 1):
-            raise ValueError(f"max_steps must be a whole number of at least 1; got {self.max_steps!r}.")
+        check_max_steps(self.max_steps)
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        if X.polytope:
-            return None
-        return (
-            f"pcg needs a set with finitely many extreme points; {type(X).__name__} is not one. "
-            "Use inner='cg'."
-        )
+        return polytope_misfit("pcg", X)
 
     def start(self, task: Task) -> Solver:
         return _PCGSolver(self, task)

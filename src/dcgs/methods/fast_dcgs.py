@@ -34,6 +34,8 @@ _SHORTEST = 4
 # Gaps asked of inner solves fall with the power _EARLY of k up to _TURN, and then with _LATE, which
 # makes √gap summable.
 _EARLY, _LATE, _TURN = 1.5, 2.5, 100
+# The columns of a row of news, before those of the certificate.
+_WISH, _DEGREE, _PRIMAL, _DUAL, _GAP = range(5)
 _WIDTH = 5 + CERTIFICATE_WIDTH
 
 
@@ -115,12 +117,12 @@ class FastDCGS(Method):
                     agent.agree()
                     return agreed
                 if epoch == 0:
-                    size = news.total(4) / facts.agents or size
-                    scale = common_scale(news.total(0), news.total(1), facts.spread)
+                    size = news.total(_GAP) / facts.agents or size
+                    scale = common_scale(news.total(_WISH), news.total(_DEGREE), facts.spread)
                 elif self.eta is None:
-                    scale *= change(news.total(2), news.total(3), epoch)
+                    scale *= change(news.total(_PRIMAL), news.total(_DUAL), epoch)
                 eta = eta_of_common(scale, degree, facts.spread)
-                certificate.turn(x, w, epoch, news.total(2) + news.total(3))
+                certificate.turn(x, w, epoch, news.total(_PRIMAL) + news.total(_DUAL))
                 news.begin(agent.index, (wish, float(degree), primal, dual, first.gap, *certificate.row))
                 primal = dual = 0.0
             x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))

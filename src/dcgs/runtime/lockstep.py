@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import final
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dcgs.parallel import wide_products
+from dcgs.parallel import cores, wide_products
 from dcgs.points import Point, frozen, is_finite, is_whole
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, Runtime
@@ -53,13 +52,13 @@ class Lockstep(Runtime):
         with ExitStack() as stack:
             stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
             if job.wide:
-                stack.enter_context(wide_products(self.threads or _cores()))
+                stack.enter_context(wide_products(self.threads or cores()))
             # Closed after the pool: an agent that still runs when Ctrl-C comes cannot be.
             stack.callback(_close, programs)
             pool = self._pool(stack, job, self.threads or 1)
             replies = _advance(programs, [None] * agents, job, pool)
             if self.threads is None and _largest(replies) >= _PAYS:
-                pool = self._pool(stack, job, _cores())
+                pool = self._pool(stack, job, cores())
             while _all_still_send(replies):
                 inboxes = _deliver(replies, job)
                 replies = _advance(programs, inboxes, job, pool)
@@ -161,10 +160,3 @@ def _close(programs: Iterable[Program[Point]]) -> None:
     for program in programs:
         with suppress(ValueError):  # still running: Ctrl-C came again while the pool was waited for
             program.close()
-
-
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system tells which cores a process may use
-        return os.cpu_count() or 1
