@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
@@ -18,6 +18,9 @@ class Oracle(Protocol):
 
     def __call__(self, direction: Point, near: Atom | None, /) -> Atom:
         """Return an extreme point s minimizing ⟨direction, s⟩."""
+
+    def more(self, direction: Point, level: float, most: int, /) -> Sequence[Atom]:
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, where X has them at hand."""
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float, /) -> Nearest:
         """Return the nearest point to M from a block of its singular triples; for a BlockSet only."""
@@ -40,7 +43,8 @@ class BudgetSpentError(Exception):
 class CountedOracle:
     """One agent's oracle: every call is counted, and refused once ``may_call(calls so far)`` says no.
 
-    A block of k singular triples counts as k calls, and is refused unless all of them may be made.
+    k extreme points at once, or a block of k singular triples, count as k calls; a block is refused unless
+    all of them may be made, and of extreme points there are no more than that.
     """
 
     X: ConvexSet
@@ -50,6 +54,11 @@ class CountedOracle:
     def __call__(self, direction: Point, near: Atom | None = None) -> Atom:
         self._spend(1)
         return self.X.lmo(direction, near)
+
+    def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
+        atoms = self.X.more(direction, level, most)
+        self._spend(len(atoms))
+        return atoms
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
         assert isinstance(self.X, BlockSet)

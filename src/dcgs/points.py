@@ -59,3 +59,14 @@ def frozen(x: Point) -> Point:
     copy = np.array(x, dtype=np.float64, order="C")
     copy.flags.writeable = False
     return copy
+
+
+def onto_simplex(y: Point, radius: float = 1.0) -> Point:
+    """Return the nearest point with entries ≥ 0 that sum to the radius: max(y − θ, 0) for one θ."""
+    # θ is in [max y − radius, max y): only entries above that matter. Seen from max y,
+    # nothing is lost to rounding where y is far from the simplex.
+    fall = y - y.max()
+    u = np.sort(fall[fall > -radius])[::-1]
+    theta = (np.cumsum(u) - radius) / np.arange(1.0, u.size + 1.0)
+    last = int(np.flatnonzero(u > theta)[-1])
+    return np.asarray(np.maximum(fall - theta[last], 0.0))

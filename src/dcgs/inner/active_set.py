@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import final
+import math
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Spike, cross
+from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
+
+Vector: TypeAlias = NDArray[np.float64]
 
 
 @final
@@ -36,11 +39,11 @@ class ActiveSet:
         return atom in self._place
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Vector:
         """The weight of each atom, in the order of ``atoms``."""
         return self._weights[: len(self.atoms)]
 
-    def dots(self, direction: Point) -> NDArray[np.float64]:
+    def dots(self, direction: Point) -> Vector:
         """Return ⟨direction, atom⟩ for every atom."""
         count = len(self.atoms)
         products = direction.reshape(-1)[self._index[:count]]
@@ -68,24 +71,16 @@ class ActiveSet:
 
     def dense(self, shape: tuple[int, ...]) -> Point:
         """Return the point itself, summed afresh."""
-        x = np.zeros(shape)
-        count = len(self.atoms)
-        np.add.at(x.reshape(-1), self._index[:count], self.weights * self._height[:count])
-        for place, atom in self._others.items():
-            atom.add_to(x, float(self._weights[place]))
-        return x
+        return self.combined(self.weights, shape)
 
-    def crosses(self, atom: Atom) -> NDArray[np.float64]:
-        """Return ⟨atom, other⟩ for every other atom that is active."""
-        if not isinstance(atom, Spike):
-            return self.dots(atom.dense())
+    def combined(self, weights: Vector, shape: tuple[int, ...]) -> Point:
+        """Return Σ weights[p] · atoms[p] for other weights, of any sign."""
         count = len(self.atoms)
-        products = np.zeros(count)
-        same = self._index[:count] == atom.index
-        products[same] = self._height[:count][same] * atom.height
-        for place, other in self._others.items():
-            products[place] = cross(atom, other)
-        return products
+        heights = weights * self._height[:count]
+        x = np.bincount(self._index[:count], heights, minlength=math.prod(shape)).reshape(shape)
+        for place, atom in self._others.items():
+            atom.add_to(x, float(weights[place]))
+        return x
 
     def append(self, atom: Atom) -> int:
         """Take in a new atom, with no weight yet; return its place."""

@@ -1,42 +1,45 @@
-"""Corrective: pairwise steps that ask the oracle only when the active set has little more to give."""
+"""Corrective: all weights of the active atoms move at once, and the oracle is asked for new atoms only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.inner.active_set import ActiveSet
+from dcgs.inner.active_set import ActiveSet, Vector
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
 from dcgs.inner.line_search import Line
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, onto_simplex, vdot
 from dcgs.sets.base import ConvexSet
 
-Vector: TypeAlias = NDArray[np.float64]
-
-# Between two oracle calls the gap over the hull of the active atoms falls to this share of the gap over X.
-_SHARE = 0.5
+# Extreme points join that promise at least this share of what the best one does, where a set has many at
+# the price of one; at most so many at a time, or so large a share of those that are there.
+_WORTH = 0.5
+_FEW, _PART = 16, 0.25
+# Between two oracle calls the gap over the hull falls to this share of the gap over X, or of that asked for.
+_SHARE, _END = 0.25, 0.4
+# An atom without weight stays for so many solves, since it is often wanted again.
+_PATIENCE = 8
 
 
 @final
 @dataclass(frozen=True)
 class Corrective(Inner):
-    """Pairwise steps as in PCG, nearly all of them between atoms that are active already.
+    """Minimize over the hull of some extreme points, ask the oracle which ones are missing, and so on.
 
-    An oracle call finds one new atom. Before the next call, weight moves between active atoms until
-    the gap over their hull is half of the gap over X. Such a step needs neither the oracle nor the
-    data: the images of the active atoms are kept.
-    Linearly convergent over polytopes, as PCG is (the corrective and blended pairwise methods of
-    Lacoste-Julien and Jaggi 2015 and of Tsuji, Tanaka and Pokutta 2022). ``max_steps`` bounds the steps
-    of one solve, those between active atoms included.
+    Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
+    exact line search. Such a step needs neither the oracle nor the data, for images of atoms are kept.
+    Where a set finds many good extreme points in one pass over the gradient, all that are worth it join, and
+    each counts as a call. Atoms are kept for a while after they lost their weight. ``max_steps`` bounds the
+    steps of one solve.
     """
 
-    max_steps: int = 1_000_000
+    max_steps: int = 100_000
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -53,9 +56,8 @@ class _CorrectiveSolver(Solver):
     def __init__(self, spec: Corrective, task: Task) -> None:
         self.spec = spec
         self.task = task
-        self.hull = _Hull(
-            task.f, Vertex(task.x0)
-        )  # x⁰ need not be a vertex, and is one until its weight is 0
+        # x⁰ need not be an extreme point, and is taken for one.
+        self.hull = _Hull(task.f, Vertex(task.x0), 1.0 / task.X.diameter**2 if task.X.diameter else 1.0)
         self.x = task.x0
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
@@ -65,73 +67,101 @@ class _CorrectiveSolver(Solver):
         while left > 0:
             g = phi.grad(self.x, hull.image)
             s = self.task.lmo(g, None)
-            dots = hull.S.dots(g)
-            gap = float(hull.S.weights @ (dots - s.dot(g)))
+            least = s.dot(g)
+            gap = float(hull.S.weights @ (hull.S.dots(g) - least))
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
-            if hull.add(s):
-                dots = np.append(dots, s.dot(g))
-            left -= hull.correct(phi, dots, max(_SHARE * gap, noise), left)
+            most = max(_FEW, int(_PART * len(hull.S)))
+            hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
+            left -= max(1, hull.correct(phi, max(_SHARE * gap, _END * e, noise), left))
             self.x = hull.S.dense(self.task.X.shape)
+        hull.forget()
         self.task.outcomes[outcome] += 1
         return frozen(self.x)
 
 
 @final
 class _Hull:
-    """The hull of the active atoms, and the images of these."""
+    """The hull of some atoms, with their images; ``stride`` is the length of the first step."""
 
-    def __init__(self, f: Objective, atom: Atom) -> None:
+    def __init__(self, f: Objective, atom: Atom, stride: float) -> None:
         self.f = f
         self.S = ActiveSet(atom)
+        self.stride = stride
         self._images = f.map.image_of_atom(atom)[np.newaxis, :].copy()
+        self._idle = np.zeros(1, dtype=np.intp)
 
     @property
     def image(self) -> Image:
         """The image of the point."""
         return self.S.weights @ self._images[: len(self.S)]
 
-    def add(self, atom: Atom) -> bool:
-        """Take in an atom, with no weight yet; return whether it is new."""
-        if atom in self.S:
-            return False
-        place = self.S.append(atom)
-        if place == len(self._images):
-            self._images = np.concatenate([self._images, np.empty_like(self._images)])
-        self._images[place] = self.f.map.image_of_atom(atom)
-        return True
+    def add(self, atoms: Iterable[Atom]) -> None:
+        """Take in the atoms that are new, with no weight yet."""
+        for atom in atoms:
+            if atom in self.S:
+                continue
+            place = self.S.append(atom)
+            if place == len(self._images):
+                self._images = np.concatenate([self._images, np.empty_like(self._images)])
+                self._idle = np.concatenate([self._idle, np.empty_like(self._idle)])
+            self._images[place] = self.f.map.image_of_atom(atom)
+            self._idle[place] = 0
 
-    def correct(self, phi: Subproblem, dots: Vector, goal: float, limit: int) -> int:
-        """Move weight between atoms until the gap over the hull is at most ``goal``; return the steps.
-
-        ``dots`` are the inner products of ∇φ with the atoms. Atoms left without weight leave.
-        """
+    def correct(self, phi: Subproblem, goal: float, limit: int) -> int:
+        """Change weights until the gap over the hull is at most ``goal``; return the steps."""
         S, images = self.S, self._images[: len(self.S)]
         weights, image = S.weights, self.image
-        rest = dots - images @ phi.f.loss.grad(image)  # what of the dots is not the loss's
-        step = 0
-        while step < limit:
-            away, toward = _worst(dots, weights), int(dots.argmin())
-            if float(weights @ (dots - dots[toward])) <= goal:
-                break
-            motion = images[toward] - images[away]
-            turn = phi.eta * (S.crosses(S.atoms[toward]) - S.crosses(S.atoms[away]))
-            slope, bend = float(dots[toward] - dots[away]), float(turn[toward] - turn[away])
-            gamma = Line(phi.f.loss, image, motion, slope, bend, float(weights[away])).minimizer()
-            weights[away] -= gamma  # to exactly 0 when all of it goes
-            weights[toward] += gamma
-            image = image + gamma * motion
-            rest += gamma * turn
-            dots = images @ phi.f.loss.grad(image) + rest
-            step += 1
-        for place in reversed(np.flatnonzero(weights == 0.0).tolist()):
-            S.drop(place)
-            self._images[place] = self._images[len(S)]
-        return step
+        x = S.dense(phi.w.shape)
+        dots = self._dots(phi, image, x)
+        for step in range(limit):
+            above = dots - dots.min()  # without what all have in common, so that little is lost to rounding
+            aim = _aim(weights, self.stride * (dots - dots[0]))
+            move = aim - weights
+            slope = float(move @ above)
+            if float(weights @ above) <= goal or slope >= 0.0:
+                return step
+            motion, turn = move @ images, S.combined(move, phi.w.shape)
+            bend = phi.eta * vdot(turn, turn)
+            gamma = Line(phi.f.loss, image, motion, slope, bend, 1.0).minimizer()
+            weights[:] = aim if gamma == 1.0 else (1.0 - gamma) * weights + gamma * aim
+            image, x, before = image + gamma * motion, x + gamma * turn, dots
+            dots = self._dots(phi, image, x)
+            change = (dots - dots[0]) - (before - before[0])
+            along = float(move @ change)
+            if along > 0.0:
+                if step % 2 or not ALT:
+                    self.stride = gamma * along / float(change @ change)
+                else:
+                    self.stride = gamma * float(move[1:] @ move[1:]) / along
+        return limit
+
+    def forget(self) -> None:
+        """Drop atoms that had no weight for long, but for the first."""
+        count = len(self.S)
+        self._idle[:count] = np.where(self.S.weights > 0.0, 0, self._idle[:count] + 1)
+        for place in reversed(np.flatnonzero(self._idle[1:count] > _PATIENCE).tolist()):
+            self.S.drop(place + 1)
+            self._images[place + 1] = self._images[len(self.S)]
+            self._idle[place + 1] = self._idle[len(self.S)]
+
+    def _dots(self, phi: Subproblem, image: Image, x: Point) -> Vector:
+        """Return the inner products of ∇φ with the atoms."""
+        images = self._images[: len(self.S)]
+        return images @ phi.f.loss.grad(image) + self.S.dots(phi.linear + phi.eta * x)
 
 
-def _worst(dots: Vector, weights: Vector) -> int:
-    """Return the place of the atom with the largest dot among those with weight."""
-    place = int(dots.argmax())
-    return place if weights[place] > 0.0 else int(np.where(weights > 0.0, dots, -np.inf).argmax())
+ALT = 0
+
+
+def _aim(weights: Vector, step: Vector) -> Vector:
+    """Return the weights after a step that the first atom makes up for, nearest in all but that one."""
+    aim = np.maximum(weights - step, 0.0)
+    aim[0] = 0.0
+    total = float(aim.sum())
+    if total > 1.0:
+        aim[1:] = onto_simplex((weights - step)[1:])
+    else:
+        aim[0] = 1.0 - total
+    return aim

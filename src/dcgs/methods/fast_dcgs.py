@@ -35,7 +35,7 @@ _SHORTEST = 4
 # makes √gap summable.
 _EARLY, _LATE, _TURN = 1.5, 2.5, 100
 # The columns of a row of news, before those of the certificate.
-_WISH, _DEGREE, _PRIMAL, _DUAL, _GAP = range(5)
+_WISH, _DEGREE, _PRIMAL, _DUAL, _FALL = range(5)
 _WIDTH = 5 + CERTIFICATE_WIDTH
 
 
@@ -86,9 +86,10 @@ class FastDCGS(Method):
         primal = dual = 0.0
         c = agent.x0
         w = 0.0 * c
-        # How large gaps are: the mean over agents of those at x⁰, as soon as it is known.
-        size = first.gap or eta * facts.diameter**2
-        x = inner(Subproblem(f, w, eta, c), self._gap(1, size))
+        x = inner(Subproblem(f, w, eta, c), self._gap(1, first.gap or eta * facts.diameter**2))
+        # How large losses are: by how much the first step lowers them, on average as soon as that is known.
+        fall = max(first.value - f.value(x), 0.0)
+        size = fall or first.gap or eta * facts.diameter**2
         for k in range(1, agent.iterations + 1):
             epoch, step = divmod(k - 2, period)
             x_tilde = 2.0 * x - c
@@ -108,7 +109,7 @@ class FastDCGS(Method):
                     wish = first.eta([theirs.point for theirs in letters.values()])
                     scale = own_scale(wish, degree)
                     eta = eta_of_own(scale, degree)
-                news.begin(agent.index, (wish, float(degree), 0.0, 0.0, first.gap, *certificate.row))
+                news.begin(agent.index, (wish, float(degree), 0.0, 0.0, fall, *certificate.row))
                 primal = dual = 0.0
             elif step + 1 == period:
                 agreed = certificate.agreed(news)
@@ -117,13 +118,13 @@ class FastDCGS(Method):
                     agent.agree()
                     return agreed
                 if epoch == 0:
-                    size = news.total(_GAP) / facts.agents or size
+                    size = news.total(_FALL) / facts.agents or size
                     scale = common_scale(news.total(_WISH), news.total(_DEGREE), facts.spread)
                 elif self.eta is None:
                     scale *= change(news.total(_PRIMAL), news.total(_DUAL), epoch)
                 eta = eta_of_common(scale, degree, facts.spread)
                 certificate.turn(x, w, epoch, news.total(_PRIMAL) + news.total(_DUAL))
-                news.begin(agent.index, (wish, float(degree), primal, dual, first.gap, *certificate.row))
+                news.begin(agent.index, (wish, float(degree), primal, dual, fall, *certificate.row))
                 primal = dual = 0.0
             x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))
             agent.observe(k, x)

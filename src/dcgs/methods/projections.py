@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.methods.base import Agent, Method
-from dcgs.points import Point, norm
+from dcgs.points import Point, norm, onto_simplex
 from dcgs.sets import Box, GroupL1Ball, L1Ball, L2Ball, LInfBall, NuclearNormBall, Simplex, Spectraplex
 from dcgs.sets.base import ConvexSet
 
@@ -33,7 +33,7 @@ def projection(X: ConvexSet) -> Projection | None:
         case L1Ball():
             return partial(_onto_l1_ball, radius=X.radius)
         case Simplex():
-            return partial(_onto_simplex, radius=X.radius)
+            return partial(onto_simplex, radius=X.radius)
         case L2Ball():
             return partial(_onto_l2_ball, radius=X.radius)
         case LInfBall():
@@ -78,22 +78,11 @@ def check_step(step: float | None) -> None:
         raise ValueError(f"step must be a positive finite number, or None; got {step!r}.")
 
 
-def _onto_simplex(y: Point, radius: float) -> Point:
-    """Return max(y − θ, 0) with the θ that makes its sum the radius."""
-    # θ is in [max y − radius, max y): only entries above that matter. Seen from max y,
-    # nothing is lost to rounding where y is far from the simplex.
-    fall = y - y.max()
-    u = np.sort(fall[fall > -radius])[::-1]
-    theta = (np.cumsum(u) - radius) / np.arange(1.0, u.size + 1.0)
-    last = int(np.flatnonzero(u > theta)[-1])
-    return np.asarray(np.maximum(fall - theta[last], 0.0))
-
-
 def _onto_l1_ball(y: Point, radius: float) -> Point:
     size = np.abs(y)
     if float(size.sum()) <= radius:
         return y
-    return np.copysign(_onto_simplex(size, radius), y)
+    return np.copysign(onto_simplex(size, radius), y)
 
 
 def _onto_l2_ball(y: Point, radius: float) -> Point:
@@ -117,14 +106,14 @@ def _onto_nuclear_norm_ball(y: Point, radius: float) -> Point:
     u, sigma, vt = np.linalg.svd(y, full_matrices=False)
     if float(sigma.sum()) <= radius:
         return y
-    sigma = _onto_simplex(sigma, radius)
+    sigma = onto_simplex(sigma, radius)
     rank = int(np.count_nonzero(sigma))
     return np.asarray((u[:, :rank] * sigma[:rank]) @ vt[:rank])
 
 
 def _onto_spectraplex(y: Point, radius: float) -> Point:
     values, v = np.linalg.eigh(0.5 * (y + y.T))
-    root = v * np.sqrt(_onto_simplex(values, radius))
+    root = v * np.sqrt(onto_simplex(values, radius))
     return np.asarray(root @ root.T)  # a matrix times its own transpose: symmetric to the last bit
 
 

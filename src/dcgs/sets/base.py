@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -39,6 +39,13 @@ class ConvexSet(ABC):
         Also for a zero direction; ties go to the lowest index. ``near`` is an earlier answer that
         an iterative oracle may start from; it changes the work, not what is promised.
         """
+
+    def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, the best of them if there are more.
+
+        None where they take more work than one pass over the direction.
+        """
+        return ()
 
     @abstractmethod
     def violation(self, x: Point) -> float:
@@ -112,3 +119,11 @@ def set_fields(instance: ConvexSet, **values: object) -> None:
     """Set fields of a frozen set, from its own ``__init__`` only."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
+
+
+def lowest(values: Point, level: float, most: int) -> list[int]:
+    """Return the places of entries ≤ level, at most so many: the lowest, ties at the lowest places."""
+    places = np.flatnonzero(values <= level)
+    if len(places) > most:
+        places = places[np.argsort(values[places], kind="stable")[:most]]
+    return list(map(int, places))

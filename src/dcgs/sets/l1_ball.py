@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, set_fields
+from dcgs.sets.base import ConvexSet, as_shape, check_radius, lowest, set_fields
 
 
 @final
@@ -39,6 +40,11 @@ class L1Ball(ConvexSet):
         if down > up or (down == up and low < high):
             return Spike(low, self.radius, self.shape)
         return Spike(high, -self.radius, self.shape)
+
+    def more(self, direction: Point, level: float, most: int) -> list[Spike]:
+        flat = direction.reshape(-1)
+        places = lowest(-self.radius * np.abs(flat), level, most)
+        return [Spike(j, -math.copysign(self.radius, flat.item(j)), self.shape) for j in places]
 
     def violation(self, x: Point) -> float:
         return max(0.0, float(np.abs(x).sum()) - self.radius)

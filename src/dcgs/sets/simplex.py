@@ -10,7 +10,7 @@ import numpy as np
 
 from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, set_fields
+from dcgs.sets.base import ConvexSet, as_shape, check_radius, lowest, set_fields
 
 
 @final
@@ -37,6 +37,10 @@ class Simplex(ConvexSet):
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Spike:
         return Spike(int(direction.argmin()), self.radius, self.shape)
+
+    def more(self, direction: Point, level: float, most: int) -> list[Spike]:
+        places = lowest(self.radius * direction.reshape(-1), level, most)
+        return [Spike(j, self.radius, self.shape) for j in places]
 
     def violation(self, x: Point) -> float:
         return max(0.0, -float(x.min()), abs(float(x.sum()) - self.radius))
