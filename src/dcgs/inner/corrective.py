@@ -131,10 +131,7 @@ class _Hull:
             change = (dots - dots[0]) - (before - before[0])
             along = float(move @ change)
             if along > 0.0:
-                if step % 2 or not ALT:
-                    self.stride = gamma * along / float(change @ change)
-                else:
-                    self.stride = gamma * float(move[1:] @ move[1:]) / along
+                self.stride = gamma * along / float(change @ change)
         return limit
 
     def forget(self) -> None:
@@ -150,9 +147,6 @@ class _Hull:
         """Return the inner products of ∇φ with the atoms."""
         images = self._images[: len(self.S)]
         return images @ phi.f.loss.grad(image) + self.S.dots(phi.linear + phi.eta * x)
-
-
-ALT = 0
 
 
 def _aim(weights: Vector, step: Vector) -> Vector:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.points import Point, vdot
 
-# The first η is this share of √(smoothness · curvature) · connectivity^(−1/4), averaged over agents. The
+# The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The
 # share and the power were chosen on Lassos over seven graphs (docs/methods.md).
 _SHARE = 0.55
 # While the two halves of the residual are within these factors of each other, η is left alone.
@@ -21,52 +17,10 @@ _FIRST, _POWER = 3.0, 1.1
 _MARGIN = 1.01
 
 
-@final
-@dataclass(frozen=True)
-class Survey:
-    """What an agent finds out about its own objective at x⁰, by one oracle call."""
-
-    agent: Agent
-    value: float
-    gap: float
-    curvature: float
-
-    def eta(self, others: Sequence[Point] = ()) -> float:
-        """Return the η that the curvature of fᵢ suggests, given where some other agents went from x⁰.
-
-        What agents will agree on lies as much in directions that others found as in the one that suits
-        this agent's own data best. So the curvature is averaged over the direction of the oracle's answer
-        and those toward all other agents' points, for which these stand.
-        """
-        motions = [point - self.agent.x0 for point in others]
-        theirs = [_curvature(self.agent, d) for d in motions if d.any()]
-        m = self.agent.facts.agents
-        mean = (self.curvature + (m - 1) * sum(theirs) / len(theirs)) / m if theirs else self.curvature
-        return float(
-            _SHARE * math.sqrt(self.agent.f.smoothness * mean) * self.agent.facts.connectivity**-0.25
-        )
-
-
-def survey(agent: Agent) -> Survey:
-    """Look at fᵢ from x⁰: its value, its Wolfe gap, and its curvature toward the oracle's answer.
-
-    Along a direction in which points of X move, the curvature is far below the smoothness where data have
-    many more columns than rows.
-    """
-    f, x = agent.f, agent.x0
-    image = f.map.image(x)
-    g = f.map.adjoint(f.loss.grad(image))
-    s = agent.lmo(g, None)
-    d = s.dense() - x
-    curvature = _curvature(agent, d) if d.any() else 0.0
-    return Survey(agent, f.loss.value(image), vdot(g, x) - s.dot(g), curvature)
-
-
-def _curvature(agent: Agent, d: Point) -> float:
-    """Return an upper bound of the curvature of fᵢ along d, exact for a quadratic loss."""
+def wished(agent: Agent) -> float:
+    """Return the η that suits the agent's own objective, by its largest and its average curvature."""
     f = agent.f
-    motion = f.map.image(d)
-    return f.loss.curvature[1] * float(motion @ motion) / vdot(d, d)
+    return float(_SHARE * math.sqrt(f.smoothness * f.mean_curvature) * agent.facts.connectivity**-0.25)
 
 
 def own_scale(eta: float, degree: int) -> float:

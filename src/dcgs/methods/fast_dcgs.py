@@ -18,7 +18,7 @@ from dcgs.methods.balance import (
     eta_of_common,
     eta_of_own,
     own_scale,
-    survey,
+    wished,
 )
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
@@ -77,21 +77,22 @@ class FastDCGS(Method):
     def program(self, agent: Agent) -> Program[Point]:
         f, facts, degree = agent.f, agent.facts, max(1, len(agent.degrees))
         inner = self._inner(f, agent.X).start(agent.task)
-        first = survey(agent)
-        wish = first.eta() if self.eta is None else self.eta
+        value, gap = _at(agent, agent.x0)
+        wish = wished(agent) if self.eta is None else self.eta
         scale = own_scale(wish, degree)
         eta = eta_of_own(scale, degree)
-        news, certificate = News(), Certificate(agent, first.value)
+        news, certificate = News(), Certificate(agent, value)
         period = max(facts.hops, _SHORTEST)
         primal = dual = 0.0
         c = agent.x0
         w = 0.0 * c
-        x = inner(Subproblem(f, w, eta, c), self._gap(1, first.gap or eta * facts.diameter**2))
+        x = inner(Subproblem(f, w, eta, c), self._gap(1, gap or eta * facts.diameter**2))
         # How large losses are: by how much the first step lowers them, on average as soon as that is known.
-        fall = max(first.value - f.value(x), 0.0)
-        size = fall or first.gap or eta * facts.diameter**2
+        fall = max(value - f.value(x), 0.0)
+        size = fall or gap or eta * facts.diameter**2
+        news.begin(agent.index, (wish, float(degree), 0.0, 0.0, fall, *certificate.row))
         for k in range(1, agent.iterations + 1):
-            epoch, step = divmod(k - 2, period)
+            epoch, step = divmod(k - 1, period)
             x_tilde = 2.0 * x - c
             letter = Letter(x_tilde, scale, news.unsent(), certificate.parcel(step + 1))
             inbox = yield letter.packed()
@@ -104,14 +105,7 @@ class FastDCGS(Method):
             primal, dual = primal + eta * vdot(x - c, x - c), dual + vdot(x_tilde, v)
             c = c + self.relaxation * (x - c)
             w = w + self.relaxation * v
-            if k == 1:
-                if self.eta is None:
-                    wish = first.eta([theirs.point for theirs in letters.values()])
-                    scale = own_scale(wish, degree)
-                    eta = eta_of_own(scale, degree)
-                news.begin(agent.index, (wish, float(degree), 0.0, 0.0, fall, *certificate.row))
-                primal = dual = 0.0
-            elif step + 1 == period:
+            if step + 1 == period:
                 agreed = certificate.agreed(news)
                 if agreed is not None:
                     agent.observe(k, agreed)
@@ -140,3 +134,11 @@ class FastDCGS(Method):
             return choose_inner(self.inner, X)
         best: Sequence[Inner] = (Exact(), Block(), Corrective())
         return next((inner for inner in best if inner.misfit(f, X) is None), choose_inner("cg", X))
+
+
+def _at(agent: Agent, x: Point) -> tuple[float, float]:
+    """Return the value of fᵢ at x, and its Wolfe gap there."""
+    f = agent.f
+    image = f.map.image(x)
+    g = f.map.adjoint(f.loss.grad(image))
+    return f.loss.value(image), vdot(g, x) - agent.lmo(g, None).dot(g)

@@ -6,6 +6,7 @@ solvers do at every step; applying it to a dense point is for starting and measu
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,6 +72,11 @@ class LinearMap(ABC):
 
     @property
     @abstractmethod
+    def mean_eigenvalue(self) -> float:
+        """The mean of all eigenvalues of AᵀA, which is that of the squared lengths of A's columns."""
+
+    @property
+    @abstractmethod
     def smallest_eigenvalue(self) -> float:
         """A lower bound of the smallest eigenvalue of AᵀA; 0 where it is not worth computing."""
 
@@ -125,6 +131,10 @@ class DenseMap(LinearMap):
     @cached_property
     def largest_eigenvalue(self) -> float:
         return largest_eigenvalue(self.A)
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.norm_bound**2 / math.prod(self.point_shape)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -187,6 +197,10 @@ class SparseMap(LinearMap):
     @cached_property
     def largest_eigenvalue(self) -> float:
         return largest_eigenvalue(self.A)
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.norm_bound**2 / math.prod(self.point_shape)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -254,6 +268,10 @@ class Sampling(LinearMap):
     def largest_eigenvalue(self) -> float:
         _, _, counts = self._entries
         return float(counts.max(initial=0))
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.size / math.prod(self.point_shape)
 
     @property
     def smallest_eigenvalue(self) -> float:

@@ -64,6 +64,11 @@ class Objective:
         return self.loss.curvature[1] * self.map.largest_eigenvalue
 
     @property
+    def mean_curvature(self) -> float:
+        """The mean over all directions of the largest curvature that f has along one; exact for squares."""
+        return self.loss.curvature[1] * self.map.mean_eigenvalue
+
+    @property
     def strong_convexity(self) -> float:
         """A u ≥ 0 with f − u/2 ‖·‖² convex; 0 where none is known."""
         lower = self.loss.curvature[0]

@@ -41,7 +41,7 @@ class ConvexSet(ABC):
         """
 
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
-        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, the best of them if there are more.
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, the best if there are more.
 
         None where they take more work than one pass over the direction.
         """
