@@ -245,26 +245,12 @@ def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> It
         yield Iterate(x, x, 0.0 * x, rounds, np.full(m, t))
 
 
-Wish: TypeAlias = Callable[[int, Array], float]
-"""(agent, what its neighbors' points differ by from x⁰, one a row) ↦ the η it would choose."""
-
-
-def fast_wish(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> Wish:
-    """Return a share of √(l · mean curvature) · c^(−1/4): of m directions, one is the oracle's."""
-    spectrum, m = normalized_spectrum(L), len(A)
-    connectivity = spectrum[1] / spectrum[-1] if m > 1 else 1.0
-    g = gradients(A, b, np.tile(x0, (m, 1)))
-
-    def curvature(i: int, d: Array) -> float:
-        return 2.0 * float((A[i] @ d) @ (A[i] @ d) / (d @ d))
-
-    def wish(i: int, others: Array) -> float:
-        own = curvature(i, oracle(g[i]) - x0)
-        theirs = np.mean([curvature(i, d) for d in others]) if len(others) else own
-        smoothness = 2.0 * float(np.linalg.norm(A[i], 2)) ** 2
-        return float(0.55 * math.sqrt(smoothness * (own + (m - 1) * theirs) / m) / connectivity**0.25)
-
-    return wish
+def fast_wishes(A: Array, L: Array) -> Array:
+    """Return every agent's 0.55 √(largest · mean eigenvalue of 2AᵀA) · c^(−1/4), c the connectivity."""
+    spectrum = normalized_spectrum(L)
+    connectivity = spectrum[1] / spectrum[-1] if len(L) > 1 else 1.0
+    curvatures = [np.linalg.eigvalsh(2.0 * Ai.T @ Ai) for Ai in A]
+    return np.array([0.55 * math.sqrt(each[-1] * each.mean()) / connectivity**0.25 for each in curvatures])
 
 
 def normalized_spectrum(L: Array) -> Array:
@@ -304,13 +290,12 @@ Answer: TypeAlias = Callable[[int, Array, float, Array], Array]
 
 
 def fast(
-    L: Array, x0: Array, wish: Wish, relaxation: float, adapting: bool, answer: Answer
+    L: Array, x0: Array, wishes: Array, relaxation: float, adapting: bool, answer: Answer
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
     m, degree, spread = len(L), np.maximum(np.diag(L), 1.0), normalized_spectrum(L)[-1]
     period = max(width(L), 4)
-    eta = np.array([wish(i, np.zeros((0, len(x0)))) for i in range(m)])
-    scales = eta / (2.02 * degree)
+    eta, scales = wishes, wishes / (2.02 * degree)
     c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
     told = now = (0.0, 0.0)
     k = 0
@@ -323,14 +308,11 @@ def fast(
         v = weighted_laplacian(L, scales) @ x_tilde
         now = (now[0] + float(eta @ ((x - c) ** 2).sum(axis=1)), now[1] + float((x_tilde * v).sum()))
         c, w = c + relaxation * (x - c), w + relaxation * v
-        epoch, late = divmod(k - 1, period)
-        if k == 1:
-            eta = np.array([wish(i, x_tilde[L[i] < 0.0] - x0) for i in range(m)])
-            wished, scales, now = float(eta.sum()), eta / (2.02 * degree), (0.0, 0.0)
-        elif late == 0:
-            if epoch == 1:
-                scales = np.full(m, wished / (1.01 * spread * degree.sum()))
+        epochs, late = divmod(k, period)
+        if late == 0:
+            if epochs == 1:
+                scales = np.full(m, wishes.sum() / (1.01 * spread * degree.sum()))
             elif adapting:
-                scales = scales * rebalanced(*told, epoch - 1)
+                scales = scales * rebalanced(*told, epochs - 1)
             eta = 1.01 * spread * degree * scales
             told, now = now, (0.0, 0.0)

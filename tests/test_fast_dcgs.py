@@ -28,8 +28,8 @@ both_relaxations = pytest.mark.parametrize("relaxation", [1.0, 1.7])
 
 
 def epochs(graph: nx.Graph, count: int) -> int:
-    """Return the first round and those of so many epochs."""
-    return 1 + count * max(int(nx.diameter(graph)), 4)
+    """Return the rounds of so many epochs."""
+    return count * max(int(nx.diameter(graph)), 4)
 
 
 def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, iterations: int) -> Array:
@@ -43,14 +43,9 @@ def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, iteration
     return np.stack(answers[1:])
 
 
-def ball_oracle(g: Array) -> Array:
-    return -RADIUS * g / np.linalg.norm(g)
-
-
-def wish(fits: Fits, L: Array, eta: float | None) -> stacked.Wish:
-    """Return how agents come by their first η: it is given, or each finds it by itself."""
-    own = stacked.fast_wish(fits.A, fits.b, L, np.zeros(fits.A.shape[2]), ball_oracle)
-    return own if eta is None else lambda i, others: eta
+def wishes(fits: Fits, L: Array, eta: float | None) -> Array:
+    """Return the agents' first η: it is given, or each finds it by itself."""
+    return stacked.fast_wishes(fits.A, L) if eta is None else np.full(len(fits), eta)
 
 
 def on_ball(fits: Fits) -> stacked.Answer:
@@ -82,7 +77,7 @@ def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, r
     graph = GRAPHS[name]
     fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), laplacian_matrix(graph), np.zeros(5)
     iterations = epochs(graph, 4) + 2
-    reference = stacked.fast(L, x0, wish(fits, L, eta), relaxation, eta is None, on_ball(fits))
+    reference = stacked.fast(L, x0, wishes(fits, L, eta), relaxation, eta is None, on_ball(fits))
     method = FastDCGS(eta=eta, relaxation=relaxation)
     found = shown(fits, L2Ball(5, RADIUS), graph, method, iterations)
     # Both solve in closed form to rounding error, and over-relaxed steps do not enlarge errors; six digits
@@ -97,7 +92,7 @@ def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float
     fits, L = random_fits(len(graph), rows=3, columns=4, seed=32), laplacian_matrix(graph)
     iterations = epochs(graph, 3) + 2
     answer = exactly(fits, stacked.exact_on_simplex(1.0))
-    reference = stacked.fast(L, X.start(), lambda i, others: 2.0, relaxation, False, answer)
+    reference = stacked.fast(L, X.start(), np.full(len(graph), 2.0), relaxation, False, answer)
     method = FastDCGS(inner=Corrective(), eta=2.0, relaxation=relaxation, precision=1e-14)
     found = shown(fits, X, graph, method, iterations)
     # A gap of 1e-13 leaves a point within √(1e-13/η), which the dozen iterations after it carry on.

@@ -37,7 +37,8 @@ class Facts:
     given, and ``accuracy`` what it shall reach: of the two, what is known.
 
     For FastDCGS: ``hops`` is the diameter of the graph, ``spread`` the largest eigenvalue of
-    D^(−1/2) L D^(−1/2), D the degrees, and ``connectivity`` the smallest positive one over it.
+    D^(−1/2) L D^(−1/2), D the degrees, and ``connectivity`` the smallest positive one over it. ``hub`` is
+    the first agent that is a neighbor of all others, None where there is none or there are no others.
 
     The rest is for methods that project. ``mixing`` are the smallest and the second largest eigenvalue
     of the Metropolis matrix W, and ``modes`` all of them but the largest, which is 1, each once; for an
@@ -53,6 +54,7 @@ class Facts:
     hops: int = 1
     spread: float = 2.0
     connectivity: float = 1.0
+    hub: int | None = None
     horizon: int | None = None
     accuracy: float | None = None
     mixing: tuple[float, float] = (0.0, 0.0)

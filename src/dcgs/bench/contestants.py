@@ -131,11 +131,11 @@ OURS, BASELINE = "FastDCGS", "DFW"
 
 _TIMES = (0.25, 0.5, 2.0, 4.0, 8.0)  # and 1, the method as it comes
 _GOSSIP_ROUNDS = (2, 3, 4, 6, 8)
-_ETAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
+_ETAS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
 
 def _trial(family: str, setting: str, method: Method) -> Contestant:
-    return Contestant(f"{family}, {setting}", method, family, setting)
+    return Contestant(f"{family}, {setting}", method, family, setting, patience=0.5)
 
 
 GRID: tuple[Contestant, ...] = (

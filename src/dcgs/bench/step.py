@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import final
@@ -91,6 +91,9 @@ class _TimedOracle:
         self.in_adjoint += second - first
         self.calls += 1
         return atom
+
+    def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
+        raise NotImplementedError("a step with many atoms is not timed.")
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
         raise NotImplementedError("a step of a block is not timed.")

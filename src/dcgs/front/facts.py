@@ -24,7 +24,13 @@ def facts_of(objectives: Sequence[Objective], X: ConvexSet, network: Network, sm
     strong_convexity = min(f.strong_convexity for f in objectives)
     if not smoothness:
         return Facts(
-            len(network), network.norm_L, strong_convexity, X.diameter, network.hops, *network.spread
+            len(network),
+            network.norm_L,
+            strong_convexity,
+            X.diameter,
+            network.hops,
+            *network.spread,
+            network.hub,
         )
     each = [f.smoothness for f in objectives]
     modes = network.modes()
@@ -35,6 +41,7 @@ def facts_of(objectives: Sequence[Objective], X: ConvexSet, network: Network, sm
         X.diameter,
         network.hops,
         *network.spread,
+        network.hub,
         mixing=network.mixing() if not modes else (modes[0], modes[-1]),
         modes=modes,
         smoothness=max(each),

@@ -36,6 +36,12 @@ class Network:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    @property
+    def hub(self) -> int | None:
+        """The first agent that is everyone else's neighbor; None where there is none, or nobody else."""
+        others = len(self) - 1
+        return next((i for i, near in enumerate(self.neighbors) if len(near) == others > 0), None)
+
     def degrees(self, i: int) -> dict[int, int]:
         """Return the number of neighbors of each neighbor of agent i."""
         return {j: len(self.neighbors[j]) for j in self.neighbors[i]}

@@ -77,7 +77,8 @@ class ActiveSet:
         """Return Σ weights[p] · atoms[p] for other weights, of any sign."""
         count = len(self.atoms)
         heights = weights * self._height[:count]
-        x = np.bincount(self._index[:count], heights, minlength=math.prod(shape)).reshape(shape)
+        sums = np.bincount(self._index[:count], heights, minlength=math.prod(shape))
+        x = np.asarray(sums, dtype=np.float64).reshape(shape)
         for place, atom in self._others.items():
             atom.add_to(x, float(weights[place]))
         return x

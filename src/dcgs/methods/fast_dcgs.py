@@ -23,6 +23,7 @@ from dcgs.methods.balance import (
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
 from dcgs.methods.certificate import Certificate
+from dcgs.methods.hub import over_hub
 from dcgs.methods.letters import Letter, News, unpacked
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
@@ -75,6 +76,11 @@ class FastDCGS(Method):
         return next(filter(None, reasons), None)
 
     def program(self, agent: Agent) -> Program[Point]:
+        if agent.facts.hub is not None and self.eta is None:
+            return over_hub(agent, lambda f: self._inner(f, agent.X), self._gap)
+        return self._over_edges(agent)
+
+    def _over_edges(self, agent: Agent) -> Program[Point]:
         f, facts, degree = agent.f, agent.facts, max(1, len(agent.degrees))
         inner = self._inner(f, agent.X).start(agent.task)
         value, gap = _at(agent, agent.x0)
