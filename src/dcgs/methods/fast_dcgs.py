@@ -43,12 +43,16 @@ _WIDTH = 5 + CERTIFICATE_WIDTH
 @final
 @dataclass(frozen=True)
 class FastDCGS(Method):
-    """Primal-dual steps over the edges of the graph: one round and one inner solve an iteration.
+    """Primal-dual steps over the edges of the graph, or accelerated ones where it has a hub.
+
+    ``form="edges"``: one round and one inner solve an iteration. ``eta``, the mean weight of η/2 ‖x − center‖²,
+    is found by the agents if None, and ``relaxation`` is in (0, 2). ``form="hub"``: where an agent is everyone's
+    neighbor, gradients are added up in two rounds, or in one where all are. ``"auto"`` is by the hub if there is
+    one and no ``eta`` is given.
 
     ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
-    corrective steps over polytopes, and cg elsewhere. ``eta``, the mean weight of η/2 ‖x − center‖², is
-    found by the agents if None. ``relaxation`` is in (0, 2). ``precision`` is the first inner gap, as a
-    share of that at x⁰.
+    corrective steps over polytopes, and cg elsewhere. ``precision`` is the first inner gap, as a share of that
+    at x⁰, and later ones as shares of the fall of the loss.
 
     Given a ``gap``, agents stop when they know that a model they all hold has that gap (relative,
     as the contract has it, and by a test that errs on the safe side), and answer with that model. With
@@ -60,6 +64,7 @@ class FastDCGS(Method):
     relaxation: float = 1.7
     precision: float = 1.0
     stops_itself: bool = True
+    form: Literal["auto", "edges", "hub"] = "auto"
     rounds_per_iteration = 1
 
     def __post_init__(self) -> None:
@@ -70,13 +75,22 @@ class FastDCGS(Method):
             raise ValueError(f"relaxation must be between 0 and 2; got {self.relaxation!r}.")
         if not 0.0 < self.precision <= 1.0:
             raise ValueError(f"precision must be positive and at most 1; got {self.precision!r}.")
+        if self.form not in ("auto", "edges", "hub"):
+            raise ValueError(f"form must be 'auto', 'edges' or 'hub'; got {self.form!r}.")
+        if self.form == "hub" and self.eta is not None:
+            raise ValueError(f"eta must be None with form='hub', which has no such weight; got {self.eta!r}.")
 
     def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
         reasons = (self._inner(f, X).misfit(f, X) for f in objectives)
         return next(filter(None, reasons), None)
 
     def program(self, agent: Agent) -> Program[Point]:
-        if agent.facts.hub is not None and self.eta is None:
+        hub = agent.facts.hub is not None
+        if self.form == "hub" and not hub:
+            raise ValueError(
+                "form='hub' needs an agent that is everyone's neighbor; there is none. Use 'auto'."
+            )
+        if self.form == "hub" or (self.form == "auto" and hub and self.eta is None):
             return over_hub(agent, lambda f: self._inner(f, agent.X), self._gap)
         return self._over_edges(agent)
 
