@@ -78,7 +78,7 @@ def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, r
     fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), laplacian_matrix(graph), np.zeros(5)
     iterations = epochs(graph, 4) + 2
     reference = stacked.fast(L, x0, wishes(fits, L, eta), relaxation, eta is None, on_ball(fits))
-    method = FastDCGS(eta=eta, relaxation=relaxation)
+    method = FastDCGS(eta=eta, relaxation=relaxation, form="edges")
     found = shown(fits, L2Ball(5, RADIUS), graph, method, iterations)
     # Both solve in closed form to rounding error, and over-relaxed steps do not enlarge errors; six digits
     # are left for small η, at which a price is a sum of many terms.
@@ -105,17 +105,20 @@ def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float
 @final
 @dataclass(frozen=True, eq=False)
 class Recording(Inner):
-    """An inner solver, and what every agent asked of it; agents start in order."""
+    """An inner solver, what every agent asked of it and what it answered; agents start in order."""
 
     inner: Inner
     asked: list[list[Subproblem]] = field(default_factory=list)
+    gaps: list[list[float]] = field(default_factory=list)
+    answers: list[list[Point]] = field(default_factory=list)
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         return self.inner.misfit(f, X)
 
     def start(self, task: Task) -> Solver:
-        self.asked.append([])
-        return _Recorder(self.inner.start(task), self.asked[-1])
+        for record in (self.asked, self.gaps, self.answers):
+            record.append([])
+        return _Recorder(self, self.inner.start(task), len(self.asked) - 1)
 
     @property
     def w(self) -> Array:
@@ -135,13 +138,17 @@ class Recording(Inner):
 
 @final
 class _Recorder(Solver):
-    def __init__(self, solver: Solver, asked: list[Subproblem]) -> None:
+    def __init__(self, run: Recording, solver: Solver, agent: int) -> None:
+        self.run = run
         self.solver = solver
-        self.asked = asked
+        self.agent = agent
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        self.asked.append(phi)
-        return self.solver(phi, e)
+        x = self.solver(phi, e)
+        self.run.asked[self.agent].append(phi)
+        self.run.gaps[self.agent].append(e)
+        self.run.answers[self.agent].append(x)
+        return x
 
 
 def solution(fits: Fits) -> tuple[Array, Array]:
@@ -190,7 +197,7 @@ def test_the_prices_of_all_agents_sum_to_zero(name: str, eta: float | None) -> N
     # Data of very different sizes: then so are the agents' own scales.
     sizes = np.logspace(-2.0, 2.0, len(graph))
     objectives = [LeastSquares(r * A, r * b) for r, A, b in zip(sizes, fits.A, fits.b, strict=True)]
-    method = FastDCGS(inner=run, eta=eta)
+    method = FastDCGS(inner=run, eta=eta, form="edges")
     dcgs.minimize(objectives, dcgs.L1Ball(5, 1.0), graph, method, iterations=epochs(graph, 4), every=0)
     # What is added to one price is taken from others, but for the rounding of sums of so many terms.
     assert np.abs(run.w.sum(axis=1)).max() <= 1e-13 * np.abs(run.w).sum(axis=1).max()
@@ -205,6 +212,28 @@ def test_a_given_eta_is_the_mean_of_the_agents_etas_in_every_iteration(name: str
     dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, method, iterations=epochs(graph, 3), every=0)
     # A few products of numbers that are right to 1e-16.
     np.testing.assert_allclose(run.eta.mean(axis=1), 2.5, rtol=1e-13)
+
+
+def test_inner_gaps_fall_from_the_gap_at_the_start_then_from_the_fall_of_the_losses() -> None:
+    X, graph, rows = dcgs.L1Ball(5, 1.0), nx.path_graph(3), 9
+    fits, run = random_fits(3, rows, columns=5, seed=40), Recording(Corrective())
+    # Agent 1 is content at x⁰ = 0: no loss of its own says how large losses are.
+    objectives = [LeastSquares(A, b * (i != 1)) for i, (A, b) in enumerate(zip(fits.A, fits.b, strict=True))]
+    method = FastDCGS(inner=run, precision=0.25)
+    dcgs.minimize(objectives, X, graph, method, iterations=119, every=0)
+    falls = [f.value(np.zeros(5)) - f.value(run.answers[i][0]) for i, f in enumerate(objectives)]
+    assert falls[1] == 0.0
+    scale = run.eta[0, 1] * X.diameter**2
+    # The Wolfe gap of fᵢ at 0 is the largest entry of its gradient there.
+    first = [float(np.abs(objectives[0].grad(np.zeros(5))).max()), scale, None]
+    first[2] = float(np.abs(objectives[2].grad(np.zeros(5))).max())
+    own = [falls[0], scale, falls[2]]
+    for i in range(3):
+        sizes = np.array([first[i], *[own[i]] * 3, *[np.mean(falls)] * 116])
+        n = np.arange(1.0, 121.0)
+        expected = 0.25 * sizes / ((n + 1.0) ** 1.5 * np.maximum(n / 100.0, 1.0))
+        # A few products of numbers that are right to 1e-14, the fall being a difference of values.
+        np.testing.assert_allclose(run.gaps[i], expected, rtol=1e-12)
 
 
 def test_iterations_are_rounds_and_a_round_is_one_message_to_each_neighbor() -> None:

@@ -45,14 +45,14 @@ _WIDTH = 5 + CERTIFICATE_WIDTH
 class FastDCGS(Method):
     """Primal-dual steps over the edges of the graph, or accelerated ones where it has a hub.
 
-    ``form="edges"``: one round and one inner solve an iteration. ``eta``, the mean weight of η/2 ‖x − center‖²,
-    is found by the agents if None, and ``relaxation`` is in (0, 2). ``form="hub"``: where an agent is everyone's
-    neighbor, gradients are added up in two rounds, or in one where all are. ``"auto"`` is by the hub if there is
-    one and no ``eta`` is given.
+    ``form="edges"``: one round and one inner solve an iteration. ``eta``, the mean weight of
+    η/2 ‖x − center‖², is found by the agents if None, and ``relaxation`` is in (0, 2). ``form="hub"``: where
+    an agent is everyone's neighbor, gradients are added up in two rounds, or in one where all are. ``"auto"``
+    is by the hub if there is one and no ``eta`` is given.
 
     ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
-    corrective steps over polytopes, and cg elsewhere. ``precision`` is the first inner gap, as a share of that
-    at x⁰, and later ones as shares of the fall of the loss.
+    corrective steps over polytopes, and cg elsewhere. ``precision`` is the first inner gap, as a share of
+    that at x⁰, and later ones as shares of the fall of the loss.
 
     Given a ``gap``, agents stop when they know that a model they all hold has that gap (relative,
     as the contract has it, and by a test that errs on the safe side), and answer with that model. With
