@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs import L1Ball, LeastSquares
+from dcgs import L1Ball, LeastSquares, Logistic, Objective
 from dcgs.counting import CountedOracle
 from dcgs.front.network import as_network
 from dcgs.methods import Agent
-from dcgs.methods.balance import change, common_scale, eta_of_common, eta_of_own, own_scale, survey
+from dcgs.methods.balance import change, common_scale, eta_of_common, eta_of_own, own_scale, wished
 from dcgs.schedules import Facts
 from problems import GRAPHS, Array, laplacian_matrix
 from stacked import weighted_laplacian
@@ -138,29 +138,35 @@ def test_all_changes_together_are_bounded_whatever_the_residuals(
     assert all(step <= 3.0 / j**1.1 * (1.0 + 1e-13) for j, step in enumerate(steps, start=1))
 
 
-def test_a_survey_is_what_one_works_out_by_hand() -> None:
-    X = L1Ball(2, radius=3.0)
-    # ∇f(0) = −2Aᵀb = (0, −8), so s = (0, 3); f(0) = 4 and the gap is 24.
-    f = LeastSquares(np.diag([1.0, 2.0]), [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("f", "eta"),
+    [
+        # Second derivatives 2·1², 2·2² and 2·0²: the largest is 8, the mean 10/3.
+        (LeastSquares(np.diag([1.0, 2.0, 0.0]), [0.0, 2.0, 1.0]), math.sqrt(8.0 * 10.0 / 3.0)),
+        # A quarter of 9, 0 and 0 at most: 9/4 and 3/4.
+        (Logistic([[3.0, 0.0, 0.0]], [1.0]), math.sqrt(27.0 / 16.0)),
+        (LeastSquares(np.zeros((1, 3)), [1.0]), 0.0),
+    ],
+    ids=["squares", "logistic", "nothing"],
+)
+@pytest.mark.parametrize(("connectivity", "factor"), [(1.0, 1.0), (1.0 / 16.0, 2.0)])
+def test_the_wish_is_what_one_works_out_by_hand(
+    f: Objective, eta: float, connectivity: float, factor: float
+) -> None:
+    X = L1Ball(3)
     oracle = CountedOracle(X)
     agent = Agent(
         index=0,
         f=f,
         X=X,
         lmo=oracle,
-        x0=np.zeros(2),
+        x0=np.zeros(3),
         degrees={},
-        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, spread=2.0, connectivity=1.0 / 16.0),
+        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, spread=2.0, connectivity=connectivity),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,
     )
-    found = survey(agent)
-    assert (found.value, found.gap) == (4.0, 24.0)
-    # l = 2·2² = 8, the curvature toward s as well, (1/16)^(−1/4) = 2. An eigenvalue is right to 1e-15 or so.
-    assert found.eta() == pytest.approx(0.55 * 8.0 * 2.0, rel=1e-12)
-    # The other two agents are taken to have gone where one of them went, along which the curvature is 2: (8
-    # + 2 + 2)/3 = 4 on average. Who has not moved says nothing.
-    others = [np.array([0.5, 0.0]), np.zeros(2)]
-    assert found.eta(others) == pytest.approx(0.55 * math.sqrt(8.0 * 4.0) * 2.0, rel=1e-12)
-    assert oracle.calls == 1
+    # An eigenvalue is right to 1e-15 or so.
+    assert wished(agent) == pytest.approx(0.55 * eta * factor, rel=1e-12)
+    assert oracle.calls == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -274,6 +274,9 @@ class Witness:
     def __call__(self, direction: Array, near: Atom | None) -> Atom:
         self.asked.append(1)
         return self.X.lmo(direction, near)
+
+    def more(self, direction: Array, level: float, most: int) -> Sequence[Atom]:
+        raise NotImplementedError("a block is asked for instead.")
 
     def nearest(self, M: Array, basis: Array, tolerance: float) -> Nearest:
         np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), rtol=0.0, atol=ROUNDING)

@@ -256,6 +256,33 @@ def test_smoothness_and_strong_convexity_are_those_of_the_singular_values(
     assert f.strong_convexity == pytest.approx(lower * singular[-1] ** 2, abs=rounding)
 
 
+@every_objective
+def test_the_mean_eigenvalue_is_that_of_the_spectrum(name: str) -> None:
+    f = OBJECTIVES[name]
+    spectrum = np.linalg.svd(matrix_of(f), compute_uv=False) ** 2
+    # Six eigenvalues of AᵀA, some of them zero where A has four rows; each is right to a few 1e-16.
+    assert f.map.mean_eigenvalue == pytest.approx(float(spectrum.sum()) / 6.0, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("name", "upper"), [("logistic, sparse", 0.25), ("Huber", 2.0), ("a user's loss", 2.0)]
+)
+def test_the_mean_curvature_is_that_of_a_loss_as_curved_as_it_gets(name: str, upper: float) -> None:
+    f = OBJECTIVES[name]
+    A = matrix_of(f)
+    # Sums of 54 squares.
+    assert f.mean_curvature == pytest.approx(upper * np.mean(np.sum(A**2, axis=0)), rel=1e-13)
+
+
+def test_the_mean_curvature_of_squares_is_the_mean_of_second_differences() -> None:
+    f = OBJECTIVES["completion"]
+    at = [f.value(unit) + f.value(-unit) - 2.0 * f.value(0.0 * unit) for unit in np.eye(6).reshape(6, 2, 3)]
+    # By hand: five observations of six entries, each with the second derivative 2, the repeated one twice.
+    assert f.mean_curvature == pytest.approx(10.0 / 6.0, rel=1e-15)
+    # Differences of sums of five squares of size up to 10.
+    assert f.mean_curvature == pytest.approx(np.mean(at), rel=1e-13)
+
+
 def test_completion_counts_an_entry_as_often_as_it_was_observed() -> None:
     f = OBJECTIVES["completion, all observed"]
     # Entry (1, 1) was seen three times, entry (0, 1) once; the second derivative of one square is 2.

@@ -22,9 +22,10 @@ from dcgs.points import EPS, Point, vdot
 from dcgs.protocol import Program
 
 # A smoothness that turned out too small is raised by this factor at least. One of which less than _SLACK was
-# seen falls to _MORE times that, by _FALL at most; but not after it was raised _TRIES times.
+# seen falls to _MORE times that, by _FALL at most; _FALLS times at most, and not after _RAISES raises.
 _RAISE = 1.5
-_SLACK, _MORE, _FALL, _TRIES = 0.5, 1.2, 0.7, 2
+_SLACK, _MORE, _FALL = 0.5, 1.2, 0.7
+_FALLS, _RAISES = 20, 2
 # What a step may miss its bound by, relative to the value of f: rounding errors.
 _ROUNDING = 1e3 * EPS
 # The numbers that travel beside a gradient: values at x and y, largest and mean curvature, rounding error.
@@ -73,7 +74,8 @@ def over_hub(
     x = y = best = _Spot(agent.x0, f.map.image(agent.x0))
     view: _View | None = None
     start = least = math.inf
-    t, L, raises = 1.0, 0.0, 0
+    t, L = 1.0, 0.0
+    raises = falls = 0
     for k in range(1, agent.iterations + 1):
         told = (f.loss.value(x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, ends.noise(y))
         grad = f.map.adjoint(f.loss.grad(y.image))
@@ -103,7 +105,8 @@ def over_hub(
         else:
             best, least = x, value
             seen = last.curvature(x.x, value) if last is not None else 0.0
-            if 0.0 < seen < _SLACK * L and raises < _TRIES:
+            if 0.0 < seen < _SLACK * L and raises < _RAISES and falls < _FALLS:
+                falls += 1
                 L = max(_FALL * L, _MORE * seen)
         point = step(view, L, gap(k, size) / k**2)
         before, x = x, _Spot(point, f.map.image(point))
