@@ -272,9 +272,9 @@ def test_an_atom_without_weight_stays_for_eight_solves_and_the_first_for_good() 
     np.testing.assert_array_equal(S.weights, [0.0, 1.0])
 
 
-def test_an_atom_that_is_wanted_again_in_time_need_not_be_asked_for_and_stays_as_long_again() -> None:
+def test_an_atom_that_is_wanted_again_in_time_stays_as_long_again() -> None:
     X, f = L1Ball(3), LeastSquares(np.eye(3), np.zeros(3))
-    solver, oracle, _ = started(Corrective(), f, X)
+    solver, _, _ = started(Corrective(), f, X)
     stayed = []
     for j in [0, *[1] * 8, 0, *[1] * 9]:
         solver(toward(f, j), 1e-9)

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 import dcgs
 from dcgs.methods.projections import Projection, projection
-from dcgs.points import Point, norm, vdot
+from dcgs.points import Point, norm, onto_simplex, vdot
 from dcgs.sets import ConvexSet
 from reference import optimum
 
@@ -149,3 +149,18 @@ def test_projections_worked_out_by_hand(X: ConvexSet, y: Any, expected: Any) -> 
 @pytest.mark.parametrize("X", WITHOUT, ids=lambda X: type(X).__name__)
 def test_other_sets_have_no_projection_at_hand(X: ConvexSet) -> None:
     assert projection(X) is None
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([0.7], [1.0]),
+        ([3.0, -2.0, 2.0], [1.0, 0.0, 0.0]),
+        ([0.5, 0.5, 0.5], [1.0 / 3.0] * 3),
+        ([-5.0, -5.25, -7.0], [0.625, 0.375, 0.0]),
+        ([1e300, 0.0], [1.0, 0.0]),
+    ],
+)
+def test_weights_are_projected_onto_those_that_sum_to_one(y: list[float], expected: list[float]) -> None:
+    # Sums of three numbers.
+    np.testing.assert_allclose(onto_simplex(np.array(y)), expected, rtol=0.0, atol=1e-15)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from dcgs.sets import (
     Spectraplex,
     linear_program,
 )
+from dcgs.sets.base import lowest
 
 # Sums of some dozens of products of numbers of size 1: 1e-12 is a thousand times their rounding error.
 ROUNDING = 1e-12
@@ -421,7 +422,109 @@ def test_an_earlier_answer_of_any_kind_is_no_harm(case: Case) -> None:
         assert vdot(direction, case.X.lmo(direction, near).dense()) <= case.best(direction) + slack
 
 
+@every_set
+@examples
+@given(data=st.data())
+def test_of_many_answers_each_is_extreme_and_good_enough(case: Case, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    best = case.best(direction)
+    level, most = best + data.draw(st.floats(-0.5, 1.0)) * abs(best), data.draw(st.integers(0, 9))
+    atoms = case.X.more(direction, level, most)
+    assert len(set(atoms)) == len(atoms) <= most
+    for atom in atoms:
+        assert case.is_extreme(atom.dense())
+        assert vdot(direction, atom.dense()) <= level + case.accuracy * norm(direction) * case.size
+
+
 # What is particular to each
+
+
+# Points of which none is in the hull of the others. Their products with half-precision numbers are exact.
+CURVE = np.array([[t, t**2, t**3] for t in range(-3, 4)], dtype=float)
+
+
+@dataclass(frozen=True, eq=False)
+class Many:
+    """A set that finds many extreme points at once: where each is in its order, and how good each is."""
+
+    X: ConvexSet
+    place: Callable[[Any], int]
+    values: Callable[[Point], Point]
+
+
+def place_of_spike(atom: Spike) -> int:
+    return atom.index
+
+
+def place_on_curve(atom: Vertex) -> int:
+    return int((CURVE == atom.array.reshape(-1)).all(axis=1).argmax())
+
+
+MANY = {
+    "l1": Many(L1Ball(5, 2.5), place_of_spike, lambda d: -2.5 * np.abs(d)),
+    "l1 of matrices": Many(L1Ball((2, 3), 0.5), place_of_spike, lambda d: -0.5 * np.abs(d.reshape(-1))),
+    "l1 of one entry": Many(L1Ball(1), place_of_spike, lambda d: -np.abs(d)),
+    "simplex": Many(Simplex(5, 2.0), place_of_spike, lambda d: 2.0 * d),
+    "simplex of matrices": Many(Simplex((2, 3)), place_of_spike, lambda d: d.reshape(-1)),
+    "hull": Many(ConvexHull(CURVE), place_on_curve, lambda d: CURVE @ d),
+    "hull of matrices": Many(
+        ConvexHull(CURVE.reshape(7, 3, 1)), place_on_curve, lambda d: CURVE @ d.reshape(-1)
+    ),
+    "hull of one point": Many(ConvexHull(CURVE[:1]), place_on_curve, lambda d: CURVE[:1] @ d),
+}
+every_many = pytest.mark.parametrize("case", MANY.values(), ids=MANY)
+
+
+@every_many
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(data=st.data())
+def test_many_answers_are_the_best_that_are_good_enough(case: Many, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    values = case.values(direction).tolist()
+    # A level that some just reach, or any.
+    level = data.draw(st.sampled_from(values) | st.floats(-500.0, 500.0))
+    most = data.draw(st.integers(0, len(values) + 1))
+    order = sorted(range(len(values)), key=lambda place: (values[place], place))
+    expected = [place for place in order if values[place] <= level][:most]
+    found = case.X.more(direction, level, most)
+    assert sorted(map(case.place, found)) == sorted(expected)
+    assert [atom.dot(direction) for atom in found] == [values[case.place(atom)] for atom in found]
+
+
+@every_many
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(data=st.data())
+def test_the_best_answer_is_among_many(case: Many, data: st.DataObject) -> None:
+    direction = data.draw(directions(case.X))
+    assume(direction.any())
+    best = case.X.lmo(direction)
+    assert list(case.X.more(direction, best.dot(direction), 1)) == [best]
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+@pytest.mark.parametrize("case", [MANY["l1"], MANY["simplex"], MANY["hull"]], ids=["l1", "simplex", "hull"])
+def test_for_a_zero_direction_many_answers_are_the_first(case: Many, zero: float) -> None:
+    direction = np.full(case.X.shape, zero)
+    assert [case.place(atom) for atom in case.X.more(direction, zero, 3)] == [0, 1, 2]
+    assert list(case.X.more(direction, -1e-300, 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "level", "most", "places"),
+    [
+        ([3.0, 1.0, 2.0], 2.0, 3, [1, 2]),
+        ([3.0, 1.0, 2.0], 2.0, 1, [1]),
+        ([3.0, 1.0, 2.0], 2.0, 0, []),
+        ([3.0, 1.0, 2.0], 0.5, 3, []),
+        ([2.0, 1.0, 2.0, 1.0, 1.0], 2.0, 2, [1, 3]),
+        ([2.0, 1.0, 2.0, 1.0, 1.0], 2.0, 4, [0, 1, 3, 4]),
+        ([0.0, -0.0, 0.0], -0.0, 2, [0, 1]),
+    ],
+)
+def test_the_lowest_values_are_those_one_finds_by_hand(
+    values: list[float], level: float, most: int, places: list[int]
+) -> None:
+    assert sorted(lowest(np.array(values), level, most)) == places
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,9 @@ class Facts:
     given, and ``accuracy`` what it shall reach: of the two, what is known.
 
     For FastDCGS: ``hops`` is the diameter of the graph, ``spread`` the largest eigenvalue of
-    D^(−1/2) L D^(−1/2), D the degrees, and ``connectivity`` the smallest positive one over it. ``hub`` is
-    the first agent that is a neighbor of all others, None where there is none or there are no others.
+    D^(−1/2) L D^(−1/2), edges being weighted by their resistance and D the degrees, and ``connectivity``
+    the smallest positive one over it. ``hub`` is the first agent that is a neighbor of all others, None
+    where there is none or there are no others.
 
     The rest is for methods that project. ``mixing`` are the smallest and the second largest eigenvalue
     of the Metropolis matrix W, and ``modes`` all of them but the largest, which is 1, each once; for an

@@ -94,6 +94,7 @@ def minimize(
                 lmo=meters.oracles[i],
                 x0=start,
                 degrees=network.degrees(i),
+                weights=network.weights(i),
                 facts=facts,
                 iterations=limits.iterations or sys.maxsize,
                 rng=np.random.default_rng((seed, i)),

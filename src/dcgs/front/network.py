@@ -23,14 +23,16 @@ _SAME = 1e-10
 class Network:
     """Agents 0 … m−1: their names in the user's graph, their neighbors (increasing), and ‖L‖.
 
-    ``hops`` is the diameter; ``spread`` the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest
-    positive one over it.
+    ``hops`` is the diameter. ``resistances`` are the effective ones between neighbors, in units of the
+    mean over edges; ``spread`` is the largest eigenvalue of D^(−1/2) L D^(−1/2), with these as weights of
+    edges, and the smallest positive one over it.
     """
 
     nodes: tuple[Hashable, ...]
     neighbors: tuple[tuple[int, ...], ...]
     norm_L: float
     hops: int
+    resistances: tuple[tuple[float, ...], ...]
     spread: tuple[float, float]
 
     def __len__(self) -> int:
@@ -45,6 +47,10 @@ class Network:
     def degrees(self, i: int) -> dict[int, int]:
         """Return the number of neighbors of each neighbor of agent i."""
         return {j: len(self.neighbors[j]) for j in self.neighbors[i]}
+
+    def weights(self, i: int) -> dict[int, float]:
+        """Return the resistance between agent i and each of its neighbors."""
+        return dict(zip(self.neighbors[i], self.resistances[i], strict=True))
 
     def modes(self) -> tuple[float, ...]:
         """Return the eigenvalues of the Metropolis matrix but the largest, each once and increasing.
@@ -101,7 +107,9 @@ def as_network(graph: nx.Graph) -> Network:
     nodes = tuple(sorted(graph) if numbered else graph)
     place = {node: i for i, node in enumerate(nodes)}
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
-    return Network(nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), _spread(graph))
+    resistances = _resistances(neighbors)
+    spread = _spread(neighbors, resistances)
+    return Network(nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, spread)
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:
@@ -114,15 +122,49 @@ def _norm_laplacian(graph: nx.Graph) -> float:
     return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
-def _spread(graph: nx.Graph) -> tuple[float, float]:
+def _resistances(neighbors: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, ...], ...]:
+    """Return the effective resistance of every edge over the mean of all; 1 where there are too many agents.
+
+    That is what lies between the ends of an edge if every edge is a wire: 1 for one without a detour, and
+    little where many ways lead around.
+    """
+    m = len(neighbors)
+    if not 1 < m <= _DENSE_AGENTS:
+        return tuple((1.0,) * len(near) for near in neighbors)
+    L = _laplacian(neighbors, tuple((1.0,) * len(near) for near in neighbors)).toarray()
+    inverse = np.linalg.inv(L + 1.0 / m)
+    inverse = 0.5 * (inverse + inverse.T)  # both ends get the same bits
+    mean = 2.0 * (m - 1) / sum(map(len, neighbors))  # Foster's theorem
+    return tuple(
+        tuple(float((inverse[i, i] + inverse[j, j] - 2.0 * inverse[i, j]) / mean) for j in near)
+        for i, near in enumerate(neighbors)
+    )
+
+
+def _spread(
+    neighbors: tuple[tuple[int, ...], ...], weights: tuple[tuple[float, ...], ...]
+) -> tuple[float, float]:
     """Return the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest positive one over it."""
-    if len(graph) == 1:
+    m = len(neighbors)
+    if m == 1:
         return 2.0, 1.0
-    L = nx.normalized_laplacian_matrix(graph, weight=None).astype(np.float64)
-    if len(graph) <= _DENSE_AGENTS:
-        spectrum = np.linalg.eigvalsh(L.toarray())
+    L = _laplacian(neighbors, weights)
+    root = sp.diags_array(1.0 / np.sqrt(L.diagonal()))
+    N = sp.csr_array(root @ L @ root)
+    if m <= _DENSE_AGENTS:
+        spectrum = np.linalg.eigvalsh(N.toarray())
         return float(spectrum[-1]), float(spectrum[1] / spectrum[-1])
-    start = np.random.default_rng(0).standard_normal(len(graph))
-    high = float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    low = eigsh(high * sp.eye_array(len(graph)) - L, k=2, which="LA", v0=start, return_eigenvectors=False)
+    start = np.random.default_rng(0).standard_normal(m)
+    high = float(eigsh(N, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    low = eigsh(high * sp.eye_array(m) - N, k=2, which="LA", v0=start, return_eigenvectors=False)
     return high, float(high - min(low)) / high
+
+
+def _laplacian(
+    neighbors: tuple[tuple[int, ...], ...], weights: tuple[tuple[float, ...], ...]
+) -> sp.csr_array:
+    """Return the Laplacian of the graph with these weights on edges."""
+    m = len(neighbors)
+    i = np.repeat(np.arange(m), [len(near) for near in neighbors])
+    off = sp.csr_array((np.concatenate(weights), (i, np.concatenate(neighbors))), shape=(m, m))
+    return sp.csr_array(sp.diags_array(off.sum(axis=1)) - off)

@@ -23,16 +23,17 @@ def wished(agent: Agent) -> float:
     return float(_SHARE * math.sqrt(f.smoothness * f.mean_curvature) * agent.facts.connectivity**-0.25)
 
 
-def own_scale(eta: float, degree: int) -> float:
+def own_scale(eta: float, degree: float) -> float:
     """Return the scale of an agent that knows nobody else's: its η is then twice degree × scale.
 
-    An edge takes the smaller scale of its two ends, and diag(η) ⪰ Σ scale (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds,
-    as (a − b)² ≤ 2a² + 2b². An agent without curvature takes any scale, and so the neighbors' smaller one.
+    The degree is the sum of its edges' weights. An edge takes the smaller scale of its two ends, and
+    diag(η) ⪰ Σ weight · scale (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds, as (a − b)² ≤ 2a² + 2b². An agent without
+    curvature takes any scale, and so the neighbors' smaller one.
     """
     return (eta or 1.0) / (2.0 * _MARGIN * degree)
 
 
-def eta_of_own(scale: float, degree: int) -> float:
+def eta_of_own(scale: float, degree: float) -> float:
     """Return the η of an agent while scales differ."""
     return 2.0 * _MARGIN * degree * scale
 
@@ -42,7 +43,7 @@ def common_scale(total_eta: float, total_degree: float, spread: float) -> float:
     return (total_eta or 1.0) / (_MARGIN * spread * total_degree)
 
 
-def eta_of_common(scale: float, degree: int, spread: float) -> float:
+def eta_of_common(scale: float, degree: float, spread: float) -> float:
     """Return the η of an agent once all have one scale: spread · D ⪰ L, D the degrees, is enough."""
     return _MARGIN * spread * degree * scale
 
@@ -50,7 +51,7 @@ def eta_of_common(scale: float, degree: int, spread: float) -> float:
 def change(primal: float, dual: float, epoch: int) -> float:
     """Return the factor by which all change their scale after an epoch.
 
-    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ scale ‖x̃ᵢ − x̃ⱼ‖²: the two halves of the squared residual.
+    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ weight · scale ‖x̃ᵢ − x̃ⱼ‖²: the two halves of the squared residual.
     Too large an η shows in a primal half that dominates, too small a one in a dual half.
     """
     if primal <= 0.0:

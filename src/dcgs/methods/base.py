@@ -24,7 +24,8 @@ from dcgs.sets.base import ConvexSet
 class Agent:
     """All that one agent knows: its own data, its neighbors, and what was agreed beforehand.
 
-    It is number ``index``; ``degrees`` are the neighbors' numbers of neighbors. ``observe(k, answer)``
+    It is number ``index``; ``degrees`` are the neighbors' numbers of neighbors, and ``weights`` those of the
+    edges to them, which FastDCGS uses: all 1 where none are given. ``observe(k, answer)``
     shows what the agent would answer if the run ended after its k-th iteration. ``gap`` is what the
     agents are to certify before they stop by themselves, relative to that at x⁰, and say so by
     ``agree()``; None where the end is not theirs to decide.
@@ -44,6 +45,7 @@ class Agent:
     agree: Callable[[], None] = lambda: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
+    weights: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def task(self) -> Task:

@@ -95,7 +95,9 @@ class FastDCGS(Method):
         return self._over_edges(agent)
 
     def _over_edges(self, agent: Agent) -> Program[Point]:
-        f, facts, degree = agent.f, agent.facts, max(1, len(agent.degrees))
+        f, facts = agent.f, agent.facts
+        weights = agent.weights or dict.fromkeys(agent.degrees, 1.0)
+        degree = sum(weights.values()) or 1.0
         inner = self._inner(f, agent.X).start(agent.task)
         value, gap = _at(agent, agent.x0)
         wish = wished(agent) if self.eta is None else self.eta
@@ -110,7 +112,7 @@ class FastDCGS(Method):
         # How large losses are: by how much the first step lowers them, on average as soon as that is known.
         fall = max(value - f.value(x), 0.0)
         size = fall or gap or eta * facts.diameter**2
-        news.begin(agent.index, (wish, float(degree), 0.0, 0.0, fall, *certificate.row))
+        news.begin(agent.index, (wish, degree, 0.0, 0.0, fall, *certificate.row))
         for k in range(1, agent.iterations + 1):
             epoch, step = divmod(k - 1, period)
             x_tilde = 2.0 * x - c
@@ -120,8 +122,8 @@ class FastDCGS(Method):
             news.read(letters.values())
             certificate.receive(letters, step + 1)
             v = 0.0 * x
-            for theirs in letters.values():
-                v = v + min(scale, theirs.scale) * (x_tilde - theirs.point)
+            for j, theirs in letters.items():
+                v = v + weights[j] * min(scale, theirs.scale) * (x_tilde - theirs.point)
             primal, dual = primal + eta * vdot(x - c, x - c), dual + vdot(x_tilde, v)
             c = c + self.relaxation * (x - c)
             w = w + self.relaxation * v
@@ -138,7 +140,7 @@ class FastDCGS(Method):
                     scale *= change(news.total(_PRIMAL), news.total(_DUAL), epoch)
                 eta = eta_of_common(scale, degree, facts.spread)
                 certificate.turn(x, w, epoch, news.total(_PRIMAL) + news.total(_DUAL))
-                news.begin(agent.index, (wish, float(degree), primal, dual, fall, *certificate.row))
+                news.begin(agent.index, (wish, degree, primal, dual, fall, *certificate.row))
                 primal = dual = 0.0
             x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))
             agent.observe(k, x)
