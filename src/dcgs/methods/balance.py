@@ -51,7 +51,7 @@ def eta_of_common(scale: float, degree: float, spread: float) -> float:
 def change(primal: float, dual: float, epoch: int) -> float:
     """Return the factor by which all change their scale after an epoch.
 
-    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ weight · scale ‖x̃ᵢ − x̃ⱼ‖²: the two halves of the squared residual.
+    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ weight · scale ‖x̃ᵢ − x̃ⱼ‖²: the halves of the squared residual.
     Too large an η shows in a primal half that dominates, too small a one in a dual half.
     """
     if primal <= 0.0:
