@@ -253,12 +253,26 @@ def fast_wishes(A: Array, L: Array) -> Array:
     return np.array([0.55 * math.sqrt(each[-1] * each.mean()) / connectivity**0.25 for each in curvatures])
 
 
+def degrees(L: Array) -> Array:
+    """Return the sum of the weights of every agent's edges; 1 for an agent alone."""
+    return np.asarray(np.diag(L) if len(L) > 1 else np.ones(1), dtype=np.float64)
+
+
 def normalized_spectrum(L: Array) -> Array:
     """Return the eigenvalues of D^(−1/2) L D^(−1/2), increasing; 2 for an agent alone."""
     if len(L) == 1:
         return np.array([2.0])
     root = np.sqrt(np.diag(L))
     return np.asarray(np.linalg.eigvalsh(L / np.outer(root, root)), dtype=np.float64)
+
+
+def resisting(L: Array) -> Array:
+    """Return L with edges that weigh their effective resistance over the mean of all edges'."""
+    inverse = np.linalg.pinv(L)
+    diagonal = np.diag(inverse)
+    R = (diagonal[:, None] + diagonal - 2.0 * inverse) * (L < 0.0)
+    weights = R / R[L < 0.0].mean() if len(L) > 1 else R
+    return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
 def width(L: Array) -> int:
@@ -271,9 +285,8 @@ def width(L: Array) -> int:
 
 
 def weighted_laplacian(L: Array, scales: Array) -> Array:
-    """Return the Laplacian in which an edge weighs the smaller of its ends' scales."""
-    weights = np.minimum.outer(scales, scales) * (L < 0.0)
-    np.fill_diagonal(weights, 0.0)
+    """Return the Laplacian in which an edge weighs as in L times the smaller of its ends' scales."""
+    weights = np.minimum.outer(scales, scales) * -np.minimum(L, 0.0)
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
@@ -293,7 +306,7 @@ def fast(
     L: Array, x0: Array, wishes: Array, relaxation: float, adapting: bool, answer: Answer
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
-    m, degree, spread = len(L), np.maximum(np.diag(L), 1.0), normalized_spectrum(L)[-1]
+    m, degree, spread = len(L), degrees(L), normalized_spectrum(L)[-1]
     period = max(width(L), 4)
     eta, scales = wishes, wishes / (2.02 * degree)
     c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))

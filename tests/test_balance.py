@@ -17,7 +17,7 @@ from dcgs.methods import Agent
 from dcgs.methods.balance import change, common_scale, eta_of_common, eta_of_own, own_scale, wished
 from dcgs.schedules import Facts
 from problems import GRAPHS, Array, laplacian_matrix
-from stacked import weighted_laplacian
+from stacked import degrees, resisting, weighted_laplacian
 
 
 def connected(seed: int) -> nx.Graph:
@@ -30,8 +30,9 @@ def connected(seed: int) -> nx.Graph:
     return graph
 
 
-def degrees(graph: nx.Graph) -> list[int]:
-    return [graph.degree[i] for i in range(len(graph))]
+def weighted(graph: nx.Graph) -> Array:
+    """Return the Laplacian that agents use."""
+    return resisting(laplacian_matrix(graph))
 
 
 def smallest_eigenvalue(M: Array) -> float:
@@ -41,15 +42,14 @@ def smallest_eigenvalue(M: Array) -> float:
 @given(seed=st.integers(0, 10_000), wild=st.sampled_from([0.0, 1.0, 10.0]))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_metric_is_definite_while_scales_differ(seed: int, wild: float) -> None:
-    graph = connected(seed)
-    wishes = np.exp(wild * np.random.default_rng(seed).standard_normal(len(graph)))
-    own = zip(wishes, degrees(graph), strict=True)
-    scales = np.array([own_scale(wish, degree) for wish, degree in own])
-    eta = np.array([eta_of_own(s, degree) for s, degree in zip(scales, degrees(graph), strict=True)])
+    L = weighted(connected(seed))
+    wishes = np.exp(wild * np.random.default_rng(seed).standard_normal(len(L)))
+    scales = np.array([own_scale(wish, degree) for wish, degree in zip(wishes, degrees(L), strict=True)])
+    eta = np.array([eta_of_own(s, degree) for s, degree in zip(scales, degrees(L), strict=True)])
     # The same product in another order.
     np.testing.assert_allclose(eta, wishes, rtol=1e-15)
     root = np.sqrt(eta)
-    M = np.eye(len(graph)) - weighted_laplacian(laplacian_matrix(graph), scales) / np.outer(root, root)
+    M = np.eye(len(L)) - weighted_laplacian(L, scales) / np.outer(root, root)
     # diag(η) is 1.01 times what is enough, so that a hundredth of it is left.
     assert smallest_eigenvalue(M) >= (1.0 - 1.0 / 1.01) * (1.0 - 1e-9)
 
@@ -58,10 +58,9 @@ def test_the_metric_is_definite_while_scales_differ(seed: int, wild: float) -> N
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_metric_is_definite_with_a_common_scale_and_not_by_more_than_it_needs(seed: int) -> None:
     graph = connected(seed)
-    spread, _ = as_network(graph).spread
-    eta = np.array([eta_of_common(0.7, degree, spread) for degree in degrees(graph)])
-    root = np.sqrt(eta)
-    M = np.eye(len(graph)) - 0.7 * laplacian_matrix(graph) / np.outer(root, root)
+    L, (spread, _) = weighted(graph), as_network(graph).spread
+    root = np.sqrt([eta_of_common(0.7, degree, spread) for degree in degrees(L)])
+    M = np.eye(len(L)) - 0.7 * L / np.outer(root, root)
     # The spread is the least number that serves: what is left is the margin, to rounding.
     assert smallest_eigenvalue(M) == pytest.approx(1.0 - 1.0 / 1.01, rel=1e-9)
 
@@ -69,12 +68,49 @@ def test_the_metric_is_definite_with_a_common_scale_and_not_by_more_than_it_need
 @pytest.mark.parametrize("name", GRAPHS)
 def test_with_a_common_scale_the_etas_are_the_wishes_on_average(name: str) -> None:
     graph = GRAPHS[name]
-    counts = [max(1, degree) for degree in degrees(graph)]
-    spread, _ = as_network(graph).spread
+    each, (spread, _) = degrees(weighted(graph)), as_network(graph).spread
     wishes = np.random.default_rng(81).uniform(0.1, 10.0, len(graph))
-    scale = common_scale(float(wishes.sum()), float(sum(counts)), spread)
+    scale = common_scale(float(wishes.sum()), float(each.sum()), spread)
     # Sums and products of a dozen numbers.
-    assert sum(eta_of_common(scale, n, spread) for n in counts) == pytest.approx(wishes.sum(), rel=1e-13)
+    assert sum(eta_of_common(scale, n, spread) for n in each) == pytest.approx(wishes.sum(), rel=1e-13)
+
+
+def test_the_resistances_of_a_triangle_with_a_tail_are_what_one_works_out_by_hand() -> None:
+    # Beside an edge of the triangle there is a way of length 2: 1/(1 + 1/2) = 2/3. The tail has 1, and the
+    # mean of the four is 3/4. The inverse of a matrix of four rows is right to 1e-15 or so.
+    network = as_network(nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3)]))
+    found = [network.weights(i) for i in range(4)]
+    expected = [
+        {1: 8.0 / 9.0, 2: 8.0 / 9.0},
+        {0: 8.0 / 9.0, 2: 8.0 / 9.0},
+        {0: 8.0 / 9.0, 1: 8.0 / 9.0, 3: 4.0 / 3.0},
+        {2: 4.0 / 3.0},
+    ]
+    assert [list(each) for each in found] == [list(each) for each in expected]
+    assert found == [pytest.approx(each, rel=1e-13) for each in expected]
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_resistances_are_those_of_networkx_and_the_same_at_both_ends(seed: int) -> None:
+    graph = connected(seed)
+    network = as_network(graph)
+    found = {(i, j): weight for i in range(len(graph)) for j, weight in network.weights(i).items()}
+    # To the bit, else prices would not sum to zero.
+    assert found == {(j, i): weight for (i, j), weight in found.items()}
+    distances = nx.resistance_distance(graph)
+    mean = np.mean([distances[i][j] for i, j in graph.edges])
+    assert set(found) == {*graph.edges, *((j, i) for i, j in graph.edges)}
+    # Inverses of matrices of up to 15 rows, whose condition is below 1000.
+    assert found == pytest.approx({(i, j): distances[i][j] / mean for i, j in found}, rel=1e-10)
+
+
+def test_agents_alone_or_too_many_have_no_resistances() -> None:
+    assert as_network(nx.empty_graph(1)).weights(0) == {}
+    # A star and an edge more: not all of these resistances are equal.
+    many = nx.star_graph(1001)
+    many.add_edge(1, 2)
+    assert as_network(many).weights(1) == {0: 1.0, 2: 1.0}
 
 
 def test_the_spread_and_the_connectivity_of_a_graph_are_what_one_works_out_by_hand() -> None:

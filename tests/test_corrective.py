@@ -250,7 +250,7 @@ def test_what_is_kept_of_the_atoms_stays_true_while_they_come_and_go(where: str,
         assert X.violation(x) <= 1e-11
     assert ends == {Outcome.REACHED: 14}
     # Some have left: otherwise nothing was tested.
-    assert dropped >= 3
+    assert dropped >= 2
 
 
 def toward(f: Objective, j: int) -> Subproblem:

@@ -32,6 +32,11 @@ def epochs(graph: nx.Graph, count: int) -> int:
     return count * max(int(nx.diameter(graph)), 4)
 
 
+def weighted(graph: nx.Graph) -> Array:
+    """Return the Laplacian that agents use."""
+    return stacked.resisting(laplacian_matrix(graph))
+
+
 def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, iterations: int) -> Array:
     """Return the agents' answers after each iteration."""
     answers: list[Array] = []
@@ -75,7 +80,7 @@ def exactly(fits: Fits, procedure: stacked.Procedure) -> stacked.Answer:
 @every_graph
 def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, relaxation: float) -> None:
     graph = GRAPHS[name]
-    fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), laplacian_matrix(graph), np.zeros(5)
+    fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), weighted(graph), np.zeros(5)
     iterations = epochs(graph, 4) + 2
     reference = stacked.fast(L, x0, wishes(fits, L, eta), relaxation, eta is None, on_ball(fits))
     method = FastDCGS(eta=eta, relaxation=relaxation, form="edges")
@@ -89,7 +94,7 @@ def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, r
 @pytest.mark.parametrize("name", ["one node", "one edge", "star", "grid"])
 def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float) -> None:
     graph, X = GRAPHS[name], Simplex(4)
-    fits, L = random_fits(len(graph), rows=3, columns=4, seed=32), laplacian_matrix(graph)
+    fits, L = random_fits(len(graph), rows=3, columns=4, seed=32), weighted(graph)
     iterations = epochs(graph, 3) + 2
     answer = exactly(fits, stacked.exact_on_simplex(1.0))
     reference = stacked.fast(L, X.start(), np.full(len(graph), 2.0), relaxation, False, answer)
@@ -174,13 +179,13 @@ def distances(run: Recording, weighted: Array, fits: Fits) -> Array:
 @every_graph
 def test_no_iteration_leads_away_from_the_solution(name: str, eta: float, relaxation: float) -> None:
     graph = GRAPHS[name]
-    L, period, degree = laplacian_matrix(graph), epochs(graph, 1), max(1, graph.degree[0])
+    L, period = weighted(graph), epochs(graph, 1)
     fits, run = random_fits(len(graph), rows=9, columns=5, seed=33), Recording(Exact())
     method = FastDCGS(inner=run, eta=eta, relaxation=relaxation)
     dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, method, iterations=period + 30, every=0)
-    scale = run.eta[period, 0] / (1.01 * stacked.normalized_spectrum(L)[-1] * degree)
+    scale = run.eta[period, 0] / (1.01 * stacked.normalized_spectrum(L)[-1] * stacked.degrees(L)[0])
     common = distances(run, scale * L, fits)[period:]
-    own = run.eta[0] / (2.02 * np.maximum(np.diag(L), 1.0))
+    own = run.eta[0] / (2.02 * stacked.degrees(L))
     before = distances(run, stacked.weighted_laplacian(L, own), fits)[:period]
     # Solves are exact to rounding, 1e-16 of terms that are no larger than the first distance times the
     # condition of M.

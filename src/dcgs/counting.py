@@ -43,8 +43,8 @@ class BudgetSpentError(Exception):
 class CountedOracle:
     """One agent's oracle: every call is counted, and refused once ``may_call(calls so far)`` says no.
 
-    k extreme points at once, or a block of k singular triples, count as k calls; a block is refused unless
-    all of them may be made, and of extreme points there are no more than that.
+    k extreme points at once, or a block of k singular triples, count as k calls, and are refused unless all
+    of them may be made.
     """
 
     X: ConvexSet

@@ -13,10 +13,13 @@ from dcgs.points import Point
 
 Vector: TypeAlias = NDArray[np.float64]
 
+# Atoms that are no spikes are put into one matrix if it has no more entries than this: 16 MB.
+_MOST_PACKED = 2_000_000
+
 
 @final
 class ActiveSet:
-    """Σ weights[p] · atoms[p] over distinct atoms, with positive weights that sum to one.
+    """Σ weights[p] · atoms[p] over distinct atoms, with weights ≥ 0 that sum to one.
 
     A drop step moves the whole weight, so the subtraction is exactly zero and the atom leaves: no
     purge threshold, no renormalization. Spikes are kept in arrays beside the list of atoms, for an
@@ -30,6 +33,7 @@ class ActiveSet:
         self._index = np.zeros(16, dtype=np.intp)
         self._height = np.zeros(16)
         self._others: dict[int, Atom] = {}
+        self._packed: tuple[NDArray[np.intp], Vector] | None = None
         self._weights[self.append(atom)] = 1.0
 
     def __len__(self) -> int:
@@ -48,6 +52,10 @@ class ActiveSet:
         count = len(self.atoms)
         products = direction.reshape(-1)[self._index[:count]]
         products *= self._height[:count]
+        if self._packed is not None:
+            places, rows = self._packed
+            products[places] = rows @ direction.reshape(-1)
+            return products
         for place, atom in self._others.items():
             products[place] = atom.dot(direction)
         return products
@@ -79,12 +87,22 @@ class ActiveSet:
         heights = weights * self._height[:count]
         sums = np.bincount(self._index[:count], heights, minlength=math.prod(shape))
         x = np.asarray(sums, dtype=np.float64).reshape(shape)
+        if self._packed is not None:
+            places, rows = self._packed
+            return x + (weights[places] @ rows).reshape(shape)
         for place, atom in self._others.items():
             atom.add_to(x, float(weights[place]))
         return x
 
+    def pack(self, shape: tuple[int, ...]) -> None:
+        """Put atoms that are no spikes into one matrix, for as long as no atom comes or goes."""
+        if self._others and len(self._others) * math.prod(shape) <= _MOST_PACKED:
+            rows = [atom.dense().reshape(-1) for atom in self._others.values()]
+            self._packed = np.array(list(self._others), dtype=np.intp), np.stack(rows)
+
     def append(self, atom: Atom) -> int:
         """Take in a new atom, with no weight yet; return its place."""
+        self._packed = None
         place = len(self.atoms)
         if place == len(self._weights):
             self._weights, self._index, self._height = (
@@ -98,6 +116,7 @@ class ActiveSet:
 
     def drop(self, place: int) -> None:
         """Remove the atom at place; the last one takes its place."""
+        self._packed = None
         last = self.atoms.pop()
         end = len(self.atoms)
         self._others.pop(end, None)

@@ -57,7 +57,7 @@ class _CorrectiveSolver(Solver):
         self.spec = spec
         self.task = task
         # x⁰ need not be an extreme point, and is taken for one.
-        self.hull = _Hull(task.f, Vertex(task.x0), 1.0 / task.X.diameter**2 if task.X.diameter else 1.0)
+        self.hull = _Hull(task.f, Vertex(task.x0))
         self.x = task.x0
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
@@ -73,8 +73,13 @@ class _CorrectiveSolver(Solver):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
             most = max(_FEW, int(_PART * len(hull.S)))
+            count = len(hull.S)
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
-            left -= max(1, hull.correct(phi, max(_SHARE * gap, _END * e, noise), left))
+            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), left)
+            if steps == 0 and len(hull.S) == count:  # all that is left to gain is lost to rounding
+                outcome = Outcome.ROUNDING
+                break
+            left -= max(1, steps)
             self.x = hull.S.dense(self.task.X.shape)
         hull.forget()
         self.task.outcomes[outcome] += 1
@@ -83,12 +88,12 @@ class _CorrectiveSolver(Solver):
 
 @final
 class _Hull:
-    """The hull of some atoms, with their images; ``stride`` is the length of the first step."""
+    """The hull of some atoms, with their images; ``stride`` is that of the next step, 0 before the first."""
 
-    def __init__(self, f: Objective, atom: Atom, stride: float) -> None:
+    def __init__(self, f: Objective, atom: Atom) -> None:
         self.f = f
         self.S = ActiveSet(atom)
-        self.stride = stride
+        self.stride = 0.0
         self._images = f.map.image_of_atom(atom)[np.newaxis, :].copy()
         self._idle = np.zeros(1, dtype=np.intp)
 
@@ -112,9 +117,11 @@ class _Hull:
     def correct(self, phi: Subproblem, goal: float, limit: int) -> int:
         """Change weights until the gap over the hull is at most ``goal``; return the steps."""
         S, images = self.S, self._images[: len(self.S)]
+        S.pack(phi.w.shape)
         weights, image = S.weights, self.image
         x = S.dense(phi.w.shape)
         dots = self._dots(phi, image, x)
+        self.stride = self.stride or 1.0 / (float(dots.max() - dots.min()) or 1.0)
         for step in range(limit):
             above = dots - dots.min()  # without what all have in common, so that little is lost to rounding
             aim = _aim(weights, self.stride * (dots - dots[0]))
@@ -129,9 +136,9 @@ class _Hull:
             image, x, before = image + gamma * motion, x + gamma * turn, dots
             dots = self._dots(phi, image, x)
             change = (dots - dots[0]) - (before - before[0])
-            along = float(move @ change)
-            if along > 0.0:
-                self.stride = gamma * along / float(change @ change)
+            along, across = float(move @ change), float(change @ change)
+            if along > 0.0 and across > 0.0:
+                self.stride = gamma * along / across
         return limit
 
     def forget(self) -> None:

@@ -51,8 +51,7 @@ class FastDCGS(Method):
     is by the hub if there is one and no ``eta`` is given.
 
     ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
-    corrective steps over polytopes, and cg elsewhere. ``precision`` is the first inner gap, as a share of
-    that at x⁰, and later ones as shares of the fall of the loss.
+    corrective steps over polytopes, and cg elsewhere. ``precision`` multiplies all gaps asked of it.
 
     Given a ``gap``, agents stop when they know that a model they all hold has that gap (relative,
     as the contract has it, and by a test that errs on the safe side), and answer with that model. With

@@ -43,7 +43,8 @@ class ConvexSet(ABC):
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
         """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, the best if there are more.
 
-        None where they take more work than one pass over the direction.
+        None where they take more work than one pass over the direction. Those with ⟨direction, s⟩ > 0 may
+        be left out.
         """
         return ()
 

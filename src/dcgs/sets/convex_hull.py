@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, as_data, largest_entry, lowest, set_fields
+from dcgs.sets.base import ConvexSet, as_data, largest_entry, set_fields
 
 EXACT_COUNT = 4096
 CHUNK = 512
@@ -55,9 +55,6 @@ class ConvexHull(ConvexSet):
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         values = self._rows @ direction.reshape(-1)
         return Vertex(self.points[int(values.argmin())])
-
-    def more(self, direction: Point, level: float, most: int) -> list[Vertex]:
-        return [Vertex(self.points[i]) for i in lowest(self._rows @ direction.reshape(-1), level, most)]
 
     def violation(self, x: Point) -> float:
         """Return the Euclidean distance from x to the hull."""

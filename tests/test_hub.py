@@ -1,0 +1,846 @@
+"""FastDCGS by a hub: sums are the same to the bit, steps are its transcription's, ends are true."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dcgs
+from dcgs import FastDCGS, LeastSquares, Lockstep, Logistic, Objective, Result, Snapshot, Status
+from dcgs.counting import CountedOracle
+from dcgs.front.facts import facts_of
+from dcgs.front.network import as_network
+from dcgs.inner import Corrective, Inner, Solver, Subproblem, Task
+from dcgs.methods import Agent
+from dcgs.methods.hub import add_up
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.runtime import Job, Traffic
+from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall, Simplex
+from problems import Array, Fits, neighbors_of, random_fits
+from reference import constraints, cp, optimum
+
+NUMBERS = 5
+"""What travels beside a gradient."""
+
+
+def around(hub: int, others: int, rim: bool = False) -> nx.Graph:
+    """Return a star of so many others around the hub, which need not be the first; a wheel with a rim."""
+    graph = nx.wheel_graph(others + 1) if rim else nx.star_graph(others)
+    return nx.relabel_nodes(graph, {0: hub, hub: 0})
+
+
+STAR, COMPLETE, WHEEL = around(3, 4), nx.complete_graph(4), around(5, 5, rim=True)
+GRAPHS: dict[str, nx.Graph] = {
+    "one edge": nx.path_graph(2),
+    "path of 3": nx.path_graph(3),
+    "star": nx.star_graph(4),
+    "star around 3": STAR,
+    "complete": COMPLETE,
+    "wheel": WHEEL,
+    "two hubs": nx.Graph([(0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]),
+}
+every_graph = pytest.mark.parametrize("name", GRAPHS)
+
+
+BALL = L1Ball(6, 2.0)
+
+
+def rounds_of(graph: nx.Graph) -> int:
+    """Return the rounds of a sum: one where everyone is a hub."""
+    return 1 if nx.diameter(graph) == 1 else 2
+
+
+# Who the hub is.
+
+HUBS: list[tuple[str, nx.Graph, int | None]] = [
+    ("star", nx.star_graph(4), 0),
+    ("star around 3", STAR, 3),
+    ("one edge", nx.path_graph(2), 0),
+    ("complete", COMPLETE, 0),
+    ("path of 3", nx.path_graph(3), 1),
+    ("path of 4", nx.path_graph(4), None),
+    ("cycle of 4", nx.cycle_graph(4), None),
+    ("one node", nx.empty_graph(1), None),
+    ("wheel", WHEEL, 5),
+    ("two hubs", GRAPHS["two hubs"], 2),
+    ("named", nx.Graph([("a", "c"), ("b", "c"), ("c", "d")]), 1),
+]
+
+
+@pytest.mark.parametrize(("graph", "hub"), [row[1:] for row in HUBS], ids=[row[0] for row in HUBS])
+def test_the_hub_is_the_first_neighbor_of_all_others(graph: nx.Graph, hub: int | None) -> None:
+    network, X = as_network(graph), L1Ball(2)
+    objectives = [LeastSquares(np.eye(2), [1.0, 0.0]) for _ in range(len(graph))]
+    assert network.hub == hub
+    assert [facts_of(objectives, X, network, smoothness).hub for smoothness in (False, True)] == [hub, hub]
+
+
+# Sums.
+
+
+def agents_of(
+    objectives: Sequence[Objective],
+    X: ConvexSet,
+    graph: nx.Graph,
+    gap: float | None = None,
+    agree: Callable[[int], None] = lambda i: None,
+) -> list[Agent]:
+    """Return agents as the front door makes them, whom nobody observes."""
+    network = as_network(graph)
+
+    def agent(i: int) -> Agent:
+        return Agent(
+            index=i,
+            f=objectives[i],
+            X=X,
+            lmo=CountedOracle(X),
+            x0=X.start(),
+            degrees=network.degrees(i),
+            facts=facts_of(objectives, X, network, smoothness=False),
+            iterations=1000,
+            rng=np.random.default_rng(0),
+            observe=lambda k, answer: None,
+            gap=gap,
+            agree=lambda: agree(i),
+        )
+
+    return [agent(i) for i in range(len(graph))]
+
+
+def summed(graph: nx.Graph, values: Array) -> tuple[Array, list[Array], list[Array]]:
+    """Return what every agent has after one sum, and the messages and bytes of all in each round."""
+    objectives = [LeastSquares(np.eye(1), [0.0]) for _ in range(len(graph))]
+    agents = agents_of(objectives, L1Ball(1), graph)
+    heard: dict[int, Array] = {}
+    traffic = Traffic(len(graph))
+    messages, sent = [traffic.messages.copy()], [traffic.bytes.copy()]
+
+    def program(i: int) -> Program[Array]:
+        heard[i] = yield from add_up(values[i], agents[i])
+        return heard[i]
+
+    def note() -> bool:
+        messages.append(traffic.messages.copy())
+        sent.append(traffic.bytes.copy())
+        return True
+
+    Lockstep().run(Job(program, neighbors_of(graph), traffic, note))
+    found = np.stack([heard[i] for i in range(len(graph))])
+    return found, list(np.diff(messages, axis=0)), list(np.diff(sent, axis=0))
+
+
+def of_all_sizes(agents: int, count: int) -> Array:
+    """Return numbers whose sum depends on the order to its last bits."""
+    rng = np.random.default_rng(101)
+    return rng.standard_normal((agents, count)) * 10.0 ** rng.uniform(-6.0, 6.0, (agents, count))
+
+
+def in_order(values: Array) -> Array:
+    total: Array = np.zeros(values.shape[1:])
+    for value in values:
+        total = total + value
+    return total
+
+
+@every_graph
+def test_everyone_has_the_sum_in_the_order_of_the_agents_to_the_bit(name: str) -> None:
+    graph = GRAPHS[name]
+    values = of_all_sizes(len(graph), 200)
+    found, messages, _ = summed(graph, values)
+    assert {row.tobytes() for row in found} == {in_order(values).tobytes()}
+    degrees = [graph.degree[i] for i in range(len(graph))]
+    np.testing.assert_array_equal(messages, [degrees] * rounds_of(graph))
+
+
+def test_these_values_have_another_sum_in_another_order() -> None:
+    values = of_all_sizes(5, 200)
+    assert in_order(values).tobytes() != in_order(values[[3, 0, 1, 2, 4]]).tobytes()
+
+
+@pytest.mark.parametrize(("name", "hub"), [("star", 0), ("star around 3", 3), ("path of 3", 1), ("wheel", 5)])
+def test_the_hub_is_silent_in_the_first_round_and_the_others_in_the_second(name: str, hub: int) -> None:
+    graph = GRAPHS[name]
+    _, _, (first, second) = summed(graph, of_all_sizes(len(graph), 7))
+    one = 8 * 7 * np.array([graph.degree[i] for i in range(len(graph))])
+    is_hub = np.arange(len(graph)) == hub
+    np.testing.assert_array_equal(first, np.where(is_hub, 0, one))
+    np.testing.assert_array_equal(second, np.where(is_hub, one, 0))
+
+
+def test_where_everyone_is_a_hub_everyone_tells_all_in_one_round() -> None:
+    _, _, (only,) = summed(COMPLETE, of_all_sizes(4, 7))
+    np.testing.assert_array_equal(only, [8 * 7 * 3] * 4)
+
+
+@every_graph
+def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> None:
+    graph = GRAPHS[name]
+    objectives = random_fits(len(graph), rows=3, columns=6, seed=102).objectives()
+    result = dcgs.minimize(objectives, L1Ball(6), graph, iterations=9)
+    degrees = np.array([graph.degree[i] for i in range(len(graph))])
+    assert (result.iterations, result.rounds) == (9, 9 * rounds_of(graph))
+    np.testing.assert_array_equal(result.messages, 9 * rounds_of(graph) * degrees)
+    np.testing.assert_array_equal(result.bytes, 9 * degrees * 8 * (6 + NUMBERS))
+
+
+# Which form is taken.
+
+
+def answers_of(method: FastDCGS, graph: nx.Graph) -> tuple[int, bytes]:
+    objectives = random_fits(len(graph), rows=3, columns=6, seed=103).objectives()
+    result = dcgs.minimize(objectives, L1Ball(6), graph, method, iterations=8, every=0)
+    return result.rounds, result.agents.tobytes()
+
+
+def test_the_form_is_by_the_hub_where_there_is_one_and_no_eta() -> None:
+    hub, edges = answers_of(FastDCGS(form="hub"), STAR), answers_of(FastDCGS(form="edges"), STAR)
+    assert (hub[0], edges[0]) == (16, 8)
+    assert answers_of(FastDCGS(), STAR) == hub
+    given_eta = answers_of(FastDCGS(eta=3.0, form="edges"), STAR)
+    assert answers_of(FastDCGS(eta=3.0), STAR) == given_eta != edges
+
+
+@pytest.mark.parametrize("graph", [nx.empty_graph(1), nx.path_graph(4), nx.cycle_graph(5)])
+def test_the_form_is_over_the_edges_where_there_is_no_hub(graph: nx.Graph) -> None:
+    edges = answers_of(FastDCGS(form="edges"), graph)
+    assert edges[0] == 8
+    assert answers_of(FastDCGS(), graph) == edges
+
+
+# All agents take the same steps.
+
+
+def mixed(X: ConvexSet, seed: int, agents: int = 5) -> list[Objective]:
+    """Return agents with data of several sizes and kinds: dense, sparse, logistic, Huber."""
+    rng = np.random.default_rng(seed)
+    d = math.prod(X.shape)
+    sizes = 10.0 ** rng.uniform(-1.0, 1.0, agents)
+    A = [size * rng.standard_normal((7, d)) for size in sizes]
+    b = [size * rng.standard_normal(7) for size in sizes]
+    kinds: list[Callable[[int], Objective]] = [
+        lambda i: LeastSquares(A[i], b[i], shape=X.shape),
+        lambda i: LeastSquares(sp.csr_array(np.where(A[i] > 0.0, A[i], 0.0)), b[i], shape=X.shape),
+        lambda i: Logistic(A[i], np.sign(b[i]), shape=X.shape),
+        lambda i: Objective(dcgs.HuberLoss(b[i], delta=0.1), dcgs.matrix_map(A[i], X.shape)),
+    ]
+    return [kinds[i % len(kinds)](i) for i in range(agents)]
+
+
+SETS: dict[str, ConvexSet] = {
+    "ℓ₁ ball": BALL,
+    "simplex": Simplex(6),
+    "ℓ₂ ball": L2Ball(6),
+    "matrices": NuclearNormBall((2, 3)),
+    "box": dcgs.Box(-np.ones(6), np.ones(6)),
+}
+
+
+@pytest.mark.parametrize("where", SETS)
+@pytest.mark.parametrize("name", ["complete", "wheel"])
+def test_all_agents_have_the_same_answer_to_the_bit_after_every_iteration(name: str, where: str) -> None:
+    X, graph = SETS[where], GRAPHS[name]
+    different: list[bytes] = []
+
+    def look(snapshot: Snapshot) -> None:
+        (answer,) = {x.tobytes() for x in snapshot.agents}
+        different.append(answer)
+
+    dcgs.minimize(mixed(X, 104, len(graph)), X, graph, iterations=9, callback=look)
+    # A step that led uphill is taken back, so that not all of ten are.
+    assert len(set(different)) > 7
+
+
+# The transcription: accelerated steps over a ball on everyone's data at once.
+
+RADIUS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """‖A x − b‖² of all data over the ball of that radius."""
+
+    A: Array
+    b: Array
+
+    def value(self, x: Array) -> float:
+        return float(np.sum((self.A @ x - self.b) ** 2))
+
+    def grad(self, x: Array) -> Array:
+        return np.asarray(2.0 * self.A.T @ (self.A @ x - self.b))
+
+    def gap(self, y: Array) -> float:
+        """Return ⟨∇f(y), y⟩ less the least ⟨∇f(y), s⟩ in the ball."""
+        return float(self.grad(y) @ y + RADIUS * np.linalg.norm(self.grad(y)))
+
+    def bend(self, y: Array, x: Array) -> float:
+        """Return the curvature from y to x, twice what f exceeds its tangent by, for a step of length 1."""
+        d = x - y
+        return 2.0 * (self.value(x) - self.value(y) - float(self.grad(y) @ d)) / float(d @ d)
+
+    def step(self, y: Array, L: float) -> Array:
+        """Return the point of the ball nearest to y − ∇f(y)/L."""
+        z = y - self.grad(y) / L
+        return np.asarray(z / max(1.0, float(np.linalg.norm(z)) / RADIUS))
+
+
+def accelerated(
+    fits: Fits, iterations: int, share: float = 1.0, target: float | None = None
+) -> tuple[Array, list[str]]:
+    """Return the answers after each iteration, and what happened: raise, fall, turn, back, plain, end."""
+    f = Ball(np.vstack(list(fits.A)), np.concatenate(list(fits.b)))
+    curvatures = [np.linalg.eigvalsh(2.0 * A.T @ A) for A in fits.A]
+    L = math.sqrt(sum(c[-1] for c in curvatures) * sum(c.mean() for c in curvatures))
+    x = y = best = np.zeros(fits.A.shape[2])
+    start = least = f.value(x)
+    first, lower, due = f.gap(x), -math.inf, (target or 0.0) * f.gap(x)
+    tangent: Array | None = None  # where the last step was taken from
+    inside = True  # whether y is an answer itself
+    t, raises, falls = 1.0, 0, 0
+    answers: list[Array] = []
+    events: list[str] = []
+    for k in range(1, iterations + 1):
+        lower = max(lower, f.value(y) - f.gap(y))
+        if target is not None and inside and f.gap(y) <= target * first:
+            return np.array([*answers, y]), [*events, "end"]
+        rounding = 1e3 * 2.0**-52 * f.value(x)
+        size = start - least if start > least else f.gap(y)
+        allowed = share * size / ((k + 1) ** 1.5 * max(k / 100.0, 1.0))
+        last, tangent = tangent, y
+        # f is a parabola along a line, so it lies below one of curvature L just if L is at least its own.
+        bend = f.bend(last, x) if last is not None else 0.0
+        excess = 0.5 * (bend - L) * float((x - last) @ (x - last)) if last is not None else 0.0
+        event = "plain"
+        if excess > rounding:
+            event, raises = "raise", raises + 1
+            L = max(1.5 * L, bend)
+            tangent, x, t = last, best, 1.0
+        elif f.value(x) > least + allowed + rounding:
+            x = y = best
+            tangent, inside, t = None, True, 1.0
+            answers.append(x)
+            events.append("back")
+            continue
+        else:
+            best, least = x, f.value(x)
+            if 0.0 < bend < 0.5 * L and raises < 2 and falls < 20:
+                event, falls = "fall", falls + 1
+                L = max(0.7 * L, 1.2 * bend)
+        assert tangent is not None
+        before, x = x, f.step(tangent, L)
+        if float((tangent - x) @ (x - before)) > 0.0 and t > 1.0:
+            event, t = "turn", 1.0
+        t, t_before = (1.0 + math.sqrt(1.0 + 4.0 * t**2)) / 2.0, t
+        inside = target is not None and least - lower <= due
+        due = 0.5 * (least - lower) if inside else due
+        y = x if inside else x + (t_before - 1.0) / t * (x - before)
+        answers.append(x)
+        events.append(event)
+    return np.array(answers), events
+
+
+def heavy_fits(agents: int, seed: int) -> Fits:
+    """Return agents whose first column weighs most: the mean curvature is then far below the largest."""
+    fits = random_fits(agents, rows=3, columns=5, seed=seed)
+    return Fits(fits.A * np.array([3.0, 1.0, 1.0, 1.0, 1.0]), fits.b)
+
+
+def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, **rules: Any) -> tuple[Array, Result]:
+    """Return all agents' answers after each iteration, and the result."""
+    answers: list[Array] = []
+
+    def look(snapshot: Snapshot) -> None:
+        answers.append(np.stack(snapshot.agents))
+
+    result = dcgs.minimize(fits.objectives(), X, graph, method, callback=look, **rules)
+    return np.stack(answers[1:]), result
+
+
+# Both work to rounding error, 1e-16, on steps that do not enlarge errors much; decisions are not close.
+TOLERANCE = 1e-11 * RADIUS
+EVENTS: list[tuple[int, float, set[str]]] = [
+    (2, 1e-3, {"raise", "fall", "back", "plain"}),
+    (5, 1e-6, {"raise", "fall", "turn", "back", "plain"}),
+    (101, 1e-3, {"raise", "fall", "turn", "back", "plain"}),
+    (1, 1.0, {"raise", "fall", "plain"}),
+    (19, 1.0, {"raise", "fall", "turn", "plain"}),
+]
+
+
+@pytest.mark.parametrize(("seed", "share", "expected"), EVENTS)
+@pytest.mark.parametrize("name", ["star", "star around 3"])
+def test_it_equals_the_transcription_over_a_ball(
+    name: str, seed: int, share: float, expected: set[str]
+) -> None:
+    fits = heavy_fits(5, seed)
+    reference, events = accelerated(fits, 16, share)
+    assert set(events) == expected
+    found, _ = shown(fits, L2Ball(5, RADIUS), GRAPHS[name], FastDCGS(precision=share), iterations=16)
+    np.testing.assert_allclose(found, np.repeat(reference[:, None], 5, axis=1), rtol=0.0, atol=TOLERANCE)
+
+
+# Such that a bound is lower than one before (10, 45, 36), or a step without momentum comes in vain (17).
+@pytest.mark.parametrize(
+    ("seed", "target"), [(1, 0.1), (10, 0.1), (17, 1e-2), (45, 1e-3), (36, 1e-4), (2, 1e-6), (5, 1e-6)]
+)
+def test_it_ends_when_the_transcription_does(seed: int, target: float) -> None:
+    fits = heavy_fits(4, seed)
+    reference, events = accelerated(fits, 200, target=target)
+    found, result = shown(fits, L2Ball(5, RADIUS), COMPLETE, FastDCGS(), gap=target, iterations=200)
+    assert (events[-1], result.status) == ("end", Status.AGREED)
+    assert (result.iterations, result.rounds) == (len(reference), len(reference))
+    np.testing.assert_allclose(found, np.repeat(reference[:, None], 4, axis=1), rtol=0.0, atol=TOLERANCE)
+
+
+# The optimum.
+
+OPTIMA: dict[str, tuple[ConvexSet, nx.Graph]] = {
+    "ℓ₁ ball": (L1Ball(8, 2.0), STAR),
+    "simplex": (Simplex(8, 1.5), WHEEL),
+    "matrices": (NuclearNormBall((3, 4), 1.2), STAR),
+    "ℓ₂ ball": (L2Ball(8), COMPLETE),
+}
+# What is asked for of f, relative to its least value, and the accuracy of the reference.
+ENOUGH, KNOWN = 1e-6, 1e-8
+
+
+@pytest.mark.parametrize("where", OPTIMA)
+def test_every_agent_reaches_the_optimum(where: str) -> None:
+    X, graph = OPTIMA[where]
+    fits = random_fits(len(graph), rows=6, columns=math.prod(X.shape), seed=105)
+    pairs = list(zip(fits.A, fits.b, strict=True))
+    _, least = optimum(pairs, X)
+    objectives = [LeastSquares(A, b, shape=X.shape) for A, b in pairs]
+    result = dcgs.minimize(objectives, X, graph, iterations=100, every=0)
+    assert -KNOWN * least <= result.history.worst_loss[-1] - least <= ENOUGH * least
+
+
+@pytest.mark.parametrize("where", ["ℓ₁ ball", "ℓ₂ ball"])
+def test_every_agent_reaches_the_optimum_of_a_logistic_loss(where: str) -> None:
+    X, graph = OPTIMA[where]
+    rng = np.random.default_rng(106)
+    A = rng.standard_normal((len(graph), 9, math.prod(X.shape)))
+    labels = rng.choice([-1.0, 1.0], (len(graph), 9))
+    x = cp.Variable(X.shape)
+    margins = cp.multiply(labels.reshape(-1), A.reshape(labels.size, -1) @ cp.vec(x, order="C"))
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.logistic(-margins))), constraints(X, x))
+    least = problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    objectives = [Logistic(Ai, y, shape=X.shape) for Ai, y in zip(A, labels, strict=True)]
+    result = dcgs.minimize(objectives, X, graph, iterations=100, every=0)
+    assert -KNOWN * least <= result.history.worst_loss[-1] - least <= ENOUGH * least
+
+
+# What a step may do to the loss.
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recording(Inner):
+    """An inner solver, and what every agent asked of it, with the gap; agents start in order."""
+
+    inner: Inner
+    asked: list[list[tuple[Subproblem, float]]] = field(default_factory=list)
+
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        return self.inner.misfit(f, X)
+
+    def start(self, task: Task) -> Solver:
+        self.asked.append([])
+        return _Recorder(self.inner.start(task), self.asked[-1])
+
+
+@final
+class _Recorder(Solver):
+    def __init__(self, solver: Solver, asked: list[tuple[Subproblem, float]]) -> None:
+        self.solver = solver
+        self.asked = asked
+
+    def __call__(self, phi: Subproblem, e: float) -> Point:
+        self.asked.append((phi, e))
+        return self.solver(phi, e)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A run as one agent sees it: answers and their losses from x⁰ on, and what was asked for each."""
+
+    answers: list[bytes]
+    losses: list[float]
+    asked: list[tuple[Subproblem, float] | None]
+
+    def kept(self) -> list[tuple[int, int, float]]:
+        """Return for each answer that was kept: when it was, which one it replaced, and its inner gap.
+
+        A step from where the one before came from is taken again; without any the answer is not kept either.
+        """
+        found, last = [], 0
+        for k in range(1, len(self.answers)):
+            now, before = self.asked[k], self.asked[k - 1]
+            again = now is not None and before is not None and now[0].center is before[0].center
+            if now is not None and not again:
+                found.append((k, last, now[1]))
+                last = k - 1
+        return found
+
+    def back(self) -> list[int]:
+        """Return the iterations without a step."""
+        return [k for k in range(1, len(self.answers)) if self.asked[k] is None]
+
+
+# Sets, seeds and precisions at which some answers are taken back.
+WALKS: list[tuple[ConvexSet, int, float]] = [
+    (L1Ball(5, 1.0), 8, 1e-3),
+    (L1Ball(5, 1.0), 22, 1e-6),
+    (Simplex(5), 0, 1e-6),
+    (Simplex(5), 23, 1e-3),
+]
+every_walk = pytest.mark.parametrize("case", range(len(WALKS)))
+
+
+@cache
+def walk(case: int) -> Walk:
+    X, seed, precision = WALKS[case]
+    run, steps = Recording(Corrective()), [0]
+    answers: list[bytes] = []
+    losses: list[float] = []
+
+    def look(snapshot: Snapshot) -> None:
+        answers.append(snapshot.agents[1].tobytes())
+        losses.append(snapshot.worst_loss)
+        steps.append(len(run.asked[1]) if run.asked else 0)
+
+    method = FastDCGS(inner=run, precision=precision)
+    dcgs.minimize(heavy_fits(5, seed).objectives(), X, STAR, method, iterations=30, callback=look)
+    asked = [run.asked[1][after - 1] if after > before else None for before, after in pairwise(steps)]
+    return Walk(answers, losses, asked)
+
+
+@every_walk
+def test_an_answer_that_is_kept_is_worse_by_little(case: int) -> None:
+    run, precision = walk(case), WALKS[case][2]
+    kept = [(k, before, e) for k, before, e in run.kept() if before > 0]
+    rises = np.array([run.losses[k - 1] - run.losses[before] for k, before, _ in kept])
+    # A share of what the loss fell by so far, smaller from step to step.
+    allowed = np.array([(run.losses[0] - run.losses[before]) / (k + 1) ** 1.5 for k, before, _ in kept])
+    # Losses are right to 1e-15, and rounding is not held against a step.
+    assert (rises <= precision * allowed + 1e-12 * run.losses[0]).all()
+    assert rises.max() > 0.0
+    # Gaps asked of inner solves are smaller still; losses are added up in another order.
+    inner = np.array([e * k**2 for k, _, e in kept])
+    np.testing.assert_allclose(inner, precision * allowed, rtol=1e-9)
+
+
+@every_walk
+def test_a_step_that_led_uphill_is_taken_back(case: int) -> None:
+    run = walk(case)
+    assert run.back() != []
+    for k in run.back():
+        kept = next(before for at, before, _ in run.kept() if at > k)
+        assert kept < k - 1
+        assert run.answers[k] == run.answers[kept]
+        assert run.losses[k] < run.losses[k - 1]
+
+
+@pytest.mark.parametrize("where", SETS)
+def test_no_answer_is_worse_than_the_start(where: str) -> None:
+    X = SETS[where]
+    result = dcgs.minimize(mixed(X, 107), X, STAR, iterations=25)
+    # Losses are sums of a hundred terms.
+    assert result.history.worst_loss.max() <= (1.0 + 1e-13) * result.history.worst_loss[0]
+    assert result.history.worst_loss[-1] < result.history.worst_loss[0]
+
+
+def test_a_first_step_that_was_too_long_is_taken_again_at_once() -> None:
+    rng = np.random.default_rng(108)
+    # One direction has all the curvature: the first guess of it is √30 times too small.
+    A = rng.standard_normal((5, 4, 1)) * rng.standard_normal(30) + 0.01 * rng.standard_normal((5, 4, 30))
+    fits = Fits(A, rng.standard_normal((5, 4)))
+    result = dcgs.minimize(fits.objectives(), L2Ball(30), STAR, iterations=20)
+    assert result.history.worst_loss[1] > result.history.worst_loss[0]
+    assert result.history.worst_loss[2:].max() < result.history.worst_loss[0]
+
+
+def test_the_smoothness_falls_twenty_times_at_most() -> None:
+    rng, run = np.random.default_rng(113), Recording(Corrective())
+    A, x = rng.standard_normal((5, 8, 6)), rng.standard_normal(6)
+    # Classes that can be told apart, from afar: the loss has almost no curvature there.
+    objectives = [Logistic(1e3 * Ai, np.sign(Ai @ x)) for Ai in A]
+    dcgs.minimize(objectives, BALL, STAR, FastDCGS(inner=run), iterations=40, every=0)
+    factors = [after[0].eta / before[0].eta for before, after in pairwise(run.asked[0])]
+    # Products of a few numbers: rounding.
+    assert sorted(factors) == pytest.approx([0.7] * 20 + [1.0] * 19, rel=1e-12)
+
+
+# The end.
+
+
+def least_on(X: ConvexSet, g: Array) -> float:
+    """Return the least ⟨g, s⟩ over s ∈ X, by its formula."""
+    match X:
+        case L1Ball():
+            return -X.radius * float(np.abs(g).max())
+        case Simplex():
+            return X.radius * float(g.min())
+        case L2Ball():
+            return -X.radius * float(np.linalg.norm(g))
+        case NuclearNormBall():
+            return -X.radius * float(np.linalg.norm(g, 2))
+        case _:
+            raise TypeError(X)
+
+
+def wolfe_gap(pairs: Sequence[tuple[Array, Array]], X: ConvexSet, x: Array) -> float:
+    """Return the gap at x of Σ ‖A x − b‖²."""
+    flat = x.reshape(-1)
+    g = sum((2.0 * A.T @ (A @ flat - b) for A, b in pairs), start=np.zeros(flat.size))
+    return float(g @ flat) - least_on(X, g.reshape(X.shape))
+
+
+def fits_of(pairs: Sequence[tuple[Array, Array]], X: ConvexSet) -> list[Objective]:
+    return [LeastSquares(A, b, shape=X.shape) for A, b in pairs]
+
+
+def assert_certified(
+    result: Result, pairs: Sequence[tuple[Array, Array]], X: ConvexSet, gap: float, x0: Array | None = None
+) -> None:
+    """Assert that all agents hold one point of X whose gap on all data is what was asked for."""
+    assert result.status is Status.AGREED
+    assert len({x.tobytes() for x in result.agents}) == 1
+    # Rounding of a convex combination, relative to the size of the set.
+    assert X.violation(result.agents[0]) <= 1e-12 * X.diameter
+    start = X.start() if x0 is None else x0
+    assert wolfe_gap(pairs, X, result.agents[0]) <= gap * wolfe_gap(pairs, X, start)
+
+
+def data(agents: int, d: int = 6, rows: int = 8, seed: int = 109) -> list[tuple[Array, Array]]:
+    """Return noisy measurements of a sparse x by agents whose data differ in size."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros(d)
+    x[:3] = [1.5, -1.0, 0.5]
+    sizes = 10.0 ** rng.uniform(-1.0, 1.0, agents)
+    A = sizes[:, None, None] * rng.standard_normal((agents, rows, d))
+    return [(Ai, Ai @ x + 0.3 * size * rng.standard_normal(rows)) for Ai, size in zip(A, sizes, strict=True)]
+
+
+ROUND: dict[str, ConvexSet] = {name: SETS[name] for name in ("ℓ₁ ball", "simplex", "ℓ₂ ball", "matrices")}
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-6])
+@pytest.mark.parametrize("where", ROUND)
+@pytest.mark.parametrize("name", ["star around 3", "complete"])
+def test_what_agents_agree_on_is_true(name: str, where: str, gap: float) -> None:
+    X, graph = ROUND[where], GRAPHS[name]
+    pairs = data(len(graph))
+    result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=gap, iterations=500, every=0)
+    assert_certified(result, pairs, X, gap)
+    assert result.rounds == rounds_of(graph) * result.iterations
+
+
+@given(
+    others=st.integers(1, 9),
+    hub=st.integers(0, 9),
+    rim=st.booleans(),
+    where=st.sampled_from(sorted(ROUND)),
+    gap=st.sampled_from([0.3, 1e-2, 1e-4]),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_what_agents_agree_on_is_true_whoever_they_are(
+    others: int, hub: int, rim: bool, where: str, gap: float, seed: int
+) -> None:
+    X, graph = ROUND[where], around(min(hub, others), others, rim and others > 2)
+    pairs = data(others + 1, rows=5, seed=seed)
+    result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=gap, iterations=1000, every=0)
+    assert_certified(result, pairs, X, gap)
+
+
+@every_graph
+def test_all_agents_return_after_the_same_round_and_say_so(name: str) -> None:
+    graph, X = GRAPHS[name], BALL
+    traffic, agreed, answers = Traffic(len(graph)), [], {}
+    objectives = fits_of(data(len(graph)), X)
+    agents = agents_of(objectives, X, graph, 1e-3, lambda i: agreed.append((i, traffic.rounds)))
+
+    def program(i: int) -> Program[Point]:
+        answers[i] = yield from FastDCGS().program(agents[i])
+        return answers[i]
+
+    # Nobody ends the run: Lockstep raises if one agent returns while others send.
+    Lockstep().run(Job(program, neighbors_of(graph), traffic, lambda: True))
+    assert agreed == [(i, traffic.rounds) for i in range(len(graph))]
+    same = dcgs.minimize(objectives, X, graph, gap=1e-3, every=0)
+    assert (same.rounds, {x.tobytes() for x in answers.values()}) == (traffic.rounds, {same.x.tobytes()})
+
+
+@pytest.mark.parametrize("where", ROUND)
+@pytest.mark.parametrize("name", ["path of 3", "complete", "wheel"])
+def test_a_start_at_the_optimum_ends_with_the_first_sum(name: str, where: str) -> None:
+    graph, X = GRAPHS[name], ROUND[where]
+    x0 = X.start()
+    pairs = [(A, A @ x0.reshape(-1)) for A, _ in data(len(graph))]
+    result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=1e-3, every=0)
+    assert (result.status, result.rounds) == (Status.AGREED, rounds_of(graph))
+    np.testing.assert_array_equal(result.agents, np.broadcast_to(x0, result.agents.shape))
+
+
+def test_a_start_at_the_optimum_up_to_rounding_ends_with_the_first_sum() -> None:
+    pairs, X = data(5), L2Ball(6, 5.0)
+    A, b = np.vstack([A for A, _ in pairs]), np.concatenate([b for _, b in pairs])
+    x0 = np.linalg.lstsq(A, b, rcond=None)[0]
+    result = dcgs.minimize(fits_of(pairs, X), X, STAR, gap=1e-3, x0=x0)
+    assert wolfe_gap(pairs, X, x0) > 0.0
+    assert (result.status, result.rounds) == (Status.AGREED, 2)
+    np.testing.assert_array_equal(result.agents, np.tile(x0, (5, 1)))
+
+
+@pytest.mark.parametrize("where", SETS)
+def test_data_without_information_leave_everyone_at_the_start(where: str) -> None:
+    X = SETS[where]
+    objectives = [LeastSquares(np.zeros((2, 6)), [1.0, -2.0], shape=X.shape) for _ in range(5)]
+    starts = np.broadcast_to(X.start(), (5, *X.shape))
+    asked = dcgs.minimize(objectives, X, STAR, gap=1e-3)
+    assert (asked.status, asked.rounds) == (Status.AGREED, 2)
+    np.testing.assert_array_equal(asked.agents, starts)
+    watched = dcgs.minimize(objectives, X, STAR, FastDCGS(stops_itself=False), gap=1e-3)
+    assert (watched.status, watched.rounds) == (Status.GAP, 0)
+    limited = dcgs.minimize(objectives, X, STAR, iterations=4)
+    assert (limited.status, limited.rounds) == (Status.ITERATIONS, 8)
+    # Weights of atoms that sum to 1 up to rounding, which the box has dozens of.
+    np.testing.assert_allclose(limited.agents, starts, rtol=0.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("where", ROUND)
+def test_the_end_is_the_observer_s_where_agents_do_not_stop_themselves(where: str) -> None:
+    X, pairs = ROUND[where], data(5)
+    method = FastDCGS(stops_itself=False)
+    watched = dcgs.minimize(fits_of(pairs, X), X, STAR, method, gap=1e-3, iterations=300)
+    assert watched.status is Status.GAP
+    target = 1e-3 * wolfe_gap(pairs, X, X.start())
+    # The observer's gap is at the average of equal answers: rounding.
+    assert wolfe_gap(pairs, X, watched.agents[0]) <= target * (1.0 + 1e-9)
+    assert watched.history.gap[-2] > target
+    free = dcgs.minimize(fits_of(pairs, X), X, STAR, iterations=watched.iterations)
+    np.testing.assert_array_equal(watched.agents, free.agents)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7])
+def test_a_gap_that_is_not_reached_in_time_ends_by_the_limit(rounds: int) -> None:
+    result = dcgs.minimize(fits_of(data(5), BALL), BALL, STAR, gap=1e-9, rounds=rounds)
+    assert (result.status, result.rounds) == (Status.ROUNDS, rounds)
+
+
+# Hard cases.
+
+GAP = 1e-2
+SOUND = data(5, seed=110)
+ZERO = (np.zeros((8, 6)), SOUND[0][1])
+HARD: dict[str, tuple[list[tuple[Array, Array]], ConvexSet]] = {
+    "the hub is a million times smoother": (
+        [(1e3 * A, 1e3 * b) if i != 3 else (A, b) for i, (A, b) in enumerate(SOUND)],
+        BALL,
+    ),
+    "the hub is a million times less smooth": (
+        [(1e3 * A, 1e3 * b) if i == 3 else (A, b) for i, (A, b) in enumerate(SOUND)],
+        BALL,
+    ),
+    "one matrix is a thousand times larger": ([(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]], BALL),
+    "one matrix is a thousand times larger, over an ℓ₂ ball": (
+        [(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]],
+        L2Ball(6),
+    ),
+    "one matrix is a thousand times larger, over matrices": (
+        [(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]],
+        NuclearNormBall((2, 3)),
+    ),
+    "one column is a thousand times larger": (
+        [(A * np.array([1e3, 1.0, 1.0, 1.0, 1.0, 1.0]), b) for A, b in SOUND],
+        BALL,
+    ),
+    "all agents have the same data": ([SOUND[0]] * 5, BALL),
+    "all rows are the same": ([(np.tile(SOUND[0][0][:1], (8, 1)), SOUND[0][1])] * 5, BALL),
+    "a leaf knows nothing": ([ZERO, *SOUND[1:]], BALL),
+    "the hub knows nothing": ([*SOUND[:3], ZERO, SOUND[4]], BALL),
+    "only one leaf knows anything": ([SOUND[0], ZERO, ZERO, ZERO, ZERO], Simplex(6)),
+    "the set is tiny": (SOUND, L1Ball(6, 1e-6)),
+    "the set is huge": (SOUND, L1Ball(6, 1e3)),
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_a_hard_case_ends_with_a_model_that_is_certified(case: str) -> None:
+    pairs, X = HARD[case]
+    # Oracle calls are limited so that an inner solve that never ends is a status and no hang.
+    result = dcgs.minimize(fits_of(pairs, X), X, STAR, gap=GAP, iterations=1000, lmo_calls=100_000, every=0)
+    assert_certified(result, pairs, X, GAP)
+
+
+@pytest.mark.parametrize("graph", [nx.star_graph(29), around(29, 29, rim=True)])
+def test_thirty_agents_end_with_a_model_that_is_certified(graph: nx.Graph) -> None:
+    pairs, X = data(30, d=40, rows=3), L1Ball(40, 2.0)
+    result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=1e-4, iterations=1000, every=0)
+    assert_certified(result, pairs, X, 1e-4)
+
+
+@pytest.mark.parametrize("corner", range(3))
+def test_a_vertex_is_a_start_like_any_other(corner: int) -> None:
+    x0 = 2.0 * np.eye(6)[corner]
+    result = dcgs.minimize(fits_of(SOUND, BALL), BALL, STAR, gap=GAP, x0=x0, every=0)
+    assert_certified(result, SOUND, BALL, GAP, x0)
+
+
+# The same again.
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("star around 3", "ℓ₁ ball"), ("complete", "ℓ₂ ball"), ("wheel", "simplex"), ("complete", "matrices")],
+)
+def test_a_run_repeats_to_the_bit_whatever_the_threads(name: str, where: str) -> None:
+    X, graph = ROUND[where], GRAPHS[name]
+    objectives = mixed(X, 111, len(graph))
+
+    def run(threads: int) -> tuple[bytes, bytes, int, list[int]]:
+        runtime = Lockstep(threads=threads)
+        result = dcgs.minimize(objectives, X, graph, gap=1e-2, runtime=runtime, seed=7, iterations=300)
+        losses = result.history.worst_loss
+        return result.agents.tobytes(), losses.tobytes(), result.rounds, result.lmo_calls.tolist()
+
+    assert run(1) == run(1) == run(2)
+
+
+# What is refused.
+
+
+def test_a_form_by_the_hub_without_a_hub_is_refused() -> None:
+    objectives = random_fits(4, rows=3, columns=6, seed=112).objectives()
+    message = r"^form='hub' needs an agent that is everyone's neighbor; there is none\. Use 'auto'\.$"
+    with pytest.raises(ValueError, match=message):
+        dcgs.minimize(objectives, BALL, nx.path_graph(4), FastDCGS(form="hub"), iterations=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"form": "x"}, r"^form must be 'auto', 'edges' or 'hub'; got 'x'\.$"),
+        ({"form": None}, r"^form must be 'auto', 'edges' or 'hub'; got None\.$"),
+        (
+            {"form": "hub", "eta": 2.0},
+            r"^eta must be None with form='hub', which has no such weight; got 2\.0\.$",
+        ),
+    ],
+)
+def test_a_form_that_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FastDCGS(**arguments)
