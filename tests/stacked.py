@@ -246,11 +246,11 @@ def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> It
 
 
 def fast_wishes(A: Array, L: Array) -> Array:
-    """Return every agent's 0.55 √(largest · mean eigenvalue of 2AᵀA) · c^(−1/4), c the connectivity."""
+    """Return every agent's 0.6 √(largest · mean eigenvalue of 2AᵀA) · c^(−1/4), c the connectivity."""
     spectrum = normalized_spectrum(L)
     connectivity = spectrum[1] / spectrum[-1] if len(L) > 1 else 1.0
     curvatures = [np.linalg.eigvalsh(2.0 * Ai.T @ Ai) for Ai in A]
-    return np.array([0.55 * math.sqrt(each[-1] * each.mean()) / connectivity**0.25 for each in curvatures])
+    return np.array([0.6 * math.sqrt(each[-1] * each.mean()) / connectivity**0.25 for each in curvatures])
 
 
 def degrees(L: Array) -> Array:

@@ -21,7 +21,7 @@ from dcgs import FastDCGS, LeastSquares, Lockstep, Logistic, Objective, Result, 
 from dcgs.counting import CountedOracle
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
-from dcgs.inner import Corrective, Inner, Solver, Subproblem, Task
+from dcgs.inner import Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent
 from dcgs.methods.hub import add_up
 from dcgs.points import Point
@@ -258,8 +258,8 @@ def test_all_agents_have_the_same_answer_to_the_bit_after_every_iteration(name: 
         different.append(answer)
 
     dcgs.minimize(mixed(X, 104, len(graph)), X, graph, iterations=9, callback=look)
-    # A step that led uphill is taken back, so that not all of ten are.
-    assert len(set(different)) > 7
+    # And it moves; not always, as steps that led uphill are taken back, and a step may not be worth it.
+    assert len(set(different)) >= 5
 
 
 # The transcription: accelerated steps over a ball on everyone's data at once.
@@ -447,13 +447,13 @@ def test_every_agent_reaches_the_optimum_of_a_logistic_loss(where: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Recording(Inner):
-    """An inner solver, and what every agent asked of it, with the gap; agents start in order."""
+    """An inner solver for any objective, and what every agent asked of it; agents start in order."""
 
     inner: Inner
     asked: list[list[tuple[Subproblem, float]]] = field(default_factory=list)
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        return self.inner.misfit(f, X)
+        return None
 
     def start(self, task: Task) -> Solver:
         self.asked.append([])
@@ -499,20 +499,14 @@ class Walk:
         return [k for k in range(1, len(self.answers)) if self.asked[k] is None]
 
 
-# Sets, seeds and precisions at which some answers are taken back.
-WALKS: list[tuple[ConvexSet, int, float]] = [
-    (L1Ball(5, 1.0), 8, 1e-3),
-    (L1Ball(5, 1.0), 22, 1e-6),
-    (Simplex(5), 0, 1e-6),
-    (Simplex(5), 23, 1e-3),
-]
-every_walk = pytest.mark.parametrize("case", range(len(WALKS)))
+# Seeds, precisions and iterations; with these answers are taken back, or rise and are kept.
+BACK = [(2, 1e-3, 20), (101, 1e-3, 20), (5, 1e-6, 20)]
+RISING = [(24, 1e-3, 120), (101, 0.1, 20), (8, 1e-6, 20)]
 
 
 @cache
-def walk(case: int) -> Walk:
-    X, seed, precision = WALKS[case]
-    run, steps = Recording(Corrective()), [0]
+def walk(seed: int, precision: float, iterations: int) -> Walk:
+    run, steps = Recording(Exact()), [0]
     answers: list[bytes] = []
     losses: list[float] = []
 
@@ -521,30 +515,31 @@ def walk(case: int) -> Walk:
         losses.append(snapshot.worst_loss)
         steps.append(len(run.asked[1]) if run.asked else 0)
 
-    method = FastDCGS(inner=run, precision=precision)
-    dcgs.minimize(heavy_fits(5, seed).objectives(), X, STAR, method, iterations=30, callback=look)
+    objectives, method = heavy_fits(5, seed).objectives(), FastDCGS(inner=run, precision=precision)
+    dcgs.minimize(objectives, L2Ball(5, RADIUS), STAR, method, iterations=iterations, callback=look)
     asked = [run.asked[1][after - 1] if after > before else None for before, after in pairwise(steps)]
     return Walk(answers, losses, asked)
 
 
-@every_walk
-def test_an_answer_that_is_kept_is_worse_by_little(case: int) -> None:
-    run, precision = walk(case), WALKS[case][2]
+@pytest.mark.parametrize(("seed", "precision", "iterations"), BACK + RISING)
+def test_an_answer_that_is_kept_is_worse_by_little(seed: int, precision: float, iterations: int) -> None:
+    run = walk(seed, precision, iterations)
     kept = [(k, before, e) for k, before, e in run.kept() if before > 0]
     rises = np.array([run.losses[k - 1] - run.losses[before] for k, before, _ in kept])
+    falls = np.array([run.losses[0] - run.losses[before] for _, before, _ in kept])
+    k = np.array([k for k, _, _ in kept])
     # A share of what the loss fell by so far, smaller from step to step.
-    allowed = np.array([(run.losses[0] - run.losses[before]) / (k + 1) ** 1.5 for k, before, _ in kept])
+    allowed = precision * falls / ((k + 1) ** 1.5 * np.maximum(k / 100.0, 1.0))
     # Losses are right to 1e-15, and rounding is not held against a step.
-    assert (rises <= precision * allowed + 1e-12 * run.losses[0]).all()
-    assert rises.max() > 0.0
+    assert (rises <= allowed + 1e-12 * run.losses[0]).all()
+    assert ((seed, precision, iterations) in RISING) == (rises.max() > 1e-10 * run.losses[0])
     # Gaps asked of inner solves are smaller still; losses are added up in another order.
-    inner = np.array([e * k**2 for k, _, e in kept])
-    np.testing.assert_allclose(inner, precision * allowed, rtol=1e-9)
+    np.testing.assert_allclose([e for _, _, e in kept], allowed / k**2, rtol=1e-9)
 
 
-@every_walk
-def test_a_step_that_led_uphill_is_taken_back(case: int) -> None:
-    run = walk(case)
+@pytest.mark.parametrize(("seed", "precision", "iterations"), BACK)
+def test_a_step_that_led_uphill_is_taken_back(seed: int, precision: float, iterations: int) -> None:
+    run = walk(seed, precision, iterations)
     assert run.back() != []
     for k in run.back():
         kept = next(before for at, before, _ in run.kept() if at > k)
@@ -573,11 +568,11 @@ def test_a_first_step_that_was_too_long_is_taken_again_at_once() -> None:
 
 
 def test_the_smoothness_falls_twenty_times_at_most() -> None:
-    rng, run = np.random.default_rng(113), Recording(Corrective())
+    rng, run = np.random.default_rng(0), Recording(Exact())
     A, x = rng.standard_normal((5, 8, 6)), rng.standard_normal(6)
     # Classes that can be told apart, from afar: the loss has almost no curvature there.
     objectives = [Logistic(1e3 * Ai, np.sign(Ai @ x)) for Ai in A]
-    dcgs.minimize(objectives, BALL, STAR, FastDCGS(inner=run), iterations=40, every=0)
+    dcgs.minimize(objectives, L2Ball(6), STAR, FastDCGS(inner=run), iterations=40, every=0)
     factors = [after[0].eta / before[0].eta for before, after in pairwise(run.asked[0])]
     # Products of a few numbers: rounding.
     assert sorted(factors) == pytest.approx([0.7] * 20 + [1.0] * 19, rel=1e-12)
@@ -681,7 +676,10 @@ def test_all_agents_return_after_the_same_round_and_say_so(name: str) -> None:
     Lockstep().run(Job(program, neighbors_of(graph), traffic, lambda: True))
     assert agreed == [(i, traffic.rounds) for i in range(len(graph))]
     same = dcgs.minimize(objectives, X, graph, gap=1e-3, every=0)
-    assert (same.rounds, {x.tobytes() for x in answers.values()}) == (traffic.rounds, {same.x.tobytes()})
+    assert (same.rounds, {x.tobytes() for x in answers.values()}) == (
+        traffic.rounds,
+        {same.agents[0].tobytes()},
+    )
 
 
 @pytest.mark.parametrize("where", ROUND)

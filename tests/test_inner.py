@@ -653,3 +653,15 @@ def test_the_value_and_gradient_of_a_subproblem_are_those_of_its_formula(loss: s
     g = (at.A.T @ at.slope(at.A @ x.reshape(-1))).reshape(at.X.shape) + phi.w + phi.eta * d
     # Sums of a dozen terms of size up to 10.
     np.testing.assert_allclose(phi.grad(x, at.A @ x.reshape(-1)), g, rtol=0.0, atol=1e-13)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("where", POLYTOPES)
+def test_a_gap_of_zero_ends_corrective_at_rounding(where: str, loss: str) -> None:
+    at = case(where, loss)
+    for seed in range(12):
+        solver, _, outcomes = at.start(Corrective(max_steps=5000))
+        phi = at.subproblem(seed)
+        x = solver(phi, 0.0)
+        assert outcomes[Outcome.STEPS] == 0
+        assert at.gap(phi, x) <= ROUNDING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
@@ -23,6 +24,9 @@ _WORTH = 0.5
 _FEW, _PART = 16, 0.25
 # Between two oracle calls the gap over the hull falls to this share of the gap over X, or of that asked for.
 _SHARE, _END = 0.25, 0.4
+# The gap has stopped falling if it did not get below _FALL of its least for so many steps over the hull, or
+# for so many passes that found no new atom.
+_FALL, _STEPS, _PASSES = 0.99, 300, 3
 # An atom without weight stays for so many solves, since it is often wanted again.
 _PATIENCE = 8
 
@@ -64,6 +68,7 @@ class _CorrectiveSolver(Solver):
         hull, left = self.hull, self.spec.max_steps
         noise = phi.noise(self.x, hull.image, self.task.X.diameter)
         outcome = Outcome.STEPS
+        lowest, in_vain = math.inf, 0
         while left > 0:
             g = phi.grad(self.x, hull.image)
             s = self.task.lmo(g, None)
@@ -75,9 +80,11 @@ class _CorrectiveSolver(Solver):
             most = max(_FEW, int(_PART * len(hull.S)))
             count = len(hull.S)
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
+            falls, lowest = gap < _FALL * lowest, min(gap, lowest)
+            in_vain = 0 if falls or len(hull.S) > count else in_vain + 1
             steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), left)
-            if steps == 0 and len(hull.S) == count:  # all that is left to gain is lost to rounding
-                outcome = Outcome.ROUNDING
+            if in_vain == _PASSES or (steps == 0 and len(hull.S) == count):
+                outcome = Outcome.ROUNDING  # all that is left to gain is lost to it
                 break
             left -= max(1, steps)
             self.x = hull.S.dense(self.task.X.shape)
@@ -121,13 +128,17 @@ class _Hull:
         weights, image = S.weights, self.image
         x = S.dense(phi.w.shape)
         dots = self._dots(phi, image, x)
+        lowest, last = math.inf, 0
         self.stride = self.stride or 1.0 / (float(dots.max() - dots.min()) or 1.0)
         for step in range(limit):
             above = dots - dots.min()  # without what all have in common, so that little is lost to rounding
             aim = _aim(weights, self.stride * (dots - dots[0]))
             move = aim - weights
             slope = float(move @ above)
-            if float(weights @ above) <= goal or slope >= 0.0:
+            gap = float(weights @ above)
+            if gap < _FALL * lowest:
+                lowest, last = gap, step
+            if gap <= goal or slope >= 0.0 or step - last > _STEPS:
                 return step
             motion, turn = move @ images, S.combined(move, phi.w.shape)
             bend = phi.eta * vdot(turn, turn)

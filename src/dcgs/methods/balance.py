@@ -8,7 +8,7 @@ from dcgs.methods.base import Agent
 
 # The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The
 # share and the power were chosen on Lassos over seven graphs (docs/methods.md).
-_SHARE = 0.55
+_SHARE = 0.6
 # While the two halves of the residual are within these factors of each other, η is left alone.
 _LEAST, _MOST = 0.7, 3.0
 # The logarithm of η changes by at most _FIRST/j^_POWER after epoch j: in all by a finite amount.

@@ -1,8 +1,9 @@
 """FastDCGS: the fewest rounds to a model that every agent can use.
 
-One round an iteration, a balance that the agents find themselves, over-relaxation, the last iterate,
-loose inner solves at first; and agents that agree by themselves on when to stop. docs/methods.md proves
-what is promised and says what was tried.
+Over edges: one round an iteration, a balance that the agents find themselves, over-relaxation, the last
+iterate, loose inner solves at first. By a hub, where there is one: accelerated steps along the sum of all
+gradients. In both, agents agree by themselves on when to stop. docs/methods.md proves what is promised and
+says what was tried.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class FastDCGS(Method):
 
     inner: Literal["auto", "cg", "pcg", "corrective", "block", "exact"] | Inner = "auto"
     eta: float | None = None
-    relaxation: float = 1.7
+    relaxation: float = 1.85
     precision: float = 1.0
     stops_itself: bool = True
     form: Literal["auto", "edges", "hub"] = "auto"

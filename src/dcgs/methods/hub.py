@@ -147,7 +147,7 @@ def _prox(agent: Agent, inner: Callable[[Objective], Inner]) -> Callable[[_View,
 
 @final
 class _Ends:
-    """When to stop: at a point of X whose gap is what was asked for, relative to that at x⁰."""
+    """When to stop: at a point of X whose gap is what was asked for, relative to that at x⁰, or rounding."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
