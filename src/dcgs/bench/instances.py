@@ -221,7 +221,7 @@ INSTANCES: tuple[Instance, ...] = (
         rounds=4000,
         patience=12.0,
     ),
-    replace(_completion("completion-paper", _CYCLE, "10 agents on a cycle", (200, 5, 5000)), patience=3.0),
+    replace(_completion("completion-paper", _CYCLE, "10 agents on a cycle", (200, 5, 5000)), patience=6.0),
     Instance(
         "movielens",
         "MovieLens 100K, all ratings, nuclear norm at most 10⁴, 10 agents on a cycle.",
