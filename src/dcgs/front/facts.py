@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +22,21 @@ _SLACK = 1e-6
 
 def facts_of(objectives: Sequence[Objective], X: ConvexSet, network: Network, smoothness: bool) -> Facts:
     """Return the facts of a problem; those about mixing and smoothness, which cost time, if asked for."""
-    strong_convexity = min(f.strong_convexity for f in objectives)
-    if not smoothness:
-        return Facts(
-            len(network),
-            network.norm_L,
-            strong_convexity,
-            X.diameter,
-            network.hops,
-            *network.spread,
-            network.hub,
-        )
-    each = [f.smoothness for f in objectives]
-    modes = network.modes()
-    return Facts(
+    known = Facts(
         len(network),
         network.norm_L,
-        strong_convexity,
+        min(f.strong_convexity for f in objectives),
         X.diameter,
         network.hops,
         *network.spread,
         network.hub,
+    )
+    if not smoothness:
+        return known
+    each = [f.smoothness for f in objectives]
+    modes = network.modes()
+    return replace(
+        known,
         mixing=network.mixing() if not modes else (modes[0], modes[-1]),
         modes=modes,
         smoothness=max(each),
