@@ -7,7 +7,7 @@ import math
 from dcgs.methods.base import Agent
 
 # The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The
-# share and the power were chosen on Lassos over seven graphs (docs/methods.md).
+# share was chosen on instances of `dcgs bench rounds`, the power on Lassos over several graphs.
 _SHARE = 0.6
 # While the two halves of the residual are within these factors of each other, η is left alone.
 _LEAST, _MOST = 0.7, 3.0

@@ -95,7 +95,7 @@ def over_hub(
             # The last step was too long: take it again, shorter.
             raises += 1
             L = max(_RAISE * L, last.curvature(x.x, value))
-            view, x, t = last, best, 1.0
+            view, t = last, 1.0
         elif value > least + gap(k, size) + rounding:
             # It led uphill: go back, without momentum.
             x = y = best
