@@ -26,6 +26,9 @@ Item = TypeVar("Item")
 Told: TypeAlias = Callable[[str, str | None], None]
 """Told of every piece of work that is done: its name, and a sentence where it came to nothing."""
 
+GOAL = 1e-3
+"""The level that settings of a grid are tried for."""
+
 _KEPT = ("rounds", "bytes", "lmo_calls", "projections", "worst_loss", "seconds")
 _ENDS = {Status.CALLBACK: End.LEVEL, Status.ROUNDS: End.ROUNDS, Status.SECONDS: End.SECONDS}
 
@@ -45,8 +48,19 @@ class Plan:
         key = {"instance": chosen.about, "seed": self.seed, "versions": versions()}
         if entrant is None:
             return key | {"iterations": chosen.reference, "target": TARGET}
-        limits = {"rounds": chosen.rounds, "seconds": self.patience(chosen, entrant)}
+        limits: dict[str, float] = {
+            "rounds": self.rounds(chosen, entrant),
+            "seconds": self.patience(chosen, entrant),
+        }
+        if entrant.setting:
+            limits["level"] = _last_level(entrant)
         return key | {"method": repr(entrant.method)} | limits
+
+    def rounds(self, chosen: Instance, entrant: Contestant) -> int:
+        """Return the rounds that a run is given: for a setting, those that its method as it comes took to 1e-3."""
+        default = self.trial(chosen, contestant(entrant.family)) if entrant.setting else None
+        cost = None if default is None else default.costs[GOAL]
+        return chosen.rounds if cost is None else max(1, cost.rounds)
 
     def patience(self, chosen: Instance, entrant: Contestant) -> float:
         """Return the seconds that a run is given."""
@@ -88,15 +102,16 @@ def carry_out(
     missing = [chosen.name for chosen in instances if plan.optimum(chosen) is None]
     for name, sentence in _spread(plan.jobs, partial(find_optimum, plan), missing):
         told(f"f* of {name}", sentence)
-    runs = [
-        (chosen.name, entrant.name)
-        for chosen in instances
-        if plan.optimum(chosen) is not None
-        for entrant in contestants
-        if plan.trial(chosen, entrant) is None
-    ]
-    for (name, method), sentence in _spread(plan.jobs, partial(find_trial, plan), runs):
-        told(f"{method} on {name}", sentence)
+    known = [chosen for chosen in instances if plan.optimum(chosen) is not None]
+    for tries in (False, True):  # what a method as it comes needs is the limit of its settings
+        runs = [
+            (chosen.name, entrant.name)
+            for chosen in known
+            for entrant in contestants
+            if bool(entrant.setting) == tries and plan.trial(chosen, entrant) is None
+        ]
+        for (name, method), sentence in _spread(plan.jobs, partial(find_trial, plan), runs):
+            told(f"{method} on {name}", sentence)
 
 
 def work_left(plan: Plan, instances: Sequence[Instance], contestants: Sequence[Contestant]) -> int:
@@ -134,7 +149,7 @@ def find_trial(plan: Plan, names: tuple[str, str]) -> str | None:
 
     def last_level_reached(snapshot: Snapshot) -> bool:
         snapshots.append(snapshot)
-        return bool(optimum.relative(snapshot.worst_loss) <= LEVELS[-1])
+        return bool(optimum.relative(snapshot.worst_loss) <= _last_level(entrant))
 
     try:
         result = _run(plan, chosen, entrant, problem, last_level_reached)
@@ -147,6 +162,11 @@ def find_trial(plan: Plan, names: tuple[str, str]) -> str | None:
     kept["history"] = {column: [getattr(snapshot, column) for snapshot in snapshots] for column in _KEPT}
     plan.shelf.put(_run_file(chosen, entrant), plan.key(chosen, entrant), kept)
     return None
+
+
+def _last_level(entrant: Contestant) -> float:
+    """Return the level at which a run has done all that is asked of it."""
+    return GOAL if entrant.setting else LEVELS[-1]
 
 
 def _kept(end: End, rounds: int, seconds: float, note: str) -> dict[str, Any]:
@@ -165,7 +185,7 @@ def _run(
         problem.X,
         problem.graph,
         Glimpsed(entrant.method),
-        rounds=chosen.rounds,
+        rounds=plan.rounds(chosen, entrant),
         seconds=plan.patience(chosen, entrant),
         runtime=Lockstep(threads=1),
         seed=plan.seed,

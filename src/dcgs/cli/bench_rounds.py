@@ -61,7 +61,9 @@ def add(benches: Any) -> None:
     )
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="which instances (default: all)")
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="which methods (default: all)")
-    parser.add_argument("--grid", action="store_true", help="also try settings, and show the best of them")
+    parser.add_argument(
+        "--grid", action="store_true", help="also try settings, and show the best of them to 1e-3"
+    )
     parser.add_argument("--list", action="store_true", help="tell the names of all, and end")
     parser.add_argument("--quick", action="store_true", help="a few small instances instead of the table")
     parser.add_argument("--anew", action="store_true", help="run what is asked for though it is there")
