@@ -57,7 +57,7 @@ class Plan:
         return key | {"method": repr(entrant.method)} | limits
 
     def rounds(self, chosen: Instance, entrant: Contestant) -> int:
-        """Return the rounds that a run is given: for a setting, those that its method as it comes took to 1e-3."""
+        """Return the rounds that a run is given: for a setting, those its method as it comes took to 1e-3."""
         default = self.trial(chosen, contestant(entrant.family)) if entrant.setting else None
         cost = None if default is None else default.costs[GOAL]
         return chosen.rounds if cost is None else max(1, cost.rounds)
