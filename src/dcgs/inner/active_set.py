@@ -60,6 +60,22 @@ class ActiveSet:
             products[place] = atom.dot(direction)
         return products
 
+    def squares(self, weights: Point | None) -> Vector:
+        """Return Σⱼ weightsⱼ aⱼ² for every atom a; all weights are 1 if there are none."""
+        count = len(self.atoms)
+        totals = self._height[:count] ** 2
+        flat = None if weights is None else weights.reshape(-1)
+        if flat is not None:
+            totals *= flat[self._index[:count]]
+        if self._packed is not None:
+            places, rows = self._packed
+            totals[places] = np.einsum("pj,pj->p", rows, rows if flat is None else rows * flat)
+            return totals
+        for place, atom in self._others.items():
+            dense = atom.dense().reshape(-1)
+            totals[place] = dense @ (dense if flat is None else dense * flat)
+        return totals
+
     def move(self, gamma: float, away: int, toward: Atom) -> bool:
         """Move weight gamma from the atom at place ``away`` to the atom ``toward``, in or not.
 

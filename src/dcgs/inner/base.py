@@ -19,33 +19,49 @@ from dcgs.sets.base import ConvexSet
 @final
 @dataclass(frozen=True, eq=False)
 class Subproblem:
-    """φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − center‖²."""
+    """φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − center‖².
+
+    With ``weights`` the norm is √(Σ weightsⱼ xⱼ²), which a solver has to know of: see :attr:`Inner.weighs`.
+    """
 
     f: Objective
     w: Point
     eta: float
     center: Point
+    weights: Point | None = None
 
     @cached_property
     def linear(self) -> Point:
         """The constant part of ∇φ − ∇f = (w − η·center) + η x."""
-        return self.w - self.eta * self.center
+        return self.w - self.pull(self.center)
+
+    def pull(self, x: Point) -> Point:
+        """Return the gradient of η/2 ‖x‖²."""
+        return self.eta * x if self.weights is None else self.eta * self.weights * x
+
+    def bend(self, turn: Point) -> float:
+        """Return η ‖turn‖², the curvature along a direction beside that of f."""
+        return self.eta * vdot(turn, turn) if self.weights is None else vdot(turn, self.pull(turn))
 
     def value(self, x: Point) -> float:
         """Return φ(x)."""
         d = x - self.center
-        return self.f.value(x) + vdot(self.w, x) + 0.5 * self.eta * vdot(d, d)
+        return self.f.value(x) + vdot(self.w, x) + 0.5 * self.bend(d)
 
     def grad(self, x: Point, image: Image) -> Point:
         """Return ∇φ(x), given the image A x that the solver carries along."""
         g = self.f.map.adjoint(self.f.loss.grad(image))
         g += self.linear
-        add_scaled(self.eta, x, g)
+        if self.weights is None:
+            add_scaled(self.eta, x, g)
+        else:
+            g += self.pull(x)
         return g
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:
         """Return about the size of a Wolfe gap that is nothing but rounding error."""
-        rest = EPS * (norm(self.linear) + self.eta * norm(x))
+        pull = self.eta * norm(x) if self.weights is None else norm(self.pull(x))
+        rest = EPS * (norm(self.linear) + pull)
         return (self.f.grad_noise(image) + rest) * diameter
 
 
@@ -82,6 +98,9 @@ class Solver(ABC):
 
 class Inner(ABC):
     """A choice of inner solver, made once for all agents."""
+
+    weighs: bool = False
+    """Whether it solves subproblems that have weights."""
 
     @abstractmethod
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:

@@ -15,7 +15,7 @@ from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_
 from dcgs.inner.line_search import Line
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen, onto_simplex, vdot
+from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
 
 # Extreme points join that promise at least this share of what the best one does, where a set has many at
@@ -27,6 +27,8 @@ _SHARE, _END = 0.25, 0.4
 # The gap has stopped falling if it did not get below _FALL of its least for so many steps over the hull, or
 # for so many passes that found no new atom.
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
+# The curvature along an atom is taken to be at least this share of the largest.
+_LEAST = 1e-12
 # An atom without weight stays for so many solves, since it is often wanted again.
 _PATIENCE = 8
 
@@ -37,13 +39,15 @@ class Corrective(Inner):
     """Minimize over the hull of some extreme points, ask the oracle which ones are missing, and so on.
 
     Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
-    exact line search. Such a step needs neither the oracle nor the data, for images of atoms are kept.
+    exact line search, each weight measured by the curvature along its atom: atoms may be of very different
+    importance. Such a step needs neither the oracle nor the data, for images of atoms are kept.
     Where a set finds many good extreme points in one pass over the gradient, all that are worth it join, and
     each counts as a call. Atoms are kept for a while after they lost their weight. ``max_steps`` bounds the
     steps of one solve.
     """
 
     max_steps: int = 100_000
+    weighs = True
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -95,14 +99,18 @@ class _CorrectiveSolver(Solver):
 
 @final
 class _Hull:
-    """The hull of some atoms, with their images; ``stride`` is that of the next step, 0 before the first."""
+    """The hull of some atoms, with their images; ``stride`` is that of the next step.
+
+    ``_bends`` has the curvature of f on the way from the first atom to each.
+    """
 
     def __init__(self, f: Objective, atom: Atom) -> None:
         self.f = f
         self.S = ActiveSet(atom)
-        self.stride = 0.0
+        self.stride = 1.0
         self._images = f.map.image_of_atom(atom)[np.newaxis, :].copy()
         self._idle = np.zeros(1, dtype=np.intp)
+        self._bends = np.zeros(1)
 
     @property
     def image(self) -> Image:
@@ -118,8 +126,11 @@ class _Hull:
             if place == len(self._images):
                 self._images = np.concatenate([self._images, np.empty_like(self._images)])
                 self._idle = np.concatenate([self._idle, np.empty_like(self._idle)])
+                self._bends = np.concatenate([self._bends, np.empty_like(self._bends)])
             self._images[place] = self.f.map.image_of_atom(atom)
             self._idle[place] = 0
+            way = self._images[place] - self._images[0]
+            self._bends[place] = self.f.loss.curvature[1] * vdot(way, way)
 
     def correct(self, phi: Subproblem, goal: float, limit: int) -> int:
         """Change weights until the gap over the hull is at most ``goal``; return the steps."""
@@ -129,10 +140,10 @@ class _Hull:
         x = S.dense(phi.w.shape)
         dots = self._dots(phi, image, x)
         lowest, last = math.inf, 0
-        self.stride = self.stride or 1.0 / (float(dots.max() - dots.min()) or 1.0)
+        ease = self._ease(phi)
         for step in range(limit):
             above = dots - dots.min()  # without what all have in common, so that little is lost to rounding
-            aim = _aim(weights, self.stride * (dots - dots[0]))
+            aim = _aim(weights, self.stride * (dots - dots[0]), ease)
             move = aim - weights
             slope = float(move @ above)
             gap = float(weights @ above)
@@ -141,13 +152,12 @@ class _Hull:
             if gap <= goal or slope >= 0.0 or step - last > _STEPS:
                 return step
             motion, turn = move @ images, S.combined(move, phi.w.shape)
-            bend = phi.eta * vdot(turn, turn)
-            gamma = Line(phi.f.loss, image, motion, slope, bend, 1.0).minimizer()
+            gamma = Line(phi.f.loss, image, motion, slope, phi.bend(turn), 1.0).minimizer()
             weights[:] = aim if gamma == 1.0 else (1.0 - gamma) * weights + gamma * aim
             image, x, before = image + gamma * motion, x + gamma * turn, dots
             dots = self._dots(phi, image, x)
             change = (dots - dots[0]) - (before - before[0])
-            along, across = float(move @ change), float(change @ change)
+            along, across = float(move @ change), float(change @ (ease * change))
             if along > 0.0 and across > 0.0:
                 self.stride = gamma * along / across
         return limit
@@ -160,20 +170,52 @@ class _Hull:
             self.S.drop(place + 1)
             self._images[place + 1] = self._images[len(self.S)]
             self._idle[place + 1] = self._idle[len(self.S)]
+            self._bends[place + 1] = self._bends[len(self.S)]
 
     def _dots(self, phi: Subproblem, image: Image, x: Point) -> Vector:
         """Return the inner products of ∇φ with the atoms."""
         images = self._images[: len(self.S)]
-        return images @ phi.f.loss.grad(image) + self.S.dots(phi.linear + phi.eta * x)
+        return images @ phi.f.loss.grad(image) + self.S.dots(phi.linear + phi.pull(x))
+
+    def _ease(self, phi: Subproblem) -> Vector:
+        """Return for each atom one over the curvature of φ on the way to it, about."""
+        bends = self._bends[: len(self.S)] + phi.eta * self.S.squares(phi.weights)
+        most = float(bends.max())
+        return 1.0 / np.maximum(bends, _LEAST * most) if most > 0.0 else np.ones(len(bends))
 
 
-def _aim(weights: Vector, step: Vector) -> Vector:
-    """Return the weights after a step that the first atom makes up for, nearest in all but that one."""
-    aim = np.maximum(weights - step, 0.0)
+def _aim(weights: Vector, step: Vector, ease: Vector) -> Vector:
+    """Return the weights after a step that the first atom makes up for, nearest in all but that one.
+
+    The step, and what is near, is by the curvature along each atom, one over ``ease``.
+    """
+    wished = weights - ease * step
+    aim = np.maximum(wished, 0.0)
     aim[0] = 0.0
     total = float(aim.sum())
     if total > 1.0:
-        aim[1:] = onto_simplex((weights - step)[1:])
+        aim[1:] = _onto_simplex(wished[1:], ease[1:])
     else:
         aim[0] = 1.0 - total
     return aim
+
+
+def _onto_simplex(y: Vector, ease: Vector) -> Vector:
+    """Return the point z ≥ 0 of sum 1 with the least Σ (z − y)²/ease: max(y − θ ease, 0) for one θ.
+
+    θ is found by leaving out what is zero for the others' θ, until nothing is (Michelot 1986). The sum of
+    positive entries of y is more than 1.
+    """
+    left = np.flatnonzero(y > 0.0)
+    z = np.ones(1)  # all of it, where one is left
+    while len(left) > 1:
+        theta = (float(y[left].sum()) - 1.0) / float(ease[left].sum())
+        z = y[left] - theta * ease[left]
+        above = z > 0.0
+        if above.all():
+            break
+        left = left[above] if above.any() else left[[int((y[left] / ease[left]).argmax())]]
+        z = np.ones(1)
+    nearest = np.zeros(len(y))
+    nearest[left] = z / z.sum()
+    return nearest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dcgs.methods.base import Agent
+from dcgs.points import Point
 
 # The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The
 # share was chosen on instances of `dcgs bench rounds`, the power on Lassos over several graphs.
@@ -17,10 +18,19 @@ _FIRST, _POWER = 3.0, 1.1
 _MARGIN = 1.01
 
 
-def wished(agent: Agent) -> float:
-    """Return the η that suits the agent's own objective, by its largest and its average curvature."""
+def wished(agent: Agent, weights: Point | None = None) -> float:
+    """Return the η that suits the agent's own objective, by its largest and its average curvature.
+
+    With weights, curvatures are relative to them.
+    """
     f = agent.f
-    return float(_SHARE * math.sqrt(f.smoothness * f.mean_curvature) * agent.facts.connectivity**-0.25)
+    if weights is None:
+        largest, mean = f.smoothness, f.mean_curvature
+    else:
+        most = f.loss.curvature[1]
+        largest = most * f.map.largest_eigenvalue_by(weights)
+        mean = most * float((f.map.column_squares / weights).mean())
+    return float(_SHARE * math.sqrt(largest * mean) * agent.facts.connectivity**-0.25)
 
 
 def own_scale(eta: float, degree: float) -> float:

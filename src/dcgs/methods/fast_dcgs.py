@@ -24,6 +24,7 @@ from dcgs.methods.balance import (
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
 from dcgs.methods.certificate import Certificate
+from dcgs.methods.columns import Columns
 from dcgs.methods.hub import over_hub
 from dcgs.methods.letters import Letter, News, unpacked
 from dcgs.objectives.objective import Objective
@@ -98,7 +99,11 @@ class FastDCGS(Method):
         f, facts = agent.f, agent.facts
         weights = agent.weights or dict.fromkeys(agent.degrees, 1.0)
         degree = sum(weights.values()) or 1.0
-        inner = self._inner(f, agent.X).start(agent.task)
+        chosen = self._inner(f, agent.X)
+        inner = chosen.start(agent.task)
+        columns = Columns(f, chosen.weighs and self.eta is None)
+        metric: Point | None = None
+        settled = 0  # the epoch at whose end all agents take a common scale
         value, gap = _at(agent, agent.x0)
         wish = wished(agent) if self.eta is None else self.eta
         scale = own_scale(wish, degree)
@@ -108,7 +113,8 @@ class FastDCGS(Method):
         primal = dual = 0.0
         c = agent.x0
         w = 0.0 * c
-        x = inner(Subproblem(f, w, eta, c), self._gap(1, gap or eta * facts.diameter**2))
+        phi = Subproblem(f, w, eta, c)
+        x = inner(phi, self._gap(1, gap or eta * facts.diameter**2))
         # How large losses are: by how much the first step lowers them, on average as soon as that is known.
         fall = max(value - f.value(x), 0.0)
         size = fall or gap or eta * facts.diameter**2
@@ -116,15 +122,20 @@ class FastDCGS(Method):
         for k in range(1, agent.iterations + 1):
             epoch, step = divmod(k - 1, period)
             x_tilde = 2.0 * x - c
-            letter = Letter(x_tilde, scale, news.unsent(), certificate.parcel(step + 1))
+            parcel = certificate.parcel(step + 1) if epoch else columns.parcel()
+            letter = Letter(x_tilde, scale, news.unsent(), parcel)
             inbox = yield letter.packed()
             letters = {j: unpacked(message, x.shape, _WIDTH) for j, message in inbox.items()}
             news.read(letters.values())
-            certificate.receive(letters, step + 1)
+            if epoch:
+                certificate.receive(letters, step + 1)
+            else:
+                columns.receive(letters.values())
             v = 0.0 * x
             for j, theirs in letters.items():
                 v = v + weights[j] * min(scale, theirs.scale) * (x_tilde - theirs.point)
-            primal, dual = primal + eta * vdot(x - c, x - c), dual + vdot(x_tilde, v)
+            v = v if metric is None else metric * v
+            primal, dual = primal + phi.bend(x - c), dual + vdot(x_tilde, v)
             c = c + self.relaxation * (x - c)
             w = w + self.relaxation * v
             if step + 1 == period:
@@ -135,14 +146,23 @@ class FastDCGS(Method):
                     return agreed
                 if epoch == 0:
                     size = news.total(_FALL) / facts.agents or size
-                    scale = common_scale(news.total(_WISH), news.total(_DEGREE), facts.spread)
-                elif self.eta is None:
-                    scale *= change(news.total(_PRIMAL), news.total(_DUAL), epoch)
-                eta = eta_of_common(scale, degree, facts.spread)
+                    metric = columns.weights()
+                    settled = 0 if metric is None else 1
+                if epoch < settled:  # weights of coordinates are new, and with them wishes
+                    wish = wished(agent, metric)
+                    scale = own_scale(wish, degree)
+                    eta = eta_of_own(scale, degree)
+                else:
+                    if epoch == settled:
+                        scale = common_scale(news.total(_WISH), news.total(_DEGREE), facts.spread)
+                    elif self.eta is None:
+                        scale *= change(news.total(_PRIMAL), news.total(_DUAL), epoch - settled)
+                    eta = eta_of_common(scale, degree, facts.spread)
                 certificate.turn(x, w, epoch, news.total(_PRIMAL) + news.total(_DUAL))
                 news.begin(agent.index, (wish, degree, primal, dual, fall, *certificate.row))
                 primal = dual = 0.0
-            x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))
+            phi = Subproblem(f, w, eta, c, metric)
+            x = inner(phi, self._gap(k + 1, size))
             agent.observe(k, x)
         return x
 

@@ -77,6 +77,15 @@ class LinearMap(ABC):
 
     @property
     @abstractmethod
+    def column_squares(self) -> Point:
+        """The squared lengths of A's columns, in the shape of points: the diagonal of AᵀA."""
+
+    @abstractmethod
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        """Return that of W^(−½) AᵀA W^(−½), W = diag(weights) positive: of A where points weigh so."""
+
+    @property
+    @abstractmethod
     def smallest_eigenvalue(self) -> float:
         """A lower bound of the smallest eigenvalue of AᵀA; 0 where it is not worth computing."""
 
@@ -135,6 +144,14 @@ class DenseMap(LinearMap):
     @property
     def mean_eigenvalue(self) -> float:
         return self.norm_bound**2 / math.prod(self.point_shape)
+
+    @property
+    def column_squares(self) -> Point:
+        squares: Point = np.einsum("ij,ij->j", self.A, self.A)
+        return squares.reshape(self.point_shape)
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        return largest_eigenvalue(self.A / np.sqrt(weights.reshape(-1)))
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -201,6 +218,16 @@ class SparseMap(LinearMap):
     @property
     def mean_eigenvalue(self) -> float:
         return self.norm_bound**2 / math.prod(self.point_shape)
+
+    @property
+    def column_squares(self) -> Point:
+        sums = np.bincount(self.A.indices, weights=self.A.data**2, minlength=self.A.shape[1])
+        return np.asarray(sums, dtype=np.float64).reshape(self.point_shape)
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        scaled = self.A.copy()
+        scaled.data /= np.sqrt(weights.reshape(-1))[scaled.indices]
+        return largest_eigenvalue(scaled)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -272,6 +299,16 @@ class Sampling(LinearMap):
     @property
     def mean_eigenvalue(self) -> float:
         return self.size / math.prod(self.point_shape)
+
+    @property
+    def column_squares(self) -> Point:
+        distinct, _, counts = self._entries
+        squares = np.zeros(self.point_shape)
+        squares.reshape(-1)[distinct] = counts
+        return squares
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        return float((self.column_squares / weights).max(initial=0.0))
 
     @property
     def smallest_eigenvalue(self) -> float:

@@ -1,0 +1,63 @@
+"""Weights of coordinates: agents whose columns differ much agree on what each coordinate weighs.
+
+In text some columns have ten thousand times the curvature of others. One η for all is then too small for
+some coordinates or too large for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import numpy as np
+
+from dcgs.methods.letters import Letter, Parcel
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point
+
+# Columns are uneven if the mean of their squared curvatures is so many times the square of the mean:
+# 3 for one sample of Gaussian data and less for several.
+_UNEVEN = 10.0
+# A coordinate weighs the root of its curvature: half-way between one η for all and one for each.
+_POWER = 0.5
+# The least curvature that counts, as a share of the largest.
+_LEAST = 1e-6
+
+
+@final
+class Columns:
+    """One agent's part: it tells of its columns if they are uneven, and passes on what it hears.
+
+    What is told is the largest curvature of each coordinate so far, so that all have the same once news
+    had the time to reach everyone.
+    """
+
+    def __init__(self, f: Objective, tells: bool) -> None:
+        self._most: Point | None = None
+        self._fresh = False
+        if tells:
+            own = f.loss.curvature[1] * f.map.column_squares
+            if float((own**2).mean()) > _UNEVEN * float(own.mean()) ** 2:
+                self._most, self._fresh = own, True
+
+    def parcel(self) -> Parcel | None:
+        """Return what the neighbors have not yet heard."""
+        fresh, self._fresh = self._fresh, False
+        return Parcel(self._most) if fresh and self._most is not None else None
+
+    def receive(self, letters: Iterable[Letter]) -> None:
+        """Take in what neighbors know."""
+        for letter in letters:
+            if letter.parcel is None:
+                continue
+            theirs = letter.parcel.point
+            most = theirs if self._most is None else np.maximum(self._most, theirs)
+            if self._most is None or (most != self._most).any():
+                self._most, self._fresh = most, True
+
+    def weights(self) -> Point | None:
+        """Return what coordinates weigh, once all have heard; None where nobody's columns are uneven."""
+        if self._most is None:
+            return None
+        counted = np.maximum(self._most, _LEAST * float(self._most.max()))
+        return np.asarray((counted / counted.mean()) ** _POWER)
