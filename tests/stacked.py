@@ -245,7 +245,7 @@ def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> It
         yield Iterate(x, x, 0.0 * x, rounds, np.full(m, t))
 
 
-def fast_wishes(A: Array, L: Array) -> Array:
+def fast_wishes(A: Array | list[Array], L: Array) -> Array:
     """Return every agent's 0.6 √(largest · mean eigenvalue of 2AᵀA) · c^(−1/4), c the connectivity."""
     spectrum = normalized_spectrum(L)
     connectivity = spectrum[1] / spectrum[-1] if len(L) > 1 else 1.0
@@ -298,8 +298,56 @@ def rebalanced(primal: float, dual: float, epoch: int) -> float:
     return math.exp(-min(max(0.5 * outside, -limit), limit))
 
 
+def column_weights(squares: Array) -> Array:
+    """Return h over its mean, h the largest curvature of each coordinate among agents with uneven columns."""
+    uneven = squares.max(axis=1) > 100.0 * np.median(squares, axis=1)
+    h = squares[uneven].max(axis=0)
+    return np.asarray(np.maximum(h, 1e-12 * h.max()) / h.mean(), dtype=np.float64)
+
+
 Answer: TypeAlias = Callable[[int, Array, float, Array], Array]
 """(agent, w, η, center) ↦ what minimizes φ."""
+
+Free: TypeAlias = Callable[[int, Array, Array, Array], Array]
+"""The same, with an η for every coordinate."""
+
+
+def fast_with_columns(A: Array, L: Array, x0: Array, relaxation: float, answer: Free) -> Iterator[Array]:
+    """Yield all agents' points after each iteration of FastDCGS where columns are uneven.
+
+    After the first epoch it is the method in the variables √D x, which starts anew but for its points and
+    prices: η and scales are each agent's own for an epoch, and common from then on.
+    """
+    m, degree, spread = len(L), degrees(L), normalized_spectrum(L)[-1]
+    period = max(width(L), 4)
+    wishes, D = fast_wishes(A, L), np.ones(len(x0))
+    eta, scales = wishes, wishes / (2.02 * degree)
+    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
+    told = now = (0.0, 0.0)
+    k = 0
+    while True:
+        x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
+        if k > 0:
+            yield x
+        k += 1
+        z, center = np.sqrt(D) * x, np.sqrt(D) * c
+        z_tilde = 2.0 * z - center
+        v = weighted_laplacian(L, scales) @ z_tilde
+        now = (now[0] + float(eta @ ((z - center) ** 2).sum(axis=1)), now[1] + float((z_tilde * v).sum()))
+        c, w = c + relaxation * (x - c), w + relaxation * np.sqrt(D) * v
+        epochs, late = divmod(k, period)
+        if late == 0:
+            if epochs == 1:
+                D = column_weights(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
+                wishes = fast_wishes([Ai / np.sqrt(D) for Ai in A], L)
+                eta, scales = wishes, wishes / (2.02 * degree)
+            else:
+                if epochs == 2:
+                    scales = np.full(m, wishes.sum() / (1.01 * spread * degree.sum()))
+                else:
+                    scales = scales * rebalanced(*told, epochs - 2)
+                eta = 1.01 * spread * degree * scales
+            told, now = now, (0.0, 0.0)
 
 
 def fast(

@@ -257,6 +257,20 @@ def test_smoothness_and_strong_convexity_are_those_of_the_singular_values(
 
 
 @every_objective
+def test_columns_are_the_diagonal_of_the_gram_matrix(name: str) -> None:
+    f = OBJECTIVES[name]
+    A = matrix_of(f)
+    # Sums of a few squares.
+    np.testing.assert_allclose(
+        f.map.column_squares.reshape(-1), np.sum(A**2, axis=0), rtol=1e-13, atol=1e-300
+    )
+    assert f.map.column_squares.shape == f.shape
+    weights = np.linspace(0.5, 30.0, A.shape[1])
+    largest = float(np.linalg.svd(A / np.sqrt(weights), compute_uv=False)[0]) ** 2
+    assert f.map.largest_eigenvalue_by(weights.reshape(f.shape)) == pytest.approx(largest, rel=1e-12)
+
+
+@every_objective
 def test_the_mean_eigenvalue_is_that_of_the_spectrum(name: str) -> None:
     f = OBJECTIVES[name]
     spectrum = np.linalg.svd(matrix_of(f), compute_uv=False) ** 2

@@ -15,13 +15,11 @@ from dcgs.methods.letters import Letter, Parcel
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 
-# Columns are uneven if the mean of their squared curvatures is so many times the square of the mean:
-# 3 for one sample of Gaussian data and less for several.
-_UNEVEN = 10.0
-# A coordinate weighs the root of its curvature: half-way between one η for all and one for each.
-_POWER = 0.5
-# The least curvature that counts, as a share of the largest.
-_LEAST = 1e-6
+# Columns are uneven if the largest curvature is so many times the median of those that are not zero. For
+# one sample of a million Gaussian features that is about 50, and less for several samples.
+_UNEVEN = 100.0
+# The least that a coordinate weighs, as a share of the most: nobody's data may have the column.
+_LEAST = 1e-12
 
 
 @final
@@ -37,7 +35,8 @@ class Columns:
         self._fresh = False
         if tells:
             own = f.loss.curvature[1] * f.map.column_squares
-            if float((own**2).mean()) > _UNEVEN * float(own.mean()) ** 2:
+            seen = own[own > 0.0]
+            if seen.size and float(own.max()) > _UNEVEN * float(np.median(seen)):
                 self._most, self._fresh = own, True
 
     def parcel(self) -> Parcel | None:
@@ -59,5 +58,5 @@ class Columns:
         """Return what coordinates weigh, once all have heard; None where nobody's columns are uneven."""
         if self._most is None:
             return None
-        counted = np.maximum(self._most, _LEAST * float(self._most.max()))
-        return np.asarray((counted / counted.mean()) ** _POWER)
+        weights = self._most / self._most.mean()
+        return np.asarray(np.maximum(weights, _LEAST * float(weights.max())))
