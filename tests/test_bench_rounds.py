@@ -16,7 +16,7 @@ from dcgs.bench.contestants import CONTESTANTS, GRID, Stepped, contestant
 from dcgs.bench.crossings import LEVELS, Cost, End, Trial, best_of, crossings
 from dcgs.bench.instances import INSTANCES, QUICK, Problem, by_chance, by_value, instance, random_graph
 from dcgs.bench.optimum import Optimum, solve
-from dcgs.bench.rounds import Plan, carry_out, work_left
+from dcgs.bench.rounds import GOAL, Plan, carry_out, work_left
 from dcgs.bench.shelf import Shelf
 from dcgs.bench.standings import Standings, cell, profile, summary_grid
 from dcgs.cli import main
@@ -241,6 +241,24 @@ def test_a_second_call_runs_nothing_and_other_settings_run_anew(
     monkeypatch.setattr(rounds, "minimize", work)
     monkeypatch.setattr(rounds, "solve", work)
     carry_out(plan_in(tmp_path), chosen, entrants, work)
+
+
+def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path: Path) -> None:
+    chosen, plan = instance("quick-noisy"), plan_in(tmp_path)
+    default, better, worse = (contestant(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
+    carry_out(plan, [chosen], [worse, better, default], lambda *_: None)
+    own, quick, slow = (plan.trial(chosen, entrant) for entrant in (default, better, worse))
+    assert own is not None
+    assert quick is not None
+    assert slow is not None
+    goal = own.costs[GOAL]
+    assert goal is not None
+    assert own.rounds > goal.rounds  # it goes on to the last level
+    assert quick.costs[GOAL] is not None
+    assert quick.rounds < goal.rounds
+    assert slow.costs[GOAL] is None
+    assert slow.rounds == goal.rounds
+    assert work_left(plan, [chosen], [worse, better, default]) == 0
 
 
 def test_processes_give_what_one_gives(tmp_path: Path) -> None:
