@@ -45,8 +45,11 @@ class Subproblem:
 
     def value(self, x: Point) -> float:
         """Return φ(x)."""
-        d = x - self.center
-        return self.f.value(x) + vdot(self.w, x) + 0.5 * self.bend(d)
+        return self.value_at(x, self.f.map.image(x))
+
+    def value_at(self, x: Point, image: Image) -> float:
+        """Return φ(x), given the image A x."""
+        return self.f.loss.value(image) + vdot(self.w, x) + 0.5 * self.bend(x - self.center)
 
     def grad(self, x: Point, image: Image) -> Point:
         """Return ∇φ(x), given the image A x that the solver carries along."""

@@ -55,6 +55,9 @@ class LinearMap(ABC):
     def adjoint(self, r: Image) -> Point:
         """Return Aᵀ r, an array of the caller's own."""
 
+    orthogonal: bool = False
+    """Whether different coordinates have orthogonal images, so that AᵀA is diagonal."""
+
     @property
     @abstractmethod
     def wide(self) -> bool:
@@ -245,6 +248,7 @@ class Sampling(LinearMap):
     rows: NDArray[np.intp]
     cols: NDArray[np.intp]
     point_shape: tuple[int, int]
+    orthogonal = True
 
     @property
     def shape(self) -> Shape:
