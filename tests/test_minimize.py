@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, final
@@ -21,7 +21,7 @@ from dcgs.front import Result, Snapshot, Status
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import Job, Runtime
+from dcgs.runtime import Alone, Everyone, Job, Runtime
 from dcgs.sets import ConvexSet
 from reference import optimum
 
@@ -144,6 +144,12 @@ class Attributing(Runtime):
         dcgs.Lockstep().run(Job(program, job.neighbors, job.traffic, after_round))
         self.spy.caller = None
 
+    def hosts(self, agents: int) -> range:
+        return range(agents)
+
+    def everyone(self) -> Everyone:
+        return Alone()
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -153,7 +159,7 @@ class Idle(dcgs.Method):
     told: list[Agent] = field(default_factory=list)
     rounds_per_iteration = 1
 
-    def misfit(self, objectives: Sequence[dcgs.Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -171,7 +177,7 @@ class Staggered(dcgs.Method):
 
     rounds_per_iteration = 2
 
-    def misfit(self, objectives: Sequence[dcgs.Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -1,6 +1,6 @@
 """Runtimes: who carries messages. They know the network and no mathematics."""
 
-from dcgs.runtime.base import Job, Runtime, Traffic
+from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic
 from dcgs.runtime.lockstep import Lockstep
 
-__all__ = ["Job", "Lockstep", "Runtime", "Traffic"]
+__all__ = ["Alone", "Everyone", "Job", "Lockstep", "RunAbortedError", "Runtime", "Traffic"]
