@@ -140,11 +140,12 @@ def minimize(
             wide=all(f.map.wide for f in held.values()),
             spent=everyone.any if limited else None,
         )
-        if observer.status is None:
-            meters.clock.go()
-            with suppress(BudgetSpentError):
-                runtime.run(job)
-        status = observer.finish()
+        with everyone.told_of_failures():
+            if observer.status is None:
+                meters.clock.go()
+                with suppress(BudgetSpentError):
+                    runtime.run(job)
+            status = observer.finish()
         answers = observer.everyones()
     counts = parts.numbers(lambda i, _: _counts(meters, agents[i], i))
     whole = counts.astype(np.int64).T

@@ -2,5 +2,6 @@
 
 from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic
 from dcgs.runtime.lockstep import Lockstep
+from dcgs.runtime.mpi import MPI
 
-__all__ = ["Alone", "Everyone", "Job", "Lockstep", "RunAbortedError", "Runtime", "Traffic"]
+__all__ = ["MPI", "Alone", "Everyone", "Job", "Lockstep", "RunAbortedError", "Runtime", "Traffic"]

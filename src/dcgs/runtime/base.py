@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
@@ -92,8 +93,21 @@ class Everyone(ABC):
         """Return what the process that leads has; others give None."""
 
     @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """Tell everyone why this process cannot go on, if it is the first to know."""
+
+    @abstractmethod
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the largest of each number over all processes."""
+
+    @contextmanager
+    def told_of_failures(self) -> Iterator[None]:
+        """Let everyone know of an exception that one process raises in here."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     def gather(self, mine: Iterable[Array]) -> list[Array]:
         """Return the arrays of all processes, in their order, in all of them."""
@@ -123,6 +137,9 @@ class Alone(Everyone):
     def spread(self, values: Array | None) -> Array:
         assert values is not None
         return values
+
+    def fail(self, error: BaseException) -> None:
+        pass
 
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
