@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, final
 
@@ -59,9 +61,15 @@ class Company(Everyone):
         return self._ranks.largest(values)
 
     def fail(self, error: BaseException) -> None:
+        heart = self._ranks.heart
+        assert heart is not None
         if not (isinstance(error, RunAbortedError) and error.told):
-            assert self._ranks.heart is not None
-            self._ranks.heart.alarm(sentence_of(error, f"process {self._ranks.rank}"))
+            heart.alarm(sentence_of(error, f"process {self._ranks.rank}"))
+        if isinstance(error, RunAbortedError) and not error.told:
+            # Several may find the same process silent at a time; one of them shall say so.
+            time.sleep(2.0 * heart.period)
+            heart.pulse()
+            error.told = not heart.is_first()
         self._ranks.abandon()
 
     def _give(self, arrays: list[Array]) -> None:
@@ -102,4 +110,6 @@ def sentence_of(error: BaseException, who: str) -> str:
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return f"{who} was interrupted."
     words = str(error) or type(error).__name__
+    if re.search(r"\bagents? \[?\d", words):
+        return words
     return f"{who} failed: {words if words.endswith('.') else words + '.'}"

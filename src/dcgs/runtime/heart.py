@@ -15,8 +15,6 @@ from dcgs.runtime.base import RunAbortedError
 
 # Most seconds between two signs.
 _PERIOD = 0.25
-# Before the first sign of a process nobody knows how long it takes to get there: reading its data, say.
-_ARRIVAL = 600.0
 # Messages of a process that has said goodbye may still be on their way for so many seconds.
 _GRACE = 1.0
 _BEAT, _ALARM = 0, 1
@@ -51,11 +49,13 @@ class Heart:
         self._ring = {(pulse.rank - 1) % pulse.size, (pulse.rank + 1) % pulse.size} - {pulse.rank}
         self._near: frozenset[int] = frozenset()
         self._lock = threading.Lock()
-        self._start = self._last = time.monotonic()
-        self._heard: dict[int, float] = {}
+        self._last = time.monotonic()
+        # All were there when the communicator was made, so that silence counts from then on.
+        self._heard = dict.fromkeys(range(pulse.size), self._last)
+        self._told = dict.fromkeys(range(pulse.size), 0.0)
         self._left: dict[int, float] = {}
         self._serial = 0
-        self._alarm: tuple[int, str] = -1, ""
+        self._alarms: dict[int, tuple[int, str]] = {}
 
     @property
     def period(self) -> float:
@@ -68,13 +68,11 @@ class Heart:
             self._serial += 1
 
     def watch(self, ranks: Iterable[int], name: Callable[[int], str]) -> None:
-        """Watch these processes as well, which watch this one, from when they first give a sign."""
+        """Watch these processes as well, which are about to watch this one."""
         with self._lock:
             self.name = name
             self._near = frozenset(ranks)
-            self._start = time.monotonic()
-            for rank in self._near - self._ring:
-                self._heard.pop(rank, None)
+            self._heard |= dict.fromkeys(self._near, time.monotonic())
 
     def pulse(self) -> None:
         """Send a sign to who watches, and take in what has come."""
@@ -84,12 +82,16 @@ class Heart:
             if pause > 4.0 * self.period:  # this process itself stood still, so it could not hear
                 self._heard = {rank: heard + pause for rank, heard in self._heard.items()}
             for rank in self._ring | self._near:
-                self._pulse.send(_ALIVE, rank, _BEAT)
+                # To one that does not answer more and more rarely: what it does not take in piles up.
+                silence = min(now - self._heard[rank], self.timeout)
+                if now - self._told[rank] >= max(0.9 * self.period, silence / 4.0):
+                    self._told[rank] = now
+                    self._pulse.send(_ALIVE, rank, _BEAT)
             while (came := self._pulse.receive()) is not None:
                 text, rank, tag = came
                 if tag == _ALARM:
                     serial, _, sentence = text.decode().partition(" ")
-                    self._alarm = int(serial), sentence
+                    self._alarms[rank] = int(serial), sentence
                 elif text == _LEFT:
                     self._left[rank] = now
                 else:
@@ -99,20 +101,30 @@ class Heart:
         """Raise if another process has failed, or one of these has left or fallen silent."""
         with self._lock:
             now = time.monotonic()
-            if self._alarm[0] >= self._serial:
-                raise RunAbortedError(self._alarm[1], told=True)
+            for serial, sentence in self._alarms.values():
+                if serial >= self._serial:
+                    raise RunAbortedError(sentence, told=True)
+            if now - self._last > 4.0 * self.period:  # this process has not listened itself
+                return
             for rank in peers or self._ring | self._near:
-                if rank in self._left and now - self._left[rank] > _GRACE:
+                if now - self._left.get(rank, now) > _GRACE:
                     raise RunAbortedError(
                         f"{self.name(rank)} has ended while others wait for it; see what it said."
                     )
-                known = rank in self._heard
-                silent = now - self._heard.get(rank, self._start)
-                if now - self._last < 4.0 * self.period and silent > (self.timeout if known else _ARRIVAL):
+                silent = now - self._heard[rank]
+                if silent > self.timeout:
                     raise RunAbortedError(
                         f"{self.name(rank)} has been silent for {silent:.0f} s; see whether its machine and "
                         "the link to it are up and start again, or allow more by MPI(timeout=...)."
                     )
+
+    def is_first(self) -> bool:
+        """Return whether no process before this one has raised an alarm, as far as is known."""
+        with self._lock:
+            return not any(
+                serial >= self._serial and rank < self._pulse.rank
+                for rank, (serial, _) in self._alarms.items()
+            )
 
     def alarm(self, sentence: str) -> None:
         """Tell everyone why this process cannot go on."""

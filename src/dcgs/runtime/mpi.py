@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.parallel import cores
-from dcgs.runtime.base import Everyone, Job, Runtime
+from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
 from dcgs.runtime.heart import Heart
 from dcgs.runtime.post import run_hosted
@@ -27,6 +27,10 @@ from dcgs.runtime.post import run_hosted
 # is on its way is not missed for long, longer ones for a neighbor that computes.
 _SPINS = 10
 _SHORTEST, _LONGEST, _GROWTH = 20e-6, 1e-3, 1.3
+# Seconds without a sleep where every process has a core, unless something else wants it.
+_PLAIN = 2e-3
+# Seconds for all to arrive: nobody knows how long some take to read their data.
+_ARRIVAL = 3600.0
 # Seconds between two looks at whether others are still there.
 _LOOK = 0.05
 
@@ -85,11 +89,14 @@ class Ranks:
         self.size: int = comm.size
         self.timeout = timeout
         self.heart: Heart | None = None
-        self._comm = self._duplicate(comm)
+        self.comm = self._duplicate(comm)
         self._crowded = _on_this_machine(comm) > cores()
         quick = self._duplicate(comm)
         self.heart = Heart(_Pulse(quick, mpi), timeout)
-        self._pending: list[Any] = []
+        self._byte = mpi.BYTE
+        self._testall = mpi.Request.Testall
+        self._pending: Sequence[Any] = ()
+        self._failed = False
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if self.size > 1 and mpi.Query_thread() >= mpi.THREAD_MULTIPLE:
@@ -104,21 +111,21 @@ class Ranks:
 
     def isend(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to send plain bytes."""
-        return self._keep(self._comm.Isend([data, self._mpi.BYTE], rank, tag))
+        return self.comm.Isend([data, self._byte], rank, tag)
 
     def irecv(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to receive plain bytes, as many as there is room for at most."""
-        return self._keep(self._comm.Irecv([data, self._mpi.BYTE], rank, tag))
+        return self.comm.Irecv([data, self._byte], rank, tag)
 
     def spread(self, data: Any) -> None:
         """Give the first process's bytes to everyone."""
-        self.wait([self._keep(self._comm.Ibcast([data, self._mpi.BYTE], 0))])
+        self.wait([self.comm.Ibcast([data, self._byte], 0)])
 
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the largest of each number over all processes."""
         mine = np.ascontiguousarray(values, dtype=np.float64)
         out = np.empty_like(mine)
-        self.wait([self._keep(self._comm.Iallreduce(mine, out, self._mpi.MAX))])
+        self.wait([self.comm.Iallreduce(mine, out, self._mpi.MAX)])
         return out
 
     def wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
@@ -126,28 +133,34 @@ class Ranks:
 
         ``peers`` are the processes waited for, all that are watched if none are given.
         """
-        done = self._mpi.Request.Testall
+        done = self._testall
         for _ in range(_SPINS):
             if done(requests):
-                self._pending.clear()
                 return
-        sleep = _SHORTEST
-        look = time.monotonic() + _LOOK
+        self._pending = requests
+        start = time.monotonic()
+        spin = start + (0.0 if self._crowded else _PLAIN)
+        sleep, look = _SHORTEST, start + _LOOK
         while not done(requests):
-            if self._crowded:
+            now = time.monotonic()
+            if now >= spin:
                 time.sleep(sleep)
                 sleep = min(sleep * _GROWTH, _LONGEST)
-            now = time.monotonic()
             if now >= look:
                 look = now + _LOOK
-                if self.heart is not None:
-                    if self._thread is None:
-                        self.heart.pulse()
-                    self.heart.check(peers)
-        self._pending.clear()
+                self._look(peers)
+        self._pending = ()
+
+    def _look(self, peers: Sequence[int]) -> None:
+        """See whether who is waited for is still there."""
+        assert self.heart is not None
+        if self._thread is None:
+            self.heart.pulse()
+        self.heart.check(peers)
 
     def abandon(self) -> None:
         """Give up what is under way after a failure, as far as that can be done."""
+        self._failed = True
         for request in self._pending:
             with suppress(Exception):
                 request.Cancel()
@@ -156,13 +169,15 @@ class Ranks:
             self._pending = [request for request in self._pending if not request.Test()]
             time.sleep(_LONGEST)
 
-    def _keep(self, request: Any) -> Any:
-        self._pending.append(request)
-        return request
-
     def _duplicate(self, comm: Any) -> Any:
         copy, request = comm.Idup()
+        end = time.monotonic() + _ARRIVAL
         while not request.Test():
+            if time.monotonic() > end:
+                raise RunAbortedError(
+                    f"all {comm.size} processes must get to the run within {_ARRIVAL:.0f} s; some have not. "
+                    "See what they do instead."
+                )
             time.sleep(_LONGEST)
         return copy
 
@@ -172,7 +187,7 @@ class Ranks:
             self.heart.pulse()
 
     def _leave(self) -> None:
-        """Say goodbye before MPI ends; where something is stuck, end it by force."""
+        """Say goodbye before MPI ends; after a failure it might never end, so end it by force."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -180,7 +195,7 @@ class Ranks:
             return
         assert self.heart is not None
         self.heart.leave()
-        if self._pending:
+        if self._failed and self.size > 1:
             sys.stdout.flush()
             sys.stderr.flush()
             time.sleep(1.0)  # for others to say what they know

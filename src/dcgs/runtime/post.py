@@ -14,7 +14,8 @@ from dcgs.counting import BudgetSpentError
 from dcgs.points import Point, frozen
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, all_still_send, checked
-from dcgs.runtime.wire import SIZE, Header, Kind, check, read, write
+from dcgs.runtime.guard import wear
+from dcgs.runtime.wire import SIZE, Header, Kind, check, is_next, read, without_round, write
 
 if TYPE_CHECKING:
     from dcgs.runtime.mpi import Ranks
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
 # The room for a payload that both ends agree on before the first one; later as much as the largest took.
 _ROOM = 1 << 16
 _NOTHING = np.empty(0)
+_NOTHING_YET = np.zeros(1)
 
 
 def run_hosted(job: Job, ranks: Ranks) -> None:
     """Run the agents of this process until all programs have returned or the run is told to end."""
     post = Post(job, ranks)
+    ranks.largest(_NOTHING_YET)  # from here on all watch each other
     programs = {i: job.program(i) for i in post.hosted}
     traffic = job.traffic
     try:
@@ -99,10 +102,13 @@ class Post:
         self._peers = sorted({*self._from.values()})
         self._room = dict.fromkeys((*self.hosted, *away), _ROOM)
         self._headers = {i: bytearray(SIZE) for i in (*self.hosted, *away)}
+        blank = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
+        self._known: dict[int, tuple[bytes, Header]] = dict.fromkeys(away, (b"", blank))
         self._shelf: dict[int, list[Point]] = {j: [] for j in away}
         self._round = 0
         assert ranks.heart is not None
         ranks.heart.watch(self._peers, lambda rank: _names(ranks.hosts(agents, rank), rank))
+        wear(_names(ranks.hosts(agents), ranks.rank))
 
     def exchange(self, messages: dict[int, Point]) -> dict[int, Inbox]:
         """Send everyone's message; return everyone's inbox, neighbors in increasing order."""
@@ -169,6 +175,8 @@ class Post:
         return place
 
     def _checked(self, j: int, kind: Kind) -> Header:
+        if is_next(self._headers[j], self._known[j][0], self._round) and self._known[j][1].kind is kind:
+            return self._known[j][1]
         who = f"agent {j} (rank {self._from[j]})"
         header = read(self._headers[j], who)
         if {header.kind, kind} == {Kind.MESSAGE, Kind.END}:
@@ -176,6 +184,7 @@ class Post:
             done, sending = ([j], here) if header.kind is Kind.END else (here, [j])
             raise RuntimeError(f"agents {done} returned while agents {sending} still send.")
         check(header, kind, self._round, j, who)
+        self._known[j] = without_round(self._headers[j]), header
         return header
 
 

@@ -6,6 +6,7 @@ can be wrong but cannot run.
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,8 +19,10 @@ from dcgs.runtime.base import Array
 _MAGIC = b"dcgs"
 VERSION = 1
 _MOST_SIDES = 8
-_LAYOUT = struct.Struct(f"<4sHBBBxxxiQQ{_MOST_SIDES}Q")
-SIZE = _LAYOUT.size
+# Magic, version, kind, type, dimensions, sender, length, sides; and last the round, all that changes as a rule.
+_LAYOUT = struct.Struct(f"<4sHBBBxxxiQ{_MOST_SIDES}Q")
+_ROUND = struct.Struct("<Q")
+SIZE = _LAYOUT.size + _ROUND.size
 """Bytes of a header."""
 
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
@@ -55,7 +58,7 @@ class Header:
     @property
     def length(self) -> int:
         """Bytes of the payload."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def write(header: bytearray, kind: Kind, array: Array, round: int, sender: int) -> None:
@@ -66,12 +69,14 @@ def write(header: bytearray, kind: Kind, array: Array, round: int, sender: int) 
         )
     sides = (*array.shape, *(0,) * (_MOST_SIDES - array.ndim))
     code = _CODES[array.dtype]
-    _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, round, array.nbytes, *sides)
+    _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, array.nbytes, *sides)
+    _ROUND.pack_into(header, _LAYOUT.size, round)
 
 
 def read(header: bytearray, who: str) -> Header:
     """Return what a header says; ``who`` is its sender in words."""
-    magic, version, kind, code, ndim, sender, round_, length, *sides = _LAYOUT.unpack_from(header)
+    magic, version, kind, code, ndim, sender, length, *sides = _LAYOUT.unpack_from(header)
+    (round_,) = _ROUND.unpack_from(header, _LAYOUT.size)
     if magic != _MAGIC:
         raise MessageError(
             f"a message must begin with {_MAGIC!r}; {who} sent one that begins with {magic!r}."
@@ -90,6 +95,16 @@ def read(header: bytearray, who: str) -> Header:
             f"for shape {told.shape} of {told.dtype}."
         )
     return told
+
+
+def is_next(header: bytearray, before: bytes, round: int) -> bool:
+    """Return whether a header is like one that was read before, but of this round."""
+    return header[: _LAYOUT.size] == before and _ROUND.unpack_from(header, _LAYOUT.size)[0] == round
+
+
+def without_round(header: bytearray) -> bytes:
+    """Return what of a header does not change from round to round, as a rule."""
+    return bytes(header[: _LAYOUT.size])
 
 
 def check(header: Header, kind: Kind, round: int, sender: int, who: str) -> None:
