@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 # The room for a payload that both ends agree on before the first one; later as much as the largest took.
 _ROOM = 1 << 16
+# Up to this room payloads travel in one message with their headers: to copy them costs less than a message.
+_INLINE = 1 << 18
+# Where a payload begins beside its header, in numbers.
+_START = SIZE // 8
 _NOTHING = np.empty(0)
 _NOTHING_YET = np.zeros(1)
 
@@ -84,8 +88,8 @@ def _advance(
 class Post:
     """The ways of messages between the agents here and their neighbors elsewhere.
 
-    A message goes once to each process where its sender has neighbors. Header and payload travel apart, so
-    that neither end copies the payload: the sender's agent rests until it has left.
+    A message goes once to each process where its sender has neighbors. A large payload travels apart from its
+    header, so that neither end copies it: the sender's agent rests until it has left.
     """
 
     def __init__(self, job: Job, ranks: Ranks) -> None:
@@ -101,7 +105,7 @@ class Post:
         self._from = {j: home[j] for j in away}
         self._peers = sorted({*self._from.values()})
         self._room = dict.fromkeys((*self.hosted, *away), _ROOM)
-        self._headers = {i: bytearray(SIZE) for i in (*self.hosted, *away)}
+        self._envelopes = {i: np.empty(_START + _INLINE // 8) for i in self._to}
         blank = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
         self._known: dict[int, tuple[bytes, Header]] = dict.fromkeys(away, (b"", blank))
         self._shelf: dict[int, list[Point]] = {j: [] for j in away}
@@ -124,28 +128,42 @@ class Post:
 
     def _swap(self, messages: dict[int, Point], kind: Kind) -> dict[int, Point]:
         """Send these messages, and return those from elsewhere."""
-        isend, irecv = self._ranks.isend, self._ranks.irecv
         comes: list[Any] = []
         goes: list[Any] = []
-        places: dict[int, Point] = {}
+        places = {j: self._place(j) for j in self._from}
         for j, rank in self._from.items():
-            places[j] = self._place(j)
-            comes += (irecv(self._headers[j], rank, 2 * j + 2), irecv(places[j], rank, 2 * j + 3))
+            comes += self._receive(j, rank, places[j])
         for i, ranks in self._to.items():
-            message = np.ascontiguousarray(messages[i])
-            write(self._headers[i], kind, messages[i], self._round, i)
-            data = message.reshape(-1).view(np.uint8)
-            first, rest = data[: self._room[i]], data[self._room[i] :]
-            for rank in ranks:
-                goes += (isend(self._headers[i], rank, 2 * i + 2), isend(first, rank, 2 * i + 3))
-                if rest.size:
-                    goes.append(isend(rest, rank, 2 * i + 3))
-            self._room[i] = max(self._room[i], data.size)
+            goes += self._send(i, ranks, messages[i], kind)
         # What is sent may have to wait until its receiver knows how much room it needs, and so may we.
         self._ranks.wait(comes, self._peers)
-        arrays, rests = self._unpacked({j: self._checked(j, kind) for j in self._from}, places)
+        arrays, rests = self._unpacked({j: self._checked(j, places[j], kind) for j in self._from}, places)
         self._ranks.wait(goes + rests, self._peers)
         return arrays
+
+    def _send(self, i: int, ranks: list[int], message: Point, kind: Kind) -> list[Any]:
+        """Begin to send agent i's message to these processes."""
+        room, isend = self._room[i], self._ranks.isend
+        envelope = self._envelopes[i]
+        flat = np.ascontiguousarray(message).reshape(-1)
+        write(envelope.data.cast("B"), kind, message, self._round, i)
+        self._room[i] = max(room, flat.nbytes)
+        if room <= _INLINE:
+            end = min(flat.size, room // 8)
+            envelope[_START : _START + end] = flat[:end]
+            parts = [(envelope[: _START + end], 2 * i + 2)]
+        else:
+            parts = [(envelope[:_START], 2 * i + 2), (flat[: room // 8], 2 * i + 3)]
+        if flat.nbytes > room:
+            parts.append((flat[room // 8 :], 2 * i + 3))
+        return [isend(part, rank, tag) for rank in ranks for part, tag in parts]
+
+    def _receive(self, j: int, rank: int, place: Point) -> list[Any]:
+        """Begin to receive agent j's message, as much of it as there is room for."""
+        if self._room[j] <= _INLINE:
+            return [self._ranks.irecv(place, rank, 2 * j + 2)]
+        header, payload = place[:_START], place[_START:]
+        return [self._ranks.irecv(header, rank, 2 * j + 2), self._ranks.irecv(payload, rank, 2 * j + 3)]
 
     def _unpacked(
         self, told: dict[int, Header], places: dict[int, Point]
@@ -154,37 +172,38 @@ class Post:
         arrays: dict[int, Point] = {}
         rests: list[Any] = []
         for j, header in told.items():
-            room, size, whole = self._room[j], header.length, places[j]
+            room, size, whole = self._room[j] // 8, header.length // 8, places[j]
             if size > room:
-                whole = np.empty(size // 8)
-                data = whole.view(np.uint8)
-                data[:room] = places[j].view(np.uint8)[:room]
-                rests.append(self._ranks.irecv(data[room:], self._from[j], 2 * j + 3))
-                self._room[j], self._shelf[j] = size, [whole]
-            arrays[j] = whole[: size // 8].reshape(header.shape)
+                whole = np.empty(_START + size)
+                whole[_START : _START + room] = places[j][_START:]
+                rests.append(self._ranks.irecv(whole[_START + room :], self._from[j], 2 * j + 3))
+                self._room[j], self._shelf[j] = header.length, [whole]
+            arrays[j] = whole[_START : _START + size].reshape(header.shape)
             arrays[j].flags.writeable = False
         return arrays, rests
 
     def _place(self, j: int) -> Point:
-        """Return room for agent j's next payload: what nobody looks at any more, or new."""
-        free = [k for k, count in enumerate(_references(self._shelf[j])) if count == _FREE]
-        if free:
-            return self._shelf[j][free[0]]
-        place = np.empty(-(-self._room[j] // 8))
-        self._shelf[j] = [*self._shelf[j][-2:], place]
-        return place
+        """Return room for agent j's next header and payload: what nobody looks at any more, or new."""
+        shelf = self._shelf[j]
+        for place, count in enumerate(_references(shelf)):
+            if count == _FREE:
+                return shelf[place]
+        self._shelf[j] = [*shelf[-2:], np.empty(_START + self._room[j] // 8)]
+        return self._shelf[j][-1]
 
-    def _checked(self, j: int, kind: Kind) -> Header:
-        if is_next(self._headers[j], self._known[j][0], self._round) and self._known[j][1].kind is kind:
-            return self._known[j][1]
+    def _checked(self, j: int, place: Point, kind: Kind) -> Header:
+        came = place.data.cast("B")[:SIZE]
+        before, known = self._known[j]
+        if is_next(came, before, self._round) and known.kind is kind:
+            return known
         who = f"agent {j} (rank {self._from[j]})"
-        header = read(self._headers[j], who)
+        header = read(came, who)
         if {header.kind, kind} == {Kind.MESSAGE, Kind.END}:
             here = [i for i in self.hosted if j in self._neighbors[i]]
             done, sending = ([j], here) if header.kind is Kind.END else (here, [j])
             raise RuntimeError(f"agents {done} returned while agents {sending} still send.")
         check(header, kind, self._round, j, who)
-        self._known[j] = without_round(self._headers[j]), header
+        self._known[j] = without_round(came), header
         return header
 
 

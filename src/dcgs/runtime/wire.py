@@ -10,16 +10,18 @@ import math
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from dcgs.runtime.base import Array
 
+Buffer: TypeAlias = bytearray | memoryview
+
 _MAGIC = b"dcgs"
 VERSION = 1
 _MOST_SIDES = 8
-# Magic, version, kind, type, dimensions, sender, length, sides; and last the round, all that changes as a rule.
+# Magic, version, kind, type, dimensions, sender, length, sides; last the round, all that changes as a rule.
 _LAYOUT = struct.Struct(f"<4sHBBBxxxiQ{_MOST_SIDES}Q")
 _ROUND = struct.Struct("<Q")
 SIZE = _LAYOUT.size + _ROUND.size
@@ -61,7 +63,7 @@ class Header:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def write(header: bytearray, kind: Kind, array: Array, round: int, sender: int) -> None:
+def write(header: Buffer, kind: Kind, array: Array, round: int, sender: int) -> None:
     """Write the header of an array that is sent."""
     if array.ndim > _MOST_SIDES:
         raise MessageError(
@@ -73,7 +75,7 @@ def write(header: bytearray, kind: Kind, array: Array, round: int, sender: int) 
     _ROUND.pack_into(header, _LAYOUT.size, round)
 
 
-def read(header: bytearray, who: str) -> Header:
+def read(header: Buffer, who: str) -> Header:
     """Return what a header says; ``who`` is its sender in words."""
     magic, version, kind, code, ndim, sender, length, *sides = _LAYOUT.unpack_from(header)
     (round_,) = _ROUND.unpack_from(header, _LAYOUT.size)
@@ -97,12 +99,12 @@ def read(header: bytearray, who: str) -> Header:
     return told
 
 
-def is_next(header: bytearray, before: bytes, round: int) -> bool:
+def is_next(header: memoryview, before: bytes, round: int) -> bool:
     """Return whether a header is like one that was read before, but of this round."""
     return header[: _LAYOUT.size] == before and _ROUND.unpack_from(header, _LAYOUT.size)[0] == round
 
 
-def without_round(header: bytearray) -> bytes:
+def without_round(header: memoryview) -> bytes:
     """Return what of a header does not change from round to round, as a rule."""
     return bytes(header[: _LAYOUT.size])
 
