@@ -9,9 +9,10 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, final
 
 import networkx as nx
 import numpy as np
@@ -19,6 +20,7 @@ from mpi4py import MPI as WORLD
 
 import dcgs
 from dcgs.front import Result, Snapshot
+from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
@@ -125,6 +127,33 @@ def check_calls_end_it_before_the_first_round(runtime: dcgs.MPI) -> None:
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "lmo_calls": 1}
     same(runtime, alone | {"method": dcgs.FastDCGS(form="edges")})
     same(runtime, alone | {"method": dcgs.DCGS(), "lmo_calls": 30})
+
+
+@final
+@dataclass(frozen=True)
+class Asking(dcgs.Method):
+    """A method whose agent i asks the oracle i + 1 times a round, and takes no notice of the answer."""
+
+    rounds_per_iteration = 1
+
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
+        return None
+
+    def program(self, agent: Agent) -> Program[Point]:
+        for k in range(1, agent.iterations + 1):
+            yield agent.x0
+            for _ in range(agent.index + 1):
+                agent.lmo(agent.x0, None)
+            agent.observe(k, agent.x0)
+        return agent.x0
+
+
+def check_the_calls_of_the_busiest_agent_anywhere_end_it(runtime: dcgs.MPI) -> None:
+    """Agent 5 has made its 12 calls after two rounds; that is known elsewhere as well."""
+    rules: dict[str, Any] = {"method": Asking(), "lmo_calls": 12, "every": 0}
+    result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, **rules, runtime=runtime)
+    assert (result.status, result.rounds) == (dcgs.Status.LMO_CALLS, 2)
+    same(runtime, {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE} | rules)
 
 
 def check_nothing_measured(runtime: dcgs.MPI) -> None:
@@ -238,6 +267,7 @@ def check_messages_of_every_size(runtime: dcgs.MPI) -> None:
 CHECKS: list[Callable[[dcgs.MPI], None]] = [
     check_whole_sequences,
     check_calls_end_it_before_the_first_round,
+    check_the_calls_of_the_busiest_agent_anywhere_end_it,
     check_nothing_measured,
     check_the_first_process_s_callback_decides,
     check_seconds,

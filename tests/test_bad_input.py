@@ -758,3 +758,23 @@ def test_data_must_be_real_numbers(values: Any) -> None:
 def test_a_sparse_matrix_must_hold_real_numbers() -> None:
     with pytest.raises(ValueError, match=r"^A must hold real numbers; got a sparse matrix of complex128\.$"):
         dcgs.LeastSquares(sp.csr_array(np.eye(2, dtype=complex)), [1.0, 2.0])
+
+
+def test_a_gap_that_nobody_measures_is_refused() -> None:
+    message = (
+        "a gap can only end a run that is measured on the way; got gap with every=None. "
+        "Use every=1, or leave gap out and give another rule."
+    )
+    refused(ValueError, message, method=dcgs.DFW(), gap=0.1, every=None)
+
+
+def test_a_callback_that_is_never_called_is_refused() -> None:
+    message = "a callback is told of measures; got one with every=None. Use every=1, or 0."
+    refused(ValueError, message, callback=lambda snapshot: None, every=None)
+
+
+def test_an_agent_without_an_objective_is_named() -> None:
+    message = (
+        "objectives must hold those of all agents that this process runs, [0, 1, 2]; agents [1] have none."
+    )
+    refused(ValueError, message, objectives={0: OBJECTIVES[0], 2: OBJECTIVES[2]})

@@ -829,3 +829,45 @@ def test_the_notes_say_which_inner_solves_fell_short() -> None:
 @every_method
 def test_a_run_without_shortfalls_has_no_notes(method: dcgs.Method) -> None:
     assert dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=5).notes == ()
+
+
+# Processes that hold some agents' data; here one holds all.
+
+
+@every_method
+def test_objectives_may_be_given_by_agent(method: dcgs.Method) -> None:
+    by_agent = {i: OBJECTIVES[i] for i in (2, 0, 3, 1)}
+    assert_same(
+        dcgs.minimize(by_agent, X, PATH, method, iterations=4),
+        dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4),
+    )
+
+
+@every_method
+def test_a_run_that_is_not_measured_gives_the_same_answers_and_no_history(method: dcgs.Method) -> None:
+    measured = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4)
+    result = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4, every=None)
+    assert_same(result, measured)
+    assert len(result.history) == 0
+    assert {column.dtype for column in result.history.columns().values()} == {np.dtype("i8"), np.dtype("f8")}
+
+
+def test_a_run_that_is_not_measured_asks_the_oracle_for_its_agents_only(spy: Spy) -> None:
+    result = dcgs.minimize(
+        OBJECTIVES, spy, PATH, dcgs.DFW(), iterations=3, every=None, runtime=Attributing(spy)
+    )
+    assert None not in spy.callers
+    assert len(spy.callers) == result.lmo_calls.sum() == 12
+
+
+def test_agents_that_are_not_measured_stop_by_themselves() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, PATH, gap=0.1, every=None)
+    assert result.status is Status.AGREED
+
+
+def test_seconds_computing_and_waiting_are_told_for_each_agent() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), iterations=3)
+    assert (result.computing > 0.0).all()
+    assert result.computing.max() <= result.history.computing[-1] <= result.computing.sum()
+    assert_array_equal(result.waiting, np.zeros(4))
+    assert_array_equal(result.hosted, np.arange(4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 _ROOM = 1 << 16
 # Up to this room payloads travel in one message with their headers: to copy them costs less than a message.
 _INLINE = 1 << 18
-# Where a payload begins beside its header, in numbers.
+# Where a payload begins beside its header, in numbers; a large one at the next page of memory, for copying
+# is fastest between places that lie alike.
 _START = SIZE // 8
+_PAGE = 4096 // 8
+_Pieces: TypeAlias = list[tuple[Point, int]]
+
 _NOTHING = np.empty(0)
 _NOTHING_YET = np.zeros(1)
 
@@ -43,7 +47,7 @@ def run_hosted(job: Job, ranks: Ranks) -> None:
                 sent = {i: checked(i, reply, copy=False) for i, reply in replies.items()}
                 start = time.perf_counter()
                 inboxes = post.exchange(sent)
-                traffic.waited[post.hosted] += time.perf_counter() - start
+                traffic.wait(post.hosted, time.perf_counter() - start)
                 traffic.rounds += 1
                 for i, message in sent.items():
                     traffic.send(i, len(job.neighbors[i]), message.nbytes)
@@ -128,41 +132,44 @@ class Post:
 
     def _swap(self, messages: dict[int, Point], kind: Kind) -> dict[int, Point]:
         """Send these messages, and return those from elsewhere."""
-        comes: list[Any] = []
-        goes: list[Any] = []
         places = {j: self._place(j) for j in self._from}
+        requests: list[Any] = []
+        rests: list[Any] = []
         for j, rank in self._from.items():
-            comes += self._receive(j, rank, places[j])
+            requests += self._receive(j, rank, places[j])
         for i, ranks in self._to.items():
-            goes += self._send(i, ranks, messages[i], kind)
-        # What is sent may have to wait until its receiver knows how much room it needs, and so may we.
-        self._ranks.wait(comes, self._peers)
-        arrays, rests = self._unpacked({j: self._checked(j, places[j], kind) for j in self._from}, places)
-        self._ranks.wait(goes + rests, self._peers)
+            firsts, rest = self._parts(i, messages[i], kind)
+            requests += [self._ranks.isend(part, rank, tag) for rank in ranks for part, tag in firsts]
+            rests += [self._ranks.isend(part, rank, tag) for rank in ranks for part, tag in rest]
+        self._ranks.wait(requests, self._peers)
+        # What had no room is received only now, for its size was not known, by others as by us.
+        arrays, more = self._unpacked({j: self._checked(j, places[j], kind) for j in self._from}, places)
+        if rests or more:
+            self._ranks.wait(rests + more, self._peers)
         return arrays
 
-    def _send(self, i: int, ranks: list[int], message: Point, kind: Kind) -> list[Any]:
-        """Begin to send agent i's message to these processes."""
-        room, isend = self._room[i], self._ranks.isend
+    def _parts(self, i: int, message: Point, kind: Kind) -> tuple[_Pieces, _Pieces]:
+        """Return agent i's message in pieces with their tags: those there is room for, and the rest."""
+        room = self._room[i]
         envelope = self._envelopes[i]
         flat = np.ascontiguousarray(message).reshape(-1)
         write(envelope.data.cast("B"), kind, message, self._round, i)
-        self._room[i] = max(room, flat.nbytes)
+        fits = min(flat.size, room // 8)
         if room <= _INLINE:
-            end = min(flat.size, room // 8)
-            envelope[_START : _START + end] = flat[:end]
-            parts = [(envelope[: _START + end], 2 * i + 2)]
+            envelope[_START : _START + fits] = flat[:fits]
+            firsts = [(envelope[: _START + fits], 2 * i + 2)]
         else:
-            parts = [(envelope[:_START], 2 * i + 2), (flat[: room // 8], 2 * i + 3)]
-        if flat.nbytes > room:
-            parts.append((flat[room // 8 :], 2 * i + 3))
-        return [isend(part, rank, tag) for rank in ranks for part, tag in parts]
+            firsts = [(envelope[:_START], 2 * i + 2), (flat[:fits], 2 * i + 3)]
+        if fits == flat.size:
+            return firsts, []
+        self._room[i] = flat.nbytes
+        return firsts, [(flat[fits:], 2 * i + 3)]
 
     def _receive(self, j: int, rank: int, place: Point) -> list[Any]:
         """Begin to receive agent j's message, as much of it as there is room for."""
         if self._room[j] <= _INLINE:
             return [self._ranks.irecv(place, rank, 2 * j + 2)]
-        header, payload = place[:_START], place[_START:]
+        header, payload = place[:_START], place[_PAGE:]
         return [self._ranks.irecv(header, rank, 2 * j + 2), self._ranks.irecv(payload, rank, 2 * j + 3)]
 
     def _unpacked(
@@ -173,12 +180,15 @@ class Post:
         rests: list[Any] = []
         for j, header in told.items():
             room, size, whole = self._room[j] // 8, header.length // 8, places[j]
+            start = _start(self._room[j])
             if size > room:
-                whole = np.empty(_START + size)
-                whole[_START : _START + room] = places[j][_START:]
-                rests.append(self._ranks.irecv(whole[_START + room :], self._from[j], 2 * j + 3))
-                self._room[j], self._shelf[j] = header.length, [whole]
-            arrays[j] = whole[_START : _START + size].reshape(header.shape)
+                first = whole[start : start + room]
+                self._room[j], start = header.length, _start(header.length)
+                whole = np.empty(start + size)
+                whole[start : start + room] = first
+                rests.append(self._ranks.irecv(whole[start + room :], self._from[j], 2 * j + 3))
+                self._shelf[j] = [whole]
+            arrays[j] = whole[start : start + size].reshape(header.shape)
             arrays[j].flags.writeable = False
         return arrays, rests
 
@@ -188,7 +198,7 @@ class Post:
         for place, count in enumerate(_references(shelf)):
             if count == _FREE:
                 return shelf[place]
-        self._shelf[j] = [*shelf[-2:], np.empty(_START + self._room[j] // 8)]
+        self._shelf[j] = [*shelf[-2:], np.empty(_start(self._room[j]) + self._room[j] // 8)]
         return self._shelf[j][-1]
 
     def _checked(self, j: int, place: Point, kind: Kind) -> Header:
@@ -205,6 +215,10 @@ class Post:
         check(header, kind, self._round, j, who)
         self._known[j] = without_round(came), header
         return header
+
+
+def _start(room: int) -> int:
+    return _START if room <= _INLINE else _PAGE
 
 
 def _references(shelf: list[Point]) -> list[int]:
