@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import dcgs
-from dcgs.runtime import Job, Runtime
+from dcgs.runtime import Alone, Everyone, Job, Runtime
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,12 @@ class Watched(Runtime):
 
     def run(self, job: Job) -> None:
         self.runs += 1
+
+    def hosts(self, agents: int) -> range:
+        return range(agents)
+
+    def everyone(self) -> Everyone:
+        return Alone()
 
 
 def assert_house_style(message: str) -> None:
@@ -609,9 +615,9 @@ def test_a_gap_must_be_a_fraction(value: object) -> None:
     )
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, 1.0, NAN, True, False, None, "1"])
+@pytest.mark.parametrize("value", [-1, 1.5, 1.0, NAN, True, False, "1"])
 def test_every_must_be_a_whole_number(value: object) -> None:
-    refused(ValueError, f"every must be a whole number of at least 0; got {value!r}.", every=value)
+    refused(ValueError, f"every must be a whole number of at least 0, or None; got {value!r}.", every=value)
 
 
 @pytest.mark.parametrize("method", [dcgs.DCGS(), dcgs.DFW(), dcgs.FastDCGS(stops_itself=False)], ids=repr)
@@ -752,3 +758,23 @@ def test_data_must_be_real_numbers(values: Any) -> None:
 def test_a_sparse_matrix_must_hold_real_numbers() -> None:
     with pytest.raises(ValueError, match=r"^A must hold real numbers; got a sparse matrix of complex128\.$"):
         dcgs.LeastSquares(sp.csr_array(np.eye(2, dtype=complex)), [1.0, 2.0])
+
+
+def test_a_gap_that_nobody_measures_is_refused() -> None:
+    message = (
+        "a gap can only end a run that is measured on the way; got gap with every=None. "
+        "Use every=1, or leave gap out and give another rule."
+    )
+    refused(ValueError, message, method=dcgs.DFW(), gap=0.1, every=None)
+
+
+def test_a_callback_that_is_never_called_is_refused() -> None:
+    message = "a callback is told of measures; got one with every=None. Use every=1, or 0."
+    refused(ValueError, message, callback=lambda snapshot: None, every=None)
+
+
+def test_an_agent_without_an_objective_is_named() -> None:
+    message = (
+        "objectives must hold those of all agents that this process runs, [0, 1, 2]; agents [1] have none."
+    )
+    refused(ValueError, message, objectives={0: OBJECTIVES[0], 2: OBJECTIVES[2]})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, final
@@ -17,11 +18,12 @@ from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.atoms import Atom
-from dcgs.front import Result, Snapshot, Status
+from dcgs.front import Callback, Result, Snapshot, Status
+from dcgs.front.observer import Watch
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import Job, Runtime
+from dcgs.runtime import Alone, Everyone, Job, Runtime
 from dcgs.sets import ConvexSet
 from reference import optimum
 
@@ -144,6 +146,12 @@ class Attributing(Runtime):
         dcgs.Lockstep().run(Job(program, job.neighbors, job.traffic, after_round))
         self.spy.caller = None
 
+    def hosts(self, agents: int) -> range:
+        return range(agents)
+
+    def everyone(self) -> Everyone:
+        return Alone()
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -153,7 +161,7 @@ class Idle(dcgs.Method):
     told: list[Agent] = field(default_factory=list)
     rounds_per_iteration = 1
 
-    def misfit(self, objectives: Sequence[dcgs.Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -171,7 +179,7 @@ class Staggered(dcgs.Method):
 
     rounds_per_iteration = 2
 
-    def misfit(self, objectives: Sequence[dcgs.Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -823,3 +831,60 @@ def test_the_notes_say_which_inner_solves_fell_short() -> None:
 @every_method
 def test_a_run_without_shortfalls_has_no_notes(method: dcgs.Method) -> None:
     assert dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=5).notes == ()
+
+
+# Processes that hold some agents' data; here one holds all.
+
+
+@every_method
+def test_objectives_may_be_given_by_agent(method: dcgs.Method) -> None:
+    by_agent = {i: OBJECTIVES[i] for i in (2, 0, 3, 1)}
+    assert_same(
+        dcgs.minimize(by_agent, X, PATH, method, iterations=4),
+        dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4),
+    )
+
+
+@every_method
+def test_a_run_that_is_not_measured_gives_the_same_answers_and_no_history(method: dcgs.Method) -> None:
+    measured = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4)
+    result = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=4, every=None)
+    assert_same(result, measured)
+    assert len(result.history) == 0
+    assert {column.dtype for column in result.history.columns().values()} == {np.dtype("i8"), np.dtype("f8")}
+
+
+def test_a_run_that_is_not_measured_asks_the_oracle_for_its_agents_only(spy: Spy) -> None:
+    result = dcgs.minimize(
+        OBJECTIVES, spy, PATH, dcgs.DFW(), iterations=3, every=None, runtime=Attributing(spy)
+    )
+    assert None not in spy.callers
+    assert len(spy.callers) == result.lmo_calls.sum() == 12
+
+
+def test_agents_that_are_not_measured_stop_by_themselves() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, PATH, gap=0.1, every=None)
+    assert result.status is Status.AGREED
+
+
+def test_seconds_computing_and_waiting_are_told_for_each_agent() -> None:
+    result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), iterations=3)
+    assert (result.computing > 0.0).all()
+    assert result.computing.max() <= result.history.computing[-1] <= result.computing.sum()
+    assert_array_equal(result.waiting, np.zeros(4))
+    assert_array_equal(result.hosted, np.arange(4))
+
+
+def test_a_run_that_is_asked_to_stop_ends_after_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def wants_to_stop() -> bool:
+        asked.append(len(asked))
+        return len(asked) == 6
+
+    def watch(callback: Callback | None, stops: bool) -> Watch:
+        return Watch(callback, stops, wants_to_stop)
+
+    monkeypatch.setattr(sys.modules["dcgs.front.minimize"], "Watch", watch)
+    result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), iterations=9, every=0)
+    assert (result.status, result.rounds, result.iterations) == (Status.STOPPED, 6, 3)

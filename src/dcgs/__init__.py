@@ -18,7 +18,7 @@ from dcgs.objectives import (
     SquaredLoss,
     matrix_map,
 )
-from dcgs.runtime import Lockstep
+from dcgs.runtime import MPI, Lockstep
 from dcgs.schedules import Params, Theorem1, Theorem2
 from dcgs.sets import (
     BirkhoffPolytope,
@@ -42,6 +42,7 @@ __all__ = [
     "CG",
     "DCGS",
     "DFW",
+    "MPI",
     "NIDS",
     "PCG",
     "BirkhoffPolytope",

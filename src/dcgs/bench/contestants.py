@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -51,7 +51,7 @@ class Stepped(Method):
     def rounds_per_iteration(self) -> int:  # type: ignore[override]  # no variable here, but the method's
         return self.method.rounds_per_iteration
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.misfit(objectives, X)
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -82,7 +82,7 @@ class Glimpsed(Method):
     def projects(self) -> bool:  # type: ignore[override]
         return self.method.projects
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.misfit(objectives, X)
 
     def program(self, agent: Agent) -> Program[Point]:

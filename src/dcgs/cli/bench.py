@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from dcgs.bench import memory, record, step, threads
+from dcgs.bench import exchange, memory, record, step, threads
 from dcgs.cli import bench_rounds
 from dcgs.cli.values import count
 
@@ -45,6 +45,15 @@ def add(jobs: Any) -> None:
     many.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
 
     _add(benches, "memory", _bench_memory, "peak memory of a run beyond its data; at most 12 points an agent")
+
+    over = _add(
+        benches,
+        "exchange",
+        _bench_exchange,
+        "a round over MPI beside the bare exchange of the same bytes; starts the processes by itself",
+    )
+    over.add_argument("--ranks", type=count, default=10, metavar="N", help="processes (default: 10)")
+    over.add_argument("--repeats", type=count, default=9, metavar="N", help="median of N (default: 9)")
 
     bench_rounds.add(benches)
 
@@ -110,3 +119,24 @@ def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, 
         table.add_row(peak.case, peak.method, f"{peak.points:.1f}")
     console.print(table)
     return [asdict(peak) for peak in peaks]
+
+
+def _bench_exchange(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    with console.status("measuring…"):
+        rows = exchange.measure(args.ranks, args.repeats)
+    title = f"milliseconds of a round, {args.ranks} processes on a cycle, {rows[0]['cores']} cores"
+    table = Table("case", title=title, title_justify="left")
+    for name in ("bare, Waitall", "bare, as we wait", "ours", "ours over bare", "ours − bare"):
+        table.add_column(name, justify="right")
+    *messages, uneven = rows
+    for row in messages:
+        times = (f"{row[name]:.2f}" for name in ("waitall", "bare", "ours"))
+        table.add_row(row["message"], *times, f"{row['ratio']:.2f}", f"{row['ours'] - row['bare']:.2f}")
+    console.print(table)
+    table = Table("case", title="one process with several times the work", title_justify="left")
+    for name in ("ideal", "bare, Waitall", "ours", "ours over ideal"):
+        table.add_column(name, justify="right")
+    times = (f"{uneven[name]:.1f}" for name in ("ideal", "waitall", "ours"))
+    table.add_row(f"{uneven['times']} × the work", *times, f"{uneven['ratio']:.2f}")
+    console.print(table)
+    return rows

@@ -2,56 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.network import Network
+from dcgs.front.parts import Parts
 from dcgs.front.stopping import Limits
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
-from dcgs.runtime import Runtime
+from dcgs.runtime import Everyone, Runtime
 from dcgs.sets.base import ConvexSet
 
+T = TypeVar("T")
+
+# Errors that keep their kind when another process is told of them.
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (TypeError, ValueError, OSError, ImportError, MemoryError, ArithmeticError, RuntimeError)
+}
 # x0 may violate the set by this much, relative to the diameter: what rounding leaves of a point
 # computed to be on the boundary.
 _FEASIBLE = 1e-9
 
 
-def check_problem(objectives: Sequence[Objective], X: ConvexSet, network: Network, method: Method) -> None:
-    """Raise unless the objectives are sound, fit the set, the graph and the method."""
-    if not isinstance(objectives, Sequence):
+def agreed(everyone: Everyone, check: Callable[[], T]) -> T:
+    """Return what the check returns; where it raises in one process, raise the same in all of them."""
+    failed: Exception | None = None
+    try:
+        value = check()
+    except Exception as error:
+        failed = error
+    told = [bytes(text).decode() for text in everyone.gather([_as_text(failed)])]
+    first = next((text for text in told if text), None)
+    if first is None:
+        return value
+    if failed is not None and first == bytes(_as_text(failed)).decode():
+        raise failed  # with all that it carries
+    kind, _, sentence = first.partition("\n")
+    raise _KINDS.get(kind, RuntimeError)(sentence)
+
+
+def check_same(everyone: Everyone, given: Mapping[str, str]) -> None:
+    """Raise unless all processes were given the same; a value is told by a text."""
+    mine = np.frombuffer(json.dumps(dict(given)).encode(), dtype=np.uint8)
+    first, *others = (json.loads(bytes(text)) for text in everyone.gather([mine]))
+    for rank, other in enumerate(others, 1):
+        odd = [name for name in first if first[name] != other[name]]
+        if odd:
+            raise ValueError(
+                f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
+                f"{other[odd[0]]}, process 0 {first[odd[0]]}."
+            )
+
+
+def check_parts(
+    objectives: Sequence[Objective] | Mapping[int, Objective], hosts: range, network: Network
+) -> dict[int, Objective]:
+    """Return the objectives of the agents that are run here: all there are, or of what is given those."""
+    if not isinstance(objectives, Sequence | Mapping):
         raise TypeError(f"objectives must be a sequence, one per agent; got {type(objectives).__name__}.")
-    for i, f in enumerate(objectives):
-        if not isinstance(f, Objective):
-            raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
-    if not isinstance(X, ConvexSet):
-        raise TypeError(f"X must be a set such as dcgs.L1Ball; got {type(X).__name__}.")
-    if not isinstance(method, Method):
-        raise TypeError(f"method must be a method such as dcgs.DCGS(); got {method!r}.")
-    if len(objectives) != len(network):
+    if isinstance(objectives, Sequence) and len(objectives) != len(network):
         raise ValueError(
             "there must be one objective for each node of the graph; "
             f"got {len(objectives)} objectives and {len(network)} nodes."
         )
-    _check_shapes(objectives, X)
-    _check_data(objectives)
-    reason = method.misfit(objectives, X)
-    if reason is not None:
-        raise ValueError(reason)
-
-
-def check_limits(limits: Limits, method: Method) -> None:
-    """Raise if a limit would end no run: one on what the method never does, or that nobody looks at."""
-    if limits.gap is not None and limits.every == 0 and not method.stops_itself:
+    given = range(len(objectives)) if isinstance(objectives, Sequence) else objectives
+    missing = [i for i in hosts if i not in given]
+    if missing:
         raise ValueError(
-            "a gap can only end a run that is measured on the way; got gap with every=0. "
+            f"objectives must hold those of all agents that this process runs, {list(hosts)}; "
+            f"agents {missing} have none."
+        )
+    held = {i: objectives[i] for i in hosts}
+    for i, f in held.items():
+        if not isinstance(f, Objective):
+            raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
+    return held
+
+
+def check_problem(parts: Parts, X: ConvexSet, method: Method) -> None:
+    """Raise unless everyone's objectives are sound, and fit the set and the method; the same in all."""
+    reports = [json.loads(text) for text in parts.texts(lambda i, f: json.dumps(_report(f, X)))]
+    odd = {i: tuple(report["shape"]) for i, report in enumerate(reports) if report["shape"] != list(X.shape)}
+    if odd:
+        listed = ", ".join(f"agent {i} takes {shape}" for i, shape in odd.items())
+        raise ValueError(f"all objectives must take points of shape {X.shape}, as X; {listed}.")
+    empty = [i for i, report in enumerate(reports) if report["empty"]]
+    if empty:
+        raise ValueError(
+            f"every agent must have data; agents {empty} have none. "
+            "Give them some, or leave them out of the graph."
+        )
+    bad = [f"agent {i}: {words}" for i, report in enumerate(reports) for words in report["bad"]]
+    if bad:
+        raise ValueError(f"data must be finite; {'; '.join(bad)}.")
+
+    def fit() -> None:
+        reason = method.misfit(parts.held, X)
+        if reason is not None:
+            raise ValueError(reason)
+
+    agreed(parts.everyone, fit)
+
+
+def check_kinds(X: ConvexSet, method: Method) -> None:
+    """Raise unless the set and the method are such."""
+    if not isinstance(X, ConvexSet):
+        raise TypeError(f"X must be a set such as dcgs.L1Ball; got {type(X).__name__}.")
+    if not isinstance(method, Method):
+        raise TypeError(f"method must be a method such as dcgs.DCGS(); got {method!r}.")
+
+
+def check_limits(limits: Limits, method: Method, callback: object) -> None:
+    """Raise if a limit would end no run: one on what the method never does, or that nobody looks at."""
+    if limits.gap is not None and not limits.every and not method.stops_itself:
+        raise ValueError(
+            f"a gap can only end a run that is measured on the way; got gap with every={limits.every}. "
             "Use every=1, or leave gap out and give another rule."
         )
+    if callback is not None and limits.every is None:
+        raise ValueError("a callback is told of measures; got one with every=None. Use every=1, or 0.")
     if method.projects and limits.lmo_calls is not None:
         raise ValueError(
             f"lmo_calls must be None for {type(method).__name__}, which projects and asks no oracle; "
@@ -87,28 +163,16 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     return frozen(x)
 
 
-def _check_shapes(objectives: Sequence[Objective], X: ConvexSet) -> None:
-    odd = {i: f.shape for i, f in enumerate(objectives) if f.shape != X.shape}
-    if odd:
-        listed = ", ".join(f"agent {i} takes {shape}" for i, shape in odd.items())
-        raise ValueError(f"all objectives must take points of shape {X.shape}, as X; {listed}.")
+def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
+    """Return what everyone must know of one agent's objective to say what is wrong."""
+    sound = f.shape == X.shape and f.loss.size > 0
+    bad = [_first_bad(name, array) for name, array in f.data().items() if not is_finite(_entries(array))]
+    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad if sound else []}
 
 
-def _check_data(objectives: Sequence[Objective]) -> None:
-    empty = [i for i, f in enumerate(objectives) if f.loss.size == 0]
-    if empty:
-        raise ValueError(
-            f"every agent must have data; agents {empty} have none. "
-            "Give them some, or leave them out of the graph."
-        )
-    bad = [
-        f"agent {i}: {_first_bad(name, array)}"
-        for i, f in enumerate(objectives)
-        for name, array in f.data().items()
-        if not is_finite(_entries(array))
-    ]
-    if bad:
-        raise ValueError(f"data must be finite; {'; '.join(bad)}.")
+def _as_text(error: Exception | None) -> NDArray[np.uint8]:
+    text = "" if error is None else f"{type(error).__name__}\n{error}"
+    return np.frombuffer(text.encode(), dtype=np.uint8)
 
 
 def _entries(array: Any) -> NDArray[np.float64]:

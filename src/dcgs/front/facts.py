@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from dcgs.front.network import Network
+from dcgs.front.parts import Parts, as_parts
 from dcgs.objectives.objective import Objective
+from dcgs.points import Point
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 
@@ -20,12 +23,15 @@ _DENSE_SIDE = 32
 _SLACK = 1e-6
 
 
-def facts_of(objectives: Sequence[Objective], X: ConvexSet, network: Network, smoothness: bool) -> Facts:
+def facts_of(
+    objectives: Sequence[Objective] | Parts, X: ConvexSet, network: Network, smoothness: bool
+) -> Facts:
     """Return the facts of a problem; those about mixing and smoothness, which cost time, if asked for."""
+    parts = as_parts(objectives)
     known = Facts(
         len(network),
         network.norm_L,
-        min(f.strong_convexity for f in objectives),
+        float(parts.numbers(lambda _, f: [f.strong_convexity]).min()),
         X.diameter,
         network.hops,
         *network.spread,
@@ -33,43 +39,73 @@ def facts_of(objectives: Sequence[Objective], X: ConvexSet, network: Network, sm
     )
     if not smoothness:
         return known
-    each = [f.smoothness for f in objectives]
+    each = parts.numbers(lambda _, f: [f.smoothness])[:, 0].tolist()
     modes = network.modes()
     return replace(
         known,
         mixing=network.mixing() if not modes else (modes[0], modes[-1]),
         modes=modes,
         smoothness=max(each),
-        mean_smoothness=min(sum(each), sum_smoothness(objectives)) / len(objectives),
+        mean_smoothness=min(sum(each), sum_smoothness(parts)) / len(each),
     )
 
 
-def sum_smoothness(objectives: Sequence[Objective]) -> float:
+def sum_smoothness(objectives: Sequence[Objective] | Parts) -> float:
     """Return an l with ‖∇f(x) − ∇f(y)‖ ≤ l ‖x − y‖ for f = Σ fᵢ: the largest eigenvalue of Σ cᵢ AᵢᵀAᵢ.
 
     cᵢ bounds the curvature of agent i's loss. Found on the side of the points or of all images,
     whichever is smaller.
     """
-    points = int(np.prod(objectives[0].shape))
-    images = sum(f.map.size for f in objectives)
-    roots = [np.sqrt(f.loss.curvature[1]) for f in objectives]
-    cuts = np.cumsum([f.map.size for f in objectives])[:-1]
+    parts = as_parts(objectives)
+    everyone = parts.everyone
+    gram = _Gram(parts)
+    if not everyone.leads:
+        while (v := everyone.spread(None)).size:
+            gram.product(v)
+        return float(everyone.spread(None)[0])
+    # The process that leads takes the steps, and asks the others for products until there is nothing to ask.
+    ask = LinearOperator(
+        (gram.side,) * 2, matvec=lambda v: gram.product(everyone.spread(np.ravel(v))), dtype=np.float64
+    )
+    found = np.array([_largest_eigenvalue(ask)])
+    everyone.spread(np.empty(0))
+    return float(everyone.spread(found)[0])
 
-    def image(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        x = x.reshape(objectives[0].shape)
-        return np.concatenate([c * f.map.image(x) for c, f in zip(roots, objectives, strict=True)])
 
-    def adjoint(r: NDArray[np.float64]) -> NDArray[np.float64]:
-        parts = zip(roots, objectives, np.split(r.reshape(-1), cuts), strict=True)
-        total = np.zeros(objectives[0].shape)
-        for c, f, part in parts:
-            total += f.map.adjoint(c * part)
+@final
+class _Gram:
+    """Products with Σ cᵢ AᵢᵀAᵢ, or with the same the other way round, that all processes take part in."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.shape = next(iter(parts.held.values())).shape
+        self.sizes = parts.numbers(lambda _, f: [f.map.size])[:, 0].astype(np.intp)
+        self.points, self.images = int(np.prod(self.shape)), int(self.sizes.sum())
+        self.side = min(self.points, self.images)
+
+    def product(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product, where the process leads."""
+        if self.points <= self.images:
+            return self._sum(lambda i, f: f.map.adjoint(_root(f) * (_root(f) * f.map.image(self._point(v)))))
+        cuts = np.cumsum(self.sizes)[:-1]
+        pieces = dict(enumerate(np.split(v, cuts)))
+        total = self._sum(lambda i, f: f.map.adjoint(_root(f) * pieces[i]))
+        x = self._point(self.parts.everyone.spread(total if self.parts.everyone.leads else None))
+        images = [image for (image,) in self.parts.each(lambda _, f: (_root(f) * f.map.image(x),))]
+        return np.concatenate(images) if images else v
+
+    def _point(self, v: NDArray[np.float64]) -> Point:
+        return v.reshape(self.shape)
+
+    def _sum(self, ask: Callable[[int, Objective], Point]) -> NDArray[np.float64]:
+        total = np.zeros(self.shape)
+        for (part,) in self.parts.each(lambda i, f: (ask(i, f),)):
+            total += part
         return total.reshape(-1)
 
-    def gram(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        return adjoint(image(v)) if points <= images else image(adjoint(v))
 
-    return _largest_eigenvalue(LinearOperator((min(points, images),) * 2, matvec=gram, dtype=np.float64))
+def _root(f: Objective) -> float:
+    return float(np.sqrt(f.loss.curvature[1]))
 
 
 def _largest_eigenvalue(gram: LinearOperator) -> float:

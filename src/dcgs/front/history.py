@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.front.parts import Parts, as_parts
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, norm, vdot
+from dcgs.runtime.base import Array
 from dcgs.sets.base import ConvexSet
 
 if TYPE_CHECKING:
@@ -97,23 +99,30 @@ class History:
 
 def as_history(snapshots: Sequence[Snapshot]) -> History:
     """Return the history of snapshots taken in turn."""
-    names = [column.name for column in fields(History)]
-    return History(**{name: np.array([getattr(row, name) for row in snapshots]) for name in names})
+    whole = {column.name for column in fields(Snapshot) if column.type == "int"}
+    columns: dict[str, Any] = {
+        column.name: np.array(
+            [getattr(row, column.name) for row in snapshots],
+            dtype=np.int64 if column.name in whole else np.float64,
+        )
+        for column in fields(History)
+    }
+    return History(**columns)
 
 
-def measure(objectives: Sequence[Objective], X: ConvexSet, answers: Sequence[Point]) -> Quality:
+def measure(objectives: Sequence[Objective] | Parts, X: ConvexSet, answers: Sequence[Point]) -> Quality:
     """Return what the answers of all agents are worth; needs everyone's data."""
+    parts = as_parts(objectives)
     x_bar = average(answers)
-    mean_loss, gap = certify(objectives, X, x_bar)
-    # losses[i, j] = fᵢ(xⱼ)
-    losses = np.array([f.values(answers) for f in objectives])
-    return Quality(
-        local_loss=float(np.trace(losses)),
-        mean_loss=mean_loss,
-        worst_loss=float(losses.sum(axis=0).max()),
-        disagreement=max(norm(x - x_bar) for x in answers),
-        gap=gap,
-    )
+    mean_loss, gap = certify(parts, X, x_bar)
+
+    def compare(rows: Iterator[tuple[Array, ...]]) -> tuple[float, float, float]:
+        losses = np.array([row for (row,) in rows])  # losses[i, j] = fᵢ(xⱼ)
+        disagreement = max(norm(x - x_bar) for x in answers)
+        return float(np.trace(losses)), float(losses.sum(axis=0).max()), disagreement
+
+    local_loss, worst_loss, disagreement = parts.settle(lambda _, f: (np.array(f.values(answers)),), compare)
+    return Quality(local_loss, mean_loss, worst_loss, disagreement, gap)
 
 
 def average(answers: Sequence[Point]) -> Point:
@@ -125,16 +134,25 @@ def average(answers: Sequence[Point]) -> Point:
     return x_bar
 
 
-def certify(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> tuple[float, float]:
+def certify(objectives: Sequence[Objective] | Parts, X: ConvexSet, x: Point) -> tuple[float, float]:
     """Return f(x) and the Wolfe gap of f = Σ fᵢ at x."""
-    value, g = 0.0, np.zeros(X.shape)
-    for f in objectives:
+
+    def part(_: int, f: Objective) -> tuple[Array, Array]:
         image = f.map.image(x)
-        value += f.loss.value(image)
-        g += f.map.adjoint(f.loss.grad(image))
-    return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
+        return np.array(f.loss.value(image)), f.map.adjoint(f.loss.grad(image))
+
+    def total(parts: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
+        value, g = 0.0, np.zeros(X.shape)
+        for own_value, own_g in parts:
+            value += float(own_value)
+            g += own_g
+        return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
+
+    value, gap = as_parts(objectives).settle(part, total)
+    return value, gap
 
 
-def rounding(objectives: Sequence[Objective], X: ConvexSet, x: Point) -> float:
+def rounding(objectives: Sequence[Objective] | Parts, X: ConvexSet, x: Point) -> float:
     """Return about the gap at x that rounding error alone can make."""
-    return sum(f.grad_noise(f.map.image(x)) for f in objectives) * X.diameter
+    noise = as_parts(objectives).numbers(lambda _, f: [f.grad_noise(f.map.image(x))])
+    return float(sum(noise[:, 0].tolist()) * X.diameter)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
 
@@ -17,22 +18,33 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError, CountedOracle, Tally
-from dcgs.front.checks import check_limits, check_problem, check_running, check_start
+from dcgs.front.checks import (
+    agreed,
+    check_kinds,
+    check_limits,
+    check_parts,
+    check_problem,
+    check_running,
+    check_same,
+    check_start,
+)
 from dcgs.front.facts import facts_of
 from dcgs.front.history import as_history, average
 from dcgs.front.network import Network, as_network
-from dcgs.front.observer import Callback, Meters, Observer
+from dcgs.front.observer import Callback, Meters, Observer, Watch
+from dcgs.front.parts import Parts
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits, Stopwatch
 from dcgs.inner import Outcome
 from dcgs.methods import Agent, FastDCGS, Method
 from dcgs.objectives.objective import Objective
+from dcgs.points import Point
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.sets.base import ConvexSet
 
 
 def minimize(
-    objectives: Sequence[Objective],
+    objectives: Sequence[Objective] | Mapping[int, Objective],
     X: ConvexSet,
     graph: nx.Graph,
     method: Method | None = None,
@@ -45,7 +57,7 @@ def minimize(
     runtime: Runtime | None = None,
     seed: int = 0,
     x0: ArrayLike | None = None,
-    every: int = 1,
+    every: int | None = 1,
     callback: Callback | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, talking over the graph.
@@ -58,9 +70,14 @@ def minimize(
     a gap ends after 10,000 iterations at the latest. The method is FastDCGS() if none is given, whose
     agents certify the gap themselves and stop with one model for all.
 
-    ``every`` says after how many iterations to measure (0: only first and last). ``callback`` is
+    ``every`` says after how many iterations to measure (0: only first and last; None: never, so that the
+    history is empty and no process sees what others' agents have or answer). ``callback`` is
     called with each :class:`Snapshot`, and ends the run by returning True. ``x0`` is the point all
     agents start from, by default the set's own.
+
+    With ``runtime=dcgs.MPI()`` every process calls this with the same arguments, but for ``objectives``, of
+    which each needs those of the agents it runs only: a mapping from these agents. The result is the same in
+    all of them, unless ``every`` is None.
 
     >>> import dcgs
     >>> f = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -68,28 +85,37 @@ def minimize(
     >>> str(result.status), result.x.round(1)
     ('the limit on rounds was reached.', array([2., 0.]))
     """
-    asked = Limits(iterations, rounds, seconds, lmo_calls, gap, every)
-    method = FastDCGS() if method is None else method
     runtime = Lockstep() if runtime is None else runtime
+    method = FastDCGS() if method is None else method
     check_running(runtime, seed, callback)
-    network = as_network(graph)
-    check_problem(objectives, X, network, method)
-    check_limits(asked, method)
+    everyone = runtime.everyone()
+
+    def door() -> tuple[Limits, Network, dict[int, Objective], Point]:
+        asked = Limits(iterations, rounds, seconds, lmo_calls, gap, every)
+        network = as_network(graph)
+        held = check_parts(objectives, runtime.hosts(len(network)), network)
+        check_kinds(X, method)
+        check_limits(asked, method, callback)
+        return asked, network, held, check_start(x0, X)
+
+    asked, network, held, start = agreed(everyone, door)
     limits = asked.completed(method.stops_itself)
-    start = check_start(x0, X)
+    check_same(everyone, _identity(method, X, network, limits, seed, start))
+    parts = Parts(held, everyone)
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
-        meters = _meters(X, len(network), limits)
-        observer = Observer(objectives, X, start, limits, meters, callback, not method.stops_itself)
+        check_problem(parts, X, method)
+        meters = _meters(X, len(network), held, limits)
+        observer = Observer(parts, X, start, limits, meters, Watch(callback, method.stops_itself))
         facts = replace(
-            facts_of(objectives, X, network, method.projects),
+            facts_of(parts, X, network, method.projects),
             horizon=asked.horizon(method.rounds_per_iteration),
             accuracy=observer.target,
         )
-        agents = [
-            Agent(
+        agents = {
+            i: Agent(
                 index=i,
-                f=objectives[i],
+                f=f,
                 X=X,
                 lmo=meters.oracles[i],
                 x0=start,
@@ -103,55 +129,95 @@ def minimize(
                 agree=observer.agree,
                 projections=meters.projections[i],
             )
-            for i in range(len(network))
-        ]
+            for i, f in held.items()
+        }
+        limited = limits.lmo_calls is not None or limits.seconds is not None
         job = Job(
             program=lambda i: method.program(agents[i]),
             neighbors=network.neighbors,
             traffic=meters.traffic,
             after_round=observer.after_round,
-            wide=all(f.map.wide for f in objectives),
+            wide=all(f.map.wide for f in held.values()),
+            spent=everyone.any if limited else None,
         )
-        if observer.status is None:
-            meters.clock.go()
-            with suppress(BudgetSpentError):
-                runtime.run(job)
-        status = observer.finish()
+        with everyone.told_of_failures():
+            if observer.status is None:
+                meters.clock.go()
+                with suppress(BudgetSpentError):
+                    runtime.run(job)
+            status = observer.finish()
+        answers = observer.everyones()
+    counts = parts.numbers(lambda i, _: _counts(meters, agents[i], i))
+    whole = counts.astype(np.int64).T
     return Result(
-        x=average(observer.answers),
-        agents=np.stack(observer.answers),
+        x=average(list(answers.values())),
+        agents=np.stack(list(answers.values())),
+        hosted=np.array(list(answers), dtype=np.int64),
         status=status,
         iterations=observer.iterations,
         rounds=meters.traffic.rounds,
-        messages=meters.traffic.messages,
-        bytes=meters.traffic.bytes,
-        lmo_calls=np.array([oracle.calls for oracle in meters.oracles]),
-        projections=np.array([tally.count for tally in meters.projections]),
-        seconds=meters.clock.seconds,
+        messages=whole[0],
+        bytes=whole[1],
+        lmo_calls=whole[2],
+        projections=whole[3],
+        computing=counts[:, 6],
+        waiting=counts[:, 7],
+        seconds=float(everyone.largest(np.array([meters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
-        notes=_notes(agents),
+        notes=_notes(whole[4].tolist(), int(whole[5].sum())),
         about=_about(method, runtime, X, network, seed),
     )
 
 
-def _meters(X: ConvexSet, agents: int, limits: Limits) -> Meters:
+def _identity(
+    method: Method, X: ConvexSet, network: Network, limits: Limits, seed: int, start: Point
+) -> dict[str, str]:
+    """Return what all processes must have been given alike."""
+    return {
+        "graph": f"{len(network)} agents with edges {_digest(repr(network.neighbors).encode())}",
+        "method": type(method).__name__,
+        "set": f"{type(X).__name__} of shape {X.shape}, {X.diameter:.6e} wide",
+        "limits": repr(limits),
+        "seed": repr(int(seed)),
+        "x0": f"a point {_digest(start.tobytes())}",
+    }
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:8]
+
+
+def _meters(X: ConvexSet, agents: int, held: Iterable[int], limits: Limits) -> Meters:
     clock = Stopwatch()
 
     def may_call(calls: int) -> bool:
         in_calls = limits.lmo_calls is None or calls < limits.lmo_calls
         return in_calls and (limits.seconds is None or clock.seconds < limits.seconds)
 
-    oracles = [CountedOracle(X, may_call) for _ in range(agents)]
-    return Meters(Traffic(agents), oracles, [Tally() for _ in range(agents)], clock)
+    oracles = {i: CountedOracle(X, may_call) for i in held}
+    return Meters(Traffic(agents), oracles, {i: Tally() for i in held}, clock)
 
 
-def _notes(agents: Sequence[Agent]) -> tuple[str, ...]:
-    """Say what of the run fell short without ending it."""
-    short = {i: agent.outcomes[Outcome.STEPS] for i, agent in enumerate(agents)}
-    short = {i: count for i, count in short.items() if count}
+def _counts(meters: Meters, agent: Agent, i: int) -> list[float]:
+    """Return all that was counted of agent i: six whole numbers and two of seconds."""
+    traffic = meters.traffic
+    return [
+        float(traffic.messages[i]),
+        float(traffic.bytes[i]),
+        float(meters.oracles[i].calls),
+        float(meters.projections[i].count),
+        float(agent.outcomes[Outcome.STEPS]),
+        float(sum(agent.outcomes.values())),
+        float(traffic.worked[i]),
+        float(traffic.waited[i]),
+    ]
+
+
+def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
+    """Say what of the run fell short without ending it, given how many inner solves of each agent did."""
+    short = {i: count for i, count in enumerate(fell_short) if count}
     if not short:
         return ()
-    solves = sum(sum(agent.outcomes.values()) for agent in agents)
     return (
         f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
         "their gap was reached; the theorems do not cover this run.",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import Snapshot, measure, rounding
+from dcgs.front.parts import Parts
 from dcgs.front.stopping import Limits, Status, Stopwatch
-from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.runtime import Traffic
 from dcgs.sets.base import ConvexSet
@@ -21,48 +24,74 @@ Callback: TypeAlias = Callable[[Snapshot], bool | None]
 @final
 @dataclass(frozen=True, eq=False)
 class Meters:
-    """Everything that counts during a run."""
+    """Everything that counts during a run, for the agents of this process."""
 
     traffic: Traffic
-    oracles: Sequence[CountedOracle]
-    projections: Sequence[Tally]
+    oracles: Mapping[int, CountedOracle]
+    projections: Mapping[int, Tally]
     clock: Stopwatch
+
+    @property
+    def calls(self) -> int:
+        """The oracle calls of the busiest agent here."""
+        return max(oracle.calls for oracle in self.oracles.values())
+
+
+@final
+@dataclass(frozen=True)
+class Watch:
+    """Who may end a run from outside.
+
+    A callback is called in the process that leads. ``stops`` says whether the agents shall decide on the
+    gap themselves, and ``wants_to_stop`` is asked in all processes, after each round.
+    """
+
+    callback: Callback | None = None
+    stops: bool = False
+    wants_to_stop: Callable[[], bool] | None = None
 
 
 @final
 class Observer:
-    """Sees all agents' answers, which no agent does; its work is in no counter and on no clock."""
+    """Sees all agents' answers, which no agent does; its work is in no counter and on no clock.
+
+    There is one in every process, for the agents run there; where a decision needs all of them they agree on
+    it. Nothing is measured where ``limits.every`` is None.
+    """
 
     def __init__(
-        self,
-        objectives: Sequence[Objective],
-        X: ConvexSet,
-        x0: Point,
-        limits: Limits,
-        meters: Meters,
-        callback: Callback | None,
-        decides: bool,
+        self, parts: Parts, X: ConvexSet, x0: Point, limits: Limits, meters: Meters, watch: Watch
     ) -> None:
-        self.objectives = objectives
+        self.parts = parts
+        self.everyone = parts.everyone
         self.X = X
         self.limits = limits
         self.meters = meters
-        self.callback = callback
-        self.decides = decides
+        self.watch = watch
         self.status: Status | None = None
         self.iterations = 0
-        self.answers: list[Point] = [x0 for _ in objectives]
+        self.answers: dict[int, Point] = dict.fromkeys(parts.held, x0)
         self.snapshots: list[Snapshot] = []
-        self._posted: dict[int, list[Point | None]] = {}
+        self._posted: dict[int, dict[int, Point]] = {}
+        self._computing = 0.0
         self.target: float | None = None
+        if limits.every is None:
+            return
         self._record()
         self.target = self._gap_target(x0)
         if self._reached(self.snapshots[0]):
             self.status = Status.GAP
 
+    @property
+    def agrees(self) -> bool:
+        """Whether processes must talk after every round, since one of them may know what others do not."""
+        limits = self.limits
+        alone = limits.lmo_calls is None and limits.seconds is None and self.watch.wants_to_stop is None
+        return self.everyone.processes == 1 or bool(limits.every) or not alone
+
     def post(self, i: int, k: int, answer: Point) -> None:
         """Take agent i's answer after its k-th iteration; called from the agent's thread."""
-        self._posted.setdefault(k, [None] * len(self.objectives))[i] = answer
+        self._posted.setdefault(k, {})[i] = answer
 
     def agree(self) -> None:
         """Hear from an agent that all have agreed to stop, as all of them do in the same round."""
@@ -70,9 +99,20 @@ class Observer:
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called while all agents stand still."""
+        if not self.agrees:
+            # Agents end by themselves after their last iteration; rounds are the same for everyone.
+            self._collect(self.iterations + self._has_next())
+            ended = self.limits.rounds is not None and self.meters.traffic.rounds >= self.limits.rounds
+            return self.status is None and not ended
+        wish = self.watch.wants_to_stop is not None and self.watch.wants_to_stop()
+        # On the clock, for who comes first waits here for the others.
+        waiting, calls, seconds, stop = self._largest(
+            -float(self._has_next()), float(self.meters.calls), self.meters.clock.seconds, float(wish)
+        )
         self.meters.clock.halt()
-        self._collect()
-        self.status = self.status or self._spent()
+        self._collect(self.iterations + int(waiting < 0.0))
+        stopped = Status.STOPPED if stop else None
+        self.status = self.status or self._spent(int(calls), seconds) or stopped
         self.meters.clock.go()
         return self.status is None
 
@@ -84,53 +124,95 @@ class Observer:
         """
         self.meters.clock.halt()
         refused = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
-        self.status = self.status or self._spent() or refused
-        if self.snapshots[-1].iterations != self.iterations:
+        calls, seconds, most, least = self._largest(
+            float(self.meters.calls),
+            self.meters.clock.seconds,
+            float(self.iterations),
+            -float(self.iterations),
+        )
+        if most != -least:
+            raise RuntimeError(
+                "agents must end an iteration in the same round unless the run is measured; some had ended "
+                f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1."
+            )
+        self.status = self.status or self._spent(int(calls), seconds) or refused
+        if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
             self._record()
         return self.status
 
-    def _collect(self) -> None:
-        k = self.iterations + 1
-        answers = self._posted.get(k)
-        if answers is None or any(answer is None for answer in answers):
+    def everyones(self) -> dict[int, Point]:
+        """Return the answers of all agents, or of those run here where nothing is measured."""
+        if self.limits.every is None:
+            return self.answers
+        return dict(enumerate(self.everyone.gather(self.answers.values())))
+
+    def _largest(self, *numbers: float) -> list[float]:
+        return list(self.everyone.largest(np.array(numbers)).tolist())
+
+    def _has_next(self) -> bool:
+        """Return whether all agents here have posted their answer after one more iteration."""
+        return len(self._posted.get(self.iterations + 1, ())) == len(self.parts.held)
+
+    def _collect(self, iterations: int) -> None:
+        """Take the answers of the next iteration, if that is there."""
+        if iterations == self.iterations:
             return
-        del self._posted[k]
-        self.answers = [answer for answer in answers if answer is not None]
-        self.iterations = k
-        if self.limits.every and k % self.limits.every == 0:
+        posted = self._posted.pop(iterations)
+        self.answers = {i: posted[i] for i in self.parts.held}
+        self.iterations = iterations
+        if self.limits.every and iterations % self.limits.every == 0:
             self._record()
 
     def _record(self) -> None:
-        traffic, oracles = self.meters.traffic, self.meters.oracles
+        answers = list(self.everyones().values())
+        traffic, steps = self.meters.traffic, np.array(self.meters.traffic.steps)
+        self._computing += float(self._slowest(steps).sum())
+        traffic.steps.clear()
+        messages, sent, calls, projections, seconds = self._largest(
+            float(traffic.messages.max()),
+            float(traffic.bytes.max()),
+            float(self.meters.calls),
+            float(max(tally.count for tally in self.meters.projections.values())),
+            self.meters.clock.seconds,
+        )
         snapshot = Snapshot(
             iterations=self.iterations,
             rounds=traffic.rounds,
-            messages=int(traffic.messages.max()),
-            bytes=int(traffic.bytes.max()),
-            lmo_calls=max(oracle.calls for oracle in oracles),
-            projections=max(tally.count for tally in self.meters.projections),
-            seconds=self.meters.clock.seconds,
-            computing=traffic.computing,
-            agents=tuple(self.answers),
-            **asdict(measure(self.objectives, self.X, self.answers)),
+            messages=int(messages),
+            bytes=int(sent),
+            lmo_calls=int(calls),
+            projections=int(projections),
+            seconds=seconds,
+            computing=self._computing,
+            agents=tuple(answers),
+            **asdict(measure(self.parts, self.X, answers)),
         )
         self.snapshots.append(replace(snapshot, agents=()))
-        stopped = self.callback is not None and bool(self.callback(snapshot))
+        stopped = self._callback_ends(snapshot)
         if self._reached(snapshot):
             self.status = Status.GAP  # a success, whatever else ended the run
         elif stopped:
             self.status = self.status or Status.CALLBACK
 
+    def _slowest(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the seconds of the slowest agent anywhere of each step, of which all took as many."""
+        return self.everyone.largest(steps) if steps.size else steps
+
+    def _callback_ends(self, snapshot: Snapshot) -> bool:
+        """Return what the callback of the process that leads says."""
+        callback = self.watch.callback
+        return self.everyone.any(callback is not None and self.everyone.leads and bool(callback(snapshot)))
+
     def _reached(self, snapshot: Snapshot) -> bool:
         """Return whether the gap asked for is there, if that is the observer's to say."""
-        return self.decides and self.target is not None and snapshot.gap <= self.target
+        return not self.watch.stops and self.target is not None and snapshot.gap <= self.target
 
     def _gap_target(self, x0: Point) -> float | None:
         """Return the gap that ends the run; it must be one that rounding error lets be seen."""
         if self.limits.gap is None:
             return None
         first = self.snapshots[0].gap
-        noise = rounding(self.objectives, self.X, x0)
+        noise = rounding(self.parts, self.X, x0)
         if first <= noise:
             return first
         if self.limits.gap * first < noise:
@@ -140,16 +222,15 @@ class Observer:
             )
         return self.limits.gap * first
 
-    def _spent(self) -> Status | None:
-        """Return which limit holds now, if one does."""
-        limits, clock = self.limits, self.meters.clock
+    def _spent(self, calls: int, seconds: float) -> Status | None:
+        """Return which limit holds now, if one does; calls and seconds are everyone's."""
+        limits = self.limits
         if limits.iterations is not None and self.iterations >= limits.iterations:
             return Status.ITERATIONS
         if limits.rounds is not None and self.meters.traffic.rounds >= limits.rounds:
             return Status.ROUNDS
-        calls = max(oracle.calls for oracle in self.meters.oracles)
         if limits.lmo_calls is not None and calls >= limits.lmo_calls:
             return Status.LMO_CALLS
-        if limits.seconds is not None and clock.seconds >= limits.seconds:
+        if limits.seconds is not None and seconds >= limits.seconds:
             return Status.SECONDS
         return None

@@ -16,7 +16,7 @@ from dcgs.front.history import History
 from dcgs.front.stopping import Status
 from dcgs.points import Point
 
-_FORMAT = 3
+_FORMAT = 4
 
 
 @final
@@ -24,13 +24,16 @@ _FORMAT = 3
 class Result:
     """The agents' answers, why the run ended, what it took and how it went.
 
-    ``x`` is the network average of ``agents``, shape (m, *X.shape). ``messages``, ``bytes`` (sent),
-    ``lmo_calls`` and ``projections`` have one entry per agent. ``notes`` say what a user should know before
-    trusting the numbers. ``about`` says how to repeat the run: method, seed, versions.
+    ``agents``, shape (m, *X.shape), are the answers of the agents ``hosted``, and ``x`` is their average: of
+    all agents, unless other processes ran some and nothing was measured. ``messages``, ``bytes`` (sent),
+    ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` for others have one entry for
+    each agent of the graph. ``notes`` say what a user should know before trusting the numbers. ``about``
+    says how to repeat the run: method, seed, versions.
     """
 
     x: Point
     agents: NDArray[np.float64]
+    hosted: NDArray[np.int64]
     status: Status
     iterations: int
     rounds: int
@@ -38,6 +41,8 @@ class Result:
     bytes: NDArray[np.int64]
     lmo_calls: NDArray[np.int64]
     projections: NDArray[np.int64]
+    computing: NDArray[np.float64]
+    waiting: NDArray[np.float64]
     seconds: float
     history: History
     notes: tuple[str, ...]
@@ -101,5 +106,15 @@ def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
     return Result(status=status, history=history, notes=notes, **meta, **arrays)
 
 
-_ARRAYS = ("x", "agents", "messages", "bytes", "lmo_calls", "projections")
+_ARRAYS = (
+    "x",
+    "agents",
+    "hosted",
+    "messages",
+    "bytes",
+    "lmo_calls",
+    "projections",
+    "computing",
+    "waiting",
+)
 _FACTS = ("iterations", "rounds", "seconds", "notes", "about")

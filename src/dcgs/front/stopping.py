@@ -26,6 +26,7 @@ class Status(Enum):
     ROUNDS = "the limit on rounds was reached."
     LMO_CALLS = "the limit on oracle calls was reached."
     SECONDS = "the limit on seconds was reached."
+    STOPPED = "the run was asked to stop."
 
     def __str__(self) -> str:
         return self.value
@@ -46,7 +47,7 @@ class Limits:
     seconds: float | None = None
     lmo_calls: int | None = None
     gap: float | None = None
-    every: int = 1
+    every: int | None = 1
 
     def __post_init__(self) -> None:
         for name in ("iterations", "rounds", "lmo_calls"):
@@ -59,8 +60,8 @@ class Limits:
             raise ValueError(
                 f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {self.gap!r}."
             )
-        if not is_whole(self.every, 0):
-            raise ValueError(f"every must be a whole number of at least 0; got {self.every!r}.")
+        if self.every is not None and not is_whole(self.every, 0):
+            raise ValueError(f"every must be a whole number of at least 0, or None; got {self.every!r}.")
 
     def completed(self, stops_itself: bool) -> Limits:
         """Return the limits with the defaults where too little was asked to end every run.
@@ -71,7 +72,7 @@ class Limits:
         budget = (self.iterations, self.rounds, self.seconds, self.lmo_calls)
         if all(rule is None for rule in budget):
             given["iterations"] = _DEFAULT_ITERATIONS
-            if self.gap is None and (self.every > 0 or stops_itself):
+            if self.gap is None and (self.every or stops_itself):
                 given["gap"] = _DEFAULT_GAP
         return Limits(**given)
 

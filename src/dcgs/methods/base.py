@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -69,7 +69,7 @@ class Method(ABC):
     """Whether it projects onto X and asks no oracle; it is then told how smooth everyone's objective is."""
 
     @abstractmethod
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         """Return why the method cannot serve these objectives over this set, or None if it can."""
 
     @abstractmethod

@@ -5,7 +5,7 @@ Li, Qu and Xu, *Communication-Efficient Projection-Free Algorithm for Distribute
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -41,9 +41,9 @@ class DCGS(Method):
     def __post_init__(self) -> None:
         check_settings(self.inner, self.schedule, self.answer)
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         inner = choose_inner(self.inner, X)
-        reasons = (inner.misfit(f, X) for f in objectives)
+        reasons = (inner.misfit(f, X) for f in objectives.values())
         return next(filter(None, reasons), None) or schedule_misfit(self.schedule, objectives)
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -7,7 +7,7 @@ Problems*, IEEE Transactions on Automatic Control, 2017.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -32,7 +32,7 @@ class DFW(Method):
     tracking: bool = True
     rounds_per_iteration = 2
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:

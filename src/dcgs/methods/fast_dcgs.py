@@ -8,7 +8,7 @@ says what was tried.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -81,8 +81,8 @@ class FastDCGS(Method):
         if self.form == "hub" and self.eta is not None:
             raise ValueError(f"eta must be None with form='hub', which has no such weight; got {self.eta!r}.")
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
-        reasons = (self._inner(f, X).misfit(f, X) for f in objectives)
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (self._inner(f, X).misfit(f, X) for f in objectives.values())
         return next(filter(None, reasons), None)
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -6,7 +6,7 @@ Separated Convergence Rates*, IEEE Transactions on Signal Processing, 2019.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -39,7 +39,7 @@ class NIDS(Method):
     def __post_init__(self) -> None:
         check_step(self.step)
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return projection_misfit(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -6,7 +6,7 @@ Transactions on Signal Processing, 2015.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -42,7 +42,7 @@ class PGExtra(Method):
         if not 0.0 <= self.laziness < 1.0:
             raise ValueError(f"laziness must be at least 0 and less than 1; got {self.laziness!r}.")
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return projection_misfit(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:

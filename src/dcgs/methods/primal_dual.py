@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
@@ -38,8 +38,8 @@ class PrimalDual(Method):
         if not 0.0 <= self.precision < 1.0:
             raise ValueError(f"precision must be in [0, 1); got {self.precision!r}.")
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
-        reasons = (self._inner(f, X).misfit(f, X) for f in objectives)
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (self._inner(f, X).misfit(f, X) for f in objectives.values())
         return next(filter(None, reasons), None) or schedule_misfit(self.schedule, objectives)
 
     def program(self, agent: Agent) -> Program[Point]:

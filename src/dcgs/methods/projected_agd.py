@@ -8,7 +8,7 @@ gossip between two of them. Here points and gradients are mixed in the same roun
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, final
@@ -77,7 +77,7 @@ class ProjectedAGD(Method):
                 f"got {self.gossip_rounds!r}."
             )
 
-    def misfit(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return projection_misfit(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from dcgs.inner import Inner, Solver, Subproblem, check_inner
 from dcgs.methods.base import Agent
@@ -58,12 +58,12 @@ def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
         )
 
 
-def schedule_misfit(schedule: object, objectives: Sequence[Objective]) -> str | None:
+def schedule_misfit(schedule: object, objectives: Mapping[int, Objective]) -> str | None:
     """Return why the schedule cannot serve these agents, or None if it can."""
     named = _SCHEDULES.get(schedule) if isinstance(schedule, str) else schedule
     if not isinstance(named, Theorem2) or named.strong_convexity is not None:
         return None
-    flat = [i for i, f in enumerate(objectives) if f.strong_convexity <= 0.0]
+    flat = [i for i, f in objectives.items() if f.strong_convexity <= 0.0]
     if not flat:
         return None
     return (

@@ -1,6 +1,18 @@
 """Runtimes: who carries messages. They know the network and no mathematics."""
 
-from dcgs.runtime.base import Job, Runtime, Traffic
+from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic
+from dcgs.runtime.guard import run_as_rank
 from dcgs.runtime.lockstep import Lockstep
+from dcgs.runtime.mpi import MPI
 
-__all__ = ["Job", "Lockstep", "Runtime", "Traffic"]
+__all__ = [
+    "MPI",
+    "Alone",
+    "Everyone",
+    "Job",
+    "Lockstep",
+    "RunAbortedError",
+    "Runtime",
+    "Traffic",
+    "run_as_rank",
+]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.points import Point
+from dcgs.points import Point, frozen, is_finite, vdot
 from dcgs.protocol import Program
+
+Array: TypeAlias = NDArray[Any]
 
 
 @final
@@ -20,18 +24,42 @@ class Traffic:
     """What crossed the edges so far: rounds of all, messages and bytes sent by each agent.
 
     ``computing`` is what lay between: the seconds of the slowest agent of each round, summed, as if
-    every agent had a machine of its own.
+    every agent had a machine of its own; ``steps`` are those seconds one by one. ``worked`` and ``waited``
+    are what each agent spent computing, and waiting for others. A process counts for the agents it runs.
     """
 
     agents: int
     rounds: int = field(default=0, init=False)
     computing: float = field(default=0.0, init=False)
+    steps: list[float] = field(default_factory=list, init=False)
     messages: NDArray[np.int64] = field(init=False)
     bytes: NDArray[np.int64] = field(init=False)
+    worked: NDArray[np.float64] = field(init=False)
+    waited: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
         self.messages = np.zeros(self.agents, dtype=np.int64)
         self.bytes = np.zeros(self.agents, dtype=np.int64)
+        self.worked = np.zeros(self.agents)
+        self.waited = np.zeros(self.agents)
+
+    def step(self, agents: Sequence[int], seconds: Sequence[float]) -> None:
+        """Note what each of these agents spent on its step, all of them on the same one."""
+        slowest = max(seconds)
+        for i, own in zip(agents, seconds, strict=True):
+            self.worked[i] += own
+        self.computing += slowest
+        self.steps.append(slowest)
+
+    def wait(self, agents: Sequence[int], seconds: float) -> None:
+        """Note that these agents waited for others."""
+        for i in agents:
+            self.waited[i] += seconds
+
+    def send(self, i: int, neighbors: int, size: int) -> None:
+        """Note that agent i sent so many bytes to each of its neighbors."""
+        self.messages[i] += neighbors
+        self.bytes[i] += neighbors * size
 
 
 @final
@@ -40,9 +68,11 @@ class Job:
     """A program for every agent, the graph they talk over, and who is asked after each round.
 
     ``program(i)`` starts agent i; ``neighbors[i]`` are in increasing order. ``after_round()`` is
-    called while all agents stand still; the run ends when it returns False. ``traffic`` is kept up
-    to date throughout, also when the run ends by an exception. ``wide`` says that agents spend their
-    time in products that gain more from threads inside them than from agents side by side.
+    called while all agents stand still; the run ends when it returns False, which it does in all processes
+    of a run or in none. ``traffic`` is kept up to date throughout, also when the run ends by an exception.
+    ``wide`` says that agents spend their time in products that gain more from threads inside them than
+    from agents side by side. ``spent``, where there is one, is asked after every step, the first as well,
+    whether an agent anywhere may not go on, given whether one here may not.
     """
 
     program: Callable[[int], Program[Point]]
@@ -50,6 +80,77 @@ class Job:
     traffic: Traffic
     after_round: Callable[[], bool]
     wide: bool = False
+    spent: Callable[[bool], bool] | None = None
+
+
+class Everyone(ABC):
+    """All processes of a run, for what the front door needs of them; never counted as traffic.
+
+    Every process must ask the same questions in the same order. The first process leads.
+    """
+
+    leads: bool
+    processes: int
+
+    @abstractmethod
+    def collect(self, mine: Iterable[Array]) -> Iterator[Array]:
+        """Return the arrays of all processes, in their order, where this one leads; nothing elsewhere."""
+
+    @abstractmethod
+    def spread(self, values: Array | None) -> Array:
+        """Return what the process that leads has; others give None."""
+
+    @abstractmethod
+    def fail(self, error: BaseException) -> None:
+        """Tell everyone why this process cannot go on, if it is the first to know."""
+
+    @abstractmethod
+    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the largest of each number over all processes."""
+
+    @contextmanager
+    def told_of_failures(self) -> Iterator[None]:
+        """Let everyone know of an exception that one process raises in here."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
+
+    def gather(self, mine: Iterable[Array]) -> list[Array]:
+        """Return the arrays of all processes, in their order, in all of them."""
+        arrays = list(self.collect(mine))
+        count = int(self.spread(np.array([len(arrays)]) if self.leads else None)[0])
+        return [self.spread(arrays[place] if self.leads else None) for place in range(count)]
+
+    def decide(self, compute: Callable[[], Array]) -> Array:
+        """Return what the process that leads computes."""
+        return self.spread(compute() if self.leads else None)
+
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag is up in any process."""
+        return bool(self.largest(np.array([float(flag)]))[0])
+
+
+@final
+class Alone(Everyone):
+    """One process that runs all agents."""
+
+    leads = True
+    processes = 1
+
+    def collect(self, mine: Iterable[Array]) -> Iterator[Array]:
+        return iter(mine)
+
+    def spread(self, values: Array | None) -> Array:
+        assert values is not None
+        return values
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values
 
 
 class Runtime(ABC):
@@ -59,6 +160,47 @@ class Runtime(ABC):
     def run(self, job: Job) -> None:
         """Run until every program has returned or ``job.after_round`` returns False."""
 
+    @abstractmethod
+    def hosts(self, agents: int) -> range:
+        """Return which of so many agents this process runs."""
+
+    @abstractmethod
+    def everyone(self) -> Everyone:
+        """Return all processes that take part."""
+
+
+class RunAbortedError(RuntimeError):
+    """Raised in every process of a run that could not go on; says in one sentence who failed, and how.
+
+    ``told`` is True where another process told so, which then has shown the sentence, too.
+    """
+
+    def __init__(self, sentence: str, told: bool = False) -> None:
+        super().__init__(sentence)
+        self.told = told
+
 
 Reply: TypeAlias = Point | None
 """What a program yields, or None once it has returned."""
+
+
+def checked(sender: int, message: Reply, copy: bool = True) -> Point:
+    """Return a message to be sent, as a frozen copy if asked for; it must be an array of finite numbers."""
+    if not isinstance(message, np.ndarray) or message.dtype != np.float64:
+        kind = type(message).__name__
+        raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
+    sent = frozen(message) if copy else message
+    # A finite sum of squares proves it fastest; one that is too large proves nothing.
+    if not math.isfinite(vdot(sent, sent)) and not is_finite(sent):
+        where = tuple(np.argwhere(~np.isfinite(sent))[0].tolist())
+        raise FloatingPointError(f"a message must be finite; agent {sender} sent {sent[where]} at {where}.")
+    return sent
+
+
+def all_still_send(replies: dict[int, Reply]) -> bool:
+    """Return whether these agents go on, and not whether none does; raise if some have returned."""
+    returned = [i for i, reply in replies.items() if reply is None]
+    sending = [i for i, reply in replies.items() if reply is not None]
+    if returned and sending:
+        raise RuntimeError(f"agents {returned} returned while agents {sending} still send.")
+    return bool(sending)

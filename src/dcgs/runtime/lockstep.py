@@ -13,9 +13,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.parallel import cores, wide_products
-from dcgs.points import Point, frozen, is_finite, is_whole
+from dcgs.points import Point, is_whole
 from dcgs.protocol import Inbox, Program
-from dcgs.runtime.base import Job, Reply, Runtime
+from dcgs.runtime.base import Alone, Everyone, Job, Reply, Runtime, all_still_send, checked
 
 # Bytes of a message from which agents gain from running side by side. With smaller points most of the
 # time goes into Python, and threads that wait for its lock are slower than one (docs/measuring.md).
@@ -59,11 +59,17 @@ class Lockstep(Runtime):
             replies = _advance(programs, [None] * agents, job, pool)
             if self.threads is None and _largest(replies) >= _PAYS:
                 pool = self._pool(stack, job, cores())
-            while _all_still_send(replies):
+            while all_still_send(dict(enumerate(replies))):
                 inboxes = _deliver(replies, job)
                 replies = _advance(programs, inboxes, job, pool)
                 if not job.after_round():
                     return
+
+    def hosts(self, agents: int) -> range:
+        return range(agents)
+
+    def everyone(self) -> Everyone:
+        return Alone()
 
     def _pool(self, stack: ExitStack, job: Job, threads: int) -> Executor | None:
         """Return a pool for agents side by side, or None where they take turns."""
@@ -87,7 +93,7 @@ def _advance(
     # ends, and what was counted must not depend on the number of threads.
     failed = [f for f in futures if f.exception() is not None]
     done = [f.result() for f in failed or futures]
-    job.traffic.computing += max(seconds for _, seconds in done)
+    job.traffic.step(range(len(done)), [seconds for _, seconds in done])
     return [reply for reply, _ in done]
 
 
@@ -123,37 +129,17 @@ class _Step:
 
 def _deliver(replies: list[Reply], job: Job) -> list[Inbox | None]:
     """Freeze what each agent sends, count it, and sort it into the neighbors' inboxes."""
-    messages = [_checked(i, reply) for i, reply in enumerate(replies)]
+    messages = [checked(i, reply) for i, reply in enumerate(replies)]
     traffic = job.traffic
     traffic.rounds += 1
     for i, neighbors in enumerate(job.neighbors):
-        traffic.messages[i] += len(neighbors)
-        traffic.bytes[i] += len(neighbors) * messages[i].nbytes
+        traffic.send(i, len(neighbors), messages[i].nbytes)
     return [{j: messages[j] for j in neighbors} for neighbors in job.neighbors]
-
-
-def _checked(sender: int, message: Reply) -> Point:
-    if not isinstance(message, np.ndarray) or message.dtype != np.float64:
-        kind = type(message).__name__
-        raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
-    copy = frozen(message)
-    if not is_finite(copy):
-        where = tuple(np.argwhere(~np.isfinite(copy))[0].tolist())
-        raise FloatingPointError(f"a message must be finite; agent {sender} sent {copy[where]} at {where}.")
-    return copy
 
 
 def _largest(replies: list[Reply]) -> int:
     """Return the bytes of the largest message."""
     return max((reply.nbytes for reply in replies if isinstance(reply, np.ndarray)), default=0)
-
-
-def _all_still_send(replies: list[Reply]) -> bool:
-    returned = [i for i, reply in enumerate(replies) if reply is None]
-    sending = [i for i, reply in enumerate(replies) if reply is not None]
-    if returned and sending:
-        raise RuntimeError(f"agents {returned} returned while agents {sending} still send.")
-    return bool(sending)
 
 
 def _close(programs: Iterable[Program[Point]]) -> None:

@@ -1,0 +1,291 @@
+"""MPI: every process runs some agents; the one file that knows mpi4py."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.parallel import cores
+from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
+from dcgs.runtime.company import Company
+from dcgs.runtime.heart import Heart
+from dcgs.runtime.post import run_hosted
+
+# Tests of all requests before the first sleep, and the sleeps then: short ones first, so that a message that
+# is on its way is not missed for long, longer ones for a neighbor that computes.
+_SPINS = 10
+_SHORTEST, _LONGEST, _GROWTH = 20e-6, 1e-3, 1.3
+# Seconds without a sleep where every process has a core, unless something else wants it.
+_PLAIN = 2e-3
+# Seconds for all to arrive: nobody knows how long some take to read their data.
+_ARRIVAL = 3600.0
+# Seconds between two looks at whether others are still there.
+_LOOK = 0.05
+
+
+@final
+@dataclass(frozen=True)
+class MPI(Runtime):
+    """Run the agents in the processes that ``mpiexec`` or ``srun`` started, each some of them.
+
+    Agents are dealt out in blocks, as even as possible: one agent to a process where there are as many of
+    both. A process that gives no sign of life for ``timeout`` seconds ends the run in all processes; one that
+    computes does give signs, by a thread of its own. ``comm`` is an mpi4py communicator, by default of
+    all processes.
+    """
+
+    timeout: float = 10.0
+    comm: Any = None
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.timeout, Real) and not isinstance(self.timeout, bool)
+        if not (number and 0.0 < self.timeout < float("inf")):
+            raise ValueError(f"timeout must be a positive number of seconds; got {self.timeout!r}.")
+
+    def __repr__(self) -> str:
+        return f"MPI(timeout={self.timeout!r})"
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes, met at the first call and kept."""
+        return _met(self.comm, float(self.timeout))
+
+    def run(self, job: Job) -> None:
+        run_hosted(job, self.ranks)
+
+    def hosts(self, agents: int) -> range:
+        ranks = self.ranks
+        if ranks.size > agents:
+            raise ValueError(
+                f"there must be at least one agent for each process; got {agents} agents and "
+                f"{ranks.size} processes. Start {agents}, or fewer."
+            )
+        return ranks.hosts(agents)
+
+    def everyone(self) -> Everyone:
+        return Company(self.ranks)
+
+
+@final
+class Ranks:
+    """The processes of a communicator: what they can do, and how they wait."""
+
+    def __init__(self, comm: Any, timeout: float) -> None:
+        mpi = _mpi4py()
+        self._mpi = mpi
+        self.rank: int = comm.rank
+        self.size: int = comm.size
+        self.timeout = timeout
+        self.heart: Heart | None = None
+        self.comm = self._duplicate(comm)
+        self._crowded = _on_this_machine(comm) > cores()
+        quick = self._duplicate(comm)
+        self.heart = Heart(_Pulse(quick, mpi), timeout)
+        self._byte = mpi.BYTE
+        self._testall = mpi.Request.Testall
+        self._pending: Sequence[Any] = ()
+        self._failed = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if self.size > 1 and mpi.Query_thread() >= mpi.THREAD_MULTIPLE:
+            self._thread = threading.Thread(target=self._beat, name="dcgs-heart", daemon=True)
+            self._thread.start()
+        atexit.register(self._leave)
+
+    def hosts(self, agents: int, rank: int | None = None) -> range:
+        """Return the agents that a process runs, by default this one."""
+        r = self.rank if rank is None else rank
+        return range(agents * r // self.size, agents * (r + 1) // self.size)
+
+    def isend(self, data: Any, rank: int, tag: int) -> Any:
+        """Begin to send plain bytes."""
+        return self.comm.Isend([data, self._byte], rank, tag)
+
+    def irecv(self, data: Any, rank: int, tag: int) -> Any:
+        """Begin to receive plain bytes, as many as there is room for at most."""
+        return self.comm.Irecv([data, self._byte], rank, tag)
+
+    def spread(self, data: Any) -> None:
+        """Give the first process's bytes to everyone."""
+        self.wait([self.comm.Ibcast([data, self._byte], 0)])
+
+    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the largest of each number over all processes."""
+        mine = np.ascontiguousarray(values, dtype=np.float64)
+        out = np.empty_like(mine)
+        self.wait([self.comm.Iallreduce(mine, out, self._mpi.MAX)])
+        return out
+
+    def wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
+        """Wait until all are done, gently; raise if it turns out that they never will be.
+
+        ``peers`` are the processes waited for, all that are watched if none are given.
+        """
+        done = self._testall
+        for _ in range(_SPINS):
+            if done(requests):
+                return
+        self._pending = requests
+        start = time.monotonic()
+        spin = start + (0.0 if self._crowded else _PLAIN)
+        sleep, look = _SHORTEST, start + _LOOK
+        while not done(requests):
+            now = time.monotonic()
+            if now >= spin:
+                time.sleep(sleep)
+                sleep = min(sleep * _GROWTH, _LONGEST)
+            if now >= look:
+                look = now + _LOOK
+                self._look(peers)
+        self._pending = ()
+
+    def _look(self, peers: Sequence[int]) -> None:
+        """See whether who is waited for is still there."""
+        assert self.heart is not None
+        if self._thread is None:
+            self.heart.pulse()
+        self.heart.check(peers)
+
+    def abandon(self) -> None:
+        """Give up what is under way after a failure, as far as that can be done."""
+        self._failed = True
+        for request in self._pending:
+            with suppress(Exception):
+                request.Cancel()
+        end = time.monotonic() + 0.5
+        while self._pending and time.monotonic() < end:
+            self._pending = [request for request in self._pending if not request.Test()]
+            time.sleep(_LONGEST)
+
+    def _duplicate(self, comm: Any) -> Any:
+        copy, request = comm.Idup()
+        end = time.monotonic() + _ARRIVAL
+        while not request.Test():
+            if time.monotonic() > end:
+                raise RunAbortedError(
+                    f"all {comm.size} processes must get to the run within {_ARRIVAL:.0f} s; some have not. "
+                    "See what they do instead."
+                )
+            time.sleep(_LONGEST)
+        return copy
+
+    def _beat(self) -> None:
+        assert self.heart is not None
+        while not self._stop.wait(self.heart.period):
+            self.heart.pulse()
+
+    def _leave(self) -> None:
+        """Say goodbye before MPI ends; after a failure it might never end, so end it by force."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._mpi.Is_finalized():
+            return
+        assert self.heart is not None
+        self.heart.leave()
+        if self._failed and self.size > 1:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            time.sleep(1.0)  # for others to say what they know
+            self._mpi.COMM_WORLD.Abort(1)
+
+
+@final
+class _Pulse:
+    """What a heart needs of MPI: tiny messages that nobody waits for."""
+
+    def __init__(self, comm: Any, mpi: Any) -> None:
+        self.rank: int = comm.rank
+        self.size: int = comm.size
+        self._comm = comm
+        self._mpi = mpi
+        self._sent: dict[tuple[int, int], Any] = {}
+
+    def send(self, text: bytes, rank: int, tag: int) -> None:
+        """Send, unless the last one of that tag has not yet left."""
+        last = self._sent.get((rank, tag))
+        if last is None or last[0].Test():
+            data = bytearray(text)
+            self._sent[rank, tag] = self._comm.Isend([data, self._mpi.BYTE], rank, tag), data
+
+    def receive(self) -> tuple[bytes, int, int] | None:
+        """Return a message that has come, who sent it and its tag, if there is one."""
+        status = self._mpi.Status()
+        if not self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
+            return None
+        data = bytearray(status.Get_count(self._mpi.BYTE))
+        self._comm.Recv([data, self._mpi.BYTE], status.source, status.tag)
+        return bytes(data), status.source, status.tag
+
+    def flush(self, seconds: float) -> None:
+        """Wait a little for what was sent to leave."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not all(request.Test() for request, _ in self._sent.values()):
+            time.sleep(_LONGEST)
+
+
+def _met(comm: Any, timeout: float) -> Ranks:
+    """Return the processes of a communicator, the same each time."""
+    global _keyval
+    mpi = _mpi4py()
+    if comm is None:
+        comm = mpi.COMM_WORLD
+    if _keyval is None:
+        _keyval = mpi.Comm.Create_keyval()
+    ranks = comm.Get_attr(_keyval)
+    if ranks is None:
+        ranks = Ranks(comm, timeout)
+        comm.Set_attr(_keyval, ranks)
+    assert isinstance(ranks, Ranks)
+    ranks.timeout = timeout
+    assert ranks.heart is not None
+    ranks.heart.timeout = timeout
+    return ranks
+
+
+_keyval: int | None = None
+
+
+def _mpi4py() -> Any:
+    """Return mpi4py's MPI, if it is there and was started by its own mpiexec."""
+    try:
+        from mpi4py import MPI as mpi  # noqa: N811
+    except ImportError as error:
+        raise ImportError("MPI needs mpi4py; install it with: pip install 'dcgs[mpi]'.") from error
+    _check_launcher(mpi.COMM_WORLD.size, mpi.Get_library_version())
+    return mpi
+
+
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+"""Variables in which an mpiexec says how many processes it started."""
+
+
+def _check_launcher(size: int, library: str) -> None:
+    for name in _SIZES:
+        told = os.environ.get(name, "")
+        if told.isdigit() and int(told) != size:
+            own = Path(sys.executable).with_name("mpiexec")
+            raise RuntimeError(
+                f"the mpiexec must be that of mpi4py's own MPI ({library.splitlines()[0].strip()}); this one "
+                f"started {told} processes ({name}), and mpi4py sees {size}. "
+                f"Use {own if own.exists() else 'the one it came with'}."
+            )
+
+
+def _on_this_machine(comm: Any) -> int:
+    near = comm.Split_type(_mpi4py().COMM_TYPE_SHARED)
+    size: int = near.size
+    near.Free()
+    return size

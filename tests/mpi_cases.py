@@ -1,0 +1,307 @@
+"""What the tests of MPI run under mpiexec: many small runs, each beside one in a single process.
+
+Prints, in the first process, one line of JSON: how many cases there were, and what went wrong in which.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+from mpi4py import MPI as WORLD
+
+import dcgs
+from dcgs.front import Result, Snapshot
+from dcgs.methods import Agent
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.runtime import Job, Traffic
+
+MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
+COUNTS = ("messages", "bytes", "lmo_calls", "projections")
+
+METHODS: list[dcgs.Method] = [
+    dcgs.FastDCGS(),
+    dcgs.FastDCGS(form="edges"),
+    dcgs.DCGS(inner="pcg"),
+    dcgs.DCGS(inner="cg", schedule="theorem1"),
+    dcgs.PrimalDual(),
+    dcgs.DFW(),
+    dcgs.DFW(tracking=False),
+    dcgs.PGExtra(),
+    dcgs.NIDS(),
+    dcgs.ProjectedAGD(),
+    dcgs.ProjectedAGD(gossip="chebyshev"),
+]
+
+
+def random_graph(rng: np.random.Generator, agents: int) -> nx.Graph:
+    """Return a random connected graph: a random tree, and some more edges."""
+    graph = nx.empty_graph(agents)
+    graph.add_edges_from((i, int(rng.integers(i))) for i in range(1, agents))
+    for _ in range(int(rng.integers(agents + 1))):
+        i, j = rng.integers(agents, size=2).tolist()
+        graph.add_edges_from([(i, j)] if i != j else [])
+    return graph
+
+
+def problem(rng: np.random.Generator, agents: int, kind: int) -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
+    """Return everyone's objectives and a set, of one of four kinds; agents have unequally much data."""
+    rows = rng.integers(3, 9, size=agents)
+    if kind == 0:
+        ball = dcgs.NuclearNormBall((4, 5), 2.0)
+        cells = [(rng.integers(4, size=n), rng.integers(5, size=n), rng.standard_normal(n)) for n in rows]
+        return [dcgs.MatrixCompletion(*cell, shape=(4, 5)) for cell in cells], ball
+    A = [rng.standard_normal((n, 7)) for n in rows]
+    if kind == 1:
+        return [dcgs.Logistic(a, np.sign(a[:, 0] + 0.1)) for a in A], dcgs.L2Ball(7, 1.5)
+    sets: dict[int, dcgs.ConvexSet] = {2: dcgs.L1Ball(7, 2.0), 3: dcgs.Simplex(7)}
+    return [dcgs.LeastSquares(a, rng.standard_normal(len(a))) for a in A], sets[kind]
+
+
+def digest(result: Result) -> str:
+    """Return a digest of all that must be equal to the bit."""
+    told = sha256(result.agents.tobytes() + result.x.tobytes())
+    for name in COUNTS:
+        told.update(getattr(result, name).tobytes())
+    for name in ("iterations", "rounds", *COUNTS, *MEASURES):
+        told.update(getattr(result.history, name).tobytes())
+    told.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
+    return told.hexdigest()
+
+
+def same(runtime: dcgs.MPI, alone: dict[str, Any], here: dict[str, Any] | None = None) -> None:
+    """Assert that a run over MPI gives every process what one process gets alone."""
+    result = dcgs.minimize(**(alone | (here or {})), runtime=runtime)
+    everyone = runtime.everyone()
+    told = [
+        bytes(text).decode() for text in everyone.gather([np.frombuffer(digest(result).encode(), np.uint8)])
+    ]
+    if everyone.leads:
+        assert set(told) == {digest(dcgs.minimize(**alone))}
+
+
+def check_equal(runtime: dcgs.MPI, seed: int, processes: int) -> None:
+    """One random case: graph, problem, method and rules, with each process holding its own data only."""
+    rng = np.random.default_rng(seed)
+    agents = processes + int(rng.integers(4)) * int(rng.integers(3))
+    objectives, X = problem(rng, agents, int(rng.integers(4)))
+    method = METHODS[seed % len(METHODS)]
+    if method.misfit(dict(enumerate(objectives)), X):  # pcg over balls that are round
+        method = dcgs.DCGS(inner="cg")
+    choices: list[dict[str, Any]] = [
+        {"iterations": 5},
+        {"rounds": 7, "every": 0},
+        {"iterations": 4, "lmo_calls": 9, "every": 2},
+        {"gap": 0.5, "iterations": 6},
+    ]
+    rules = choices[int(rng.integers(4))]
+    if method.projects:
+        rules.pop("lmo_calls", None)
+    alone = {"objectives": objectives, "X": X, "graph": random_graph(rng, agents), "method": method} | rules
+    same(runtime, alone, {"objectives": {i: objectives[i] for i in runtime.hosts(agents)}})
+
+
+LASSO = problem(np.random.default_rng(5), 6, 2)
+CYCLE = nx.cycle_graph(6)
+
+
+def check_whole_sequences(runtime: dcgs.MPI) -> None:
+    """Every process may be given everyone's objectives; others' entries are not looked at."""
+    held = runtime.hosts(6)
+    given: list[Any] = [f if i in held else None for i, f in enumerate(LASSO[0])]
+    alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 3}
+    same(runtime, alone, {"objectives": given})
+
+
+def check_calls_end_it_before_the_first_round(runtime: dcgs.MPI) -> None:
+    """FastDCGS asks the oracle before it first speaks, so one call ends it, everywhere at once."""
+    alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "lmo_calls": 1}
+    same(runtime, alone | {"method": dcgs.FastDCGS(form="edges")})
+    same(runtime, alone | {"method": dcgs.DCGS(), "lmo_calls": 30})
+
+
+@final
+@dataclass(frozen=True)
+class Asking(dcgs.Method):
+    """A method whose agent i asks the oracle i + 1 times a round, and takes no notice of the answer."""
+
+    rounds_per_iteration = 1
+
+    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
+        return None
+
+    def program(self, agent: Agent) -> Program[Point]:
+        for k in range(1, agent.iterations + 1):
+            yield agent.x0
+            for _ in range(agent.index + 1):
+                agent.lmo(agent.x0, None)
+            agent.observe(k, agent.x0)
+        return agent.x0
+
+
+def check_the_calls_of_the_busiest_agent_anywhere_end_it(runtime: dcgs.MPI) -> None:
+    """Agent 5 has made its 12 calls after two rounds; that is known elsewhere as well."""
+    rules: dict[str, Any] = {"method": Asking(), "lmo_calls": 12, "every": 0}
+    result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, **rules, runtime=runtime)
+    assert (result.status, result.rounds) == (dcgs.Status.LMO_CALLS, 2)
+    same(runtime, {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE} | rules)
+
+
+def check_nothing_measured(runtime: dcgs.MPI) -> None:
+    """With every=None a process has its own agents' answers, equal to those of a run that is measured."""
+    rules: dict[str, Any] = {"X": LASSO[1], "graph": CYCLE, "method": dcgs.DFW(), "iterations": 5}
+    held = runtime.hosts(6)
+    mine = dcgs.minimize({i: LASSO[0][i] for i in held}, **rules, runtime=runtime, every=None)
+    alone = dcgs.minimize(LASSO[0], **rules)
+    assert len(mine.history) == 0
+    assert mine.hosted.tolist() == list(held)
+    assert mine.agents.tobytes() == alone.agents[list(held)].tobytes()
+    assert mine.bytes.tolist() == alone.bytes.tolist()
+    assert (mine.status, mine.iterations, mine.rounds) == (alone.status, 5, 10)
+    assert len(mine.waiting) == len(mine.computing) == 6
+    assert (mine.computing > 0.0).all()
+    stopped = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, gap=0.1, runtime=runtime, every=None)
+    assert stopped.status is dcgs.Status.AGREED
+
+
+def check_the_first_process_s_callback_decides(runtime: dcgs.MPI) -> None:
+    """Callbacks elsewhere are not called."""
+    seen: list[int] = []
+
+    def stop(snapshot: Snapshot) -> bool:
+        seen.append(snapshot.iterations)
+        return snapshot.iterations == 3
+
+    rules: dict[str, Any] = {"method": dcgs.DFW(), "iterations": 9, "callback": stop}
+    result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, **rules, runtime=runtime)
+    assert (result.status, result.iterations) == (dcgs.Status.CALLBACK, 3)
+    assert seen == ([0, 1, 2, 3] if runtime.ranks.rank == 0 else [])
+
+
+def check_seconds(runtime: dcgs.MPI) -> None:
+    """A limit on seconds ends all processes after the same round."""
+    result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, dcgs.DFW(), seconds=0.05, every=0, runtime=runtime)
+    assert result.status is dcgs.Status.SECONDS
+    rounds = runtime.everyone().gather([np.array([result.rounds])])
+    assert len({int(count[0]) for count in rounds}) == 1
+
+
+def refusal(runtime: dcgs.MPI, **arguments: Any) -> str:
+    """Return the sentence that all processes refuse a run with, which must be one."""
+    kind, sentence = "", "nothing was refused"
+    try:
+        dcgs.minimize(**arguments, runtime=runtime)
+    except (ValueError, TypeError) as error:
+        kind, sentence = type(error).__name__, str(error)
+    text = f"{kind}: {sentence}"
+    told = runtime.everyone().gather([np.frombuffer(text.encode(), np.uint8)])
+    assert {bytes(each).decode() for each in told} == {text}
+    return text
+
+
+def check_bad_input_in_one_process_ends_all(runtime: dcgs.MPI) -> None:
+    """The sentence is the same everywhere, whoever was given what is wrong."""
+    last = runtime.ranks.rank == runtime.ranks.size - 1
+    good: dict[str, Any] = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 2}
+    broken = [*LASSO[0][:-1], dcgs.LeastSquares(np.full((2, 7), np.nan), np.zeros(2))]
+    told = refusal(runtime, **good | {"objectives": broken if last else LASSO[0]})
+    assert told == "ValueError: data must be finite; agent 5: A[0, 0] is nan and 13 more."
+    odd = [*LASSO[0][:-1], dcgs.LeastSquares(np.ones((2, 3)), np.zeros(2))]
+    told = refusal(runtime, **good | {"objectives": odd if last else LASSO[0]})
+    assert told == "ValueError: all objectives must take points of shape (7,), as X; agent 5 takes (3,)."
+    told = refusal(runtime, **good | {"iterations": 0 if last else 2})
+    assert told == "ValueError: iterations must be a whole number of at least 1, or None; got 0."
+    told = refusal(runtime, **good | {"objectives": {} if last else LASSO[0]})
+    assert "those of all agents that this process runs" in told
+    told = refusal(runtime, **good | {"seed": int(last)})
+    assert told.startswith("ValueError: all processes must be given the same seed; process ")
+    told = refusal(runtime, **good | {"graph": nx.path_graph(6) if last else CYCLE})
+    assert "the same graph; process" in told
+
+
+def check_processes_without_agents_are_refused(runtime: dcgs.MPI) -> None:
+    """More processes than agents."""
+    told = refusal(runtime, objectives=LASSO[0][:1], X=LASSO[1], graph=nx.path_graph(1), iterations=1)
+    assert told == (
+        "ValueError: there must be at least one agent for each process; got 1 agents and "
+        f"{runtime.ranks.size} processes. Start 1, or fewer."
+    )
+
+
+def check_messages_of_every_size(runtime: dcgs.MPI) -> None:
+    """Messages grow and shrink over all borders; what was received stays as it was received."""
+    sizes = [3, 0, 9000, 40_000, 2, 300_000, 20, 300_001, 1, 0, 70_000]
+    agents = 6
+    kept: dict[int, list[tuple[int, int, Point]]] = {i: [] for i in range(agents)}
+
+    def program(i: int) -> Program[Point]:
+        mine = np.empty((0, 1))
+        for k, size in enumerate(sizes):
+            mine = np.full((size, 1), float(100 * k + i))
+            inbox = yield mine[::-1]
+            mine[:] = -1.0  # nobody may see this
+            kept[i] += [(j, k, theirs) for j, theirs in inbox.items()]
+        return mine
+
+    neighbors = [tuple(sorted(CYCLE[i])) for i in range(agents)]
+    traffic = Traffic(agents)
+    runtime.run(Job(program, neighbors, traffic, lambda: True))
+    for i in runtime.hosts(agents):
+        assert [(j, k) for j, k, _ in kept[i]] == [(j, k) for k in range(len(sizes)) for j in neighbors[i]]
+        for j, k, theirs in kept[i]:
+            assert theirs.shape == (sizes[k], 1)
+            assert not theirs.flags.writeable
+            np.testing.assert_array_equal(theirs, 100.0 * k + j)
+        assert traffic.bytes[i] == 2 * 8 * sum(sizes)
+
+
+CHECKS: list[Callable[[dcgs.MPI], None]] = [
+    check_whole_sequences,
+    check_calls_end_it_before_the_first_round,
+    check_the_calls_of_the_busiest_agent_anywhere_end_it,
+    check_nothing_measured,
+    check_the_first_process_s_callback_decides,
+    check_seconds,
+    check_bad_input_in_one_process_ends_all,
+    check_messages_of_every_size,
+]
+
+
+def main(cases: int) -> None:
+    """Run all cases on 1, 2, 3, … of the processes that were started."""
+    world = WORLD.COMM_WORLD
+    done = 0
+    for processes in sorted({1, 2, 3, 4, 6, world.size}):
+        comm = world.Split(0 if world.rank < processes else 1, world.rank)
+        if world.rank < processes:
+            runtime = dcgs.MPI(timeout=60.0, comm=comm)
+            for case in range(cases):
+                check_equal(runtime, 1000 * processes + case, processes)
+            for check in CHECKS if processes in (2, 4) else ():
+                check(runtime)
+            if processes == 3:
+                check_processes_without_agents_are_refused(runtime)
+            done += cases
+        done_by_all = world.Ibarrier()
+        while not done_by_all.Test():
+            time.sleep(0.01)  # MPI's own waiting would take the cores from those at work
+    if world.rank == 0:
+        print(json.dumps({"cases": done}))
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        WORLD.COMM_WORLD.Abort(1)
