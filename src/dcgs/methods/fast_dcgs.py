@@ -21,7 +21,7 @@ from dcgs.methods.balance import (
     own_scale,
     wished,
 )
-from dcgs.methods.base import Agent, Method
+from dcgs.methods.base import Agent, Method, solver_forgets
 from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
 from dcgs.methods.certificate import Certificate
 from dcgs.methods.hub import over_hub
@@ -99,21 +99,29 @@ class FastDCGS(Method):
         weights = agent.weights or dict.fromkeys(agent.degrees, 1.0)
         degree = sum(weights.values()) or 1.0
         inner = self._inner(f, agent.X).start(agent.task)
-        value, gap = _at(agent, agent.x0)
         wish = wished(agent) if self.eta is None else self.eta
-        scale = own_scale(wish, degree)
-        eta = eta_of_own(scale, degree)
-        news, certificate = News(), Certificate(agent, value)
         period = max(facts.hops, _SHORTEST)
-        primal = dual = 0.0
-        c = agent.x0
-        w = 0.0 * c
-        x = inner(Subproblem(f, w, eta, c), self._gap(1, gap or eta * facts.diameter**2))
-        # How large losses are: by how much the first step lowers them, on average as soon as that is known.
-        fall = max(value - f.value(x), 0.0)
-        size = fall or gap or eta * facts.diameter**2
-        news.begin(agent.index, (wish, degree, 0.0, 0.0, fall, *certificate.row))
-        for k in range(1, agent.iterations + 1):
+        past = agent.past
+        if past is None:
+            value, gap = _at(agent, agent.x0)
+            scale = own_scale(wish, degree)
+            eta = eta_of_own(scale, degree)
+            news, certificate = News(), Certificate(agent, value)
+            primal = dual = 0.0
+            c = agent.x0
+            w = 0.0 * c
+            x = inner(Subproblem(f, w, eta, c), self._gap(1, gap or eta * facts.diameter**2))
+            # How large losses are: by how much the first step lowers them, on average once that is known.
+            fall = max(value - f.value(x), 0.0)
+            size = fall or gap or eta * facts.diameter**2
+            news.begin(agent.index, (wish, degree, 0.0, 0.0, fall, *certificate.row))
+        else:
+            x, c, w = past.points("x", "c", "w")
+            scale, eta, fall, size = past.numbers("scale", "eta", "fall", "size")
+            primal, dual = past.numbers("primal", "dual")
+            news = News.again(past.part("news"))
+            certificate = Certificate.again(agent, past.part("certificate"))
+        for k in agent.ks:
             epoch, step = divmod(k - 1, period)
             x_tilde = 2.0 * x - c
             letter = Letter(x_tilde, scale, news.unsent(), certificate.parcel(step + 1))
@@ -144,7 +152,13 @@ class FastDCGS(Method):
                 primal = dual = 0.0
             x = inner(Subproblem(f, w, eta, c), self._gap(k + 1, size))
             agent.observe(k, x)
+            numbers = {"scale": scale, "eta": eta, "fall": fall, "size": size, "primal": primal, "dual": dual}
+            agent.keep(k, inner=inner, news=news, certificate=certificate, x=x, c=c, w=w, **numbers)
         return x
+
+    def forgets(self, objectives: Sequence[Objective], X: ConvexSet) -> str | None:
+        reasons = (solver_forgets(self, self._inner(f, X)) for f in objectives)
+        return next(filter(None, reasons), None)
 
     def _gap(self, k: int, size: float) -> float:
         """Return the gap asked of the k-th inner solve."""
