@@ -17,8 +17,10 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError, CountedOracle, Tally
+from dcgs.front.checkpoint import Checkpoint, Keeper, check_checkpoint
 from dcgs.front.checks import check_limits, check_problem, check_running, check_start
 from dcgs.front.facts import facts_of
+from dcgs.front.fingerprint import fingerprint
 from dcgs.front.history import as_history, average
 from dcgs.front.network import Network, as_network
 from dcgs.front.observer import Callback, Meters, Observer
@@ -47,6 +49,7 @@ def minimize(
     x0: ArrayLike | None = None,
     every: int = 1,
     callback: Callback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, talking over the graph.
 
@@ -60,7 +63,8 @@ def minimize(
 
     ``every`` says after how many iterations to measure (0: only first and last). ``callback`` is
     called with each :class:`Snapshot`, and ends the run by returning True. ``x0`` is the point all
-    agents start from, by default the set's own.
+    agents start from, by default the set's own. ``checkpoint`` keeps the state of all agents on disk, and
+    resumes from there; see :class:`Checkpoint`.
 
     >>> import dcgs
     >>> f = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -77,6 +81,9 @@ def minimize(
     check_limits(asked, method)
     limits = asked.completed(method.stops_itself)
     start = check_start(x0, X)
+    check_checkpoint(checkpoint, objectives, X, method)
+    keeper = Keeper(checkpoint, range(len(network)), limits.iterations)
+    keeper.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
         meters = _meters(X, len(network), limits)
@@ -102,19 +109,25 @@ def minimize(
                 gap=limits.gap if method.stops_itself else None,
                 agree=observer.agree,
                 projections=meters.projections[i],
+                keep=partial(keeper.keep, i),
+                past=keeper.past(i),
             )
             for i in range(len(network))
         ]
+        hosted = dict(enumerate(agents))
+        if checkpoint is not None:
+            seals = {i: fingerprint(agent, method, network, seed) for i, agent in hosted.items()}
+            keeper.begin(seals, hosted, observer)
         job = Job(
             program=lambda i: method.program(agents[i]),
             neighbors=network.neighbors,
             traffic=meters.traffic,
-            after_round=observer.after_round,
+            after_round=lambda: keeper.after_round(hosted, observer, observer.after_round()),
             wide=all(f.map.wide for f in objectives),
         )
         if observer.status is None:
             meters.clock.go()
-            with suppress(BudgetSpentError):
+            with keeper.listening(), suppress(BudgetSpentError):
                 runtime.run(job)
         status = observer.finish()
     return Result(
@@ -129,7 +142,7 @@ def minimize(
         projections=np.array([tally.count for tally in meters.projections]),
         seconds=meters.clock.seconds,
         history=as_history(observer.snapshots),
-        notes=_notes(agents),
+        notes=(*keeper.notes, *_notes(agents)),
         about=_about(method, runtime, X, network, seed),
     )
 

@@ -64,6 +64,13 @@ class Observer:
         """Take agent i's answer after its k-th iteration; called from the agent's thread."""
         self._posted.setdefault(k, [None] * len(self.objectives))[i] = answer
 
+    def resume(self, iterations: int, answers: list[Point], snapshots: list[Snapshot]) -> None:
+        """Go on from where an earlier run stood."""
+        self.iterations, self.answers, self.snapshots = iterations, answers, snapshots
+        if snapshots[-1].iterations == iterations and self._reached(snapshots[-1]):
+            self.status = Status.GAP
+        self.status = self.status or self._spent()
+
     def agree(self) -> None:
         """Hear from an agent that all have agreed to stop, as all of them do in the same round."""
         self.status = Status.AGREED

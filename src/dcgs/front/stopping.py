@@ -102,6 +102,10 @@ class Stopwatch:
         self._before = self.seconds
         self._since = None
 
+    def set(self, seconds: float) -> None:
+        """Let it stand at so many seconds."""
+        self._before, self._since = seconds, None
+
     @property
     def seconds(self) -> float:
         """The seconds it has run so far."""

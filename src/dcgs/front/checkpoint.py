@@ -1,0 +1,281 @@
+"""Checkpoints: every agent's state on disk, so that a run goes on as if it had never stopped.
+
+Each agent has a folder of its own, with one file for every iteration that is kept. Nobody needs to see
+another agent's files: all that agents exchange in order to go on is which iterations they have.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.front import checkpoint_file
+from dcgs.front.fingerprint import Fingerprint, difference, surroundings
+from dcgs.front.observer import Observer
+from dcgs.front.resuming import resume, standing
+from dcgs.front.signals import Ear
+from dcgs.memory import Memory, Past, State, plain
+from dcgs.methods.base import Agent, Method
+from dcgs.objectives.objective import Objective
+from dcgs.points import is_whole
+from dcgs.sets.base import ConvexSet
+
+_SUFFIX = ".dcgs"
+# Whole generations that stay when a newer one is there.
+_GENERATIONS = 2
+
+Gather: TypeAlias = Callable[[Mapping[int, NDArray[np.int64]]], Sequence[NDArray[np.int64]]]
+"""Each process has an array for each of its agents, and gets those of all."""
+
+
+@final
+@dataclass(frozen=True)
+class Checkpoint:
+    """Keep the state of all agents in ``folder`` after every so many iterations, and after the last.
+
+    ``resume=True`` goes on from the newest iteration that all agents have, and raises where there is none;
+    ``"auto"`` then starts anew. Without it the folder must hold no checkpoints yet.
+    """
+
+    folder: str | os.PathLike[str]
+    every: int = 10
+    resume: bool | Literal["auto"] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | os.PathLike):
+            raise TypeError(f"folder must be a path; got {self.folder!r}.")
+        if not is_whole(self.every, 1):
+            raise ValueError(f"every must be a whole number of at least 1; got {self.every!r}.")
+        if self.resume not in (False, True, "auto"):
+            raise ValueError(f"resume must be False, True or 'auto'; got {self.resume!r}.")
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.folder)
+
+    def file(self, i: int, k: int) -> Path:
+        """Return where agent i's state after iteration k is kept."""
+        return self.path / f"agent-{i:04}" / f"{k:06}{_SUFFIX}"
+
+    def files(self, i: int) -> dict[int, Path]:
+        """Return agent i's files by their iteration, whole or not."""
+        found = self.file(i, 0).parent.glob(f"*{_SUFFIX}")
+        return {int(path.stem): path for path in sorted(found) if path.stem.isdecimal()}
+
+
+def check_checkpoint(
+    checkpoint: Checkpoint | None, objectives: Sequence[Objective], X: ConvexSet, method: Method
+) -> None:
+    """Raise unless there is none, or it is one and the method can be kept in it."""
+    if checkpoint is None:
+        return
+    if not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"checkpoint must be a dcgs.Checkpoint(folder), or None; got {checkpoint!r}.")
+    reason = method.forgets(objectives, X)
+    if reason is not None:
+        raise ValueError(reason)
+
+
+def available(checkpoint: Checkpoint, agents: Iterable[int]) -> tuple[dict[int, list[int]], list[str]]:
+    """Return which iterations each agent has whole files of, and notes on those that are not."""
+    have: dict[int, list[int]] = {}
+    notes = []
+    for i in agents:
+        files = checkpoint.files(i)
+        have[i] = [k for k, path in files.items() if checkpoint_file.is_whole(path)]
+        notes += [
+            f"the checkpoint {str(files[k])!r} is damaged, and was passed over."
+            for k in files.keys() - set(have[i])
+        ]
+    return have, notes
+
+
+def common(have: Iterable[Iterable[int]]) -> int | None:
+    """Return the newest iteration that all have, None where there is none."""
+    return max(set.intersection(*map(set, have)), default=None)
+
+
+def _alone(parts: Mapping[int, NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Gather in a process that has all agents."""
+    return [parts[i] for i in sorted(parts)]
+
+
+@final
+class Keeper:
+    """Writes the checkpoints of this process's agents, and finds the one to go on from.
+
+    Without a checkpoint it does nothing. ``last`` is the last iteration of the run, if that is known; ``lag``
+    by how many iterations agents of other processes may be behind. ``together`` turns whether this process
+    was told to stop into whether any was, the same for all after the same round.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint | None,
+        agents: Sequence[int],
+        last: int | None,
+        lag: int = 0,
+        together: Callable[[bool], bool] = bool,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.notes: list[str] = []
+        self.ear = Ear()
+        self._agents = agents
+        self._last = last
+        self._lag = lag
+        self._together = together
+        self._pasts: dict[int, Past] = {}
+        self._offers: dict[int, tuple[int, Memory]] = {}
+        self._fingerprints: Mapping[int, Fingerprint] = {}
+        self._leaving = False
+
+    def find(self, gather: Gather = _alone) -> None:
+        """Read what is there to go on from, if that was asked for."""
+        at = self.checkpoint
+        if at is None:
+            return
+        have, notes = available(at, self._agents)
+        everyone = [ks.tolist() for ks in gather({i: np.array(ks, np.int64) for i, ks in have.items()})]
+        newest = common(everyone)
+        reason = _refusal(at, everyone, notes)
+        if reason is not None:
+            raise ValueError(reason)
+        self.notes += notes
+        if newest:
+            self._pasts = {i: Past(checkpoint_file.read(at.file(i, newest))) for i in self._agents}
+
+    def past(self, i: int) -> Past | None:
+        """Return what agent i's program kept, or None at the start of a run."""
+        return self._pasts[i].part("program") if i in self._pasts else None
+
+    def begin(
+        self, fingerprints: Mapping[int, Fingerprint], agents: Mapping[int, Agent], observer: Observer
+    ) -> None:
+        """Refuse a checkpoint of another run; set everything to where it stood, and clear the folder."""
+        at = self.checkpoint
+        if at is None:
+            return
+        self._fingerprints = fingerprints
+        for i, past in self._pasts.items():
+            reason = difference(i, past.part("fingerprint").values, fingerprints[i])
+            if reason is not None:
+                raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
+        if self._pasts:
+            self.notes += resume(self._pasts, agents, observer)
+        try:
+            for i in self._agents:
+                at.file(i, 0).parent.mkdir(parents=True, exist_ok=True)
+                for k, path in at.files(i).items():
+                    if k > observer.iterations or not checkpoint_file.is_whole(path):
+                        path.unlink()
+            if not self._pasts:
+                # So that a run that ends before its first checkpoint can be gone on with, too.
+                self._write(0, {i: {} for i in self._agents})
+        except OSError as error:
+            raise _unwritable(at, 0, error) from error
+
+    def keep(self, i: int, k: int, /, **state: State) -> None:
+        """Take agent i's state after iteration k if it is time; called from the agent's thread."""
+        at = self.checkpoint
+        if at is not None and (self._leaving or k % at.every == 0 or k == self._last):
+            variables: dict[str, Memory] = {name: plain(value) for name, value in state.items()}
+            self._offers[i] = k, {"k": k, **variables}
+
+    def after_round(self, agents: Mapping[int, Agent], observer: Observer, going: bool) -> bool:
+        """Write what agents have offered, off the clock; return whether the run goes on.
+
+        Called while all of this process's agents stand still.
+        """
+        at = self.checkpoint
+        if at is None:
+            return going
+        offers, self._offers = self._offers, {}
+        if offers:
+            observer.meters.clock.halt()
+            k = max(k for k, _ in offers.values())
+            try:
+                self._write(k, {i: standing(agents[i], offers[i][1], observer) for i in self._agents})
+                self._tidy(k)
+            except OSError as error:
+                raise _unwritable(at, k, error) from error
+            observer.meters.clock.go()
+            going = going and not self._leaving
+        # Asked here, where all stand still, so that all offer their state after the same iteration.
+        self._leaving = self._leaving or self._together(self.ear.wants_to_stop)
+        return going
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear signals to end, if there is a checkpoint to write then, and end as they ask afterwards."""
+        if self.checkpoint is None:
+            yield
+            return
+        with self.ear.listening():
+            yield
+        self.ear.answer(
+            f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: go on with resume=True."
+        )
+
+    def _write(self, k: int, memories: Mapping[int, dict[str, Memory]]) -> None:
+        assert self.checkpoint is not None
+        for i, memory in memories.items():
+            head: dict[str, Memory] = {
+                "agent": i,
+                "iteration": k,
+                "fingerprint": {**self._fingerprints[i]},
+                "versions": {**surroundings()},
+            }
+            checkpoint_file.write(self.checkpoint.file(i, k), head | memory)
+
+    def _tidy(self, k: int) -> None:
+        """Delete what nobody goes on from any more: all agents have whole files up to k − lag."""
+        assert self.checkpoint is not None
+        for i in self._agents:
+            files = self.checkpoint.files(i)
+            old = [each for each in sorted(files) if each <= k - self._lag]
+            for each in old[:-_GENERATIONS]:
+                files[each].unlink()
+
+
+def _refusal(at: Checkpoint, everyone: Sequence[Sequence[int]], notes: Sequence[str]) -> str | None:
+    """Return why there is nothing to go on from, or no place for a new run; None if all is well."""
+    some = sorted({k for ks in everyone for k in ks})
+    if at.resume is False:
+        # Of iteration 0 there is nothing that would be lost.
+        return (
+            f"the folder of a new run must hold no checkpoints; {str(at.path)!r} has iterations {some}. "
+            "Go on from them with resume=True, or choose another folder."
+            if any(some)
+            else None
+        )
+    if any(some) and common(everyone) is None:
+        without = [i for i, ks in enumerate(everyone) if not ks]
+        listed = f"agents {without} have none" if without else f"agents have {[list(ks) for ks in everyone]}"
+        return (
+            f"all agents must have a whole checkpoint of one iteration to resume; in {str(at.path)!r} "
+            f"{listed}. Start anew in another folder."
+        )
+    if at.resume is True and not some:
+        return " ".join(
+            [
+                f"there must be a checkpoint to resume; {str(at.path)!r} has none that is whole.",
+                *notes,
+                "Leave out resume to start anew.",
+            ]
+        )
+    return None
+
+
+def _unwritable(at: Checkpoint, k: int, error: OSError) -> OSError:
+    return OSError(
+        f"the checkpoint of iteration {k} cannot be written to {str(at.path)!r}: {error.strerror or error}. "
+        "Earlier ones are whole; make room, and go on with resume=True."
+    )
