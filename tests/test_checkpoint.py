@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -13,11 +21,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
-from dcgs.inner import Exact
-from problems import GRAPHS
+from dcgs.front import checkpoint_file, fingerprint, resuming
+from dcgs.inner import Exact, Inner, Solver, Task
+from problems import GRAPHS, Array
 
 Make = Callable[[np.random.Generator], Objective]
 # Measured seconds differ from run to run; everything else of a history may not.
@@ -163,3 +173,421 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
         at.run(iterations=stop, gap=gap, checkpoint=Checkpoint(folder, every))
         resumed = at.run(iterations=stop + more, gap=gap, checkpoint=Checkpoint(folder, every, resume=True))
     assert everything(resumed) == everything(whole)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_run_resumed_many_times_on_any_threads_equals_the_uninterrupted_one(
+    threads: int, tmp_path: Path
+) -> None:
+    at = once()
+    whole = at.run(iterations=20)
+    runtime = dcgs.Lockstep(threads=threads)
+    at.run(iterations=1, checkpoint=Checkpoint(tmp_path))
+    for n in range(2, 20):
+        at.run(iterations=n, checkpoint=Checkpoint(tmp_path, resume=True), runtime=runtime)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert everything(resumed) == everything(whole)
+
+
+def test_checkpoints_change_nothing_in_a_run(tmp_path: Path) -> None:
+    at = once()
+    assert everything(at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=2))) == everything(
+        at.run(gap=1e-3)
+    )
+
+
+def test_a_run_whose_agents_agreed_ends_with_the_same_model_when_resumed(tmp_path: Path) -> None:
+    at = once()
+    first = at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=3))
+    again = at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=3, resume=True))
+    assert first.status is dcgs.Status.AGREED
+    assert everything(again) == everything(first)
+
+
+def test_a_run_that_the_observer_ended_at_a_checkpoint_does_not_go_on(tmp_path: Path) -> None:
+    at = problem(10, nx.cycle_graph(4), 0)
+    first = at.run(gap=0.5, checkpoint=Checkpoint(tmp_path, every=1))
+    again = at.run(gap=0.5, checkpoint=Checkpoint(tmp_path, every=1, resume=True))
+    assert first.status is dcgs.Status.GAP
+    assert everything(again) == everything(first)
+
+
+def test_limits_on_calls_and_rounds_may_differ_when_a_run_is_resumed(tmp_path: Path) -> None:
+    at = once()
+    at.run(lmo_calls=40, checkpoint=Checkpoint(tmp_path, every=2))
+    resumed = at.run(rounds=30, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
+    assert everything(resumed) == everything(at.run(rounds=30))
+
+
+def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: Path) -> None:
+    at = once()
+    at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
+    resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
+    assert resumed.status is dcgs.Status.AGREED
+    assert "begun with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+
+
+def test_the_two_newest_generations_are_kept(tmp_path: Path) -> None:
+    once().run(iterations=17, checkpoint=Checkpoint(tmp_path, every=5))
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {f"agent-{i:04}/{k:06}.dcgs" for i in range(4) for k in (15, 17)}
+
+
+def newest(folder: Path) -> list[Path]:
+    return [max((folder / f"agent-{i:04}").glob("*.dcgs")) for i in range(4)]
+
+
+def spoil_truncated(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+
+
+def spoil_flipped(path: Path, share: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(share * (len(data) - 1))] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("spoil", [spoil_truncated, spoil_flipped])
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.9999, 1.0 - 1e-9])
+def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
+    spoil: Callable[[Path, float], None], share: float, tmp_path: Path
+) -> None:
+    at = once()
+    whole = at.run(iterations=20)
+    at.run(iterations=15, checkpoint=Checkpoint(tmp_path, every=5))
+    spoil(newest(tmp_path)[2], share)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 10
+    assert len(resumed.notes) == 1
+    assert "agent-0002/000015.dcgs' is damaged, and was passed over" in resumed.notes[0]
+    assert everything(resumed) | {"notes": ()} == everything(whole)
+
+
+@given(where=st.floats(0.0, 1.0), bit=st.integers(0, 7))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_flipped_bit_is_noticed(where: float, bit: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "000001.dcgs"
+        checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
+        assert checkpoint_file.is_whole(path)
+        data = bytearray(path.read_bytes())
+        data[int(where * (len(data) - 1))] ^= 1 << bit
+        path.write_bytes(data)
+        assert not checkpoint_file.is_whole(path)
+
+
+def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from_the_one_all_have(
+    tmp_path: Path,
+) -> None:
+    at = once()
+    at.run(iterations=15, checkpoint=Checkpoint(tmp_path, every=5))
+    newest(tmp_path)[1].unlink()
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 10
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+    at = once()
+    at.run(rounds=3, checkpoint=Checkpoint(tmp_path, every=50))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    at = once()
+    with pytest.raises(ValueError, match=r"there must be a checkpoint to resume; .* has none that is whole"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "none", resume=True))
+    started = at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume="auto"))
+    assert started.about["checkpoint"]["resumed"] is None
+    for path in newest(tmp_path / "auto"):
+        path.unlink()
+    (tmp_path / "auto" / "agent-0000" / "000000.dcgs").write_bytes(b"")
+    for i in range(1, 4):
+        (tmp_path / "auto" / f"agent-{i:04}" / "000000.dcgs").unlink()
+    with pytest.raises(ValueError, match=r"none that is whole. the checkpoint .*000000.dcgs' is damaged"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume=True))
+
+
+def test_agents_without_a_common_checkpoint_are_named(tmp_path: Path) -> None:
+    at = once()
+    at.run(iterations=5, checkpoint=Checkpoint(tmp_path, every=5))
+    for path in (tmp_path / "agent-0002").iterdir():
+        path.unlink()
+    with pytest.raises(ValueError, match=r"all agents must have .* agents \[2\] have none"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+
+
+def test_a_new_run_does_not_overwrite_checkpoints(tmp_path: Path) -> None:
+    at = once()
+    at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Go on"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
+
+
+def moved(graph: nx.Graph) -> nx.Graph:
+    """Return a graph with as many edges, two of them elsewhere."""
+    return nx.path_graph(4) if len(graph.edges) == 3 else nx.Graph([(0, 1), (1, 2), (2, 3), (1, 3)])
+
+
+def other_data(at: Problem) -> list[Objective]:
+    f = at.objectives[1]
+    b = f.data()["b"] + np.array([0.0, 0.0, 1e-15, 0.0, 0.0])
+    return [at.objectives[0], dcgs.LeastSquares(f.data()["A"], b), *at.objectives[2:]]
+
+
+DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]] = {
+    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 are not those"),
+    "set": (
+        lambda at: replace(at, X=dcgs.L1Ball(D, 2.5)),
+        {},
+        r"made with set L1Ball\(.*radius=2.0\) \[\w+\], the run has L1Ball\(.*radius=2.5\)",
+    ),
+    "graph": (lambda at: replace(at, graph=moved(at.graph)), {}, r"made with graph 4 nodes and 4 edges \["),
+    "method": (
+        lambda at: replace(at, method=dcgs.DFW()),
+        {},
+        r"made with method FastDCGS\(.*\), the run has DFW\(tracking=True\)",
+    ),
+    "seed": (lambda at: at, {"seed": 3}, r"made with seed 0, the run has 3"),
+    "x0": (lambda at: at, {"x0": np.full(D, 0.01)}, r"made with x0 \[\w+\], the run has \[\w+\]"),
+    "gap": (lambda at: at, {"gap": 1e-3}, r"made with asks for a gap no, the run has yes"),
+    "limits": (lambda at: at, {"iterations": 7}, r"iterations must be at least the 8 of the checkpoint"),
+    "rounds": (lambda at: at, {"rounds": 7}, r"rounds must be at least the 8 of the checkpoint .* got 7"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_checkpoint_of_another_run_is_refused_and_the_difference_named(name: str, tmp_path: Path) -> None:
+    at = once()
+    other, rules, sentence = DIFFERENCES[name]
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.dcgs")}
+    with pytest.raises(ValueError, match=sentence):
+        other(at).run(**{"iterations": 9} | rules, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.dcgs")} == before
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = once()
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    monkeypatch.setattr(fingerprint, "version", lambda name: "9.9")
+    with pytest.raises(ValueError, match=r"made with dcgs \S+, the run has 9.9"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = once()
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    monkeypatch.setattr(resuming, "surroundings", lambda: {"numpy": "9.9"})
+    resumed = at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert "now 9.9: the last bits of results may differ" in resumed.notes[0]
+
+
+def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) -> None:
+    at = replace(once(), method=dcgs.DCGS())
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"plans its steps by the limits of the run, and these differ"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) -> None:
+    once().run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"agents \[4\] have none"):
+        problem(14, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+@dataclass(frozen=True)
+class Forgetful(Inner):
+    """A user's solver that knows nothing of checkpoints."""
+
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        return None
+
+    def start(self, task: Task) -> Solver:
+        return dcgs.CG().start(task)
+
+
+def test_a_solver_that_cannot_be_kept_is_named_at_the_start(tmp_path: Path) -> None:
+    for method in (dcgs.FastDCGS(inner=Forgetful()), dcgs.DCGS(inner=Forgetful())):
+        at = replace(once(), method=method)
+        with pytest.raises(
+            ValueError, match=r"DCGS cannot be checkpointed: its solver Forgetful does not say"
+        ):
+            at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"resume": "yes"}, "resume must be False, True or 'auto'; got 'yes'"),
+    ],
+)
+def test_settings_of_a_checkpoint_are_checked(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Checkpoint("here", **wrong)
+
+
+def test_what_is_no_checkpoint_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"checkpoint must be a dcgs.Checkpoint\(folder\), or None; got 'here'"
+    ):
+        once().run(iterations=1, checkpoint="here")
+    with pytest.raises(TypeError, match=r"folder must be a path; got 3"):
+        Checkpoint(3)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = once()
+    calls = 0
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 22:  # two for each file: iterations 0 and 5, and some of 10
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            OSError, match=r"iteration 10 cannot be written to .*: No space left on device. Earl"
+        ):
+            at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5))
+    assert not list(tmp_path.rglob("*.part"))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 5
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"cannot be written to .*file/inside': Not a directory"):
+        once().run(iterations=5, checkpoint=Checkpoint(tmp_path / "file" / "inside"))
+
+
+SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+
+
+@pytest.mark.parametrize(("number", "raised"), SIGNALS)
+def test_a_signal_ends_the_run_after_a_last_checkpoint(
+    number: signal.Signals, raised: type[BaseException], tmp_path: Path
+) -> None:
+    at = once()
+
+    def interrupt(snapshot: dcgs.Snapshot) -> None:
+        if snapshot.iterations == 7:
+            signal.raise_signal(number)
+
+    before = [signal.getsignal(each) for each, _ in SIGNALS]
+    with pytest.raises(raised) as caught:
+        at.run(iterations=20, callback=interrupt, checkpoint=Checkpoint(tmp_path, every=50))
+    assert [signal.getsignal(each) for each, _ in SIGNALS] == before
+    assert isinstance(caught.value, KeyboardInterrupt) or caught.value.args == (143,)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 8
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+    def interrupt(snapshot: dcgs.Snapshot) -> None:
+        if snapshot.iterations == 7:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    at = once()
+    with pytest.raises(KeyboardInterrupt):
+        at.run(iterations=20, callback=interrupt, checkpoint=Checkpoint(tmp_path, every=3))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=3, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 6
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+CHILD = """
+import sys
+import numpy as np
+sys.path.insert(0, {tests!r})
+from test_checkpoint import slow_once
+from dcgs import Checkpoint
+print("ready", flush=True)
+slow_once().run(iterations=60, checkpoint=Checkpoint({folder!r}, every=2, resume="auto")).save({out!r})
+"""
+
+
+def slow_once() -> Problem:
+    return problem(18, nx.cycle_graph(5), 4)
+
+
+def test_a_process_killed_at_any_time_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    out, folder = tmp_path / "result.npz", tmp_path / "kept"
+    code = CHILD.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
+    killed = 0
+    for _ in range(10):
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.15))
+        child.kill()
+        killed += child.wait() == -signal.SIGKILL
+        child.stdout.close()
+    assert killed > 0
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    assert everything(Result.load(out)) == everything(slow_once().run(iterations=60))
+
+
+arrays = hnp.arrays(
+    st.sampled_from([np.dtype("f8"), np.dtype("i8"), np.dtype("i4")]),
+    hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@given(array=arrays, fortran=st.booleans(), cut=st.integers(0, 3), frozen=st.booleans())
+@settings(deadline=None, derandomize=True)
+def test_an_array_comes_back_with_its_bits_and_its_layout(
+    array: Array, fortran: bool, cut: int, frozen: bool
+) -> None:
+    there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
+    there.flags.writeable = not frozen
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint_file.write(Path(folder) / "a", {"one": there, "two": [there]})
+        back: Any = checkpoint_file.read(Path(folder) / "a")
+    assert back["one"] is back["two"][0]
+    assert bits(back["one"]) == bits(there)
+    assert back["one"].flags.writeable == there.flags.writeable
+    assert there.size == 0 or back["one"].strides == there.strides
+
+
+numbers = st.floats(allow_nan=False) | st.integers() | st.booleans() | st.none() | st.text()
+memories = st.recursive(
+    numbers, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc"), each, max_size=3)
+)
+
+
+@given(memory=memories)
+@settings(deadline=None, derandomize=True)
+def test_plain_values_come_back_as_they_were(memory: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint_file.write(Path(folder) / "a", {"memory": memory})
+        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"memory": memory})
+
+
+@pytest.mark.parametrize("odd", [np.float64(1.0), (1.0,), np.array(["a"]), object()])
+def test_what_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
+        checkpoint_file.write(tmp_path / "a", {"odd": odd})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    once().run(iterations=5, checkpoint=Checkpoint(tmp_path))
+    path = newest(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    data[7] = 9
+    path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
+    with pytest.raises(ValueError, match=r"must be of format 1; .* has 9. Go on with the version"):
+        once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))

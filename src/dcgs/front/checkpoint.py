@@ -7,11 +7,12 @@ another agent's files: all that agents exchange in order to go on is which itera
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +137,14 @@ class Keeper:
         self._offers: dict[int, tuple[int, Memory]] = {}
         self._fingerprints: Mapping[int, Fingerprint] = {}
         self._leaving = False
+        self._seconds = 0.0
+
+    def about(self) -> dict[str, Any]:
+        """Say what was kept and resumed, and how many seconds that took, all agents' together."""
+        if self.checkpoint is None:
+            return {}
+        resumed = next((past.whole("iteration") for past in self._pasts.values()), None)
+        return {"checkpoint": {"every": self.checkpoint.every, "resumed": resumed, "seconds": self._seconds}}
 
     def find(self, gather: Gather = _alone) -> None:
         """Read what is there to go on from, if that was asked for."""
@@ -157,15 +166,16 @@ class Keeper:
         return self._pasts[i].part("program") if i in self._pasts else None
 
     def begin(
-        self, fingerprints: Mapping[int, Fingerprint], agents: Mapping[int, Agent], observer: Observer
+        self, seal: Callable[[Agent], Fingerprint], agents: Mapping[int, Agent], observer: Observer
     ) -> None:
         """Refuse a checkpoint of another run; set everything to where it stood, and clear the folder."""
         at = self.checkpoint
         if at is None:
             return
-        self._fingerprints = fingerprints
+        start = time.perf_counter()
+        self._fingerprints = {i: seal(agents[i]) for i in self._agents}
         for i, past in self._pasts.items():
-            reason = difference(i, past.part("fingerprint").values, fingerprints[i])
+            reason = difference(i, past.part("fingerprint").values, self._fingerprints[i])
             if reason is not None:
                 raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
         if self._pasts:
@@ -181,13 +191,16 @@ class Keeper:
                 self._write(0, {i: {} for i in self._agents})
         except OSError as error:
             raise _unwritable(at, 0, error) from error
+        self._seconds += time.perf_counter() - start
 
     def keep(self, i: int, k: int, /, **state: State) -> None:
         """Take agent i's state after iteration k if it is time; called from the agent's thread."""
         at = self.checkpoint
         if at is not None and (self._leaving or k % at.every == 0 or k == self._last):
+            start = time.perf_counter()
             variables: dict[str, Memory] = {name: plain(value) for name, value in state.items()}
             self._offers[i] = k, {"k": k, **variables}
+            self._seconds += time.perf_counter() - start
 
     def after_round(self, agents: Mapping[int, Agent], observer: Observer, going: bool) -> bool:
         """Write what agents have offered, off the clock; return whether the run goes on.
@@ -200,12 +213,14 @@ class Keeper:
         offers, self._offers = self._offers, {}
         if offers:
             observer.meters.clock.halt()
+            start = time.perf_counter()
             k = max(k for k, _ in offers.values())
             try:
                 self._write(k, {i: standing(agents[i], offers[i][1], observer) for i in self._agents})
                 self._tidy(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
+            self._seconds += time.perf_counter() - start
             observer.meters.clock.go()
             going = going and not self._leaving
         # Asked here, where all stand still, so that all offer their state after the same iteration.

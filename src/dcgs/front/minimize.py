@@ -115,9 +115,7 @@ def minimize(
             for i in range(len(network))
         ]
         hosted = dict(enumerate(agents))
-        if checkpoint is not None:
-            seals = {i: fingerprint(agent, method, network, seed) for i, agent in hosted.items()}
-            keeper.begin(seals, hosted, observer)
+        keeper.begin(lambda agent: fingerprint(agent, method, network, seed), hosted, observer)
         job = Job(
             program=lambda i: method.program(agents[i]),
             neighbors=network.neighbors,
@@ -143,7 +141,7 @@ def minimize(
         seconds=meters.clock.seconds,
         history=as_history(observer.snapshots),
         notes=(*keeper.notes, *_notes(agents)),
-        about=_about(method, runtime, X, network, seed),
+        about=_about(method, runtime, X, network, seed) | keeper.about(),
     )
 
 
