@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,9 @@ from hypothesis.extra import numpy as hnp
 
 import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
+from dcgs.cli import main
 from dcgs.front import checkpoint_file, fingerprint, resuming
+from dcgs.front.checkpoint import Keeper, common
 from dcgs.inner import Exact, Inner, Solver, Task
 from problems import GRAPHS, Array
 
@@ -598,3 +603,78 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
     with pytest.raises(ValueError, match=r"must be of format 1; .* has 9. Go on with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+POINTS = 100_000
+LARGE: dict[str, tuple[Method, ConvexSet, Make]] = {
+    "DFW": (
+        dcgs.DFW(),
+        dcgs.L1Ball(POINTS, 5.0),
+        lambda rng: dcgs.LeastSquares(rng.standard_normal((4, POINTS)), rng.standard_normal(4)),
+    ),
+    "DCGS": (
+        dcgs.DCGS(inner="cg", schedule=T1),
+        dcgs.NuclearNormBall((250, 400), 50.0),
+        lambda rng: dcgs.MatrixCompletion(range(250), range(250), rng.standard_normal(250), (250, 400)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
+    method, X, make = LARGE[name]
+    rng = np.random.default_rng(8)
+    at = Problem([make(rng) for _ in range(3)], X, nx.path_graph(3), method)
+    held = []
+    for resume in (False, True):
+        tracemalloc.start()
+        at.run(
+            iterations=6 if resume else 3,
+            runtime=dcgs.Lockstep(threads=1),
+            checkpoint=Checkpoint(tmp_path, every=1, resume=resume),
+        )
+        held.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # Beside points there is a Lanczos basis of 64 kB, the history and small change.
+    assert max(held) <= 12 * 3 * 8 * POINTS + 300_000
+
+
+def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
+    """Agents of other processes may be behind by as many iterations as the graph has hops."""
+    at = Checkpoint(tmp_path)
+    keeper = Keeper(at, [0], None, lag=25)
+    at.file(0, 0).parent.mkdir()
+    for k in range(0, 70, 10):
+        at.file(0, k).touch()
+    keeper.tidy(60)
+    assert sorted(at.files(0)) == [20, 30, 40, 50, 60]
+
+
+def test_the_newest_iteration_that_all_have_is_taken() -> None:
+    assert common([[10, 20, 30], [20, 10], [30, 20, 10]]) == 20
+    assert common([[10], [20]]) is None
+    assert common([[], [20]]) is None
+
+
+def test_in_another_thread_a_run_keeps_its_state_and_hears_no_signals(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    heard = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(
+            once().run,
+            iterations=5,
+            checkpoint=Checkpoint(tmp_path),
+            callback=lambda snapshot: heard.append(signal.getsignal(signal.SIGINT)),
+        ).result()
+    assert set(heard) == {before}
+    assert len(newest(tmp_path)) == 4
+
+
+def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path: Path) -> None:
+    out = tmp_path / "checkpoint.json"
+    size = ["--samples", "40", "--features", "120", "--iterations", "6", "--every", "3"]
+    assert main(["bench", "checkpoint", *size, "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["equal"] is True
+    assert 0.0 < row["share"] < 1.0
+    assert row["bytes"] > 10 * 120 * 8

@@ -7,7 +7,6 @@ handed over as they are, not copied: the memory is good until the state changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar, final
 
@@ -51,9 +50,12 @@ def plain(state: State) -> Memory:
 @final
 @dataclass(frozen=True, eq=False)
 class Past:
-    """The memory of a state, read by the names it was written with."""
+    """The memory of a state, read by the names it was written with.
 
-    values: Mapping[str, Memory]
+    An array is handed over to the first who asks for it, so that nothing is held that a run has replaced.
+    """
+
+    values: dict[str, Memory]
 
     def __contains__(self, name: str) -> bool:
         return self.values.get(name) is not None
@@ -75,11 +77,13 @@ class Past:
         return self._of(name, str)
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return an array."""
-        return self._of(name, np.ndarray)
+        """Return an array, once."""
+        found: NDArray[Any] = self._of(name, np.ndarray)
+        del self.values[name]
+        return found
 
     def point(self, name: str) -> NDArray[np.float64]:
-        """Return an array of floats."""
+        """Return an array of floats, once."""
         return self.array(name)
 
     def points(self, *names: str) -> list[NDArray[np.float64]]:

@@ -217,7 +217,7 @@ class Keeper:
             k = max(k for k, _ in offers.values())
             try:
                 self._write(k, {i: standing(agents[i], offers[i][1], observer) for i in self._agents})
-                self._tidy(k)
+                self.tidy(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
             self._seconds += time.perf_counter() - start
@@ -250,7 +250,7 @@ class Keeper:
             }
             checkpoint_file.write(self.checkpoint.file(i, k), head | memory)
 
-    def _tidy(self, k: int) -> None:
+    def tidy(self, k: int) -> None:
         """Delete what nobody goes on from any more: all agents have whole files up to k − lag."""
         assert self.checkpoint is not None
         for i in self._agents:
