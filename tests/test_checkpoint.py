@@ -678,3 +678,24 @@ def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path:
     assert row["equal"] is True
     assert 0.0 < row["share"] < 1.0
     assert row["bytes"] > 10 * 120 * 8
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "gap"),
+    [("path", 20, 0.1), ("random of 7", 14, 0.03), ("star", 14, 1e-6), ("complete", 18, 1e-5)],
+)
+def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
+    name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate takes several iterations; what was said of it so far must not be lost."""
+    monkeypatch.setattr(Keeper, "tidy", lambda keeper, k: None)
+    at = problem(case, GRAPHS[name], 3)
+    whole = at.run(gap=gap, checkpoint=Checkpoint(tmp_path, every=1))
+    assert whole.status is dcgs.Status.AGREED
+    kept = Checkpoint(tmp_path, every=10**6, resume=True)
+    for k in reversed(range(1, whole.iterations)):
+        resumed = at.run(gap=gap, checkpoint=kept)
+        assert resumed.about["checkpoint"]["resumed"] == k
+        assert everything(resumed) == everything(whole)
+        for i in range(len(at.objectives)):
+            kept.file(i, k).unlink()
