@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import json
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -28,10 +29,13 @@ from hypothesis.extra import numpy as hnp
 
 import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
+from dcgs.atoms import Spike, Vertex
 from dcgs.cli import main
 from dcgs.front import checkpoint_file, fingerprint, resuming
 from dcgs.front.checkpoint import Keeper, common
 from dcgs.inner import Exact, Inner, Solver, Task
+from dcgs.inner.active_set import ActiveSet
+from dcgs.memory import Memory, Past
 from problems import GRAPHS, Array
 
 Make = Callable[[np.random.Generator], Objective]
@@ -68,6 +72,11 @@ def entries(rng: np.random.Generator) -> Objective:
 
 def squares(rng: np.random.Generator) -> Objective:
     return dcgs.LeastSquares(rng.standard_normal((5, 9)), rng.standard_normal(5), (3, 3))
+
+
+def wide_entries(rng: np.random.Generator) -> Objective:
+    flat = rng.choice(30 * 40, size=200, replace=False)
+    return dcgs.MatrixCompletion(flat // 40, flat % 40, rng.standard_normal(200), (30, 40))
 
 
 L1, L2 = dcgs.L1Ball(D, 2.0), dcgs.L2Ball(D, 1.5)
@@ -108,6 +117,9 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.FastDCGS(form="edges", inner="pcg", eta=2.0), L1, sparse),
     (dcgs.FastDCGS(inner="cg", precision=0.5), L2, labels),
     (dcgs.FastDCGS(form="edges", inner="cg", stops_itself=False), NUCLEAR, entries),
+    # Inner solves that end at max_steps, which a note counts; matrices of which a few triples are enough.
+    (dcgs.DCGS(inner=dcgs.CG(max_steps=2), schedule=T1), L1, vectors),
+    (dcgs.FastDCGS(form="edges"), dcgs.NuclearNormBall((30, 40), 4.0), wide_entries),
     (dcgs.PGExtra(), L1, vectors),
     (dcgs.PGExtra(laziness=0.0, step=0.01), NUCLEAR, entries),
     (dcgs.NIDS(), BOX, sparse),
@@ -699,3 +711,21 @@ def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
         assert everything(resumed) == everything(whole)
         for i in range(len(at.objectives)):
             kept.file(i, k).unlink()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_active_set_sums_in_the_same_order_again(packed: bool) -> None:
+    rng = np.random.default_rng(2)
+    S = ActiveSet(Vertex(rng.standard_normal(D)))
+    for place in range(6):
+        S.append(Vertex(rng.standard_normal(D)) if place % 3 else Spike(place, 2.0, (D,)))
+    S.drop(1)
+    S.drop(2)
+    S.weights[:] = rng.dirichlet(np.ones(len(S)))
+    list(map(S.pack, [(D,)] * packed))
+    again = ActiveSet.again(Past(copy.deepcopy(cast(dict[str, Memory], S.memory()))), (D,))
+    direction = rng.standard_normal(D)
+    assert again.atoms == S.atoms
+    assert bits(again.dots(direction)) == bits(S.dots(direction))
+    assert bits(again.dense((D,))) == bits(S.dense((D,)))
+    assert repr(again.memory()) == repr(S.memory())
