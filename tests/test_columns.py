@@ -34,7 +34,7 @@ def uneven_parts(agents: int, seed: int = 0, flat: tuple[int, ...] = ()) -> list
 
 def told(parts: list[tuple[Array, Array]], graph: nx.Graph, rounds: int) -> list[Point | None]:
     """Return the weights that agents find in so many rounds."""
-    agents = [Columns(LeastSquares(*part), tells=True) for part in parts]
+    agents = [Columns.of(LeastSquares(*part), tells=True) for part in parts]
     for _ in range(rounds):
         letters = [Letter(np.zeros(SIZE), 1.0, {}, one.parcel()) for one in agents]
         for i, one in enumerate(agents):
@@ -60,14 +60,14 @@ def test_all_agree_once_news_have_reached_everyone(graph: nx.Graph, flat: tuple[
 def test_even_columns_are_not_told_of() -> None:
     rng = np.random.default_rng(3)
     one_sample = LeastSquares(rng.standard_normal((1, 1000)), [1.0])
-    assert Columns(one_sample, tells=True).parcel() is None
-    assert Columns(LeastSquares(*uneven_parts(1)[0]), tells=False).parcel() is None
+    assert Columns.of(one_sample, tells=True).parcel() is None
+    assert Columns.of(LeastSquares(*uneven_parts(1)[0]), tells=False).parcel() is None
     nothing = LeastSquares(np.zeros((1, 5)), [1.0])
-    assert Columns(nothing, tells=True).weights() is None
+    assert Columns.of(nothing, tells=True).weights() is None
 
 
 def test_what_is_known_is_sent_once() -> None:
-    one = Columns(LeastSquares(*uneven_parts(1)[0]), tells=True)
+    one = Columns.of(LeastSquares(*uneven_parts(1)[0]), tells=True)
     parcel = one.parcel()
     assert parcel is not None
     assert one.parcel() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -18,8 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.atoms import Atom
-from dcgs.front import Callback, Result, Snapshot, Status
-from dcgs.front.observer import Watch
+from dcgs.front import Result, Snapshot, Status
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -873,18 +871,3 @@ def test_seconds_computing_and_waiting_are_told_for_each_agent() -> None:
     assert result.computing.max() <= result.history.computing[-1] <= result.computing.sum()
     assert_array_equal(result.waiting, np.zeros(4))
     assert_array_equal(result.hosted, np.arange(4))
-
-
-def test_a_run_that_is_asked_to_stop_ends_after_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def wants_to_stop() -> bool:
-        asked.append(len(asked))
-        return len(asked) == 6
-
-    def watch(callback: Callback | None, stops: bool) -> Watch:
-        return Watch(callback, stops, wants_to_stop)
-
-    monkeypatch.setattr(sys.modules["dcgs.front.minimize"], "Watch", watch)
-    result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), iterations=9, every=0)
-    assert (result.status, result.rounds, result.iterations) == (Status.STOPPED, 6, 3)

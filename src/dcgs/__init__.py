@@ -4,7 +4,7 @@ m agents on a graph, each with private data, minimize a sum of smooth convex los
 is known through a linear oracle, and talk to their neighbors only. Start at :func:`minimize`.
 """
 
-from dcgs.front import History, Result, Snapshot, Status, minimize
+from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
 from dcgs.inner import CG, PCG, Block, Corrective
 from dcgs.methods import DCGS, DFW, NIDS, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import (
@@ -48,6 +48,7 @@ __all__ = [
     "BirkhoffPolytope",
     "Block",
     "Box",
+    "Checkpoint",
     "ConvexHull",
     "ConvexSet",
     "Corrective",

@@ -6,7 +6,7 @@ become a dense array and how to add itself to one; it keys the active set.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger
 
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.points import Point, vdot
 
 
-class Atom(ABC):
+class Atom(Remembers):
     """An extreme point of a set, in whatever form is smallest."""
 
     @abstractmethod
@@ -36,6 +37,12 @@ class Atom(ABC):
     @abstractmethod
     def dense(self) -> Point:
         """Return the atom as an array of its own, which the caller may change."""
+
+    def memory(self) -> Memory:
+        raise TypeError(
+            f"an atom must be a Spike, a Sparse, a Vertex or a RankOne to be kept in a checkpoint; "
+            f"got a {type(self).__name__}."
+        )
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return self.dense() if dtype is None else self.dense().astype(dtype)
@@ -64,6 +71,9 @@ class Spike(Atom):
         self.add_to(array, 1.0)
         return array
 
+    def memory(self) -> Memory:
+        return {"kind": "spike", "index": self.index, "height": self.height}
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -87,6 +97,9 @@ class Sparse(Atom):
         array = np.zeros(self.shape)
         self.add_to(array, 1.0)
         return array
+
+    def memory(self) -> Memory:
+        return {"kind": "sparse", "indices": self.indices, "values": self.values}
 
     @cached_property
     def _key(self) -> tuple[bytes, bytes]:
@@ -117,6 +130,9 @@ class Vertex(Atom):
 
     def dense(self) -> Point:
         return self.array.copy()
+
+    def memory(self) -> Memory:
+        return {"kind": "vertex", "array": self.array}
 
     @cached_property
     def _key(self) -> bytes:
@@ -150,6 +166,22 @@ class RankOne(Atom):
 
     def dense(self) -> Point:
         return np.outer(self.scale * self.u, self.v)
+
+    def memory(self) -> Memory:
+        return {"kind": "rank one", "scale": self.scale, "u": self.u, "v": self.v}
+
+
+def atom_again(past: Past, shape: tuple[int, ...]) -> Atom:
+    """Return the atom of a memory, among points of this shape."""
+    match past.word("kind"):
+        case "spike":
+            return Spike(past.whole("index"), past.number("height"), shape)
+        case "sparse":
+            return Sparse(past.array("indices"), past.point("values"), shape)
+        case "rank one":
+            return RankOne(past.number("scale"), *past.points("u", "v"))
+        case _:
+            return Vertex(past.point("array"))
 
 
 def cross(a: Atom, b: Atom) -> float:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from dcgs.bench import exchange, memory, record, step, threads
+from dcgs.bench import checkpoint, exchange, memory, record, step, threads
 from dcgs.cli import bench_rounds
 from dcgs.cli.values import count
 
@@ -54,6 +54,16 @@ def add(jobs: Any) -> None:
     )
     over.add_argument("--ranks", type=count, default=10, metavar="N", help="processes (default: 10)")
     over.add_argument("--repeats", type=count, default=9, metavar="N", help="median of N (default: 9)")
+    kept = _add(
+        benches,
+        "checkpoint",
+        _bench_checkpoint,
+        "the share of a run's time that checkpoints take; at most 5 % is wanted",
+    )
+    kept.add_argument("--every", type=count, default=10, metavar="K", help="iterations (default: 10)")
+    kept.add_argument("--iterations", type=count, default=30, metavar="N", help="in all (default: 30)")
+    kept.add_argument("--samples", type=count, default=2000, metavar="N", help="rows in all (default: 2000)")
+    kept.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
 
     bench_rounds.add(benches)
 
@@ -108,6 +118,20 @@ def _bench_threads(args: argparse.Namespace, console: Console) -> list[dict[str,
     table.add_row(speedup.case, f"{speedup.one:.2f}", f"{speedup.several:.2f}", f"{speedup.ratio:.2f}", equal)
     console.print(table)
     return [asdict(speedup) | {"ratio": speedup.ratio}]
+
+
+def _bench_checkpoint(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+    size = checkpoint.Size(samples=args.samples, features=args.features, iterations=args.iterations)
+    with console.status("measuring…"):
+        cost = checkpoint.measure(size, args.every, args.seed)
+    table = Table("case", title="what checkpoints take of a run", title_justify="left")
+    for name in ("every", "run, s", "checkpoints, s", "share", "MB each", "resumed equal to the bit"):
+        table.add_column(name, justify="right")
+    equal = "yes" if cost.equal else "NO"
+    times = (f"{cost.seconds:.2f}", f"{cost.writing:.2f}", f"{cost.share:.1%}")
+    table.add_row(cost.case, str(cost.every), *times, f"{1e-6 * cost.bytes:.1f}", equal)
+    console.print(table)
+    return [asdict(cost) | {"share": cost.share}]
 
 
 def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:

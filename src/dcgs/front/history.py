@@ -110,6 +110,22 @@ def as_history(snapshots: Sequence[Snapshot]) -> History:
     return History(**columns)
 
 
+def as_rows(snapshots: Sequence[Snapshot]) -> NDArray[np.float64]:
+    """Return snapshots as numbers, a row each; counts are exact up to 2⁵³."""
+    names = [column.name for column in fields(History)]
+    return np.array([[getattr(row, name) for name in names] for row in snapshots], dtype=np.float64)
+
+
+def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
+    """Return the snapshots that the rows are of."""
+    kinds = {column.name: int if "int64" in str(column.type) else float for column in fields(History)}
+    named: list[dict[str, Any]] = [
+        {name: kind(value) for (name, kind), value in zip(kinds.items(), row, strict=True)}
+        for row in rows.tolist()
+    ]
+    return [Snapshot(**row) for row in named]
+
+
 def measure(objectives: Sequence[Objective] | Parts, X: ConvexSet, answers: Sequence[Point]) -> Quality:
     """Return what the answers of all agents are worth; needs everyone's data."""
     parts = as_parts(objectives)

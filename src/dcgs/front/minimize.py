@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError, CountedOracle, Tally
+from dcgs.front.checkpoint import Checkpoint, Keeper, check_checkpoint
 from dcgs.front.checks import (
     agreed,
     check_kinds,
@@ -29,6 +30,7 @@ from dcgs.front.checks import (
     check_start,
 )
 from dcgs.front.facts import facts_of
+from dcgs.front.fingerprint import fingerprint
 from dcgs.front.history import as_history, average
 from dcgs.front.network import Network, as_network
 from dcgs.front.observer import Callback, Meters, Observer, Watch
@@ -59,6 +61,7 @@ def minimize(
     x0: ArrayLike | None = None,
     every: int | None = 1,
     callback: Callback | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, talking over the graph.
 
@@ -73,7 +76,8 @@ def minimize(
     ``every`` says after how many iterations to measure (0: only first and last; None: never, so that the
     history is empty and no process sees what others' agents have or answer). ``callback`` is
     called with each :class:`Snapshot`, and ends the run by returning True. ``x0`` is the point all
-    agents start from, by default the set's own.
+    agents start from, by default the set's own. ``checkpoint`` keeps the state of all agents on disk, and
+    resumes from there; see :class:`Checkpoint`.
 
     With ``runtime=dcgs.MPI()`` every process calls this with the same arguments, but for ``objectives``, of
     which each needs those of the agents it runs only: a mapping from these agents. The result is the same in
@@ -96,12 +100,15 @@ def minimize(
         held = check_parts(objectives, runtime.hosts(len(network)), network)
         check_kinds(X, method)
         check_limits(asked, method, callback)
+        check_checkpoint(checkpoint, held, X, method)
         return asked, network, held, check_start(x0, X)
 
     asked, network, held, start = agreed(everyone, door)
     limits = asked.completed(method.stops_itself)
-    check_same(everyone, _identity(method, X, network, limits, seed, start))
+    check_same(everyone, _identity(method, X, network, limits, seed, start, checkpoint))
     parts = Parts(held, everyone)
+    keeper = Keeper(checkpoint, list(held), limits.iterations, everyone)
+    keeper.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
         check_problem(parts, X, method)
@@ -128,22 +135,25 @@ def minimize(
                 gap=limits.gap if method.stops_itself else None,
                 agree=observer.agree,
                 projections=meters.projections[i],
+                keep=partial(keeper.keep, i),
+                past=keeper.past(i),
             )
             for i, f in held.items()
         }
+        keeper.begin(lambda agent: fingerprint(agent, method, network, seed), agents, observer)
         limited = limits.lmo_calls is not None or limits.seconds is not None
         job = Job(
             program=lambda i: method.program(agents[i]),
             neighbors=network.neighbors,
             traffic=meters.traffic,
-            after_round=observer.after_round,
+            after_round=lambda: keeper.after_round(agents, observer, observer.after_round()),
             wide=all(f.map.wide for f in held.values()),
             spent=everyone.any if limited else None,
         )
         with everyone.told_of_failures():
             if observer.status is None:
                 meters.clock.go()
-                with suppress(BudgetSpentError):
+                with keeper.listening(), suppress(BudgetSpentError):
                     runtime.run(job)
             status = observer.finish()
         answers = observer.everyones()
@@ -164,13 +174,19 @@ def minimize(
         waiting=counts[:, 7],
         seconds=float(everyone.largest(np.array([meters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
-        notes=_notes(whole[4].tolist(), int(whole[5].sum())),
-        about=_about(method, runtime, X, network, seed),
+        notes=(*keeper.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
+        about=_about(method, runtime, X, network, seed) | keeper.about(),
     )
 
 
 def _identity(
-    method: Method, X: ConvexSet, network: Network, limits: Limits, seed: int, start: Point
+    method: Method,
+    X: ConvexSet,
+    network: Network,
+    limits: Limits,
+    seed: int,
+    start: Point,
+    checkpoint: Checkpoint | None,
 ) -> dict[str, str]:
     """Return what all processes must have been given alike."""
     return {
@@ -180,6 +196,7 @@ def _identity(
         "limits": repr(limits),
         "seed": repr(int(seed)),
         "x0": f"a point {_digest(start.tobytes())}",
+        "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
 
 

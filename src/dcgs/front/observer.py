@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
-from dcgs.front.history import Snapshot, measure, rounding
+from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
 from dcgs.front.parts import Parts
 from dcgs.front.stopping import Limits, Status, Stopwatch
 from dcgs.points import Point
@@ -43,12 +43,11 @@ class Watch:
     """Who may end a run from outside.
 
     A callback is called in the process that leads. ``stops`` says whether the agents shall decide on the
-    gap themselves, and ``wants_to_stop`` is asked in all processes, after each round.
+    gap themselves.
     """
 
     callback: Callback | None = None
     stops: bool = False
-    wants_to_stop: Callable[[], bool] | None = None
 
 
 @final
@@ -73,7 +72,7 @@ class Observer:
         self.answers: dict[int, Point] = dict.fromkeys(parts.held, x0)
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, Point]] = {}
-        self._computing = 0.0
+        self.computing = 0.0
         self.target: float | None = None
         if limits.every is None:
             return
@@ -86,12 +85,23 @@ class Observer:
     def agrees(self) -> bool:
         """Whether processes must talk after every round, since one of them may know what others do not."""
         limits = self.limits
-        alone = limits.lmo_calls is None and limits.seconds is None and self.watch.wants_to_stop is None
-        return self.everyone.processes == 1 or bool(limits.every) or not alone
+        limited = limits.lmo_calls is not None or limits.seconds is not None
+        return self.everyone.processes == 1 or bool(limits.every) or limited
 
     def post(self, i: int, k: int, answer: Point) -> None:
         """Take agent i's answer after its k-th iteration; called from the agent's thread."""
         self._posted.setdefault(k, {})[i] = answer
+
+    def go_on(self) -> None:
+        """Go on from where an earlier run stood; its history is with the process that leads."""
+        if self.snapshots:
+            rows = self.everyone.spread(as_rows(self.snapshots) if self.everyone.leads else None)
+            self.snapshots = from_rows(rows)
+            last = self.snapshots[-1]
+            if last.iterations == self.iterations and self._reached(last):
+                self.status = Status.GAP
+        calls, seconds = self._largest(float(self.meters.calls), self.meters.clock.seconds)
+        self.status = self.status or self._spent(int(calls), seconds)
 
     def agree(self) -> None:
         """Hear from an agent that all have agreed to stop, as all of them do in the same round."""
@@ -104,15 +114,13 @@ class Observer:
             self._collect(self.iterations + self._has_next())
             ended = self.limits.rounds is not None and self.meters.traffic.rounds >= self.limits.rounds
             return self.status is None and not ended
-        wish = self.watch.wants_to_stop is not None and self.watch.wants_to_stop()
         # On the clock, for who comes first waits here for the others.
-        waiting, calls, seconds, stop = self._largest(
-            -float(self._has_next()), float(self.meters.calls), self.meters.clock.seconds, float(wish)
+        waiting, calls, seconds = self._largest(
+            -float(self._has_next()), float(self.meters.calls), self.meters.clock.seconds
         )
         self.meters.clock.halt()
         self._collect(self.iterations + int(waiting < 0.0))
-        stopped = Status.STOPPED if stop else None
-        self.status = self.status or self._spent(int(calls), seconds) or stopped
+        self.status = self.status or self._spent(int(calls), seconds)
         self.meters.clock.go()
         return self.status is None
 
@@ -166,7 +174,7 @@ class Observer:
     def _record(self) -> None:
         answers = list(self.everyones().values())
         traffic, steps = self.meters.traffic, np.array(self.meters.traffic.steps)
-        self._computing += float(self._slowest(steps).sum())
+        self.computing += float(self._slowest(steps).sum())
         traffic.steps.clear()
         messages, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
@@ -183,7 +191,7 @@ class Observer:
             lmo_calls=int(calls),
             projections=int(projections),
             seconds=seconds,
-            computing=self._computing,
+            computing=self.computing,
             agents=tuple(answers),
             **asdict(measure(self.parts, self.X, answers)),
         )

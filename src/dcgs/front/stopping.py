@@ -26,7 +26,6 @@ class Status(Enum):
     ROUNDS = "the limit on rounds was reached."
     LMO_CALLS = "the limit on oracle calls was reached."
     SECONDS = "the limit on seconds was reached."
-    STOPPED = "the run was asked to stop."
 
     def __str__(self) -> str:
         return self.value
@@ -102,6 +101,10 @@ class Stopwatch:
         """Let it stand."""
         self._before = self.seconds
         self._since = None
+
+    def set(self, seconds: float) -> None:
+        """Let it stand at so many seconds."""
+        self._before, self._since = seconds, None
 
     @property
     def seconds(self) -> float:

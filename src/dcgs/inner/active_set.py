@@ -8,7 +8,8 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Spike
+from dcgs.atoms import Atom, Spike, atom_again
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.points import Point
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -18,7 +19,7 @@ _MOST_PACKED = 2_000_000
 
 
 @final
-class ActiveSet:
+class ActiveSet(Remembers):
     """Σ weights[p] · atoms[p] over distinct atoms, with weights ≥ 0 that sum to one.
 
     A drop step moves the whole weight, so the subtraction is exactly zero and the atom leaves: no
@@ -35,6 +36,35 @@ class ActiveSet:
         self._others: dict[int, Atom] = {}
         self._packed: tuple[NDArray[np.intp], Vector] | None = None
         self._weights[self.append(atom)] = 1.0
+
+    @classmethod
+    def again(cls, past: Past, shape: tuple[int, ...]) -> ActiveSet:
+        """Return the active set of a memory, of points of this shape."""
+        spikes = zip(past.array("index").tolist(), past.array("height").tolist(), strict=True)
+        atoms: list[Atom] = [Spike(index, height, shape) for index, height in spikes]
+        others = dict(zip(past.array("places").tolist(), past.parts("others"), strict=True))
+        for place, part in others.items():
+            atoms[place] = atom_again(part, shape)
+        S = cls(atoms[0])
+        for atom in atoms[1:]:
+            S.append(atom)
+        S.weights[:] = past.point("weights")
+        S._others = {place: atoms[place] for place in others}
+        if past.whole("packed"):
+            S._pack()
+        return S
+
+    def memory(self) -> Memory:
+        count = len(self.atoms)
+        return {
+            "weights": self.weights,
+            "index": self._index[:count],
+            "height": self._height[:count],
+            # Those that are no spikes, in the order in which they are summed.
+            "places": np.array(list(self._others), dtype=np.intp),
+            "others": [atom.memory() for atom in self._others.values()],
+            "packed": self._packed is not None,
+        }
 
     def __len__(self) -> int:
         return len(self.atoms)
@@ -113,8 +143,7 @@ class ActiveSet:
     def pack(self, shape: tuple[int, ...]) -> None:
         """Put atoms that are no spikes into one matrix, for as long as no atom comes or goes."""
         if self._others and len(self._others) * math.prod(shape) <= _MOST_PACKED:
-            rows = [atom.dense().reshape(-1) for atom in self._others.values()]
-            self._packed = np.array(list(self._others), dtype=np.intp), np.stack(rows)
+            self._pack()
 
     def append(self, atom: Atom) -> int:
         """Take in a new atom, with no weight yet; return its place."""
@@ -143,6 +172,10 @@ class ActiveSet:
         self.atoms[place] = last
         self._weights[place] = self._weights[end]
         self._put(place, last)
+
+    def _pack(self) -> None:
+        rows = [atom.dense().reshape(-1) for atom in self._others.values()]
+        self._packed = np.array(list(self._others), dtype=np.intp), np.stack(rows)
 
     def _put(self, place: int, atom: Atom) -> None:
         self._place[atom] = place

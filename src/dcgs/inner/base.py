@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import final
 
 from dcgs.counting import Oracle
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, add_scaled, is_whole, norm, vdot
@@ -81,7 +82,8 @@ class Outcome(Enum):
 class Task:
     """What an agent's inner solver works with, from the first outer iteration to the last.
 
-    Each solve adds how it ended to ``outcomes``.
+    Each solve adds how it ended to ``outcomes``. ``past`` is the memory of the solver whose work a new one
+    goes on with, None at the start of a run.
     """
 
     f: Objective
@@ -89,14 +91,19 @@ class Task:
     lmo: Oracle
     x0: Point
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    past: Past | None = None
 
 
-class Solver(ABC):
+class Solver(Remembers):
     """One agent's inner solver: it owns the iterate and keeps what it learned from call to call."""
 
     @abstractmethod
     def __call__(self, phi: Subproblem, e: float) -> Point:
         """Return a point whose Wolfe gap for φ is at most e, starting from the last answer."""
+
+    def memory(self) -> Memory:
+        """Return all that the next solve depends on; asked for only if ``Inner.remembers``."""
+        raise TypeError(f"a {type(self).__name__} cannot be kept in a checkpoint: it has no memory().")
 
 
 class Inner(ABC):
@@ -104,6 +111,8 @@ class Inner(ABC):
 
     weighs: bool = False
     """Whether it solves subproblems that have weights."""
+    remembers: bool = False
+    """Whether its solvers have a ``memory()``, and start from ``Task.past`` where there is one."""
 
     @abstractmethod
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:

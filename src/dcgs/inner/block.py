@@ -8,8 +8,9 @@ from typing import final
 
 import numpy as np
 
-from dcgs.atoms import Atom
+from dcgs.atoms import Atom, atom_again
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
+from dcgs.memory import Memory, plain
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
@@ -42,6 +43,7 @@ class Block(Inner):
     """
 
     max_steps: int = 10_000
+    remembers = True
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -68,6 +70,20 @@ class _BlockSolver(Solver):
         self.basis = extended(np.zeros((min(X.shape), 0)), min(_FIRST, *X.shape))
         self.length = X.diameter  # of the last step
         self.shortest = _SHORTEST * EPS * math.sqrt(min(X.shape))
+        past = task.past
+        if past is not None:
+            self.x, self.image, self.basis = past.points("x", "image", "basis")
+            self.s = atom_again(past.part("s"), X.shape) if "s" in past else None
+            self.length = past.number("length")
+
+    def memory(self) -> Memory:
+        return {
+            "x": self.x,
+            "image": self.image,
+            "basis": self.basis,
+            "s": plain(self.s),
+            "length": self.length,
+        }
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         beta = phi.f.smoothness + phi.eta

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, final
 
-from dcgs.atoms import Atom
+from dcgs.atoms import Atom, atom_again
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
+from dcgs.memory import Memory, plain
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
@@ -25,6 +26,7 @@ class CG(Inner):
 
     step: Literal["line-search", "agnostic"] = "line-search"
     max_steps: int = 100_000
+    remembers = True
 
     def __post_init__(self) -> None:
         if self.step not in ("line-search", "agnostic"):
@@ -43,9 +45,16 @@ class _CGSolver(Solver):
     def __init__(self, spec: CG, task: Task) -> None:
         self.spec = spec
         self.task = task
-        self.pair = Pair(task.f.map, task.x0)
-        self.xx = vdot(task.x0, task.x0)  # ‖x‖², carried along like the image
+        past = task.past
+        self.pair = Pair(task.f.map, task.x0, past and past.part("pair"))
+        # ‖x‖², carried along like the image
+        self.xx = vdot(task.x0, task.x0) if past is None else past.number("xx")
         self.s: Atom | None = None
+        if past is not None and "s" in past:
+            self.s = atom_again(past.part("s"), task.X.shape)
+
+    def memory(self) -> Memory:
+        return {"pair": self.pair.memory(), "xx": self.xx, "s": plain(self.s)}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         pair = self.pair

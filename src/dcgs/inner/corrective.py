@@ -9,10 +9,11 @@ from typing import final
 
 import numpy as np
 
-from dcgs.atoms import Atom, Vertex
+from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
 from dcgs.inner.line_search import Line
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
@@ -48,6 +49,7 @@ class Corrective(Inner):
 
     max_steps: int = 100_000
     weighs = True
+    remembers = True
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -65,8 +67,14 @@ class _CorrectiveSolver(Solver):
         self.spec = spec
         self.task = task
         # x⁰ need not be an extreme point, and is taken for one.
-        self.hull = _Hull(task.f, Vertex(task.x0))
+        self.hull = _Hull(task.f, ActiveSet(Vertex(task.x0)))
         self.x = task.x0
+        if task.past is not None:
+            self.hull = _Hull.again(task.f, task.past.part("hull"))
+            self.x = task.past.point("x")
+
+    def memory(self) -> Memory:
+        return {"hull": self.hull.memory(), "x": self.x}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         hull, left = self.hull, self.spec.max_steps
@@ -98,19 +106,45 @@ class _CorrectiveSolver(Solver):
 
 
 @final
-class _Hull:
+class _Hull(Remembers):
     """The hull of some atoms, with their images; ``stride`` is that of the next step.
 
     ``_bends`` has the curvature of f on the way from the first atom to each.
     """
 
-    def __init__(self, f: Objective, atom: Atom) -> None:
+    def __init__(self, f: Objective, S: ActiveSet) -> None:
         self.f = f
-        self.S = ActiveSet(atom)
+        self.S = S
         self.stride = 1.0
-        self._images = f.map.image_of_atom(atom)[np.newaxis, :].copy()
-        self._idle = np.zeros(1, dtype=np.intp)
-        self._bends = np.zeros(1)
+        self._images = np.stack([f.map.image_of_atom(atom) for atom in S.atoms])
+        self._idle = np.zeros(len(S), dtype=np.intp)
+        self._bends = np.array([self._bend(place) for place in range(len(S))])
+
+    @classmethod
+    def again(cls, f: Objective, past: Past) -> _Hull:
+        """Return the hull of a memory."""
+        hull = cls(f, ActiveSet.again(past.part("S"), f.shape))
+        hull.stride = past.number("stride")
+        hull._images[hull._costly()] = past.point("images")
+        hull._idle = past.array("idle")
+        hull._bends = np.array([hull._bend(place) for place in range(len(hull.S))])
+        return hull
+
+    def memory(self) -> Memory:
+        return {
+            "S": self.S.memory(),
+            "stride": self.stride,
+            "images": self._images[self._costly()],
+            "idle": self._idle[: len(self.S)],
+        }
+
+    def _costly(self) -> list[int]:
+        """Return the places whose images are kept in a memory: that of a spike is a column, made anew."""
+        return [place for place, atom in enumerate(self.S.atoms) if not isinstance(atom, Spike)]
+
+    def _bend(self, place: int) -> float:
+        way = self._images[place] - self._images[0]
+        return self.f.loss.curvature[1] * vdot(way, way)
 
     @property
     def image(self) -> Image:
@@ -129,8 +163,7 @@ class _Hull:
                 self._bends = np.concatenate([self._bends, np.empty_like(self._bends)])
             self._images[place] = self.f.map.image_of_atom(atom)
             self._idle[place] = 0
-            way = self._images[place] - self._images[0]
-            self._bends[place] = self.f.loss.curvature[1] * vdot(way, way)
+            self._bends[place] = self._bend(place)
 
     def correct(self, phi: Subproblem, goal: float, limit: int) -> int:
         """Change weights until the gap over the hull is at most ``goal``; return the steps."""

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.memory import Memory
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
@@ -25,6 +26,8 @@ class Exact(Inner):
     φ is then a quadratic whose minimizer over ‖x‖ ≤ ρ is x(μ) = (2AᵀA + (η + μ) I)⁻¹ h, with the
     multiplier μ = 0 if that lies in the ball and else the root of ‖x(μ)‖ = ρ. No oracle is called.
     """
+
+    remembers = True
 
     def misfit(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, L2Ball) and isinstance(f.map, DenseMap) and isinstance(f.loss, SquaredLoss):
@@ -50,6 +53,9 @@ class _ExactSolver(Solver):
         self.curvature = 2.0 * sigma**2
         # Aᵀb comes from the gradient at zero, so the loss need not show its target.
         self.pull = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
+
+    def memory(self) -> Memory:
+        return {}  # all it has is made from the data
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         h = self.pull - (phi.w - phi.eta * phi.center).reshape(-1)

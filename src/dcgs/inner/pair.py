@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
@@ -16,18 +17,22 @@ _REFRESH = 200
 
 
 @final
-class Pair:
+class Pair(Remembers):
     """A point and its image under a map; both move by atoms, in place."""
 
-    def __init__(self, map_: LinearMap, x: Point) -> None:
+    def __init__(self, map_: LinearMap, x: Point, past: Past | None = None) -> None:
         self._map = map_
-        self.reset(np.array(x, dtype=np.float64, order="C"))
+        if past is None:
+            self.reset(np.array(x, dtype=np.float64, order="C"))
+        else:
+            self._hold(past.point("x"), past.point("image"), past.whole("steps"))
+
+    def memory(self) -> Memory:
+        return {"x": self.x, "image": self.image, "steps": self._steps}
 
     def reset(self, x: Point) -> None:
         """Take over x as the point, and compute its image."""
-        self.x = x
-        self.image: Image = self._map.image(x)
-        self._steps = 0
+        self._hold(x, self._map.image(x), 0)
 
     @property
     def stale(self) -> bool:
@@ -45,6 +50,11 @@ class Pair:
         toward.add_to(self.x, gamma)
         away.add_to(self.x, -gamma)
         self._carry(motion, gamma)
+
+    def _hold(self, x: Point, image: Image, steps: int) -> None:
+        self.x = x
+        self.image = image
+        self._steps = steps
 
     def _carry(self, motion: Image, gamma: float) -> None:
         self.image += gamma * motion

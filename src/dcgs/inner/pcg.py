@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.atoms import Atom, Spike, Vertex, cross
+from dcgs.atoms import Atom, Spike, Vertex, atom_again, cross
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
+from dcgs.memory import Memory
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -26,6 +27,7 @@ class PCG(Inner):
     """
 
     max_steps: int = 1_000_000
+    remembers = True
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -42,10 +44,20 @@ class _PCGSolver(Solver):
     def __init__(self, spec: PCG, task: Task) -> None:
         self.spec = spec
         self.task = task
-        self.pair = Pair(task.f.map, task.x0)
-        # x⁰ need not be a vertex: it is an atom like the others until its weight is used up.
-        self.S = ActiveSet(Vertex(task.x0))
+        past, shape = task.past, task.X.shape
+        self.pair = Pair(task.f.map, task.x0, past and past.part("pair"))
         self.images: dict[Atom, Image] = {}
+        if past is None:
+            # x⁰ need not be a vertex: it is an atom like the others until its weight is used up.
+            self.S = ActiveSet(Vertex(task.x0))
+        else:
+            self.S = ActiveSet.again(past.part("S"), shape)
+            kept = past.parts("images")
+            self.images = {atom_again(part.part("atom"), shape): part.point("image") for part in kept}
+
+    def memory(self) -> Memory:
+        images: list[Memory] = [{"atom": a.memory(), "image": image} for a, image in self.images.items()]
+        return {"pair": self.pair.memory(), "S": self.S.memory(), "images": images}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
         pair, S = self.pair, self.S

@@ -11,7 +11,8 @@ from typing import final
 import numpy as np
 
 from dcgs.counting import Oracle, Tally
-from dcgs.inner.base import Outcome, Task
+from dcgs.inner.base import Inner, Outcome, Task
+from dcgs.memory import Keep, Past, keep_nothing
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -29,6 +30,9 @@ class Agent:
     shows what the agent would answer if the run ended after its k-th iteration. ``gap`` is what the
     agents are to certify before they stop by themselves, relative to that at x⁰, and say so by
     ``agree()``; None where the end is not theirs to decide.
+
+    ``keep(k, name=variable, …)`` is offered all that the iterations after the k-th depend on. ``past`` is
+    what was kept of a run to go on with, None at the start.
     """
 
     index: int
@@ -46,11 +50,20 @@ class Agent:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
+    keep: Keep = keep_nothing
+    past: Past | None = None
+
+    @property
+    def ks(self) -> range:
+        """The numbers of the iterations to do, from 1 or from after what was kept."""
+        done = 0 if self.past is None else self.past.whole("k")
+        return range(done + 1, self.iterations + 1)
 
     @property
     def task(self) -> Task:
         """What an inner solver needs of it."""
-        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes)
+        past = self.past.part("inner") if self.past is not None and "inner" in self.past else None
+        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes, past)
 
     @property
     def metropolis(self) -> dict[int, float]:
@@ -75,3 +88,24 @@ class Method(ABC):
     @abstractmethod
     def program(self, agent: Agent) -> Program[Point]:
         """Return what the agent does, up to ``agent.iterations`` iterations."""
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        """Return why a run cannot be gone on with from what its agents keep, or None if it can."""
+        return (
+            f"{type(self).__name__} cannot be checkpointed: it does not say that its program keeps "
+            "its state. Leave out the checkpoint, or use a method of dcgs."
+        )
+
+    def plan(self, facts: Facts) -> str:
+        """Return what of the limits of a run its steps depend on; nothing, for most methods."""
+        return ""
+
+
+def solver_forgets(method: Method, inner: Inner) -> str | None:
+    """Return why runs of the method with this solver cannot be gone on with, or None if they can."""
+    if inner.remembers:
+        return None
+    return (
+        f"{type(method).__name__} cannot be checkpointed: its solver {type(inner).__name__} does not "
+        "say that it remembers. Leave out the checkpoint, or use a solver of dcgs."
+    )

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import final
 
+import numpy as np
+
+from dcgs.memory import Memory, Past, Remembers, plain
 from dcgs.methods.base import Agent
 from dcgs.methods.letters import Letter, News, Parcel, Row
 from dcgs.points import EPS, Point, frozen, norm, vdot
@@ -34,7 +37,7 @@ class Phase(Enum):
 
 
 @final
-class Certificate:
+class Certificate(Remembers):
     """What one agent does for the common certificate; nothing where the end is not the agents' to decide."""
 
     def __init__(self, agent: Agent, value: float) -> None:
@@ -50,6 +53,34 @@ class Certificate:
         # The gap at x⁰ is 1, relative to itself.
         self._gap = 1.0
         self._residual: float | None = None
+
+    @classmethod
+    def again(cls, agent: Agent, past: Past) -> Certificate:
+        """Return the certificate of a memory."""
+        its = cls(agent, past.number("value"))
+        its.phase = Phase[past.word("phase")]
+        its.model = past.point("model") if "model" in past else None
+        its.row = tuple(past.point("row").tolist())
+        if "parcel" in past:
+            its._parcel = Parcel(past.part("parcel").point("point"), past.part("parcel").whole("to"))
+        its._depth, its._parent = past.whole("depth"), past.whole("parent")
+        its._sum, its._gap = past.point("sum"), past.number("gap")
+        its._residual = past.number("residual") if "residual" in past else None
+        return its
+
+    def memory(self) -> Memory:
+        return {
+            "value": self.value,
+            "phase": self.phase.name,
+            "model": self.model,
+            "row": np.array(self.row),
+            "parcel": plain(self._parcel),
+            "depth": self._depth,
+            "parent": self._parent,
+            "sum": self._sum,
+            "gap": self._gap,
+            "residual": self._residual,
+        }
 
     def parcel(self, step: int) -> Parcel | None:
         """Return what goes out with the letters of this step of the epoch."""

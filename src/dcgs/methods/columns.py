@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.methods.letters import Letter, Parcel
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
@@ -23,21 +24,32 @@ _LEAST = 1e-12
 
 
 @final
-class Columns:
+class Columns(Remembers):
     """One agent's part: it tells of its columns if they are uneven, and passes on what it hears.
 
     What is told is the largest curvature of each coordinate so far, so that all have the same once news
     had the time to reach everyone.
     """
 
-    def __init__(self, f: Objective, tells: bool) -> None:
-        self._most: Point | None = None
-        self._fresh = False
-        if tells:
-            own = f.loss.curvature[1] * f.map.column_squares
-            seen = own[own > 0.0]
-            if seen.size and float(own.max()) > _UNEVEN * float(np.median(seen)):
-                self._most, self._fresh = own, True
+    def __init__(self, most: Point | None, fresh: bool) -> None:
+        self._most = most
+        self._fresh = fresh
+
+    @classmethod
+    def of(cls, f: Objective, tells: bool) -> Columns:
+        """Return what an agent with this objective knows at first; nothing if it is not to tell of it."""
+        own = f.loss.curvature[1] * f.map.column_squares if tells else np.zeros(0)
+        seen = own[own > 0.0]
+        uneven = seen.size > 0 and float(seen.max()) > _UNEVEN * float(np.median(seen))
+        return cls(own if uneven else None, uneven)
+
+    @classmethod
+    def again(cls, past: Past) -> Columns:
+        """Return what a memory is of."""
+        return cls(past.point("most") if "most" in past else None, bool(past.whole("fresh")))
+
+    def memory(self) -> Memory:
+        return {"most": self._most, "fresh": int(self._fresh)}
 
     def parcel(self) -> Parcel | None:
         """Return what the neighbors have not yet heard."""

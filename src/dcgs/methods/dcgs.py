@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from dcgs.inner import Inner, choose_inner
-from dcgs.methods.base import Agent, Method
+from dcgs.methods.base import Agent, Method, solver_forgets
 from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.schedules import Schedule, Theorem1, Theorem2
+from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
 
 
@@ -50,3 +50,9 @@ class DCGS(Method):
         inner = choose_inner(self.inner, agent.X).start(agent.task)
         schedule = bind(self.schedule, agent.facts)
         return (yield from sliding(agent, schedule, inner, self.answer == "last"))
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return solver_forgets(self, choose_inner(self.inner, X))
+
+    def plan(self, facts: Facts) -> str:
+        return repr(bind(self.schedule, facts)(1))  # its e has the horizon in it

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.atoms import Atom
+from dcgs.atoms import Atom, atom_again
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.talk import average
 from dcgs.objectives.objective import Objective
@@ -38,13 +38,19 @@ class DFW(Method):
     def program(self, agent: Agent) -> Program[Point]:
         return _tracking(agent) if self.tracking else _averaging(agent)
 
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return None
+
 
 def _tracking(agent: Agent) -> Program[Point]:
     f, W = agent.f, agent.metropolis
     x = agent.x0
     g = grad_prev = 0.0 * x
     s: Atom | None = None
-    for t in range(1, agent.iterations + 1):
+    if agent.past is not None:
+        x, g, grad_prev = agent.past.points("x", "g", "grad_prev")
+        s = atom_again(agent.past.part("s"), x.shape)
+    for t in agent.ks:
         x_bar = yield from average(x, W)
         grad = f.grad(x_bar)
         g = yield from average(g + grad - grad_prev, W)
@@ -52,6 +58,7 @@ def _tracking(agent: Agent) -> Program[Point]:
         s = agent.lmo(g, s)
         x = x_bar + 2.0 / (t + 1.0) * (s.dense() - x_bar)
         agent.observe(t, x)
+        agent.keep(t, x=x, g=g, grad_prev=grad_prev, s=s)
     return x
 
 
@@ -59,13 +66,16 @@ def _averaging(agent: Agent) -> Program[Point]:
     f, W = agent.f, agent.metropolis
     x = agent.x0
     s: Atom | None = None
-    for t in range(1, agent.iterations + 1):
+    if agent.past is not None:
+        x, s = agent.past.point("x"), atom_again(agent.past.part("s"), x.shape)
+    for t in agent.ks:
         rounds = math.ceil(math.log(t) + 1.0)
         x_bar = yield from _repeatedly(x, W, rounds)
         g = yield from _repeatedly(f.grad(x_bar), W, rounds)
         s = agent.lmo(g, s)
         x = x_bar + 2.0 / (t + 1.0) * (s.dense() - x_bar)
         agent.observe(t, x)
+        agent.keep(t, x=x, s=s)
     return x
 
 

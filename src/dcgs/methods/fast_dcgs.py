@@ -21,7 +21,7 @@ from dcgs.methods.balance import (
     own_scale,
     wished,
 )
-from dcgs.methods.base import Agent, Method
+from dcgs.methods.base import Agent, Method, solver_forgets
 from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
 from dcgs.methods.certificate import Certificate
 from dcgs.methods.columns import Columns
@@ -101,25 +101,34 @@ class FastDCGS(Method):
         degree = sum(weights.values()) or 1.0
         chosen = self._inner(f, agent.X)
         inner = chosen.start(agent.task)
-        columns = Columns(f, chosen.weighs and self.eta is None)
-        metric: Point | None = None
-        settled = 0  # the epoch at whose end all agents take a common scale
-        value, gap = _at(agent, agent.x0)
         wish = wished(agent) if self.eta is None else self.eta
-        scale = own_scale(wish, degree)
-        eta = eta_of_own(scale, degree)
-        news, certificate = News(), Certificate(agent, value)
         period = max(facts.hops, _SHORTEST)
-        primal = dual = 0.0
-        c = agent.x0
-        w = 0.0 * c
-        phi = Subproblem(f, w, eta, c)
-        x = inner(phi, self._gap(1, gap or eta * facts.diameter**2))
-        # How large losses are: by how much the first step lowers them, on average as soon as that is known.
-        fall = max(value - f.value(x), 0.0)
-        size = fall or gap or eta * facts.diameter**2
-        news.begin(agent.index, (wish, degree, 0.0, 0.0, fall, *certificate.row))
-        for k in range(1, agent.iterations + 1):
+        past = agent.past
+        if past is None:
+            value, gap = _at(agent, agent.x0)
+            scale = own_scale(wish, degree)
+            eta = eta_of_own(scale, degree)
+            columns, metric = Columns.of(f, chosen.weighs and self.eta is None), None
+            news, certificate = News(), Certificate(agent, value)
+            primal = dual = 0.0
+            c = agent.x0
+            w = 0.0 * c
+            phi = Subproblem(f, w, eta, c)
+            x = inner(phi, self._gap(1, gap or eta * facts.diameter**2))
+            # How large losses are: by how much the first step lowers them, on average once that is known.
+            fall = max(value - f.value(x), 0.0)
+            size = fall or gap or eta * facts.diameter**2
+            news.begin(agent.index, (wish, degree, 0.0, 0.0, fall, *certificate.row))
+        else:
+            x, c, w = past.points("x", "c", "w")
+            wish, scale, eta, fall, size = past.numbers("wish", "scale", "eta", "fall", "size")
+            primal, dual = past.numbers("primal", "dual")
+            columns = Columns.again(past.part("columns"))
+            metric = past.point("metric") if "metric" in past else None
+            news = News.again(past.part("news"))
+            certificate = Certificate.again(agent, past.part("certificate"))
+            phi = Subproblem(f, w, eta, c, metric)
+        for k in agent.ks:
             epoch, step = divmod(k - 1, period)
             x_tilde = 2.0 * x - c
             parcel = certificate.parcel(step + 1) if epoch else columns.parcel()
@@ -147,8 +156,9 @@ class FastDCGS(Method):
                 if epoch == 0:
                     size = news.total(_FALL) / facts.agents or size
                     metric = columns.weights()
-                    settled = 0 if metric is None else 1
-                if epoch < settled:  # weights of coordinates are new, and with them wishes
+                # All agents take a common scale once they know each other's wishes; weights make new ones.
+                settled = 0 if metric is None else 1
+                if epoch < settled:
                     wish = wished(agent, metric)
                     scale = own_scale(wish, degree)
                     eta = eta_of_own(scale, degree)
@@ -164,7 +174,14 @@ class FastDCGS(Method):
             phi = Subproblem(f, w, eta, c, metric)
             x = inner(phi, self._gap(k + 1, size))
             agent.observe(k, x)
+            numbers = {"wish": wish, "scale": scale, "eta": eta, "fall": fall, "size": size}
+            parts = {"inner": inner, "news": news, "certificate": certificate, "columns": columns}
+            agent.keep(k, x=x, c=c, w=w, metric=metric, primal=primal, dual=dual, **numbers, **parts)
         return x
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (solver_forgets(self, self._inner(f, X)) for f in objectives.values())
+        return next(filter(None, reasons), None)
 
     def _gap(self, k: int, size: float) -> float:
         """Return the gap asked of the k-th inner solve."""

@@ -15,6 +15,7 @@ from typing import final
 import numpy as np
 
 from dcgs.inner import Inner, Solver, Subproblem
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.methods.base import Agent
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.objectives.losses import Image
@@ -34,11 +35,19 @@ _NUMBERS = 5
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Spot:
+class _Spot(Remembers):
     """A point, and this agent's image of it."""
 
     x: Point
     image: Image
+
+    @classmethod
+    def again(cls, past: Past) -> _Spot:
+        """Return the spot of a memory."""
+        return cls(*past.points("x", "image"))
+
+    def memory(self) -> Memory:
+        return {"x": self.x, "image": self.image}
 
     def beyond(self, before: _Spot, share: float) -> _Spot:
         """Return the point that lies beyond this one by a share of the way from the one before."""
@@ -47,12 +56,20 @@ class _Spot:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _View:
+class _View(Remembers):
     """What everyone knows of f after an exchange: its value and gradient at ``spot``."""
 
     spot: _Spot
     value: float
     grad: Point
+
+    @classmethod
+    def again(cls, past: Past) -> _View:
+        """Return the view of a memory."""
+        return cls(_Spot.again(past.part("spot")), past.number("value"), past.point("grad"))
+
+    def memory(self) -> Memory:
+        return {"spot": self.spot.memory(), "value": self.value, "grad": self.grad}
 
     def bound(self, x: Point, smoothness: float) -> float:
         """Return what f(x) is at most, if f is that smooth."""
@@ -70,13 +87,20 @@ def over_hub(
     agent: Agent, inner: Callable[[Objective], Inner], gap: Callable[[int, float], float]
 ) -> Program[Point]:
     """Return what the agent does; ``gap(k, size)`` falls with k, from the size of losses."""
-    f, ends, step = agent.f, _Ends(agent), _prox(agent, inner)
+    f, ends, step = agent.f, _Ends(agent), _Prox(agent, inner)
     x = y = best = _Spot(agent.x0, f.map.image(agent.x0))
     view: _View | None = None
     start = least = math.inf
     t, L = 1.0, 0.0
     raises = falls = 0
-    for k in range(1, agent.iterations + 1):
+    past = agent.past
+    if past is not None:
+        x, best = _Spot.again(past.part("x")), _Spot.again(past.part("best"))
+        y = _Spot.again(past.part("y")) if "y" in past else x
+        view = _View.again(past.part("view")) if "view" in past else None
+        start, least, t, L = past.numbers("start", "least", "t", "L")
+        raises, falls = past.whole("raises"), past.whole("falls")
+    for k in agent.ks:
         told = (f.loss.value(x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, ends.noise(y))
         grad = f.map.adjoint(f.loss.grad(y.image))
         total = yield from add_up(np.concatenate([grad.reshape(-1), told]), agent)
@@ -100,21 +124,35 @@ def over_hub(
             # It led uphill: go back, without momentum.
             x = y = best
             view, t = None, 1.0
-            agent.observe(k, x.x)
-            continue
         else:
             best, least = x, value
             seen = last.curvature(x.x, value) if last is not None else 0.0
             if 0.0 < seen < _SLACK * L and raises < _RAISES and falls < _FALLS:
                 falls += 1
                 L = max(_FALL * L, _MORE * seen)
-        point = step(view, L, gap(k, size) / k**2)
-        before, x = x, _Spot(point, f.map.image(point))
-        uphill = vdot(view.spot.x - x.x, x.x - before.x) > 0.0
-        t_before = 1.0 if uphill else t
-        t = 0.5 + math.sqrt(0.25 + t_before**2)
-        y = x if ends.near(least) else x.beyond(before, (t_before - 1.0) / t)
+        if view is not None:
+            point = step(view, L, gap(k, size) / k**2)
+            before, x = x, _Spot(point, f.map.image(point))
+            uphill = vdot(view.spot.x - x.x, x.x - before.x) > 0.0
+            t_before = 1.0 if uphill else t
+            t = 0.5 + math.sqrt(0.25 + t_before**2)
+            y = x if ends.near(least) else x.beyond(before, (t_before - 1.0) / t)
         agent.observe(k, x.x)
+        agent.keep(
+            k,
+            inner=step,
+            ends=ends,
+            x=x,
+            y=None if y is x else y,
+            best=best,
+            view=view,
+            start=start,
+            least=least,
+            t=t,
+            L=L,
+            raises=raises,
+            falls=falls,
+        )
     return x.x
 
 
@@ -138,15 +176,23 @@ def _sum(values: Mapping[int, Point]) -> Point:
     return total
 
 
-def _prox(agent: Agent, inner: Callable[[Objective], Inner]) -> Callable[[_View, float, float], Point]:
-    """Return what minimizes ⟨∇f(y), x⟩ + L/2 ‖x − y‖² over X to a gap, given a view from y."""
-    nothing = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)
-    solver: Solver = inner(nothing).start(replace(agent.task, f=nothing))
-    return lambda view, L, e: solver(Subproblem(nothing, view.grad, L, view.spot.x), e)
+@final
+class _Prox(Remembers):
+    """What minimizes ⟨∇f(y), x⟩ + L/2 ‖x − y‖² over X to a gap, given a view from y."""
+
+    def __init__(self, agent: Agent, inner: Callable[[Objective], Inner]) -> None:
+        self._nothing = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)
+        self._solver: Solver = inner(self._nothing).start(replace(agent.task, f=self._nothing))
+
+    def __call__(self, view: _View, L: float, e: float) -> Point:
+        return self._solver(Subproblem(self._nothing, view.grad, L, view.spot.x), e)
+
+    def memory(self) -> Memory:
+        return self._solver.memory()
 
 
 @final
-class _Ends:
+class _Ends(Remembers):
     """When to stop: at a point of X whose gap is what was asked for, relative to that at x⁰, or rounding."""
 
     def __init__(self, agent: Agent) -> None:
@@ -154,6 +200,13 @@ class _Ends:
         self._first: float | None = None  # the gap at x⁰
         self._lower = -math.inf  # what f is at least, over X
         self._due = -math.inf  # how close f must come to that before a gap is worth a step
+        if agent.past is not None:
+            past = agent.past.part("ends")
+            self._first = past.number("first") if "first" in past else None
+            self._lower, self._due = past.numbers("lower", "due")
+
+    def memory(self) -> Memory:
+        return {"first": self._first, "lower": self._lower, "due": self._due}
 
     def noise(self, spot: _Spot) -> float:
         """Return this agent's part of the rounding error of a gap."""

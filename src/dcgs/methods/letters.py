@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dcgs.memory import Memory, Past, Remembers
 from dcgs.points import Point
 
 Row: TypeAlias = tuple[float, ...]
@@ -24,11 +26,14 @@ ALL = -1
 
 @final
 @dataclass(frozen=True, eq=False)
-class Parcel:
+class Parcel(Remembers):
     """A vector, and the neighbor it is for."""
 
     point: Point
     to: int = ALL
+
+    def memory(self) -> Memory:
+        return {"point": self.point, "to": self.to}
 
 
 @final
@@ -54,18 +59,26 @@ def unpacked(message: Point, shape: tuple[int, ...], width: int) -> Letter:
     size = int(np.prod(shape))
     scale, to, count = message[size : size + 3].tolist()
     end = size + 3 + int(count) * (1 + width)
-    table = message[size + 3 : end].reshape(int(count), 1 + width).tolist()
+    rows = _rows(message[size + 3 : end].reshape(int(count), 1 + width))
     parcel = Parcel(message[end:].reshape(shape), int(to)) if len(message) > end else None
-    return Letter(message[:size].reshape(shape), scale, {int(i): tuple(row) for i, *row in table}, parcel)
+    return Letter(message[:size].reshape(shape), scale, rows, parcel)
 
 
 @final
 @dataclass
-class News:
+class News(Remembers):
     """What one agent has heard since the last issue, and what of it its neighbors have not yet."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     _fresh: dict[int, Row] = field(default_factory=dict)
+
+    @classmethod
+    def again(cls, past: Past) -> News:
+        """Return the news of a memory."""
+        return cls(_rows(past.point("rows")), _rows(past.point("fresh")))
+
+    def memory(self) -> Memory:
+        return {"rows": _table(self.rows), "fresh": _table(self._fresh)}
 
     def begin(self, i: int, row: Row) -> None:
         """Forget the last issue, and start a new one with what agent i has to say."""
@@ -86,3 +99,12 @@ class News:
     def total(self, column: int) -> float:
         """Return the sum of a column over all agents heard of, in their order: the same for everyone."""
         return sum(self.rows[i][column] for i in sorted(self.rows))
+
+
+def _table(rows: Mapping[int, Row]) -> NDArray[np.float64]:
+    """Return the rows, each after the number of the agent it is about."""
+    return np.array([(float(i), *row) for i, row in rows.items()], dtype=np.float64)
+
+
+def _rows(table: NDArray[np.float64]) -> dict[int, Row]:
+    return {int(i): tuple(row) for i, *row in table.tolist()}

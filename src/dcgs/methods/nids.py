@@ -46,10 +46,13 @@ class NIDS(Method):
         f, W, project = agent.f, agent.metropolis, projector(agent)
         alpha = self.step or _bound(agent.facts)
         share = 1.0 / (1.0 - agent.facts.mixing[0])  # c α
-        x_prev, grad_prev = agent.x0, f.grad(agent.x0)
-        z = x_prev - alpha * grad_prev
-        x = project(z)
-        for k in range(1, agent.iterations + 1):
+        if agent.past is None:
+            x_prev, grad_prev = agent.x0, f.grad(agent.x0)
+            z = x_prev - alpha * grad_prev
+            x = project(z)
+        else:
+            x_prev, grad_prev, z, x = agent.past.points("x_prev", "grad_prev", "z", "x")
+        for k in agent.ks:
             grad = f.grad(x)
             v = 2.0 * x - x_prev - alpha * (grad - grad_prev)
             v_bar = yield from average(v, W)
@@ -57,7 +60,11 @@ class NIDS(Method):
             x_prev, grad_prev = x, grad
             x = project(z)
             agent.observe(k, x)
+            agent.keep(k, x_prev=x_prev, grad_prev=grad_prev, z=z, x=x)
         return x
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return None
 
 
 def _bound(facts: Facts) -> float:

@@ -50,14 +50,20 @@ class PGExtra(Method):
         alpha = self.step or self._bound(agent.facts)
         x = agent.x0
         z = x_tilde = grad_prev = 0.0 * x
-        for k in range(1, agent.iterations + 1):
+        if agent.past is not None:
+            x, z, x_tilde, grad_prev = agent.past.points("x", "z", "x_tilde", "grad_prev")
+        for k in agent.ks:
             grad = f.grad(x)
             x_bar = mu * x + (1.0 - mu) * (yield from average(x, W))
             z = z + x_bar - x_tilde - alpha * (grad - grad_prev)
             x_tilde, grad_prev = 0.5 * (x + x_bar), grad
             x = project(z)
             agent.observe(k, x)
+            agent.keep(k, x=x, z=z, x_tilde=x_tilde, grad_prev=grad_prev)
         return x
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return None
 
     def _bound(self, facts: Facts) -> float:
         """Return 0.99 (5 + 3 λ_min(V))/(4 l); any step does where all objectives are linear."""

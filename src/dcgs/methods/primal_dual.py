@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from dcgs.inner import Exact, Inner, choose_inner
-from dcgs.methods.base import Agent, Method
+from dcgs.methods.base import Agent, Method, solver_forgets
 from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
-from dcgs.schedules import Params, Schedule, Theorem1, Theorem2
+from dcgs.schedules import Facts, Params, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
 
 
@@ -45,13 +45,24 @@ class PrimalDual(Method):
     def program(self, agent: Agent) -> Program[Point]:
         inner = self._inner(agent.f, agent.X).start(agent.task)
         schedule = bind(self.schedule, agent.facts)
-        g = agent.f.grad(agent.x0)
-        e = self.precision * (vdot(g, agent.x0) - agent.lmo(g, None).dot(g))
+        e = self._e(agent) if agent.past is None else agent.past.number("e")
 
         def exact(k: int) -> Params:
             return replace(schedule(k), e=e)
 
-        return (yield from sliding(agent, exact, inner, self.answer == "last"))
+        return (yield from sliding(agent, exact, inner, self.answer == "last", e=e))
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (solver_forgets(self, self._inner(f, X)) for f in objectives.values())
+        return next(filter(None, reasons), None)
+
+    def plan(self, facts: Facts) -> str:
+        return repr(replace(bind(self.schedule, facts)(1), e=0.0))
+
+    def _e(self, agent: Agent) -> float:
+        """Return the gap asked of iterative solvers."""
+        g = agent.f.grad(agent.x0)
+        return self.precision * (vdot(g, agent.x0) - agent.lmo(g, None).dot(g))
 
     def _inner(self, f: Objective, X: ConvexSet) -> Inner:
         if self.inner == "auto" and Exact().misfit(f, X) is None:

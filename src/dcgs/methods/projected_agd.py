@@ -88,7 +88,10 @@ class ProjectedAGD(Method):
         x = y = agent.x0
         s = grad_prev = 0.0 * x
         t = 1.0
-        for k in range(1, agent.iterations + 1):
+        if agent.past is not None:
+            x, y, s, grad_prev = agent.past.points("x", "y", "s", "grad_prev")
+            t = agent.past.number("t")
+        for k in agent.ks:
             grad = f.grad(y)
             if modes:
                 s = yield from exact(grad, W, modes)
@@ -100,7 +103,11 @@ class ProjectedAGD(Method):
             t = 0.5 + math.sqrt(0.25 + t_prev**2)
             y = x + ((t_prev - 1.0) / t) * (x - x_prev)
             agent.observe(k, x)
+            agent.keep(k, x=x, y=y, s=s, grad_prev=grad_prev, t=t)
         return x
+
+    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return None
 
     def _modes(self, facts: Facts) -> tuple[float, ...]:
         """Return the eigenvalues to make away with for an exact average, or none where it is not wanted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dcgs.inner import Inner, Solver, Subproblem, check_inner
+from dcgs.memory import Memory
 from dcgs.methods.base import Agent
 from dcgs.methods.talk import laplacian
 from dcgs.objectives.objective import Objective
@@ -13,13 +14,19 @@ from dcgs.protocol import Program
 from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
 
 
-def sliding(agent: Agent, schedule: Schedule, inner: Solver, last: bool) -> Program[Point]:
-    """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average."""
+def sliding(agent: Agent, schedule: Schedule, inner: Solver, last: bool, **more: Memory) -> Program[Point]:
+    """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average.
+
+    ``more`` is kept beside its own state.
+    """
     f = agent.f
     x_prev = x = x_bar = agent.x0  # line 1
     y = 0.0 * x
     total = 0.0
-    for k in range(1, agent.iterations + 1):  # line 2
+    if agent.past is not None:
+        x_prev, x, x_bar, y = agent.past.points("x_prev", "x", "x_bar", "y")
+        total = agent.past.number("total")
+    for k in agent.ks:  # line 2
         at = schedule(k)
         x_tilde = at.alpha * (x - x_prev) + x  # line 4
         v = yield from laplacian(x_tilde)  # line 5
@@ -30,6 +37,7 @@ def sliding(agent: Agent, schedule: Schedule, inner: Solver, last: bool) -> Prog
         total = total + at.theta
         x_bar = x_bar + (at.theta / total) * (x - x_bar)  # line 10
         agent.observe(k, x if last else x_bar)
+        agent.keep(k, inner=inner, x_prev=x_prev, x=x, x_bar=x_bar, y=y, total=total, **more)
     return x if last else x_bar
 
 

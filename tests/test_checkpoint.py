@@ -1,0 +1,732 @@
+"""A run that is resumed from a checkpoint equals the one that never stopped, to the bit."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import dcgs
+from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
+from dcgs.atoms import Spike, Vertex
+from dcgs.cli import main
+from dcgs.front import checkpoint_file, fingerprint, resuming
+from dcgs.front.checkpoint import Keeper, common
+from dcgs.inner import Exact, Inner, Solver, Task
+from dcgs.inner.active_set import ActiveSet
+from dcgs.memory import Memory, Past
+from dcgs.runtime import Alone
+from problems import GRAPHS, Array
+
+Make = Callable[[np.random.Generator], Objective]
+# Measured seconds differ from run to run; everything else of a history may not.
+TIMES = {"seconds", "computing"}
+D, SHAPE = 12, (6, 9)
+
+
+def vectors(rng: np.random.Generator) -> Objective:
+    return dcgs.LeastSquares(rng.standard_normal((5, D)), 3.0 * rng.standard_normal(5))
+
+
+def full_rank(rng: np.random.Generator) -> Objective:
+    return dcgs.LeastSquares(rng.standard_normal((D + 4, D)), 3.0 * rng.standard_normal(D + 4))
+
+
+def sparse(rng: np.random.Generator) -> Objective:
+    A = rng.standard_normal((7, D)) * (rng.random((7, D)) < 0.4)
+    return dcgs.LeastSquares(sp.csr_array(A), 3.0 * rng.standard_normal(7))
+
+
+def labels(rng: np.random.Generator) -> Objective:
+    return dcgs.Logistic(rng.standard_normal((8, D)), rng.choice([-1.0, 1.0], size=8))
+
+
+def by_columns(rng: np.random.Generator) -> Objective:
+    return dcgs.LeastSquares(np.asfortranarray(rng.standard_normal((5, D))), rng.standard_normal(5))
+
+
+def entries(rng: np.random.Generator) -> Objective:
+    flat = rng.choice(SHAPE[0] * SHAPE[1], size=20, replace=False)
+    return dcgs.MatrixCompletion(flat // SHAPE[1], flat % SHAPE[1], rng.standard_normal(20), SHAPE)
+
+
+def squares(rng: np.random.Generator) -> Objective:
+    return dcgs.LeastSquares(rng.standard_normal((5, 9)), rng.standard_normal(5), (3, 3))
+
+
+def wide_entries(rng: np.random.Generator) -> Objective:
+    flat = rng.choice(30 * 40, size=200, replace=False)
+    return dcgs.MatrixCompletion(flat // 40, flat % 40, rng.standard_normal(200), (30, 40))
+
+
+L1, L2 = dcgs.L1Ball(D, 2.0), dcgs.L2Ball(D, 1.5)
+NUCLEAR = dcgs.NuclearNormBall(SHAPE, 4.0)
+BOX = dcgs.Box(-0.3 * np.ones(D), 0.5 * np.ones(D))
+HULL = dcgs.ConvexHull(np.random.default_rng(7).standard_normal((15, D)))
+T1 = dcgs.Theorem1(horizon=10)
+T2 = dcgs.Theorem2(horizon=10)
+
+CASES: list[tuple[Method, ConvexSet, Make]] = [
+    (dcgs.DCGS(inner="cg", schedule=T1), L1, vectors),
+    (dcgs.DCGS(inner="cg", schedule=T1, answer="last"), NUCLEAR, entries),
+    (dcgs.DCGS(inner=dcgs.CG(step="agnostic"), schedule=T1), L2, labels),
+    (dcgs.DCGS(inner="pcg", schedule=T1), L1, vectors),
+    (dcgs.DCGS(inner="pcg", schedule=T2, answer="last"), BOX, full_rank),
+    (dcgs.DCGS(inner="pcg", schedule=T1), dcgs.BirkhoffPolytope(3), squares),
+    (dcgs.DCGS(schedule=T2), HULL, full_rank),
+    (dcgs.PrimalDual(schedule=T1), L2, vectors),
+    (dcgs.PrimalDual(schedule=T1, precision=1e-6), L1, sparse),
+    (dcgs.PrimalDual(schedule=T2, inner="cg", precision=1e-3, answer="last"), L2, full_rank),
+    (dcgs.DFW(), NUCLEAR, entries),
+    (dcgs.DFW(), dcgs.Simplex(D, 2.0), sparse),
+    (dcgs.DFW(tracking=False), dcgs.KSparseBall(D, 3, 1.0), vectors),
+    (dcgs.DFW(tracking=False), dcgs.Spectraplex(3, 2.0), squares),
+    (dcgs.FastDCGS(), L1, vectors),
+    (dcgs.FastDCGS(), L1, labels),
+    (dcgs.FastDCGS(), HULL, vectors),
+    (dcgs.FastDCGS(), L2, vectors),
+    (dcgs.FastDCGS(), NUCLEAR, entries),
+    (dcgs.FastDCGS(), dcgs.GroupL1Ball(D, [range(4), range(4, D)], 2.0), sparse),
+    (dcgs.FastDCGS(form="edges"), L1, by_columns),
+    (dcgs.FastDCGS(form="edges"), NUCLEAR, entries),
+    (dcgs.FastDCGS(form="edges"), L2, full_rank),
+    (dcgs.FastDCGS(form="edges", inner=Exact()), L2, vectors),
+    (dcgs.FastDCGS(form="edges", inner="corrective"), BOX, labels),
+    (dcgs.FastDCGS(inner="corrective"), dcgs.BirkhoffPolytope(3), squares),
+    (dcgs.FastDCGS(inner="pcg"), HULL, vectors),
+    (dcgs.FastDCGS(form="edges", inner="pcg", eta=2.0), L1, sparse),
+    (dcgs.FastDCGS(inner="cg", precision=0.5), L2, labels),
+    (dcgs.FastDCGS(form="edges", inner="cg", stops_itself=False), NUCLEAR, entries),
+    # Inner solves that end at max_steps, which a note counts; matrices of which a few triples are enough.
+    (dcgs.DCGS(inner=dcgs.CG(max_steps=2), schedule=T1), L1, vectors),
+    (dcgs.FastDCGS(form="edges"), dcgs.NuclearNormBall((30, 40), 4.0), wide_entries),
+    (dcgs.PGExtra(), L1, vectors),
+    (dcgs.PGExtra(laziness=0.0, step=0.01), NUCLEAR, entries),
+    (dcgs.NIDS(), BOX, sparse),
+    (dcgs.NIDS(step=0.02), dcgs.Spectraplex(3, 2.0), squares),
+    (dcgs.ProjectedAGD(), L1, vectors),
+    (dcgs.ProjectedAGD(gossip="exact"), L2, labels),
+    (dcgs.ProjectedAGD(gossip="chebyshev"), NUCLEAR, entries),
+    (dcgs.ProjectedAGD(gossip="repeated", gossip_rounds=3), dcgs.Simplex(D, 2.0), full_rank),
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything that minimize is told, but for limits and checkpoints."""
+
+    objectives: list[Objective]
+    X: ConvexSet
+    graph: nx.Graph
+    method: Method
+
+    def run(self, **rules: Any) -> Result:
+        return dcgs.minimize(self.objectives, self.X, self.graph, self.method, **rules)
+
+
+def problem(case: int, graph: nx.Graph, seed: int) -> Problem:
+    method, X, make = CASES[case]
+    rng = np.random.default_rng(seed)
+    return Problem([make(rng) for _ in graph], X, graph, method)
+
+
+def bits(array: Any) -> tuple[str, tuple[int, ...], bytes]:
+    a = np.asarray(array)
+    return a.dtype.str, a.shape, a.tobytes()
+
+
+def everything(result: Result) -> dict[str, Any]:
+    """Return all of a result that does not depend on the clock, arrays as their bits."""
+    names = ("x", "agents", "rounds", "messages", "bytes", "lmo_calls", "projections", "iterations")
+    parts = {name: bits(getattr(result, name)) for name in names}
+    columns = result.history.columns().items()
+    history = {f"history.{name}": bits(column) for name, column in columns if name not in TIMES}
+    return parts | history | {"status": result.status, "notes": result.notes}
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what helps against a power failure alone, which no test can bring about."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def once(seed: int = 0) -> Problem:
+    """Return a small problem that all agents work on for some hundred iterations."""
+    return problem(14, nx.cycle_graph(4), seed)
+
+
+@pytest.mark.parametrize(
+    "case", range(len(CASES)), ids=lambda i: f"{CASES[i][0]} {type(CASES[i][1]).__name__}"
+)
+@given(
+    name=st.sampled_from(sorted(GRAPHS)),
+    stop=st.integers(1, 12),
+    more=st.integers(0, 12),
+    every=st.integers(1, 6),
+    gap=st.sampled_from([None, 1e-2, 1e-6]),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
+    case: int, name: str, stop: int, more: int, every: int, gap: float | None, seed: int
+) -> None:
+    at = problem(case, GRAPHS[name], seed)
+    whole = at.run(iterations=stop + more, gap=gap)
+    with tempfile.TemporaryDirectory() as folder:
+        at.run(iterations=stop, gap=gap, checkpoint=Checkpoint(folder, every))
+        resumed = at.run(iterations=stop + more, gap=gap, checkpoint=Checkpoint(folder, every, resume=True))
+    assert everything(resumed) == everything(whole)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_run_resumed_many_times_on_any_threads_equals_the_uninterrupted_one(
+    threads: int, tmp_path: Path
+) -> None:
+    at = once()
+    whole = at.run(iterations=20)
+    runtime = dcgs.Lockstep(threads=threads)
+    at.run(iterations=1, checkpoint=Checkpoint(tmp_path))
+    for n in range(2, 20):
+        at.run(iterations=n, checkpoint=Checkpoint(tmp_path, resume=True), runtime=runtime)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert everything(resumed) == everything(whole)
+
+
+def test_checkpoints_change_nothing_in_a_run(tmp_path: Path) -> None:
+    at = once()
+    assert everything(at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=2))) == everything(
+        at.run(gap=1e-3)
+    )
+
+
+def test_a_run_whose_agents_agreed_ends_with_the_same_model_when_resumed(tmp_path: Path) -> None:
+    at = once()
+    first = at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=3))
+    again = at.run(gap=1e-3, checkpoint=Checkpoint(tmp_path, every=3, resume=True))
+    assert first.status is dcgs.Status.AGREED
+    assert everything(again) == everything(first)
+
+
+def test_a_run_that_the_observer_ended_at_a_checkpoint_does_not_go_on(tmp_path: Path) -> None:
+    at = problem(10, nx.cycle_graph(4), 0)
+    first = at.run(gap=0.5, checkpoint=Checkpoint(tmp_path, every=1))
+    again = at.run(gap=0.5, checkpoint=Checkpoint(tmp_path, every=1, resume=True))
+    assert first.status is dcgs.Status.GAP
+    assert everything(again) == everything(first)
+
+
+def test_limits_on_calls_and_rounds_may_differ_when_a_run_is_resumed(tmp_path: Path) -> None:
+    at = once()
+    at.run(lmo_calls=40, checkpoint=Checkpoint(tmp_path, every=2))
+    resumed = at.run(rounds=30, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
+    assert everything(resumed) == everything(at.run(rounds=30))
+
+
+def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: Path) -> None:
+    at = once()
+    at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
+    resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
+    assert resumed.status is dcgs.Status.AGREED
+    assert "begun with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+
+
+def test_the_two_newest_generations_are_kept(tmp_path: Path) -> None:
+    once().run(iterations=17, checkpoint=Checkpoint(tmp_path, every=5))
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == {f"agent-{i:04}/{k:06}.dcgs" for i in range(4) for k in (15, 17)}
+
+
+def newest(folder: Path) -> list[Path]:
+    return [max((folder / f"agent-{i:04}").glob("*.dcgs")) for i in range(4)]
+
+
+def spoil_truncated(path: Path, share: float) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+
+
+def spoil_flipped(path: Path, share: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(share * (len(data) - 1))] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("spoil", [spoil_truncated, spoil_flipped])
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.9999, 1.0 - 1e-9])
+def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
+    spoil: Callable[[Path, float], None], share: float, tmp_path: Path
+) -> None:
+    at = once()
+    whole = at.run(iterations=20)
+    at.run(iterations=15, checkpoint=Checkpoint(tmp_path, every=5))
+    spoil(newest(tmp_path)[2], share)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 10
+    assert len(resumed.notes) == 1
+    assert "agent-0002/000015.dcgs' is damaged, and was passed over" in resumed.notes[0]
+    assert everything(resumed) | {"notes": ()} == everything(whole)
+
+
+@given(where=st.floats(0.0, 1.0), bit=st.integers(0, 7))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_flipped_bit_is_noticed(where: float, bit: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "000001.dcgs"
+        checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
+        assert checkpoint_file.is_whole(path)
+        data = bytearray(path.read_bytes())
+        data[int(where * (len(data) - 1))] ^= 1 << bit
+        path.write_bytes(data)
+        assert not checkpoint_file.is_whole(path)
+
+
+def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from_the_one_all_have(
+    tmp_path: Path,
+) -> None:
+    at = once()
+    at.run(iterations=15, checkpoint=Checkpoint(tmp_path, every=5))
+    newest(tmp_path)[1].unlink()
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 10
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+    at = once()
+    at.run(rounds=3, checkpoint=Checkpoint(tmp_path, every=50))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    at = once()
+    with pytest.raises(ValueError, match=r"there must be a checkpoint to resume; .* has none that is whole"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "none", resume=True))
+    started = at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume="auto"))
+    assert started.about["checkpoint"]["resumed"] is None
+    for path in newest(tmp_path / "auto"):
+        path.unlink()
+    (tmp_path / "auto" / "agent-0000" / "000000.dcgs").write_bytes(b"")
+    for i in range(1, 4):
+        (tmp_path / "auto" / f"agent-{i:04}" / "000000.dcgs").unlink()
+    with pytest.raises(ValueError, match=r"none that is whole. the checkpoint .*000000.dcgs' is damaged"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume=True))
+
+
+def test_agents_without_a_common_checkpoint_are_named(tmp_path: Path) -> None:
+    at = once()
+    at.run(iterations=5, checkpoint=Checkpoint(tmp_path, every=5))
+    for path in (tmp_path / "agent-0002").iterdir():
+        path.unlink()
+    with pytest.raises(ValueError, match=r"all agents must have .* agents \[2\] have none"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+
+
+def test_a_new_run_does_not_overwrite_checkpoints(tmp_path: Path) -> None:
+    at = once()
+    at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Go on"):
+        at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
+
+
+def moved(graph: nx.Graph) -> nx.Graph:
+    """Return a graph with as many edges, two of them elsewhere."""
+    return nx.path_graph(4) if len(graph.edges) == 3 else nx.Graph([(0, 1), (1, 2), (2, 3), (1, 3)])
+
+
+def other_data(at: Problem) -> list[Objective]:
+    f = at.objectives[1]
+    b = f.data()["b"] + np.array([0.0, 0.0, 1e-15, 0.0, 0.0])
+    return [at.objectives[0], dcgs.LeastSquares(f.data()["A"], b), *at.objectives[2:]]
+
+
+DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]] = {
+    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 are not those"),
+    "set": (
+        lambda at: replace(at, X=dcgs.L1Ball(D, 2.5)),
+        {},
+        r"made with set L1Ball\(.*radius=2.0\) \[\w+\], the run has L1Ball\(.*radius=2.5\)",
+    ),
+    "graph": (lambda at: replace(at, graph=moved(at.graph)), {}, r"made with graph 4 nodes and 4 edges \["),
+    "method": (
+        lambda at: replace(at, method=dcgs.DFW()),
+        {},
+        r"made with method FastDCGS\(.*\), the run has DFW\(tracking=True\)",
+    ),
+    "seed": (lambda at: at, {"seed": 3}, r"made with seed 0, the run has 3"),
+    "x0": (lambda at: at, {"x0": np.full(D, 0.01)}, r"made with x0 \[\w+\], the run has \[\w+\]"),
+    "gap": (lambda at: at, {"gap": 1e-3}, r"made with asks for a gap no, the run has yes"),
+    "limits": (lambda at: at, {"iterations": 7}, r"iterations must be at least the 8 of the checkpoint"),
+    "rounds": (lambda at: at, {"rounds": 7}, r"rounds must be at least the 8 of the checkpoint .* got 7"),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_checkpoint_of_another_run_is_refused_and_the_difference_named(name: str, tmp_path: Path) -> None:
+    at = once()
+    other, rules, sentence = DIFFERENCES[name]
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.dcgs")}
+    with pytest.raises(ValueError, match=sentence):
+        other(at).run(**{"iterations": 9} | rules, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.dcgs")} == before
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = once()
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    monkeypatch.setattr(fingerprint, "version", lambda name: "9.9")
+    with pytest.raises(ValueError, match=r"made with dcgs \S+, the run has 9.9"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = once()
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    monkeypatch.setattr(resuming, "surroundings", lambda: {"numpy": "9.9"})
+    resumed = at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert "now 9.9: the last bits of results may differ" in resumed.notes[0]
+
+
+def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) -> None:
+    at = replace(once(), method=dcgs.DCGS())
+    at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"plans its steps by the limits of the run, and these differ"):
+        at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) -> None:
+    once().run(iterations=8, checkpoint=Checkpoint(tmp_path))
+    with pytest.raises(ValueError, match=r"agents \[4\] have none"):
+        problem(14, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+@dataclass(frozen=True)
+class Forgetful(Inner):
+    """A user's solver that knows nothing of checkpoints."""
+
+    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+        return None
+
+    def start(self, task: Task) -> Solver:
+        return dcgs.CG().start(task)
+
+
+def test_a_solver_that_cannot_be_kept_is_named_at_the_start(tmp_path: Path) -> None:
+    for method in (dcgs.FastDCGS(inner=Forgetful()), dcgs.DCGS(inner=Forgetful())):
+        at = replace(once(), method=method)
+        with pytest.raises(
+            ValueError, match=r"DCGS cannot be checkpointed: its solver Forgetful does not say"
+        ):
+            at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"every": 0}, "every must be a whole number of at least 1; got 0"),
+        ({"resume": "yes"}, "resume must be False, True or 'auto'; got 'yes'"),
+    ],
+)
+def test_settings_of_a_checkpoint_are_checked(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Checkpoint("here", **wrong)
+
+
+def test_what_is_no_checkpoint_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"checkpoint must be a dcgs.Checkpoint\(folder\), or None; got 'here'"
+    ):
+        once().run(iterations=1, checkpoint="here")
+    with pytest.raises(TypeError, match=r"folder must be a path; got 3"):
+        Checkpoint(3)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = once()
+    calls = 0
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 22:  # two for each file: iterations 0 and 5, and some of 10
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            OSError, match=r"iteration 10 cannot be written to .*: No space left on device. Earl"
+        ):
+            at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5))
+    assert not list(tmp_path.rglob("*.part"))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 5
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"cannot be written to .*file/inside': Not a directory"):
+        once().run(iterations=5, checkpoint=Checkpoint(tmp_path / "file" / "inside"))
+
+
+SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+
+
+@pytest.mark.parametrize(("number", "raised"), SIGNALS)
+def test_a_signal_ends_the_run_after_a_last_checkpoint(
+    number: signal.Signals, raised: type[BaseException], tmp_path: Path
+) -> None:
+    at = once()
+
+    def interrupt(snapshot: dcgs.Snapshot) -> None:
+        if snapshot.iterations == 7:
+            signal.raise_signal(number)
+
+    before = [signal.getsignal(each) for each, _ in SIGNALS]
+    with pytest.raises(raised) as caught:
+        at.run(iterations=20, callback=interrupt, checkpoint=Checkpoint(tmp_path, every=50))
+    assert [signal.getsignal(each) for each, _ in SIGNALS] == before
+    assert isinstance(caught.value, KeyboardInterrupt) or caught.value.args == (143,)
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 8
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+    def interrupt(snapshot: dcgs.Snapshot) -> None:
+        if snapshot.iterations == 7:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    at = once()
+    with pytest.raises(KeyboardInterrupt):
+        at.run(iterations=20, callback=interrupt, checkpoint=Checkpoint(tmp_path, every=3))
+    resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=3, resume=True))
+    assert resumed.about["checkpoint"]["resumed"] == 6
+    assert everything(resumed) == everything(at.run(iterations=20))
+
+
+CHILD = """
+import sys
+import numpy as np
+sys.path.insert(0, {tests!r})
+from test_checkpoint import slow_once
+from dcgs import Checkpoint
+print("ready", flush=True)
+slow_once().run(iterations=60, checkpoint=Checkpoint({folder!r}, every=2, resume="auto")).save({out!r})
+"""
+
+
+def slow_once() -> Problem:
+    return problem(18, nx.cycle_graph(5), 4)
+
+
+def test_a_process_killed_at_any_time_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(11)
+    out, folder = tmp_path / "result.npz", tmp_path / "kept"
+    code = CHILD.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
+    killed = 0
+    for _ in range(10):
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.15))
+        child.kill()
+        killed += child.wait() == -signal.SIGKILL
+        child.stdout.close()
+    assert killed > 0
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    assert everything(Result.load(out)) == everything(slow_once().run(iterations=60))
+
+
+KINDS: list[np.dtype[Any]] = [np.dtype("f8"), np.dtype("i8"), np.dtype("i4")]
+arrays: st.SearchStrategy[Array] = hnp.arrays(
+    st.sampled_from(KINDS),
+    hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4),
+)
+
+
+@given(array=arrays, fortran=st.booleans(), cut=st.integers(0, 3), frozen=st.booleans())
+@settings(deadline=None, derandomize=True)
+def test_an_array_comes_back_with_its_bits_and_its_layout(
+    array: Array, fortran: bool, cut: int, frozen: bool
+) -> None:
+    there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
+    there.flags.writeable = not frozen
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint_file.write(Path(folder) / "a", {"one": there, "two": [there]})
+        back: Any = checkpoint_file.read(Path(folder) / "a")
+    assert back["one"] is back["two"][0]
+    assert bits(back["one"]) == bits(there)
+    assert back["one"].flags.writeable == there.flags.writeable
+    assert there.size == 0 or back["one"].strides == there.strides
+
+
+numbers = st.floats(allow_nan=False) | st.integers() | st.booleans() | st.none() | st.text()
+memories = st.recursive(
+    numbers, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc"), each, max_size=3)
+)
+
+
+@given(memory=memories)
+@settings(deadline=None, derandomize=True)
+def test_plain_values_come_back_as_they_were(memory: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint_file.write(Path(folder) / "a", {"memory": memory})
+        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"memory": memory})
+
+
+@pytest.mark.parametrize("odd", [np.float64(1.0), (1.0,), np.array(["a"]), object()])
+def test_what_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
+        checkpoint_file.write(tmp_path / "a", {"odd": odd})
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
+    once().run(iterations=5, checkpoint=Checkpoint(tmp_path))
+    path = newest(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    data[7] = 9
+    path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
+    with pytest.raises(ValueError, match=r"must be of format 1; .* has 9. Go on with the version"):
+        once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+
+
+POINTS = 100_000
+LARGE: dict[str, tuple[Method, ConvexSet, Make]] = {
+    "DFW": (
+        dcgs.DFW(),
+        dcgs.L1Ball(POINTS, 5.0),
+        lambda rng: dcgs.LeastSquares(rng.standard_normal((4, POINTS)), rng.standard_normal(4)),
+    ),
+    "DCGS": (
+        dcgs.DCGS(inner="cg", schedule=T1),
+        dcgs.NuclearNormBall((250, 400), 50.0),
+        lambda rng: dcgs.MatrixCompletion(range(250), range(250), rng.standard_normal(250), (250, 400)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
+    method, X, make = LARGE[name]
+    rng = np.random.default_rng(8)
+    at = Problem([make(rng) for _ in range(3)], X, nx.path_graph(3), method)
+    held = []
+    for resume in (False, True):
+        tracemalloc.start()
+        at.run(
+            iterations=6 if resume else 3,
+            runtime=dcgs.Lockstep(threads=1),
+            checkpoint=Checkpoint(tmp_path, every=1, resume=resume),
+        )
+        held.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # Beside points there is a Lanczos basis of 64 kB, the history and small change.
+    assert max(held) <= 12 * 3 * 8 * POINTS + 300_000
+
+
+def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
+    """Agents of other processes may be behind by one checkpoint."""
+    at = Checkpoint(tmp_path)
+    keeper = Keeper(at, [0], None, Alone())
+    at.file(0, 0).parent.mkdir()
+    for k in range(0, 70, 10):
+        at.file(0, k).touch()
+    keeper.tidy(60)
+    assert sorted(at.files(0)) == [50, 60]
+
+
+def test_the_newest_iteration_that_all_have_is_taken() -> None:
+    assert common([[10, 20, 30], [20, 10], [30, 20, 10]]) == 20
+    assert common([[10], [20]]) is None
+    assert common([[], [20]]) is None
+
+
+def test_in_another_thread_a_run_keeps_its_state_and_hears_no_signals(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    heard = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(
+            once().run,
+            iterations=5,
+            checkpoint=Checkpoint(tmp_path),
+            callback=lambda snapshot: heard.append(signal.getsignal(signal.SIGINT)),
+        ).result()
+    assert set(heard) == {before}
+    assert len(newest(tmp_path)) == 4
+
+
+def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path: Path) -> None:
+    out = tmp_path / "checkpoint.json"
+    size = ["--samples", "40", "--features", "120", "--iterations", "6", "--every", "3"]
+    assert main(["bench", "checkpoint", *size, "--out", str(out)]) == 0
+    (row,) = json.loads(out.read_text())["rows"]
+    assert row["equal"] is True
+    assert 0.0 < row["share"] < 1.0
+    assert row["bytes"] > 10 * 120 * 8
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "gap"),
+    [("path", 20, 0.1), ("random of 7", 14, 0.03), ("star", 14, 1e-6), ("complete", 18, 1e-5)],
+)
+def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
+    name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate takes several iterations; what was said of it so far must not be lost."""
+    monkeypatch.setattr(Keeper, "tidy", lambda keeper, k: None)
+    at = problem(case, GRAPHS[name], 3)
+    whole = at.run(gap=gap, checkpoint=Checkpoint(tmp_path, every=1))
+    assert whole.status is dcgs.Status.AGREED
+    kept = Checkpoint(tmp_path, every=10**6, resume=True)
+    for k in reversed(range(1, whole.iterations)):
+        resumed = at.run(gap=gap, checkpoint=kept)
+        assert resumed.about["checkpoint"]["resumed"] == k
+        assert everything(resumed) == everything(whole)
+        for i in range(len(at.objectives)):
+            kept.file(i, k).unlink()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_active_set_sums_in_the_same_order_again(packed: bool) -> None:
+    rng = np.random.default_rng(2)
+    S = ActiveSet(Vertex(rng.standard_normal(D)))
+    for place in range(6):
+        S.append(Vertex(rng.standard_normal(D)) if place % 3 else Spike(place, 2.0, (D,)))
+    S.drop(1)
+    S.drop(2)
+    S.weights[:] = rng.dirichlet(np.ones(len(S)))
+    list(map(S.pack, [(D,)] * packed))
+    again = ActiveSet.again(Past(copy.deepcopy(cast(dict[str, Memory], S.memory()))), (D,))
+    direction = rng.standard_normal(D)
+    assert again.atoms == S.atoms
+    assert bits(again.dots(direction)) == bits(S.dots(direction))
+    assert bits(again.dense((D,))) == bits(S.dense((D,)))
+    assert repr(again.memory()) == repr(S.memory())
