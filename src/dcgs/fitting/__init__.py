@@ -1,10 +1,10 @@
 """Fit models to a user's own files, and predict with them: what ``dcgs fit`` and ``dcgs predict`` do."""
 
 from dcgs.fitting.company import Alone, Company
-from dcgs.fitting.fit import Fitted, Order, agents_of, fit
 from dcgs.fitting.graphs import NAMED, GraphWish
 from dcgs.fitting.methods import METHODS, method_named
 from dcgs.fitting.models import Model, find_model
+from dcgs.fitting.orders import Fitted, Order, agents_of, fit
 from dcgs.fitting.output import Output, put, table, write_whole
 from dcgs.fitting.predicting import Predictions, best, predict, samples_layout
 from dcgs.fitting.problems import PROBLEMS, Problem

@@ -40,6 +40,7 @@ def read_parquet(file: Path, choose: Choose) -> tuple[Head, Numbers]:
 
 
 def _column(file: Path, name: str, column: Any) -> Numbers:
+    import pyarrow as pa
     import pyarrow.types as kinds
 
     kind = column.type
@@ -50,9 +51,7 @@ def _column(file: Path, name: str, column: Any) -> Numbers:
             f"column {name!r} of {file} must be of numbers; it is of {kind}. "
             "Leave it out, or turn it into numbers."
         )
-    numbers = np.asarray(
-        column.to_pandas() if kinds.is_decimal(kind) else column.to_numpy(), dtype=np.float64
-    )
+    numbers = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise BrokenDataError(
