@@ -298,11 +298,11 @@ def test_what_needs_everybodys_loss_is_told_only_if_asked_for(capsys: pytest.Cap
 LASSO = "fit lasso --data d.npy --radius 1.5 --rounds 2 --out m"
 COMPLETION = "fit completion --radius 2 --rounds 2 --agents 1 --out m --data"
 FAULTS = {
-    "fit lasso --data d.npy --radius 1.5 --agents 3 --method dfw --out m": "must have a limit; got none. Give --rounds",
+    "fit lasso --data d.npy --radius 1 --agents 3 --method dfw --out m": "must have a limit; got none.",
     f"{LASSO} --agents 3 --method dfw --gap 0.1": "only where it is measured on the way",
     f"{LASSO} --agents 3 --method dfw --eta 2": "--eta must be left out for dfw; it is for fastdcgs.",
-    f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for pgextra, nids, projectedagd.",
-    f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many extreme points",
+    f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for pgextra, nids,",
+    f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many",
     f"{LASSO} --agents 3 --method nids --lmo-calls 3": "lmo_calls must be None for NIDS, which projects",
     LASSO: "how many agents there are must be said, for one file of data; give --agents N",
     f"{LASSO} --agents 25": "agents must be between 1 and 24",

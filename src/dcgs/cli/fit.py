@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -211,24 +212,26 @@ def _add_running(group: Any) -> None:
 def _run(args: argparse.Namespace, console: Console) -> int:
     order = _order(args)
     order.check()
+    output = Output(args.out)
+    output.check(args.force)
     args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
     if args.runtime == "mpi" and not under_mpi():
         return launch(args.typed, _ranks(args, order))
     runtime, company = _runtime(args)
     leads = company.leads(agents_of(order, company))
-    output = Output(args.out)
     try:
-        with output.opened(args.force):
+        with output.opened():
             fitted = _fitted(order, runtime, company, console if leads else None)
-            output.write_models(fitted.models)
             if leads:
-                output.drop_others(len(fitted.wiring.graph))
-                output.write_summary(fitted.summary(shlex.join(["dcgs", *args.typed])), fitted.history())
+                summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+                output.write_all(fitted.models, summary, fitted.history())
+            else:
+                output.write(fitted.models)
     except KeyboardInterrupt:
         console.print("interrupted: nothing was written.")
         return 130
     if leads:
-        _tell(fitted, args.out, console)
+        _tell(fitted, summary, args.out, console)
     return 0
 
 
@@ -289,7 +292,7 @@ def _fitted(order: Order, runtime: Runtime, company: Company, console: Console |
         return fit(order, Ticking(runtime, ticker.tick), company, callback)
 
 
-def _tell(fitted: Fitted, out: Path, console: Console) -> None:
+def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Console) -> None:
     result, agents = fitted.result, len(fitted.wiring.graph)
     console.print(str(result.status), soft_wrap=True)
     table = Table("agent")
@@ -312,7 +315,7 @@ def _tell(fitted: Fitted, out: Path, console: Console) -> None:
         soft_wrap=True,
     )
     _tell_reading(fitted, console)
-    for name, value in fitted.summary("").get("measures", {}).items():
+    for name, value in summary.get("measures", {}).items():
         console.print(f"{name} {value:.6g}")
     for note in result.notes:
         console.print(note)
@@ -327,9 +330,10 @@ def _tell_reading(fitted: Fitted, console: Console) -> None:
     if "base" in reading:
         console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
         return
-    target = reading["target"]
-    if target is not None:
-        name = repr(target) if isinstance(target, str) else f"column {target + 1}"
+    if reading["target_at"] is not None:
+        name = f"column {reading['target_at'] + 1}" + (
+            f", {reading['target']!r}" if reading["target"] else ""
+        )
         console.print(f"{sides} features; the target was {name}", soft_wrap=True)
     if "labels" in reading:
         low, high = reading["labels"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -68,7 +68,7 @@ def launch(argv: Sequence[str], ranks: int) -> int:
             f"mpiexec must be of the MPI that mpi4py uses; {find_mpiexec()} started processes that do not "
             "know of each other. Install one MPI only, or start the command with the mpiexec of your MPI."
         )
-    if importlib.util.find_spec("mpi4py") is None:
+    if find_spec("mpi4py") is None:
         raise ImportError(
             "--runtime mpi needs mpi4py, which is not installed. Install it with: pip install 'dcgs[mpi]'"
         )

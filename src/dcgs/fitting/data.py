@@ -19,14 +19,16 @@ Places: TypeAlias = NDArray[np.intp]
 class Samples:
     """Rows of A and what is to be predicted from each; ``b`` is None where the file has no targets.
 
-    ``names`` are the features', where the file has names; ``target`` is the name of b, or its place among the
-    columns, from 0. ``open``: the file does not say how many columns A has, so that it may have more.
+    ``names`` are the features', where the file has names; ``target`` is the name of b, where it has one, and
+    ``target_at`` its place among the columns, from 0. ``open``: the file does not say how many columns A has,
+    so that it may have more.
     """
 
     A: Matrix
     b: Numbers | None
     names: tuple[str, ...] | None = None
-    target: str | int | None = None
+    target: str | None = None
+    target_at: int | None = None
     open: bool = False
 
     def __len__(self) -> int:

@@ -167,4 +167,8 @@ def _checksum(names: tuple[str, ...] | None) -> int:
 
 def _named(part: Samples) -> dict[str, Any]:
     """Return how the columns of new data are to be found."""
-    return {"names": None if part.names is None else list(part.names), "target": part.target}
+    return {
+        "names": None if part.names is None else list(part.names),
+        "target": part.target,
+        "target_at": part.target_at,
+    }

@@ -12,14 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, final
+from typing import IO, Any, TypeAlias, final
 
 from dcgs.fitting.models import Model, model_name, models_in
 
 SUMMARY = "summary.json"
 HISTORY = "history.csv"
 
-Write = Callable[[IO[bytes]], None]
+Write: TypeAlias = Callable[[IO[bytes]], None]
+Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 
 @final
@@ -29,9 +30,8 @@ class Output:
 
     path: Path
 
-    @contextmanager
-    def opened(self, force: bool) -> Iterator[None]:
-        """Make the folder, see that it can be written, and take it away again if nothing came of the run."""
+    def check(self, force: bool) -> None:
+        """Raise if there are models in the folder that may not be replaced."""
         there = [file.name for file in models_in(self.path)]
         if (self.path / SUMMARY).exists():
             there.append(SUMMARY)
@@ -41,6 +41,10 @@ class Output:
                 f"{f' and {len(there) - 1} files more' if len(there) > 1 else ''}. "
                 "Choose another with --out, or replace them with --force."
             )
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Make the folder, see that it can be written, and take it away again if nothing came of the run."""
         made = not self.path.exists()
         with _told(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -53,26 +57,28 @@ class Output:
                 with suppress(OSError):  # it is not empty: something came of it
                     self.path.rmdir()
 
-    def write_models(self, models: Mapping[int, Model]) -> None:
-        """Write models: all of them, or none."""
+    def write(self, models: Mapping[int, Model]) -> None:
+        """Write models, all of them or none."""
         self._write({model_name(i): model.save for i, model in models.items()})
 
-    def drop_others(self, agents: int) -> None:
-        """Delete what an earlier fit left: summary, history, and models of agents there are no more."""
-        kept = {model_name(i) for i in range(agents)}
-        stale = [file for file in models_in(self.path) if file.name not in kept]
-        for file in (*stale, self.path / SUMMARY, self.path / HISTORY):
-            file.unlink(missing_ok=True)
-
-    def write_summary(
-        self, summary: Mapping[str, Any], columns: Mapping[str, Sequence[float]] | None
+    def write_all(
+        self, models: Mapping[int, Model], summary: Mapping[str, Any], history: Columns | None
     ) -> None:
-        """Write the summary and, where it was measured, the history of the run."""
+        """Write models, the summary and, where it was measured, the history of the run; all of them or none.
+
+        What an earlier fit left and this one has not is deleted: its history, and models of agents there are
+        no more.
+        """
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-        files: dict[str, Write] = {SUMMARY: partial(put, text)}
-        if columns is not None:
-            files[HISTORY] = partial(put, table(columns))
+        files: dict[str, Write] = {model_name(i): model.save for i, model in models.items()}
+        files[SUMMARY] = partial(put, text)
+        if history is not None:
+            files[HISTORY] = partial(put, table(history))
         self._write(files)
+        kept = {model_name(i) for i in range(len(summary["agents"]))}
+        stale = [file for file in models_in(self.path) if file.name not in kept]
+        for file in stale if history is not None else (*stale, self.path / HISTORY):
+            file.unlink(missing_ok=True)
 
     def _write(self, files: Mapping[str, Write]) -> None:
         with _told(self.path):
@@ -95,7 +101,7 @@ def write_whole(files: Mapping[Path, Write]) -> None:
             part.unlink(missing_ok=True)
 
 
-def table(columns: Mapping[str, Sequence[Any]]) -> str:
+def table(columns: Columns) -> str:
     """Return columns as CSV."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

@@ -44,14 +44,14 @@ def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> 
 
 def samples_layout(model: Model, target: str | None, header: bool | None) -> SamplesLayout:
     """Return how new samples are read: as those the model was fitted with, with targets or without."""
-    names, known = model.reading["names"], model.reading["target"]
-    wanted = known if isinstance(known, str) or known is None else str(known + 1)
+    names = model.reading["names"]
     return SamplesLayout(
-        target=wanted if target is None else target,
+        target=model.reading["target"] if target is None else target,
         header=header,
         features=len(model.x),
         targets=target is not None,
         names=None if names is None else tuple(names),
+        target_at=model.reading["target_at"],
     )
 
 

@@ -14,6 +14,7 @@ Text may be compressed (.gz, .bz2, .xz).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
         samples = _columns(layout, *read_table(file, layout.choose, layout.header))
     if layout.target_file is not None:
         targets = read_targets(Path(layout.target_file).expanduser())
-        samples = Samples(samples.A, targets, samples.names, samples.target, samples.open)
+        samples = replace(samples, b=targets)
     if samples.b is not None and len(samples.b) != len(samples):
         raise BrokenDataError(
             f"{layout.target_file or file} must have a target for each of the {len(samples)} rows of {file}; "
@@ -129,15 +130,9 @@ def _libsvm(file: Path, layout: SamplesLayout) -> Samples:
 
 def _columns(layout: SamplesLayout, head: Head, numbers: Numbers) -> Samples:
     """Return samples of a table whose columns were chosen: the target, if there is one, is the last."""
-    chosen = list(layout.choose(head))
-    named = None if head.names is None else tuple(head.names[at] for at in chosen)
-    has_target = (
-        layout.has_target(head.width)
-        if layout.names is None or named is None
-        else len(chosen) > len(layout.names)
-    )
-    if not has_target:
-        return Samples(numbers, None, named)
-    A, b = np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1].copy()
-    target: str | int = chosen[-1] if named is None else named[-1]
-    return Samples(A, b, None if named is None else named[:-1], target)
+    features, target = layout.parted(head)
+    names = None if head.names is None else tuple(head.names[at] for at in features)
+    if target is None:
+        return Samples(numbers, None, names)
+    name = None if head.names is None else head.names[target]
+    return Samples(np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1].copy(), names, name, target)

@@ -61,7 +61,8 @@ class SamplesLayout:
 
     ``target`` is the column that is to be predicted: a name, or a number from 1; None is the last. It may
     also be a file of its own (.npy), and then no column is. ``targets`` says whether there must be
-    targets at all; ``features`` how many columns there are without them.
+    targets at all; ``features`` how many columns there are without them. For new data, ``names`` are those of
+    the features in the fit, and ``target_at`` the place of its target, from 0.
     """
 
     target: str | None = None
@@ -69,6 +70,7 @@ class SamplesLayout:
     features: int | None = None
     targets: bool = True
     names: tuple[str, ...] | None = None
+    target_at: int | None = None
 
     @property
     def target_file(self) -> str | None:
@@ -76,23 +78,38 @@ class SamplesLayout:
         return self.target if self.target is not None and self.target.endswith(".npy") else None
 
     def choose(self, head: Head) -> list[int]:
-        """Return all columns, the target last where there is one."""
+        """Return the columns to read: the features, and then the target where there is one."""
+        features, target = self.parted(head)
+        return features if target is None else [*features, target]
+
+    def parted(self, head: Head) -> tuple[list[int], int | None]:
+        """Return the columns of features, and the target's where there is one."""
         if head.names is not None:
             self._check_names(head)
         if self.names is not None and head.names is not None:
-            wanted = [head.place(name) for name in self.names]
-            target = self.target if self.target in head.names else None
-            return wanted if target is None else [*wanted, head.place(target)]
-        if not self.has_target(head.width):
-            return list(range(head.width))
-        target_at = head.place("-1" if self.target is None else self.target)
-        return [at for at in range(head.width) if at != target_at] + [target_at]
+            features = [head.place(name) for name in self.names]
+            return features, self._target_place(head) if self._is_asked(head) else None
+        if not self._has_target(head.width):
+            return list(range(head.width)), None
+        target = self._target_place(head)
+        return [at for at in range(head.width) if at != target], target
 
-    def has_target(self, width: int) -> bool:
+    def _has_target(self, width: int) -> bool:
         """Return whether a table so wide has a column of targets."""
         if self.target_file is not None:
             return False
-        return self.targets or self.features is None or width != self.features
+        return self.targets or self.features is None or width == self.features + 1
+
+    def _is_asked(self, head: Head) -> bool:
+        """Return whether the target is asked for, or is there under the name it had in the fit."""
+        if self.target is None or self.target_file is not None:
+            return False
+        return self.targets or self.target in (head.names or ())
+
+    def _target_place(self, head: Head) -> int:
+        if self.target is not None and self._is_asked(head):
+            return head.place(self.target)
+        return head.width - 1 if self.target_at is None else min(self.target_at, head.width - 1)
 
     def _check_names(self, head: Head) -> None:
         names = head.names or ()
