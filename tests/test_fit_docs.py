@@ -6,6 +6,7 @@ import gzip
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def make_files() -> None:
     Path("network.edges").write_text("rome oslo\noslo bonn\nbonn rome\nbonn bern\n")
 
 
-def table(name: str, names: str, columns: list[np.ndarray]) -> None:  # type: ignore[type-arg]
+def table(name: str, names: str, columns: list[Any]) -> None:
     np.savetxt(name, np.column_stack(columns), "%.6g", ",", header=names, comments="")
 
 

@@ -46,7 +46,8 @@ class Ticker:
         if self._traffic is None:
             return
         rounds, sent = self._traffic.rounds, int(self._traffic.bytes.sum())
-        come_to = f"{rounds} rounds, {shown_bytes(sent)} sent here, {self._last - self._begun:.1f} s{self._measured}"
+        seconds = f"{self._last - self._begun:.1f} s"
+        come_to = f"{rounds} rounds, {shown_bytes(sent)} sent here, {seconds}{self._measured}"
         self._bars.update(self._task, completed=rounds, come_to=come_to)
 
     def __enter__(self) -> Ticker:
