@@ -23,8 +23,8 @@ def make_files() -> None:
     A = rng.standard_normal((40, 6))
     b = A @ [3.0, 0.0, -1.0, 0.0, 0.0, 2.0]
     for name in ("data.svm", "new.svm"):
-        rows = (" ".join(f"{j + 1}:{v:.6f}" for j, v in enumerate(row)) for row in A)
-        Path(name).write_text("".join(f"{t:.6f} {row}\n" for t, row in zip(b, rows, strict=True)))
+        lines = (" ".join(f"{j + 1}:{v:.6f}" for j, v in enumerate(row)) for row in A)
+        Path(name).write_text("".join(f"{t:.6f} {line}\n" for t, line in zip(b, lines, strict=True)))
     for i in range(3):
         table(f"site-{i}.csv", "age,dose,ill", [A[i::3, 0], A[i::3, 1], b[i::3] > 0.0])
     table("new-patients.csv", "dose,age", [A[:, 1], A[:, 0]])
