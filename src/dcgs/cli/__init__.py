@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from dcgs.cli import bench, reproduce
+from dcgs.cli import bench, fit, predict, reproduce
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private
@@ -18,6 +18,9 @@ data, minimize a sum of smooth convex losses over a set known through its linear
 
 _EPILOG = """\
 examples:
+  dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
+                                    a model of your own data; see dcgs fit --help
+  dcgs predict model/ --data new.svm
   dcgs reproduce --quick            the paper's experiments at small scale, as a page to look at
   dcgs reproduce lasso-synthetic    one of them at full scale
   dcgs report dcgs-report           make the page anew from what is in the folder
@@ -39,11 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
+    fit.add(jobs)
+    predict.add(jobs)
     reproduce.add(jobs)
     bench.add(jobs)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
-    args = parser.parse_args(argv)
+    typed = sys.argv[1:] if argv is None else list(argv)
+    args = parser.parse_args(typed)
+    args.typed = typed
     try:
         status: int = args.run(args, Console(markup=False, emoji=False))
     except _ERRORS as error:

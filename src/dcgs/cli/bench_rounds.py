@@ -22,7 +22,7 @@ from dcgs.bench.instances import INSTANCES, QUICK, Instance
 from dcgs.bench.rounds import Plan, carry_out, take_off, work_left
 from dcgs.bench.shelf import Shelf
 from dcgs.bench.standings import Grid, Standings, counts_grid, instance_grid, summary_grid
-from dcgs.cli.values import count, seed
+from dcgs.cli.values import count, positive, seed
 from dcgs.parallel import cores
 
 _ABOUT = """\
@@ -70,7 +70,7 @@ def add(benches: Any) -> None:
     parser.add_argument("--level", type=float, default=1e-3, help="of the summary (default: 1e-3)")
     parser.add_argument(
         "--seconds",
-        type=seconds,
+        type=positive,
         metavar="S",
         help="at most, for each run (default: 40, more for the largest instances; 3 with --quick)",
     )
@@ -143,14 +143,6 @@ def _carry_out(
         console.print("interrupted: every run that is done is kept. Run the same command again to go on.")
         return True
     return False
-
-
-def seconds(text: str) -> float:
-    """Return a positive number of seconds."""
-    value = float(text)
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be positive and finite; got {text}")
-    return value
 
 
 def _there(plan: Plan, table: Sequence[Instance], asked: Sequence[Contestant]) -> list[Contestant]:

@@ -23,6 +23,30 @@ def seed(text: str) -> int:
     return value
 
 
+def positive(text: str) -> float:
+    """Return a positive number."""
+    value = float(text)
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be positive and finite; got {text}")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Return a number between 0 and 1."""
+    value = float(text)
+    if not 0.0 < value < 1.0:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1; got {text}")
+    return value
+
+
+def shape(text: str) -> tuple[int, int]:
+    """Return rows and columns of a matrix, from R,C or RxC."""
+    parts = text.replace("x", ",").split(",")
+    if len(parts) != 2 or not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"must be rows and columns, such as 943,1682; got {text}")
+    return int(parts[0]), int(parts[1])
+
+
 def link(text: str) -> Link:
     """Return a link of that speed."""
     try:

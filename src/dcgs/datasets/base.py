@@ -67,8 +67,8 @@ class Regression:
 
     def parts(self, agents: int) -> list[tuple[Matrix, NDArray[np.float64]]]:
         """Return the rows spread evenly over the agents, in their order."""
-        cuts = _cuts(len(self.b), agents)
-        return [(self.A[low:high], self.b[low:high]) for low, high in cuts]
+        edges = cuts(len(self.b), agents)
+        return [(self.A[low:high], self.b[low:high]) for low, high in edges]
 
     def objectives(self, agents: int) -> list[Objective]:
         """Return one least-squares objective per agent."""
@@ -113,7 +113,7 @@ class Ratings:
         """Return one completion objective per agent, the entries spread evenly in their order."""
         return [
             MatrixCompletion(self.rows[low:high], self.cols[low:high], self.values[low:high], self.shape)
-            for low, high in _cuts(len(self), agents)
+            for low, high in cuts(len(self), agents)
         ]
 
 
@@ -123,7 +123,7 @@ def _known(made_from: NDArray[np.float64] | None, source: Source) -> NDArray[np.
     return made_from
 
 
-def _cuts(count: int, agents: int) -> list[tuple[int, int]]:
+def cuts(count: int, agents: int) -> list[tuple[int, int]]:
     """Return where to cut ``count`` items into contiguous parts that differ by at most one."""
     if not 1 <= agents <= count:
         raise ValueError(f"agents must be between 1 and {count}, so that each has data; got {agents!r}.")

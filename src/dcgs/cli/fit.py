@@ -1,0 +1,340 @@
+"""``dcgs fit``: a model of one's own data, fitted by agents that keep theirs."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dcgs.cli.launch import launch, under_mpi
+from dcgs.cli.values import count, fraction, positive, seed, shape
+from dcgs.fitting import (
+    METHODS,
+    NAMED,
+    PROBLEMS,
+    SETS,
+    Alone,
+    Company,
+    EntriesLayout,
+    Fitted,
+    GraphWish,
+    Order,
+    Output,
+    Problem,
+    SamplesLayout,
+    SetWish,
+    Sites,
+    Ticking,
+    agents_of,
+    fit,
+    method_named,
+)
+from dcgs.front import Callback
+from dcgs.parallel import cores
+from dcgs.report.ticker import Ticker, shown_bytes
+from dcgs.runtime import Lockstep, Runtime
+
+_ABOUT = """\
+Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
+neighbors on a graph; every agent ends with a model that is good on everyone's data.
+
+{problems}
+"""
+
+_MORE = """\
+DATA is one file, which is cut into parts for the agents, or a name with {agent} (or {rank}) in it,
+a file for each agent, counted from 0. What it is, its name tells: LIBSVM text (plain, .gz, .bz2,
+.xz), .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet.
+
+The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
+dcgs predict applies a model. Between agents travel points, vectors of the size of the model and a
+few numbers; rows of data, labels and ratings never do. See docs/fit.md for all of it.
+
+sets:
+{sets}
+
+examples:
+  dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
+  dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
+  dcgs fit logistic --data patients.csv --target ill --agents 4 --radius 10 --out model/
+  dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
+  dcgs fit completion --data ratings.csv --shape 943,1682 --radius 1e4 --agents 10 --out model/
+  dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
+"""
+
+_SHOWN_AGENTS = 20
+_RANKS_PER_CORE = 4
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the command."""
+    problems = "\n".join(f"  {problem.name:15} {problem.about}" for problem in PROBLEMS.values())
+    sets = "\n".join(f"  {name:13} {recipe.about}" for name, recipe in SETS.items())
+    parser = jobs.add_parser(
+        "fit",
+        help="fit a model to your own data",
+        description=_ABOUT.replace("{problems}", problems),
+        epilog=_MORE.replace("{sets}", sets),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("problem", choices=list(PROBLEMS), metavar="PROBLEM", help=", ".join(PROBLEMS))
+    _add_data(parser.add_argument_group("data"))
+    _add_network(parser.add_argument_group("agents"))
+    _add_set(parser.add_argument_group("set of models"))
+    _add_method(parser.add_argument_group("method, and when it ends"))
+    _add_running(parser.add_argument_group("running and writing"))
+    parser.set_defaults(run=_run)
+
+
+def _add_data(group: Any) -> None:
+    group.add_argument("--data", required=True, metavar="DATA", help="a file, or a name with {agent} in it")
+    group.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="of tables, what to predict: a name or a number from 1 (default: the last); or a .npy file",
+    )
+    group.add_argument(
+        "--columns",
+        metavar="ROW,COL,VALUE",
+        help="of tables for completion (default: by name, or the first 3)",
+    )
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line has names (default: see)",
+    )
+    group.add_argument(
+        "--features", type=count, metavar="N", help="of LIBSVM text (default: the highest index)"
+    )
+    group.add_argument(
+        "--shape",
+        type=shape,
+        metavar="R,C",
+        help="of the matrix to complete (default: the highest row, column)",
+    )
+    based = group.add_mutually_exclusive_group()
+    for name, base in (("--zero-based", 0), ("--one-based", 1)):
+        based.add_argument(
+            name,
+            dest="base",
+            action="store_const",
+            const=base,
+            help=f"rows and columns count from {base} (default: from 0 if a 0 is there, else from 1)",
+        )
+    group.add_argument(
+        "--split",
+        choices=["even", "random", "sorted"],
+        default="even",
+        help="how one file is cut: in its order (default), shuffled by the seed, or sorted by target or row",
+    )
+
+
+def _add_network(group: Any) -> None:
+    group.add_argument(
+        "--agents", type=count, metavar="M", help="how many (default: as many as files or nodes)"
+    )
+    group.add_argument(
+        "--graph",
+        default="cycle",
+        metavar="GRAPH",
+        help=f"{NAMED}; or a file of edges, or .graphml (default: cycle)",
+    )
+
+
+def _add_set(group: Any) -> None:
+    group.add_argument(
+        "--set", choices=list(SETS), help="default: l1; l2 for least-squares, nuclear for completion"
+    )
+    group.add_argument("--radius", type=positive, metavar="R", help="of the set: how large a model may be")
+    for name in ("--lower", "--upper"):
+        group.add_argument(name, metavar="NUMBER", help="of box: a number, or a .npy file")
+    group.add_argument("--k", type=count, metavar="K", help="of k-sparse")
+    group.add_argument(
+        "--groups", metavar="N", help="of group-l1: features in a row, or a file with a group's name for each"
+    )
+    group.add_argument("--points", metavar="FILE", help="of hull: points, one a row")
+    group.add_argument("--polytope", metavar="FILE", help="of polytope: .npz with A_ub, b_ub, A_eq, b_eq")
+
+
+def _add_method(group: Any) -> None:
+    group.add_argument("--method", choices=list(METHODS), default="fastdcgs", help="default: fastdcgs")
+    inner = ["auto", "cg", "pcg", "corrective", "block", "exact"]
+    group.add_argument("--inner", choices=inner, help="inner solver (default: as the set and the loss allow)")
+    group.add_argument(
+        "--eta", type=positive, metavar="ETA", help="of fastdcgs (default: found by the agents)"
+    )
+    group.add_argument(
+        "--step", type=positive, metavar="S", help="of methods that project (default: from the data)"
+    )
+    group.add_argument(
+        "--answer", choices=["average", "last"], help="of dcgs and primaldual (default: average)"
+    )
+    group.add_argument(
+        "--gap", type=fraction, metavar="G", help="certified, relative to the start (default: 1e-3)"
+    )
+    group.add_argument("--rounds", type=count, metavar="N", help="at most")
+    group.add_argument("--iterations", type=count, metavar="N", help="at most")
+    group.add_argument("--seconds", type=positive, metavar="S", help="at most")
+    group.add_argument("--lmo-calls", type=count, metavar="N", help="of any one agent, at most")
+
+
+def _add_running(group: Any) -> None:
+    group.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for models and summary.json"
+    )
+    group.add_argument("--force", action="store_true", help="replace the models that are there")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of all that is random (default: 0)")
+    group.add_argument(
+        "--measure",
+        type=count,
+        nargs="?",
+        const=1,
+        metavar="K",
+        help="tell the losses on everyone's data, every K iterations (1); needs all data, and is not counted",
+    )
+    group.add_argument(
+        "--runtime",
+        choices=["lockstep", "mpi"],
+        help="all agents in this process, or spread over MPI processes (default: mpi under mpiexec or srun)",
+    )
+    group.add_argument(
+        "--ranks", type=count, metavar="R", help="MPI processes to start (default: as many as agents)"
+    )
+    group.add_argument("--threads", type=count, metavar="N", help="for lockstep (default: where they pay)")
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    order = _order(args)
+    order.check()
+    output = Output(args.out)
+    output.check(args.force)
+    args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
+    if args.runtime == "mpi" and not under_mpi():
+        return launch(args.typed, _ranks(args, order))
+    runtime, company = _runtime(args)
+    leads = company.leads(agents_of(order, company))
+    try:
+        with output.opened():
+            fitted = _fitted(order, runtime, company, console if leads else None)
+            if leads:
+                summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+                output.write_all(fitted.models, summary, fitted.history())
+            else:
+                output.write(fitted.models)
+    except KeyboardInterrupt:
+        console.print("interrupted: nothing was written.")
+        return 130
+    if leads:
+        _tell(fitted, summary, args.out, console)
+    return 0
+
+
+def _runtime(args: argparse.Namespace) -> tuple[Runtime, Company]:
+    """Return who carries messages, and which agents are hosted here."""
+    if args.runtime == "mpi":
+        raise ValueError("this version of dcgs runs agents in one process; use --runtime lockstep.")
+    return Lockstep(threads=args.threads), Alone()
+
+
+def _ranks(args: argparse.Namespace, order: Order) -> int:
+    """Return how many processes to start: one per agent, as far as the machine has cores for them."""
+    agents = agents_of(order, Alone())
+    return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
+
+
+def _order(args: argparse.Namespace) -> Order:
+    problem = PROBLEMS[args.problem]
+    set_options = ("radius", "lower", "upper", "k", "groups", "points", "polytope")
+    rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
+    method_options = ("inner", "eta", "step", "answer")
+    return Order(
+        problem=problem,
+        sites=Sites(args.data, args.split, args.seed),
+        layout=_layout(args, problem),
+        graph=GraphWish(args.graph, args.seed),
+        set=SetWish(args.set or problem.usual_set, **{name: getattr(args, name) for name in set_options}),
+        method=method_named(args.method, {name: getattr(args, name) for name in method_options}),
+        rules={name: getattr(args, name) for name in rules},
+        agents=args.agents,
+        shape=args.shape,
+        measure=args.measure,
+        seed=args.seed,
+    )
+
+
+def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:
+    foreign = ("target", "features") if problem.entries else ("columns", "shape", "base")
+    given = [name for name in foreign if getattr(args, name) is not None]
+    if given:
+        name = {"base": "zero-based or --one-based"}.get(given[0], given[0])
+        raise ValueError(f"--{name} must be left out for {problem.name}, which has no use for it.")
+    if problem.entries:
+        columns = None if args.columns is None else tuple(name.strip() for name in args.columns.split(","))
+        return EntriesLayout(columns, args.header, args.base)
+    return SamplesLayout(args.target, args.header, args.features)
+
+
+def _fitted(order: Order, runtime: Runtime, company: Company, console: Console | None) -> Fitted:
+    """Return what the fit comes to; with progress where there is a console to show it on."""
+    if console is None:
+        return fit(order, runtime, company)
+    limits = [order.rules["rounds"], order.rules["iterations"]]
+    limits[1] = limits[1] and limits[1] * order.method.rounds_per_iteration
+    rounds = min((limit for limit in limits if limit is not None), default=None)
+    with Ticker(console, order.problem.name, rounds) as ticker:
+        callback: Callback | None = None if order.measure is None else ticker.measured
+        return fit(order, Ticking(runtime, ticker.tick), company, callback)
+
+
+def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Console) -> None:
+    result, agents = fitted.result, len(fitted.wiring.graph)
+    console.print(str(result.status), soft_wrap=True)
+    table = Table("agent")
+    for name in (
+        "rows",
+        "messages",
+        "bytes sent",
+        "projections" if fitted.order.method.projects else "oracle calls",
+    ):
+        table.add_column(name, justify="right")
+    work = result.projections if fitted.order.method.projects else result.lmo_calls
+    for i in range(min(agents, _SHOWN_AGENTS)):
+        rows = str(fitted.loaded.rows.get(i, ""))
+        table.add_row(str(i), rows, str(result.messages[i]), shown_bytes(int(result.bytes[i])), str(work[i]))
+    console.print(table)
+    if agents > _SHOWN_AGENTS:
+        console.print(f"and {agents - _SHOWN_AGENTS} agents more, in summary.json")
+    console.print(
+        f"{result.rounds} rounds, {shown_bytes(int(result.bytes.sum()))} in all, {result.seconds:.2f} s",
+        soft_wrap=True,
+    )
+    _tell_reading(fitted, console)
+    for name, value in summary.get("measures", {}).items():
+        console.print(f"{name} {value:.6g}")
+    for note in result.notes:
+        console.print(note)
+    console.print(
+        f"written: {out}/agent-000.npz" + (" …" if agents > 1 else "") + ", summary.json", soft_wrap=True
+    )
+
+
+def _tell_reading(fitted: Fitted, console: Console) -> None:
+    """Say what was taken for granted in reading the data."""
+    reading, sides = fitted.loaded.reading, ",".join(map(str, fitted.loaded.shape))
+    if "base" in reading:
+        console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
+        return
+    if reading["target_at"] is not None:
+        name = f"column {reading['target_at'] + 1}" + (
+            f", {reading['target']!r}" if reading["target"] else ""
+        )
+        console.print(f"{sides} features; the target was {name}", soft_wrap=True)
+    if "labels" in reading:
+        low, high = reading["labels"]
+        console.print(f"label {low:.12g} was taken for -1 and {high:.12g} for +1")

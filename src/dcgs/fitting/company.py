@@ -1,0 +1,43 @@
+"""Which agents a process hosts, and how all processes come to know one number."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+
+class Company(ABC):
+    """The processes that fit one model together, as one of them sees them."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many processes there are."""
+
+    @abstractmethod
+    def hosts(self, agents: int) -> Sequence[int]:
+        """Return which of so many agents this process hosts; the first process hosts agent 0."""
+
+    @abstractmethod
+    def largest(self, numbers: Sequence[float]) -> list[float]:
+        """Return the largest of each number over all processes; all of them call this in the same order."""
+
+    def leads(self, agents: int) -> bool:
+        """Return whether this process is the one that speaks."""
+        return 0 in self.hosts(agents)
+
+
+@final
+class Alone(Company):
+    """One process that hosts all agents."""
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    def hosts(self, agents: int) -> Sequence[int]:
+        return range(agents)
+
+    def largest(self, numbers: Sequence[float]) -> list[float]:
+        return list(numbers)

@@ -1,0 +1,138 @@
+"""Readers of users' files. What a file is, its name tells; nothing is ever unpickled.
+
+=============================  =====================================================================
+.npz                           A and b (or X and y), A dense or in the parts of scipy.sparse;
+                               rows, cols and values for completion
+.npy                           a matrix, a column of it the target; three columns for completion
+.parquet, .pq                  a table with names, where pyarrow is installed
+.csv, .tsv                     a table of text, with names in the first line or without
+any other                      LIBSVM text; for completion a table of text
+=============================  =====================================================================
+
+Text may be compressed (.gz, .bz2, .xz).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dcgs.datasets import BrokenDataError, read_libsvm
+from dcgs.fitting.data import Entries, Numbers, Samples
+from dcgs.fitting.readers.arrays import (
+    Npz,
+    read_entries_npz,
+    read_npy,
+    read_npy_table,
+    read_samples_npz,
+    read_targets,
+    whole,
+)
+from dcgs.fitting.readers.layout import Choose, EntriesLayout, Head, SamplesLayout
+from dcgs.fitting.readers.parquet import read_parquet
+from dcgs.fitting.readers.text import read_text
+
+__all__ = [
+    "EntriesLayout",
+    "Npz",
+    "SamplesLayout",
+    "kind_of",
+    "read_entries",
+    "read_npy",
+    "read_samples",
+    "read_table",
+]
+
+_COMPRESSED = (".gz", ".bz2", ".xz")
+_KINDS = {
+    ".npz": "npz",
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "text",
+    ".tsv": "text",
+}
+
+
+def kind_of(file: Path) -> str:
+    """Return what a file is by its name: npz, npy, parquet, text (a table), or other.
+
+    >>> kind_of(Path("ratings.csv.gz")), kind_of(Path("a1a.bz2"))
+    ('text', 'other')
+    """
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    return _KINDS.get(suffixes[-1], "other") if suffixes else "other"
+
+
+def read_samples(file: Path, layout: SamplesLayout) -> Samples:
+    """Return the samples in a file."""
+    kind = kind_of(file)
+    if kind == "npz":
+        samples = read_samples_npz(file, layout)
+    elif kind == "other":
+        samples = _libsvm(file, layout)
+    else:
+        samples = _columns(layout, *read_table(file, layout.choose, layout.header))
+    if layout.target_file is not None:
+        targets = read_targets(Path(layout.target_file).expanduser())
+        samples = replace(samples, b=targets)
+    if samples.b is not None and len(samples.b) != len(samples):
+        raise BrokenDataError(
+            f"{layout.target_file or file} must have a target for each of the {len(samples)} rows of {file}; "
+            f"it has {len(samples.b)}."
+        )
+    if len(samples) == 0 or samples.A.shape[1] == 0:
+        raise BrokenDataError(
+            f"{file} must have at least one row and one feature; it has shape {samples.A.shape}."
+        )
+    return samples
+
+
+def read_entries(file: Path, layout: EntriesLayout) -> Entries:
+    """Return the entries of a matrix in a file."""
+    if kind_of(file) == "npz":
+        entries = read_entries_npz(file, layout)
+    else:
+        _, numbers = read_table(file, layout.choose, layout.header)
+        rows, cols = (whole(numbers[:, at], ("rows", "columns")[at], file) for at in range(2))
+        values = numbers[:, 2].copy() if numbers.shape[1] > 2 else None
+        entries = Entries(rows, cols, values, layout.base)
+    if len(entries) == 0:
+        raise BrokenDataError(f"{file} must have at least one entry; it has none.")
+    return entries
+
+
+def read_table(file: Path, choose: Choose, header: bool | None) -> tuple[Head, Numbers]:
+    """Return the columns of a table and, of those that are chosen, the numbers."""
+    match kind_of(file):
+        case "npy":
+            table = read_npy_table(file)
+            head = Head(file, table.shape[1], None)
+            return head, np.ascontiguousarray(table[:, list(choose(head))])
+        case "parquet":
+            return read_parquet(file, choose)
+        case "npz":
+            raise BrokenDataError(
+                f"{file} must be one table, .npy, .csv, .tsv or .parquet; it is an .npz file."
+            )
+        case _:
+            return read_text(file, choose, header)
+
+
+def _libsvm(file: Path, layout: SamplesLayout) -> Samples:
+    A, b = read_libsvm(file, layout.features)
+    return Samples(A, b, open=layout.features is None)
+
+
+def _columns(layout: SamplesLayout, head: Head, numbers: Numbers) -> Samples:
+    """Return samples of a table whose columns were chosen: the target, if there is one, is the last."""
+    features, target = layout.parted(head)
+    names = None if head.names is None else tuple(head.names[at] for at in features)
+    if target is None:
+        return Samples(numbers, None, names)
+    name = None if head.names is None else head.names[target]
+    return Samples(np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1].copy(), names, name, target)
