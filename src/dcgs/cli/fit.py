@@ -30,6 +30,7 @@ from dcgs.fitting import (
     SetWish,
     Sites,
     Ticking,
+    Together,
     agents_of,
     fit,
     method_named,
@@ -37,7 +38,7 @@ from dcgs.fitting import (
 from dcgs.front import Callback
 from dcgs.parallel import cores
 from dcgs.report.ticker import Ticker, shown_bytes
-from dcgs.runtime import Lockstep, Runtime
+from dcgs.runtime import MPI, Lockstep, Runtime
 
 _ABOUT = """\
 Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
@@ -238,7 +239,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 def _runtime(args: argparse.Namespace) -> tuple[Runtime, Company]:
     """Return who carries messages, and which agents are hosted here."""
     if args.runtime == "mpi":
-        raise ValueError("this version of dcgs runs agents in one process; use --runtime lockstep.")
+        mpi = MPI()
+        return mpi, Together(mpi)
     return Lockstep(threads=args.threads), Alone()
 
 

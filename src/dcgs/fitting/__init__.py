@@ -1,6 +1,6 @@
 """Fit models to a user's own files, and predict with them: what ``dcgs fit`` and ``dcgs predict`` do."""
 
-from dcgs.fitting.company import Alone, Company
+from dcgs.fitting.company import Alone, Company, Together
 from dcgs.fitting.graphs import NAMED, GraphWish
 from dcgs.fitting.methods import METHODS, method_named
 from dcgs.fitting.models import Model, find_model
@@ -32,6 +32,7 @@ __all__ = [
     "SetWish",
     "Sites",
     "Ticking",
+    "Together",
     "agents_of",
     "best",
     "find_model",

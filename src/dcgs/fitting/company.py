@@ -6,6 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import final
 
+import numpy as np
+
+from dcgs.runtime import Runtime
+
 
 class Company(ABC):
     """The processes that fit one model together, as one of them sees them."""
@@ -41,3 +45,22 @@ class Alone(Company):
 
     def largest(self, numbers: Sequence[float]) -> list[float]:
         return list(numbers)
+
+
+@final
+class Together(Company):
+    """The processes of a runtime, each with the agents it runs."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._everyone = runtime.everyone()
+
+    @property
+    def size(self) -> int:
+        return self._everyone.processes
+
+    def hosts(self, agents: int) -> Sequence[int]:
+        return self._runtime.hosts(agents)
+
+    def largest(self, numbers: Sequence[float]) -> list[float]:
+        return list(self._everyone.largest(np.array(numbers, dtype=np.float64)).tolist())

@@ -82,8 +82,9 @@ class Fitted:
             "versions": self.result.about["versions"],
         }
         return {
-            i: Model(self.result.agents[i], self.order.problem, self.loaded.reading, {"agent": i} | about)
-            for i in self.loaded.objectives
+            int(i): Model(x, self.order.problem, self.loaded.reading, {"agent": int(i)} | about)
+            for i, x in zip(self.result.hosted, self.result.agents, strict=True)
+            if i in self.loaded.objectives
         }
 
     def summary(self, command: str) -> dict[str, Any]:
@@ -135,6 +136,8 @@ class Fitted:
             "bytes": int(result.bytes[i]),
             "lmo_calls": int(result.lmo_calls[i]),
             "projections": int(result.projections[i]),
+            "computing": float(result.computing[i]),
+            "waiting": float(result.waiting[i]),
         }
         return told | ({"rows": self.loaded.rows[i]} if i in self.loaded.rows else {})
 
@@ -176,14 +179,14 @@ def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | N
     loaded = _load(order, agents, company)
     X = order.set.made(loaded.shape)
     result = minimize(
-        list(loaded.objectives.values()),
+        loaded.objectives,
         X,
         wiring.graph,
         order.method,
         **order.rules,
         runtime=runtime,
         seed=order.seed,
-        every=order.measure or 0,
+        every=order.measure,
         callback=callback,
     )
     return Fitted(order, loaded, wiring, result)

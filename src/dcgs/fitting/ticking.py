@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import final
 
-from dcgs.runtime import Job, Runtime, Traffic
+from dcgs.runtime import Everyone, Job, Runtime, Traffic
 
 
 @final
@@ -19,6 +19,12 @@ class Ticking(Runtime):
 
     def __repr__(self) -> str:
         return repr(self.runtime)
+
+    def hosts(self, agents: int) -> range:
+        return self.runtime.hosts(agents)
+
+    def everyone(self) -> Everyone:
+        return self.runtime.everyone()
 
     def run(self, job: Job) -> None:
         def after_round() -> bool:
