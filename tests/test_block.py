@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dcgs import CG, L1Ball, LeastSquares, Logistic, MatrixCompletion, NuclearNormBall, Objective, Spectraplex
 from dcgs.atoms import Atom
 from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Block, Outcome, Subproblem, Task, choose_inner
-from dcgs.inner.block import _DENSE, _FIRST
+from dcgs.inner.block import _DENSE, _FINEST, _FIRST
+from dcgs.objectives.losses import HuberLoss, LogisticLoss, SquaredLoss
+from dcgs.objectives.maps import Sampling
 from dcgs.sets import block
 from dcgs.sets.block import Nearest, extended, nearest_in_ball, with_atom
 from problems import Array
@@ -30,6 +35,20 @@ def completion(shape: tuple[int, int], seed: int = 0) -> Objective:
     n = max(2, shape[0] * shape[1] // 3)
     rows, cols = (rng.integers(0, d, n) for d in shape)
     return MatrixCompletion(rows, cols, 3.0 * rng.standard_normal(n), shape)
+
+
+def by_rows(f: Objective) -> Objective:
+    """Return the same squares with a sparse matrix for their map, which takes no leap."""
+    assert isinstance(f.map, Sampling)
+    assert isinstance(f.loss, SquaredLoss)
+    n, (height, width) = f.map.size, f.map.point_shape
+    where = (np.arange(n), f.map.rows * width + f.map.cols)
+    A = sp.csr_array((np.ones(n), where), shape=(n, height * width))
+    return LeastSquares(A, f.loss.target, f.shape)
+
+
+FORMS: dict[str, Callable[[Objective], Objective]] = {"with a leap": lambda f: f, "without": by_rows}
+every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 def squares(shape: tuple[int, int]) -> Objective:
@@ -84,6 +103,25 @@ def minimizer(phi: Subproblem, radius: float) -> Array:
     for _ in range(int(25.0 * beta / phi.eta)):
         x = projected(x - (phi.f.grad(x) + phi.w + phi.eta * (x - phi.center)) / beta, radius)
     return x
+
+
+def free_minimizer(phi: Subproblem) -> Array:
+    """Return the minimizer over all matrices: (2c + η) x = 2 Σ values + η·center − w for c observations."""
+    f = phi.f
+    assert isinstance(f.map, Sampling)
+    assert isinstance(f.loss, SquaredLoss)
+    top, bottom = phi.eta * phi.center - phi.w, np.full(f.shape, phi.eta)
+    for i, j, value in zip(f.map.rows, f.map.cols, f.loss.target, strict=True):
+        top[i, j] += 2.0 * value
+        bottom[i, j] += 2.0
+    return np.asarray(top / bottom)
+
+
+def after_leap(phi: Subproblem, radius: float, x: Array) -> Array:
+    """Return where steps start: at x, or at the nearest point to the free minimizer if φ is lower there."""
+    if not isinstance(phi.f.map, Sampling):
+        return x
+    return min(x, projected(free_minimizer(phi), radius), key=phi.value)
 
 
 def start(f: Objective, X: NuclearNormBall, **options: Any) -> tuple[Any, CountedOracle, Counter[Outcome]]:
@@ -150,8 +188,11 @@ def test_a_gap_of_zero_ends_by_rounding(loss: Callable[[tuple[int, int]], Object
     assert outcomes[Outcome.STEPS] == 0
 
 
-def test_a_small_ball_gives_one_triple_and_a_large_one_the_free_minimizer() -> None:
-    f = completion((30, 40))
+@every_form
+def test_a_small_ball_gives_one_triple_and_a_large_one_the_free_minimizer(
+    form: Callable[[Objective], Objective],
+) -> None:
+    f = form(completion((30, 40)))
     phi = subproblem(f, 1e-3, 4)
     solver, oracle, _ = start(f, NuclearNormBall((30, 40), 1e-3))
     assert np.linalg.matrix_rank(solver(phi, 1e-9)) == 1
@@ -172,9 +213,12 @@ def test_a_zero_gradient_is_answered_at_once() -> None:
     assert oracle.calls == 1
 
 
-def test_a_direction_that_the_block_has_lost_is_found_by_the_oracle() -> None:
+@every_form
+def test_a_direction_that_the_block_has_lost_is_found_by_the_oracle(
+    form: Callable[[Objective], Objective],
+) -> None:
     """With unit vectors as singular vectors, products never lead out of those that the block has."""
-    f = MatrixCompletion([0], [0], [0.0], (80, 80))
+    f = form(MatrixCompletion([0], [0], [0.0], (80, 80)))
     X = NuclearNormBall((80, 80))
     solver, _, outcomes = start(f, X, max_steps=500)
     solver.basis = np.eye(80, 8)
@@ -188,7 +232,7 @@ def test_a_direction_that_the_block_has_lost_is_found_by_the_oracle() -> None:
 
 
 def test_solving_the_same_again_takes_one_oracle_call() -> None:
-    f = completion((20, 30))
+    f = by_rows(completion((20, 30)))
     solver, oracle, _ = start(f, NuclearNormBall((20, 30), 5.0))
     phi = subproblem(f, 5.0, 5)
     first = solver(phi, 1e-3)
@@ -231,7 +275,7 @@ def test_max_steps_ends_a_solve_and_is_told() -> None:
 
 def test_momentum_saves_steps() -> None:
     """κ = 1001: plain steps to 1e-8 take 6,600 here, accelerated ones √κ log(1e8) ≈ 580 at most."""
-    f = completion((12, 15))
+    f = by_rows(completion((12, 15)))
     phi = Subproblem(f, np.zeros((12, 15)), f.smoothness / 1000.0, np.zeros((12, 15)))
     solver, _, outcomes = start(f, NuclearNormBall((12, 15), 50.0), max_steps=580)
     solver(phi, 1e-8 * gap_at(phi, np.zeros((12, 15)), 50.0))
@@ -248,7 +292,7 @@ def test_each_step_is_one_of_the_accelerated_method(
     phi = subproblem(f, 5.0, 14)
     beta = f.smoothness + phi.eta
     most = (np.sqrt(beta) - np.sqrt(phi.eta)) / (np.sqrt(beta) + np.sqrt(phi.eta))
-    x = y = np.zeros((6, 9))
+    x = y = after_leap(phi, 5.0, np.zeros((6, 9)))
     t = 1.0
     for _ in range(steps):
         v = projected(y - (f.grad(y) + phi.w + phi.eta * (y - phi.center)) / beta, 5.0)
@@ -258,6 +302,145 @@ def test_each_step_is_one_of_the_accelerated_method(
     solver, _, _ = start(f, NuclearNormBall((6, 9), 5.0), max_steps=steps)
     # Twenty steps of rounding errors.
     np.testing.assert_allclose(solver(phi, 0.0), x, rtol=0.0, atol=1e-11)
+
+
+# The leap
+
+
+def test_a_leap_divides_by_the_curvature_of_each_entry() -> None:
+    """One entry is observed twice, one once, two never: by hand."""
+    f = MatrixCompletion([0, 0, 0], [0, 0, 1], [1.0, 3.0, 2.0], (2, 2))
+    phi = Subproblem(f, np.array([[0.5, 0.0], [-1.0, 0.0]]), 0.5, np.array([[0.0, 1.0], [0.0, 5.0]]))
+    solver, oracle, outcomes = start(f, NuclearNormBall((2, 2), 1e3), max_steps=1)
+    # (2·(1 + 3) − 0.5)/(4 + 0.5), (2·2 + 0.5)/(2 + 0.5), 1/0.5 and the center.
+    expected = [[5.0 / 3.0, 1.8], [2.0, 5.0]]
+    np.testing.assert_allclose(solver(phi, 1e-9), expected, rtol=ROUNDING, atol=0.0)
+    assert outcomes == {Outcome.REACHED: 1}
+    assert oracle.calls == 1
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    shape=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    observed=st.floats(0.0, 2.0),
+    eta=st.floats(0.01, 100.0),
+    excess=st.sampled_from([1.001, 2.0, 1e3]),
+    seed=st.integers(0, 99),
+)
+def test_where_the_ball_does_not_bind_the_leap_is_the_answer(
+    shape: tuple[int, int], observed: float, eta: float, excess: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(observed * shape[0] * shape[1])
+    rows, cols = (rng.integers(0, d, n) for d in shape)
+    f = MatrixCompletion(rows, cols, rng.standard_normal(n), shape)
+    phis = [Subproblem(f, rng.standard_normal(shape), eta, rng.standard_normal(shape)) for _ in range(3)]
+    exact = [free_minimizer(phi) for phi in phis]
+    radius = excess * max(float(np.linalg.norm(x, "nuc")) for x in exact)
+    solver, _, outcomes = start(f, NuclearNormBall(shape, radius), max_steps=1)
+    size = max(float(np.abs(x).max()) for x in exact) + max(float(np.abs(phi.center).max()) for phi in phis)
+    for phi, x in zip(phis, exact, strict=True):
+        # Far above rounding error and far below what a wrong curvature would leave.
+        e = 1e-9 * radius * (f.smoothness + eta) * size
+        np.testing.assert_allclose(solver(phi, e), x, rtol=0.0, atol=ROUNDING * size)
+    # A step would have been the one that is allowed, and the end of the solve.
+    assert outcomes == {Outcome.REACHED: 3}
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (6, 9), (9, 6), (30, 40)], ids=str)
+@pytest.mark.parametrize("share", [1e-3, 0.3, 0.95])
+def test_where_the_ball_binds_the_answer_is_that_without_a_leap(shape: tuple[int, int], share: float) -> None:
+    f = completion(shape)
+    phis = [subproblem(f, 5.0, seed) for seed in range(3)]
+    radius = share * min(float(np.linalg.norm(free_minimizer(phi), "nuc")) for phi in phis)
+    X = NuclearNormBall(shape, radius)
+    leaping, _, outcomes = start(f, X)
+    walking, _, _ = start(by_rows(f), X)
+    for phi in phis:
+        e = 1e-9 * radius * (float(np.linalg.norm(phi.w)) + (f.smoothness + phi.eta) * radius)
+        x = leaping(phi, e)
+        assert gap_at(phi, x, radius) <= e * (1.0 + 1e-4)  # the oracle's tolerance, and rounding
+        assert float(np.linalg.norm(x, "nuc")) <= radius * (1.0 + ROUNDING)
+        other = walking(Subproblem(walking.task.f, phi.w, phi.eta, phi.center), e)
+        # η/2 ‖x − x*‖² ≤ e for either.
+        assert np.linalg.norm(x - other) <= 2.0 * np.sqrt(2.0 * e / phi.eta)
+    assert outcomes == {Outcome.REACHED: 3}
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (30, 40)], ids=str)
+def test_a_leap_goes_to_the_nearest_point_or_nowhere(shape: tuple[int, int]) -> None:
+    """From the center it lowers φ; from the solution it cannot."""
+    f = completion(shape)
+    solver, _, _ = start(f, NuclearNormBall(shape, 5.0))
+    for seed in range(5):
+        phi = subproblem(f, 5.0, seed)
+        solver.x = phi.center
+        solver.image = f.map.image(phi.center)
+        free = free_minimizer(phi)
+        solver._leap(phi)
+        assert phi.value(solver.x) < phi.value(phi.center)
+        away = float(np.linalg.norm(solver.x - projected(free, 5.0)))
+        # Whole blocks are right to twice the tolerance; of six rows all triples are asked for.
+        assert away <= 2.0 * _FINEST * float(np.linalg.norm(free - phi.center))
+        assert away <= ROUNDING * float(np.linalg.norm(free)) or min(shape) > _FIRST
+        np.testing.assert_array_equal(solver.image, f.map.image(solver.x))
+        x = solver(phi, 1e-7)
+        assert phi.value(projected(free, 5.0)) > phi.value(x) + 1e-6
+        solver._leap(phi)
+        np.testing.assert_array_equal(solver.x, x)
+        np.testing.assert_array_equal(solver.image, f.map.image(x))
+
+
+def test_solving_the_same_again_takes_a_leap_in_vain_and_one_oracle_call() -> None:
+    f, X = completion((20, 30)), NuclearNormBall((20, 30), 5.0)
+    witness, phi = Witness(X), subproblem(f, 5.0, 5)
+    solver = Block().start(Task(f, X, witness, X.start()))
+    first = solver(phi, 1e-3)
+    witness.asked.clear()
+    np.testing.assert_array_equal(solver(phi, 1e-3), first)
+    assert witness.asked[1:] == [1]
+    assert phi.value(witness.answers[-1].point) > phi.value(first)
+
+
+OTHERS: dict[str, Callable[[Objective], Objective]] = {
+    "logistic": lambda f: Objective(LogisticLoss(np.sign(target(f))), f.map),
+    "Huber": lambda f: Objective(HuberLoss(target(f)), f.map),
+    "dense": lambda f: LeastSquares(dense(f), target(f), f.shape),
+    "sparse": by_rows,
+}
+
+
+def target(f: Objective) -> Array:
+    assert isinstance(f.loss, SquaredLoss)
+    return f.loss.target
+
+
+def dense(f: Objective) -> Array:
+    return np.stack([f.map.adjoint(row).reshape(-1) for row in np.eye(f.map.size)])
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_no_other_loss_and_no_other_map_takes_a_leap(other: Callable[[Objective], Objective]) -> None:
+    f, X = other(completion((6, 9))), NuclearNormBall((6, 9), 5.0)
+    witness, phi = Witness(X), subproblem(f, 5.0, 14)
+    x = Block(max_steps=1).start(Task(f, X, witness, X.start()))(phi, 0.0)
+    beta = f.smoothness + phi.eta
+    plain = projected(-(f.grad(X.start()) + phi.w - phi.eta * phi.center) / beta, 5.0)
+    np.testing.assert_allclose(x, plain, rtol=0.0, atol=5.0 * ROUNDING)
+    assert witness.asked == [1, 6]
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-300, 1e-17])
+def test_no_leap_is_taken_where_the_minimizer_is_out_of_reach(eta: float) -> None:
+    """Entries that are not observed are bound by η alone: without it they have no minimizer."""
+    f, X = completion((6, 9)), NuclearNormBall((6, 9), 5.0)
+    phi = Subproblem(f, np.random.default_rng(15).standard_normal((6, 9)), eta, np.zeros((6, 9)))
+    solver, oracle, outcomes = start(f, X)
+    solver._leap(phi)
+    assert oracle.calls == 0
+    np.testing.assert_array_equal(solver.x, X.start())
+    assert gap_at(phi, solver(phi, 1e-6), 5.0) <= 1e-6 * (1.0 + 1e-6)
+    assert outcomes == {Outcome.REACHED: 1}
 
 
 # What is counted
@@ -286,7 +469,7 @@ class Witness:
 
 
 def test_a_block_of_k_triples_counts_as_k_calls() -> None:
-    f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
+    f, X = by_rows(completion((40, 50))), NuclearNormBall((40, 50), 40.0)
     witness, phi = Witness(X), subproblem(f, 40.0, 9)
     first = Block().start(Task(f, X, witness, X.start()))(phi, 1e-3)
     solver, oracle, _ = start(f, X)
@@ -300,7 +483,7 @@ def test_a_block_of_k_triples_counts_as_k_calls() -> None:
 
 
 def test_blocks_become_smaller_when_the_rank_falls() -> None:
-    f, X = completion((60, 60)), NuclearNormBall((60, 60), 25.0)
+    f, X = by_rows(completion((60, 60))), NuclearNormBall((60, 60), 25.0)
     witness = Witness(X)
     solver = Block().start(Task(f, X, witness, X.start()))
     solver(subproblem(f, 25.0, 10), 1e-3)
@@ -315,13 +498,35 @@ def test_blocks_become_smaller_when_the_rank_falls() -> None:
 
 @pytest.mark.parametrize("budget", [0, 1, 8, 9, 24, 25, 60])
 def test_no_call_is_made_beyond_the_budget(budget: int) -> None:
-    f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
+    f, X = by_rows(completion((40, 50))), NuclearNormBall((40, 50), 40.0)
     oracle = CountedOracle(X, lambda calls: calls < budget)
     solver = Block().start(Task(f, X, oracle, X.start()))
     with pytest.raises(BudgetSpentError):
         solver(subproblem(f, 40.0, 9), 1e-6)
     # What is asked for is 1, 8, 16 and 40: all that fits is spent, and no more.
     assert oracle.calls == max(spent for spent in (0, 1, 9, 25) if spent <= budget)
+
+
+def test_the_triples_of_a_leap_are_counted() -> None:
+    f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
+    witness, phi = Witness(X), subproblem(f, 40.0, 9)
+    first = Block().start(Task(f, X, witness, X.start()))(phi, 1e-3)
+    solver, oracle, _ = start(f, X)
+    np.testing.assert_array_equal(solver(phi, 1e-3), first)
+    assert oracle.calls == sum(witness.asked)
+    assert witness.asked[:3] == [_FIRST, 2 * _FIRST, 1]
+    assert [answer.whole for answer in witness.answers[:2]] == [False, True]
+
+
+@pytest.mark.parametrize("budget", [0, 1, 7, 8, 23, 24, 25])
+def test_no_leap_is_made_beyond_the_budget(budget: int) -> None:
+    f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
+    oracle = CountedOracle(X, lambda calls: calls < budget)
+    solver = Block().start(Task(f, X, oracle, X.start()))
+    with pytest.raises(BudgetSpentError):
+        solver(subproblem(f, 40.0, 9), 1e-6)
+    # What is asked for is 8 and 16 for the leap, and 1 for the gap.
+    assert oracle.calls == max(spent for spent in (0, 8, 24, 25) if spent <= budget)
 
 
 def test_block_says_what_it_is_for() -> None:

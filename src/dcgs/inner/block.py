@@ -40,6 +40,8 @@ class Block(Inner):
     type algorithm over trace-norm balls" (2017): where CG adds one atom, a step here solves
     min ⟨∇φ(y), v⟩ + β/2 ‖v − y‖² over X with as many triples as its solution has, β = l + η. Momentum for
     the η-strongly convex φ makes about √(β/η) log(1/e) steps of it. A block of k triples counts as k calls.
+    For squares of single entries a solve begins with a leap to the nearest point to the minimizer over all
+    matrices, kept if it lowers φ, which is the whole solve where X does not bind.
     """
 
     max_steps: int = 10_000
@@ -115,10 +117,12 @@ class _BlockSolver(Solver):
         """Go to the nearest point of X to the minimizer of φ over all matrices, if that lowers φ.
 
         Where the map takes entries of a matrix and the loss is quadratic, the Hessian is diagonal and that
-        minimizer one step away; where X does not bind it is the answer.
+        minimizer one step away; where X does not bind it is the answer. Entries that are not observed have
+        η alone for curvature: where it is rounding error beside that of f, their minimizer is out of reach.
         """
         low, high = phi.f.loss.curvature
-        if not (phi.f.map.orthogonal and low == high):
+        reached = phi.eta > EPS * phi.f.smoothness
+        if not (phi.f.map.orthogonal and low == high and reached):
             return
         step = phi.grad(self.x, self.image)
         step /= high * phi.f.map.column_squares + phi.eta
