@@ -126,10 +126,13 @@ class _BlockSolver(Solver):
             return
         step = phi.grad(self.x, self.image)
         step /= high * phi.f.map.column_squares + phi.eta
+        basis = self.basis
         x = self._nearest(self.x - step, _FINEST * norm(step))
         image = phi.f.map.image(x)
         if phi.value_at(x, image) < phi.value_at(self.x, self.image):
             self.x, self.image = x, image
+        else:
+            self.basis = basis
 
     def _noise(self, phi: Subproblem, beta: float) -> float:
         """Return the size of a gap that is rounding error of ∇φ, or of the matrix a step is made from."""
