@@ -65,3 +65,26 @@ def test_the_counts_in_the_readme_are_those_on_record() -> None:
     ]
     assert f"fewest rounds on {counts['fewest']} of the {sum(reached)} instances" in README
     assert f"within 20 % of the fewest on {counts['within 20 %']}" in README
+
+
+def best_of_grid(family: str, instance: str) -> int | None:
+    """Return the fewest rounds of all settings that were tried, the method as it comes among them."""
+    trials = RECORD["instances"][instance]["trials"]
+    best = trials.get(f"{family}, best of grid")
+    return None if best is None or best["costs"]["1e-03"] is None else int(best["costs"]["1e-03"]["rounds"])
+
+
+@pytest.mark.parametrize("instance", ROWS)
+def test_no_setting_of_ours_takes_half_the_rounds(instance: str) -> None:
+    ours = RECORD["instances"][instance]["trials"]["FastDCGS"]["costs"]["1e-03"]
+    best = best_of_grid("FastDCGS", instance)
+    if best is not None:
+        assert ours is not None
+        assert ours["rounds"] <= 2 * best
+
+
+@pytest.mark.parametrize("peer", ["ProjectedAGD", "NIDS", "PGExtra"])
+def test_no_peer_at_its_best_step_takes_fewer_rounds_on_the_papers_lasso(peer: str) -> None:
+    best = best_of_grid(peer, "lasso-paper")
+    assert best is not None
+    assert RECORD["instances"]["lasso-paper"]["trials"]["FastDCGS"]["costs"]["1e-03"]["rounds"] < best

@@ -48,7 +48,7 @@ def standings_of(
                 for entrant, trial in own.items()
                 if trial is not None and entrant.family == family
             ]
-            if tried:
+            if any(setting != "default" for _, setting in tried):
                 shown.append(best_of(tried, name))
         if shown:
             trials[chosen.name] = shown
