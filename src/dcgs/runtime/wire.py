@@ -72,6 +72,11 @@ def write(header: Buffer, kind: Kind, array: Array, round: int, sender: int) -> 
     sides = (*array.shape, *(0,) * (_MOST_SIDES - array.ndim))
     code = _CODES[array.dtype]
     _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, array.nbytes, *sides)
+    stamp(header, round)
+
+
+def stamp(header: Buffer, round: int) -> None:
+    """Write only the round, into the header of a message like the one before."""
     _ROUND.pack_into(header, _LAYOUT.size, round)
 
 
@@ -101,7 +106,7 @@ def read(header: Buffer, who: str) -> Header:
 
 def is_next(header: memoryview, before: bytes, round: int) -> bool:
     """Return whether a header is like one that was read before, but of this round."""
-    return header[: _LAYOUT.size] == before and _ROUND.unpack_from(header, _LAYOUT.size)[0] == round
+    return header.tobytes() == before + _ROUND.pack(round)
 
 
 def without_round(header: memoryview) -> bytes:
