@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,7 +15,7 @@ from dcgs.points import Point, frozen
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, all_still_send, checked
 from dcgs.runtime.guard import wear
-from dcgs.runtime.wire import SIZE, Header, Kind, check, is_next, read, stamp, without_round, write
+from dcgs.runtime.wire import SIZE, Header, Kind, check, is_next, read, without_round, write
 
 if TYPE_CHECKING:
     from dcgs.runtime.mpi import Ranks
@@ -28,7 +28,6 @@ _INLINE = 1 << 18
 # is fastest between places that lie alike.
 _START = SIZE // 8
 _PAGE = 4096 // 8
-_Pieces: TypeAlias = list[tuple[Point, int]]
 
 _NOTHING = np.empty(0)
 _NOTHING_YET = np.zeros(1)
@@ -166,16 +165,10 @@ class _Outlet:
         self._room = _ROOM
         self._envelope = np.empty(_START + _INLINE // 8)
         self._header = self._envelope.data.cast("B")[:SIZE]
-        self._like: tuple[Kind, tuple[int, ...]] | None = None
 
     def send(self, message: Point, kind: Kind, round: int, requests: list[Any], rests: list[Any]) -> None:
         """Begin to send a message: as much as there is room for, and the rest for later."""
-        like = kind, message.shape
-        if like == self._like:
-            stamp(self._header, round)
-        else:
-            write(self._header, kind, message, round, self.agent)
-            self._like = like
+        write(self._header, kind, message, round, self.agent)
         isend, tag, envelope = self._ranks.isend, 2 * self.agent + 2, self._envelope
         flat = np.ascontiguousarray(message).reshape(-1)
         fits = min(flat.size, self._room // 8)

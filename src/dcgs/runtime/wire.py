@@ -72,11 +72,6 @@ def write(header: Buffer, kind: Kind, array: Array, round: int, sender: int) -> 
     sides = (*array.shape, *(0,) * (_MOST_SIDES - array.ndim))
     code = _CODES[array.dtype]
     _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, array.nbytes, *sides)
-    stamp(header, round)
-
-
-def stamp(header: Buffer, round: int) -> None:
-    """Write only the round, into the header of a message like the one before."""
     _ROUND.pack_into(header, _LAYOUT.size, round)
 
 
