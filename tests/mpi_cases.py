@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Any, final
 
@@ -264,6 +265,36 @@ def check_messages_of_every_size(runtime: dcgs.MPI) -> None:
         assert traffic.bytes[i] == 2 * 8 * sum(sizes)
 
 
+def check_whatever_is_kept_of_a_message_stays(runtime: dcgs.MPI) -> None:
+    """Places are used again, but not while somebody holds the message there, a part of it or its buffer."""
+    agents, rounds = 6, 40
+    ways: list[Callable[[Point], Any]] = [
+        lambda m: m,
+        lambda m: m[1:3],
+        lambda m: m.T[:, ::2],
+        lambda m: m.data,
+    ]
+    kept: dict[int, list[tuple[int, Any, Any]]] = {}
+
+    def program(i: int, size: int) -> Program[Point]:
+        for k in range(rounds):
+            inbox = yield np.full((size, 4), float(100 * k + i))
+            for j, theirs in inbox.items():
+                # Some are kept for long, some until the next ones come, most are not.
+                way = ways[(k + j) % 4]
+                kept[i] = [(until, was, held) for until, was, held in kept[i] if until > k]
+                kept[i] += [(k + 1 + k % 7, way(theirs.copy()), way(theirs))] * (k % 3 == 0)
+                for _, was, held in kept[i]:
+                    np.testing.assert_array_equal(held, was)
+            del inbox, theirs
+        return np.zeros(1)
+
+    neighbors = [tuple(sorted(CYCLE[i])) for i in range(agents)]
+    for size in (5, 50_000):
+        kept = {i: [] for i in range(agents)}
+        runtime.run(Job(partial(program, size=size), neighbors, Traffic(agents), lambda: True))
+
+
 CHECKS: list[Callable[[dcgs.MPI], None]] = [
     check_whole_sequences,
     check_calls_end_it_before_the_first_round,
@@ -273,6 +304,7 @@ CHECKS: list[Callable[[dcgs.MPI], None]] = [
     check_seconds,
     check_bad_input_in_one_process_ends_all,
     check_messages_of_every_size,
+    check_whatever_is_kept_of_a_message_stays,
 ]
 
 

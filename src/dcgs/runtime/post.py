@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -28,7 +28,6 @@ _INLINE = 1 << 18
 # is fastest between places that lie alike.
 _START = SIZE // 8
 _PAGE = 4096 // 8
-_Pieces: TypeAlias = list[tuple[Point, int]]
 
 _NOTHING = np.empty(0)
 _NOTHING_YET = np.zeros(1)
@@ -103,16 +102,11 @@ class Post:
         self.hosted = list(ranks.hosts(agents))
         home = {i: rank for rank in range(ranks.size) for i in ranks.hosts(agents, rank)}
         to = {i: sorted({home[j] for j in job.neighbors[i]} - {ranks.rank}) for i in self.hosted}
-        self._to = {i: elsewhere for i, elsewhere in to.items() if elsewhere}
-        self._here = {i for i in self.hosted if any(home[j] == ranks.rank for j in job.neighbors[i])}
+        self._outlets = [_Outlet(i, elsewhere, ranks) for i, elsewhere in to.items() if elsewhere]
+        self._here = [i for i in self.hosted if any(home[j] == ranks.rank for j in job.neighbors[i])]
         away = sorted({j for i in self.hosted for j in job.neighbors[i]} - set(self.hosted))
-        self._from = {j: home[j] for j in away}
-        self._peers = sorted({*self._from.values()})
-        self._room = dict.fromkeys((*self.hosted, *away), _ROOM)
-        self._envelopes = {i: np.empty(_START + _INLINE // 8) for i in self._to}
-        blank = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
-        self._known: dict[int, tuple[bytes, Header]] = dict.fromkeys(away, (b"", blank))
-        self._shelf: dict[int, list[Point]] = {j: [] for j in away}
+        self._inlets = [_Inlet(j, home[j], ranks) for j in away]
+        self._peers = sorted({home[j] for j in away})
         self._round = 0
         assert ranks.heart is not None
         ranks.heart.watch(self._peers, lambda rank: _names(ranks.hosts(agents, rank), rank))
@@ -122,7 +116,8 @@ class Post:
         """Send everyone's message; return everyone's inbox, neighbors in increasing order."""
         self._round += 1
         known = self._swap(messages, Kind.MESSAGE)
-        known |= {i: frozen(messages[i]) for i in self._here}
+        for i in self._here:
+            known[i] = frozen(messages[i])
         return {i: {j: known[j] for j in self._neighbors[i]} for i in self.hosted}
 
     def end(self) -> None:
@@ -132,101 +127,154 @@ class Post:
 
     def _swap(self, messages: dict[int, Point], kind: Kind) -> dict[int, Point]:
         """Send these messages, and return those from elsewhere."""
-        places = {j: self._place(j) for j in self._from}
         requests: list[Any] = []
         rests: list[Any] = []
-        for j, rank in self._from.items():
-            requests += self._receive(j, rank, places[j])
-        for i, ranks in self._to.items():
-            firsts, rest = self._parts(i, messages[i], kind)
-            requests += [self._ranks.isend(part, rank, tag) for rank in ranks for part, tag in firsts]
-            rests += [self._ranks.isend(part, rank, tag) for rank in ranks for part, tag in rest]
+        for inlet in self._inlets:
+            inlet.begin(requests)
+        for outlet in self._outlets:
+            outlet.send(messages[outlet.agent], kind, self._round, requests, rests)
         self._ranks.wait(requests, self._peers)
         # What had no room is received only now, for its size was not known, by others as by us.
-        arrays, more = self._unpacked({j: self._checked(j, places[j], kind) for j in self._from}, places)
-        if rests or more:
-            self._ranks.wait(rests + more, self._peers)
-        return arrays
+        for inlet in self._inlets:
+            if not inlet.came_as_before(kind, self._round):
+                self._look_closely(inlet, kind, rests)
+        if rests:
+            self._ranks.wait(rests, self._peers)
+        return {inlet.agent: inlet.message for inlet in self._inlets}
 
-    def _parts(self, i: int, message: Point, kind: Kind) -> tuple[_Pieces, _Pieces]:
-        """Return agent i's message in pieces with their tags: those there is room for, and the rest."""
-        room = self._room[i]
-        envelope = self._envelopes[i]
-        flat = np.ascontiguousarray(message).reshape(-1)
-        write(envelope.data.cast("B"), kind, message, self._round, i)
-        fits = min(flat.size, room // 8)
-        if room <= _INLINE:
-            envelope[_START : _START + fits] = flat[:fits]
-            firsts = [(envelope[: _START + fits], 2 * i + 2)]
-        else:
-            firsts = [(envelope[:_START], 2 * i + 2), (flat[:fits], 2 * i + 3)]
-        if fits == flat.size:
-            return firsts, []
-        self._room[i] = flat.nbytes
-        return firsts, [(flat[fits:], 2 * i + 3)]
-
-    def _receive(self, j: int, rank: int, place: Point) -> list[Any]:
-        """Begin to receive agent j's message, as much of it as there is room for."""
-        if self._room[j] <= _INLINE:
-            return [self._ranks.irecv(place, rank, 2 * j + 2)]
-        header, payload = place[:_START], place[_PAGE:]
-        return [self._ranks.irecv(header, rank, 2 * j + 2), self._ranks.irecv(payload, rank, 2 * j + 3)]
-
-    def _unpacked(
-        self, told: dict[int, Header], places: dict[int, Point]
-    ) -> tuple[dict[int, Point], list[Any]]:
-        """Return the messages, and requests for what of them had no room."""
-        arrays: dict[int, Point] = {}
-        rests: list[Any] = []
-        for j, header in told.items():
-            room, size, whole = self._room[j] // 8, header.length // 8, places[j]
-            start = _start(self._room[j])
-            if size > room:
-                first = whole[start : start + room]
-                self._room[j], start = header.length, _start(header.length)
-                whole = np.empty(start + size)
-                whole[start : start + room] = first
-                rests.append(self._ranks.irecv(whole[start + room :], self._from[j], 2 * j + 3))
-                self._shelf[j] = [whole]
-            arrays[j] = whole[start : start + size].reshape(header.shape)
-            arrays[j].flags.writeable = False
-        return arrays, rests
-
-    def _place(self, j: int) -> Point:
-        """Return room for agent j's next header and payload: what nobody looks at any more, or new."""
-        shelf = self._shelf[j]
-        for place, count in enumerate(_references(shelf)):
-            if count == _FREE:
-                return shelf[place]
-        self._shelf[j] = [*shelf[-2:], np.empty(_start(self._room[j]) + self._room[j] // 8)]
-        return self._shelf[j][-1]
-
-    def _checked(self, j: int, place: Point, kind: Kind) -> Header:
-        came = place.data.cast("B")[:SIZE]
-        before, known = self._known[j]
-        if is_next(came, before, self._round) and known.kind is kind:
-            return known
-        who = f"agent {j} (rank {self._from[j]})"
-        header = read(came, who)
+    def _look_closely(self, inlet: _Inlet, kind: Kind, rests: list[Any]) -> None:
+        """Read the header of a message that is not like the one before, and make room for its rest."""
+        j = inlet.agent
+        header = inlet.read()
         if {header.kind, kind} == {Kind.MESSAGE, Kind.END}:
             here = [i for i in self.hosted if j in self._neighbors[i]]
             done, sending = ([j], here) if header.kind is Kind.END else (here, [j])
             raise RuntimeError(f"agents {done} returned while agents {sending} still send.")
-        check(header, kind, self._round, j, who)
-        self._known[j] = without_round(came), header
-        return header
+        check(header, kind, self._round, j, inlet.who)
+        inlet.accept(header, rests)
 
 
-def _start(room: int) -> int:
-    return _START if room <= _INLINE else _PAGE
+@final
+class _Outlet:
+    """Where an agent's messages leave to other processes."""
+
+    def __init__(self, agent: int, to: list[int], ranks: Ranks) -> None:
+        self.agent = agent
+        self._to = to
+        self._ranks = ranks
+        self._room = _ROOM
+        self._envelope = np.empty(_START + _INLINE // 8)
+        self._header = self._envelope.data.cast("B")[:SIZE]
+
+    def send(self, message: Point, kind: Kind, round: int, requests: list[Any], rests: list[Any]) -> None:
+        """Begin to send a message: as much as there is room for, and the rest for later."""
+        write(self._header, kind, message, round, self.agent)
+        isend, tag, envelope = self._ranks.isend, 2 * self.agent + 2, self._envelope
+        flat = np.ascontiguousarray(message).reshape(-1)
+        fits = min(flat.size, self._room // 8)
+        if self._room <= _INLINE:
+            first = envelope[: _START + fits]
+            first[_START:] = flat[:fits]
+            requests += [isend(first, rank, tag) for rank in self._to]
+        else:
+            first = flat[:fits]
+            requests += [isend(self._header, rank, tag) for rank in self._to]
+            requests += [isend(first, rank, tag + 1) for rank in self._to]
+        if fits < flat.size:
+            self._room = flat.nbytes
+            rests += [isend(flat[fits:], rank, tag + 1) for rank in self._to]
 
 
-def _references(shelf: list[Point]) -> list[int]:
-    return [sys.getrefcount(place) for place in shelf]
+@final
+class _Inlet:
+    """Where another agent's messages come in from another process, into places that are used again."""
+
+    def __init__(self, agent: int, rank: int, ranks: Ranks) -> None:
+        self.agent = agent
+        self.who = f"agent {agent} (rank {rank})"
+        self.message: Point = _NOTHING
+        self._rank = rank
+        self._ranks = ranks
+        self._room = _ROOM
+        self._places: list[_Place] = [_Place(_ROOM)]
+        self._place = self._places[0]
+        self._header = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
+        self._like = b""
+
+    def begin(self, requests: list[Any]) -> None:
+        """Begin to receive the next message, as much of it as there is room for."""
+        self.message = _NOTHING
+        place = self._place
+        if not place.is_free():
+            place = self._place = self._other()
+        irecv, tag = self._ranks.irecv, 2 * self.agent + 2
+        requests.append(irecv(place.first, self._rank, tag))
+        if place.payload is not None:
+            requests.append(irecv(place.payload, self._rank, tag + 1))
+
+    def came_as_before(self, kind: Kind, round: int) -> bool:
+        """Return whether the header that came is that of the message before, but for the round."""
+        if self._header.kind is not kind or not is_next(self._place.header, self._like, round):
+            return False
+        self.message = self._place.shaped(self._header)
+        return True
+
+    def read(self) -> Header:
+        """Return what the header says that came."""
+        return read(self._place.header, self.who)
+
+    def accept(self, header: Header, rests: list[Any]) -> None:
+        """Take a message as it is announced; add a request for what of it had no room."""
+        self._header, self._like = header, without_round(self._place.header)
+        old, room = self._place, self._room // 8
+        if header.length > self._room:
+            self._room = header.length
+            self._place = _Place(self._room)
+            self._places = [self._place]
+            self._place.body[:room] = old.body[:room]
+            rest = self._place.body[room:]
+            rests.append(self._ranks.irecv(rest, self._rank, 2 * self.agent + 3))
+        self.message = self._place.shaped(header)
+
+    def _other(self) -> _Place:
+        """Return a place that nobody looks at any more, or a new one."""
+        for place in self._places:
+            if place.is_free():
+                return place
+        self._places = [*self._places[-2:], _Place(self._room)]
+        return self._places[-1]
 
 
-# What is counted for a place that is only on the shelf.
-(_FREE,) = _references([np.empty(0)])
+@final
+class _Place:
+    """Room for a header and a payload, and what is asked for again and again when one is there."""
+
+    def __init__(self, room: int) -> None:
+        start = _START if room <= _INLINE else _PAGE
+        self._whole = np.empty(start + room // 8)
+        self.header = self._whole.data.cast("B")[:SIZE]
+        self.body = self._whole[start:]
+        # What is received first, and what apart from it.
+        self.first = self._whole if room <= _INLINE else self._whole[:_START]
+        self.payload = None if room <= _INLINE else self.body
+        self._shaped = self.body[:0]
+        self._told: Header | None = None
+        self._idle = self._holders()
+
+    def shaped(self, header: Header) -> Point:
+        """Return the message that is here, which nobody may change."""
+        if header is not self._told:
+            self._told = header
+            self._shaped = self.body[: header.length // 8].reshape(header.shape)
+            self._shaped.flags.writeable = False
+        return self._shaped
+
+    def is_free(self) -> bool:
+        """Return whether nobody holds the message that was here, nor any part of it."""
+        return self._holders() == self._idle
+
+    def _holders(self) -> tuple[int, int]:
+        return sys.getrefcount(self._whole), sys.getrefcount(self._shaped)
 
 
 def _names(agents: range, rank: int) -> str:

@@ -101,7 +101,7 @@ def read(header: Buffer, who: str) -> Header:
 
 def is_next(header: memoryview, before: bytes, round: int) -> bool:
     """Return whether a header is like one that was read before, but of this round."""
-    return header[: _LAYOUT.size] == before and _ROUND.unpack_from(header, _LAYOUT.size)[0] == round
+    return header.tobytes() == before + _ROUND.pack(round)
 
 
 def without_round(header: memoryview) -> bytes:
