@@ -16,11 +16,14 @@ from dcgs.runtime.base import RunAbortedError
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 """Variables in which an mpiexec says which process this is."""
-# Seconds in which other processes may end by themselves, before they are ended.
-_GRACE = 1.0
+# Seconds in which other processes may end by themselves, before they are ended. Who was told of a failure
+# waits for longer, so that the exit status is that of who failed.
+GRACE, LONG_GRACE = 1.0, 3.0
 _LONGEST = 200
 
 _badge: mmap.mmap | None = None
+_advice: mmap.mmap | None = None
+_status = 1
 
 
 def started_by_mpi() -> bool:
@@ -28,11 +31,19 @@ def started_by_mpi() -> bool:
     return any(name in os.environ for name in _RANKS)
 
 
+def is_first() -> bool:
+    """Return whether this process is the first that an mpiexec or srun started, or was started by none."""
+    return _rank() in (None, "0")
+
+
 def wear(name: str) -> None:
     """Tell who watches over this process which agents it runs."""
-    if _badge is not None:
-        text = name.encode()[:_LONGEST]
-        _badge[: _LONGEST + 1] = text + bytes(_LONGEST + 1 - len(text))
+    _put(_badge, name)
+
+
+def advise(what: str) -> None:
+    """Tell who watches over this process what to do if it is killed."""
+    _put(_advice, what)
 
 
 def run_as_rank(main: Callable[[], int]) -> NoReturn:
@@ -42,20 +53,29 @@ def run_as_rank(main: Callable[[], int]) -> NoReturn:
     sees a process die kills all others at once, so that nobody could tell but who watches over the dead.
     """
     if not started_by_mpi() or not hasattr(os, "fork"):
-        sys.exit(main())
-    global _badge
-    _badge = mmap.mmap(-1, _LONGEST + 1)
-    rank = next(os.environ[name] for name in _RANKS if name in os.environ)
-    wear(f"rank {rank}")
+        _work(main)
+    # MPICH would tell in a line of its own that processes are ended, which the sentence before has told.
+    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
+    global _badge, _advice
+    _badge, _advice = mmap.mmap(-1, _LONGEST + 1), mmap.mmap(-1, _LONGEST + 1)
+    wear(f"rank {_rank()}")
+    advise("start again")
     child = os.fork()
     if child == 0:
+        _die_with_parent()
+        signal.signal(signal.SIGTERM, _end)
         _work(main)
     _watch(child)
 
 
+def exit_status() -> int:
+    """Return the status with which to end all processes after a failure."""
+    return _status
+
+
 def _work(main: Callable[[], int]) -> NoReturn:
-    """Run main in this process; end all others if it fails."""
-    _die_with_parent()
+    """Run main in this process, and end all others if it fails."""
+    global _status
     try:
         status = main()
     except RunAbortedError as error:
@@ -63,10 +83,13 @@ def _work(main: Callable[[], int]) -> NoReturn:
         if not error.told:
             print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
             end_all(status)
+        elif started_by_mpi():
+            time.sleep(LONG_GRACE - GRACE)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
         if status:
             end_all(status)
+    _status = status or 1
     sys.exit(status)
 
 
@@ -77,7 +100,7 @@ def end_all(status: int) -> None:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    time.sleep(_GRACE)
+    time.sleep(GRACE)
     mpi.COMM_WORLD.Abort(status)
 
 
@@ -92,11 +115,9 @@ def _watch(child: int) -> NoReturn:
         signal.signal(number, pass_on)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status < 0:
-        assert _badge is not None
-        name = bytes(_badge[:]).rstrip(b"\0").decode(errors="replace")
         print(
-            f"dcgs: error: {name} was killed by {signal.Signals(-status).name}; see whether its machine "
-            "ran out of memory, and start again.",
+            f"dcgs: error: {_read(_badge)} was killed by {signal.Signals(-status).name}; see whether its "
+            f"machine ran out of memory, and {_read(_advice)}.",
             file=sys.stderr,
             flush=True,
         )
@@ -104,9 +125,32 @@ def _watch(child: int) -> NoReturn:
     os._exit(status)
 
 
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def _die_with_parent() -> None:
-    """Ask Linux to end this process if who watches over it is killed."""
+    """Ask Linux to end this process if who watches over it is killed.
+
+    Then it needs no signals but those handed on: an mpiexec sends one to all of a group.
+    """
     with suppress(OSError, AttributeError):
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if ctypes.CDLL(None).prctl(1, signal.SIGKILL) == 0:  # PR_SET_PDEATHSIG
+            os.setpgid(0, 0)
+
+
+def _rank() -> str | None:
+    return next((os.environ[name] for name in _RANKS if name in os.environ), None)
+
+
+def _put(place: mmap.mmap | None, text: str) -> None:
+    if place is not None:
+        short = text.encode()[:_LONGEST]
+        place[: _LONGEST + 1] = short + bytes(_LONGEST + 1 - len(short))
+
+
+def _read(place: mmap.mmap | None) -> str:
+    assert place is not None
+    return bytes(place[:]).rstrip(b"\0").decode(errors="replace")

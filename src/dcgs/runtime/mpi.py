@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dcgs.parallel import cores
 from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
+from dcgs.runtime.guard import GRACE, exit_status, wear
 from dcgs.runtime.heart import Heart
 from dcgs.runtime.post import run_hosted
 
@@ -72,6 +73,7 @@ class MPI(Runtime):
                 f"there must be at least one agent for each process; got {agents} agents and "
                 f"{ranks.size} processes. Start {agents}, or fewer."
             )
+        ranks.call_by(agents)
         return ranks.hosts(agents)
 
     def everyone(self) -> Everyone:
@@ -97,6 +99,7 @@ class Ranks:
         self._testall = mpi.Request.Testall
         self._pending: Sequence[Any] = ()
         self._failed = False
+        self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if self.size > 1 and mpi.Query_thread() >= mpi.THREAD_MULTIPLE:
@@ -108,6 +111,12 @@ class Ranks:
         """Return the agents that a process runs, by default this one."""
         r = self.rank if rank is None else rank
         return range(agents * r // self.size, agents * (r + 1) // self.size)
+
+    def call_by(self, agents: int) -> None:
+        """Call processes by the agents they run, in what is said of them."""
+        assert self.heart is not None
+        self.heart.name = lambda rank: _names(self.hosts(agents, rank), rank)
+        wear(self.heart.name(self.rank))
 
     def isend(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to send plain bytes."""
@@ -198,8 +207,8 @@ class Ranks:
         if self._failed and self.size > 1:
             sys.stdout.flush()
             sys.stderr.flush()
-            time.sleep(1.0)  # for others to say what they know
-            self._mpi.COMM_WORLD.Abort(1)
+            time.sleep(GRACE)  # for others to say what they know
+            self._mpi.COMM_WORLD.Abort(exit_status())
 
 
 @final
@@ -282,6 +291,12 @@ def _check_launcher(size: int, library: str) -> None:
                 f"started {told} processes ({name}), and mpi4py sees {size}. "
                 f"Use {own if own.exists() else 'the one it came with'}."
             )
+
+
+def _names(agents: range, rank: int) -> str:
+    if len(agents) == 1:
+        return f"agent {agents[0]} (rank {rank})"
+    return f"rank {rank} with agents {agents[0]} to {agents[-1]}"
 
 
 def _on_this_machine(comm: Any) -> int:
