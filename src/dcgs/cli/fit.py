@@ -250,18 +250,18 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         # Said to the processes, which would take it that there are as many agents as processes.
         said = [] if args.agents is not None else ["--agents", str(agents)]
         return launch([*args.typed, *said], _ranks(args, agents))
+    new = not args.out.exists()  # before all meet, and any process makes it
     runtime = _runtime(args)
     everyone = runtime.everyone()
-    try:
-        with in_words_of_the_command(everyone, args.checkpoint), everyone.told_of_failures():
-            return _fit(args, console, runtime, everyone)
-    except (KeyboardInterrupt, SystemExit) as stop:
-        status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-        if is_in_all(stop) and not everyone.leads:
-            return status
-        who = "" if is_in_all(stop) or everyone.processes == 1 else everyone.sentence(stop).rstrip(".")
-        console.print(f"{who or 'interrupted'}: {_what_is_left(args.checkpoint)}", soft_wrap=True)
-        return status
+    with in_words_of_the_command(everyone, args.checkpoint):
+        try:
+            with everyone.told_of_failures():
+                return _fit(args, console, runtime, everyone)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            return _interrupted(stop, args.checkpoint, everyone, console)
+        finally:
+            if new:
+                Output(args.out).leave()
 
 
 def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, everyone: Everyone) -> int:
@@ -272,18 +272,33 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, everyone:
         return order, output, company.leads(agents_of(order, company))
 
     order, output, leads = agreed(everyone, door)
+    agreed(everyone, output.open)
     output = replace(output, meet=company.meet)
     if order.checkpoint is not None:
         advise("go on with --resume")
-    with output.opened():
-        fitted = _fitted(order, runtime, company, console if leads else None)
-        if not leads:
-            output.write(fitted.models)
-            return 0
-        summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-        output.write_all(fitted.models, summary, fitted.history())
+    fitted = _fitted(order, runtime, company, console if leads else None)
+    if not leads:
+        output.write(fitted.models)
+        return 0
+    summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+    output.write_all(fitted.models, summary, fitted.history())
     _tell(fitted, summary, args.out, console)
     return 0
+
+
+def _interrupted(
+    stop: KeyboardInterrupt | SystemExit, kept: Path | None, everyone: Everyone, console: Console
+) -> int:
+    """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
+    status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
+    if is_in_all(stop) and not everyone.leads:
+        return status
+    alone = is_in_all(stop) or everyone.processes == 1
+    who = "interrupted" if alone else everyone.sentence(stop).rstrip(".")
+    there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
+    left = f"a checkpoint is in {kept}; go on by the same command with --resume."
+    console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
+    return status
 
 
 def _checked(args: argparse.Namespace) -> tuple[Order, Output]:
@@ -308,13 +323,6 @@ def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
     if given:
         raise ValueError(f"--{given[0]} needs a folder to keep the state of agents in. Add --checkpoint DIR.")
     return None
-
-
-def _what_is_left(kept: Path | None) -> str:
-    """Say what an interrupted fit has left, and how to go on."""
-    if kept is None or not any(kept.glob("agent-*/*.dcgs")):
-        return "nothing was written."
-    return f"a checkpoint is in {kept}; go on by the same command with --resume."
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:

@@ -45,20 +45,17 @@ class Output:
                 "Choose another with --out, or replace them with --force."
             )
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Make the folder, see that it can be written, and take it away again if nothing came of the run."""
-        made = not self.path.exists()
+    def open(self) -> None:
+        """Make the folder, and see that it can be written."""
         with _told(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
-        try:
-            yield
-        finally:
-            if made:
-                with suppress(OSError):  # it is not empty: something came of it
-                    self.path.rmdir()
+
+    def leave(self) -> None:
+        """Take the folder away if nothing came of it."""
+        with suppress(OSError):  # it is not empty: something did
+            self.path.rmdir()
 
     def write(self, models: Mapping[int, Model]) -> None:
         """Write models, all of them or none."""

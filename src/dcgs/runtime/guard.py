@@ -18,7 +18,7 @@ _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 """Variables in which an mpiexec says which process this is."""
 # Seconds in which other processes may end by themselves, before they are ended. Who was told of a failure
 # waits for longer, so that the exit status is that of who failed.
-GRACE, LONG_GRACE = 1.0, 3.0
+_GRACE, _LONG_GRACE = 1.0, 3.0
 _LONGEST = 200
 
 _badge: mmap.mmap | None = None
@@ -54,8 +54,6 @@ def run_as_rank(main: Callable[[], int]) -> NoReturn:
     """
     if not started_by_mpi() or not hasattr(os, "fork"):
         _work(main)
-    # MPICH would tell in a line of its own that processes are ended, which the sentence before has told.
-    os.environ.setdefault("MPIR_CVAR_SUPPRESS_ABORT_MESSAGE", "1")
     global _badge, _advice
     _badge, _advice = mmap.mmap(-1, _LONGEST + 1), mmap.mmap(-1, _LONGEST + 1)
     wear(f"rank {_rank()}")
@@ -66,11 +64,6 @@ def run_as_rank(main: Callable[[], int]) -> NoReturn:
         signal.signal(signal.SIGTERM, _end)
         _work(main)
     _watch(child)
-
-
-def exit_status() -> int:
-    """Return the status with which to end all processes after a failure."""
-    return _status
 
 
 def _work(main: Callable[[], int]) -> NoReturn:
@@ -84,7 +77,7 @@ def _work(main: Callable[[], int]) -> NoReturn:
             print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
             end_all(status)
         elif started_by_mpi():
-            time.sleep(LONG_GRACE - GRACE)
+            time.sleep(_LONG_GRACE - _GRACE)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
         if status:
@@ -93,15 +86,20 @@ def _work(main: Callable[[], int]) -> NoReturn:
     sys.exit(status)
 
 
-def end_all(status: int) -> None:
-    """End all processes of the communicator, after a moment in which they may end themselves."""
+def end_all(status: int | None = None) -> None:
+    """End all processes of the communicator, after a moment in which they may end themselves.
+
+    Without a status it is that with which this process exits.
+    """
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.size == 1:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    time.sleep(GRACE)
-    mpi.COMM_WORLD.Abort(status)
+    time.sleep(_GRACE)
+    if _badge is not None:  # all is said, and MPICH would add a line of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    mpi.COMM_WORLD.Abort(_status if status is None else status)
 
 
 def _watch(child: int) -> NoReturn:

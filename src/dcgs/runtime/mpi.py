@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from dcgs.parallel import cores
 from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
-from dcgs.runtime.guard import GRACE, exit_status, wear
+from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
 from dcgs.runtime.post import run_hosted
 
@@ -205,10 +206,7 @@ class Ranks:
         assert self.heart is not None
         self.heart.leave()
         if self._failed and self.size > 1:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            time.sleep(GRACE)  # for others to say what they know
-            self._mpi.COMM_WORLD.Abort(exit_status())
+            end_all()
 
 
 @final
@@ -270,7 +268,10 @@ _keyval: int | None = None
 def _mpi4py() -> Any:
     """Return mpi4py's MPI, if it is there and was started by its own mpiexec."""
     try:
-        from mpi4py import MPI as mpi  # noqa: N811
+        with warnings.catch_warnings():
+            # What is suspicious to mpi4py is refused below.
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+            from mpi4py import MPI as mpi  # noqa: N811
     except ImportError as error:
         raise ImportError("MPI needs mpi4py; install it with: pip install 'dcgs[mpi]'.") from error
     _check_launcher(mpi.COMM_WORLD.size, mpi.Get_library_version())
