@@ -113,6 +113,12 @@ def test_another_mpiexec_is_refused_once() -> None:
     assert "started 3 processes (OMPI_COMM_WORLD_SIZE), and mpi4py sees 1" in told
 
 
+def test_a_process_that_is_killed_before_it_meets_the_others_ends_all() -> None:
+    run = begin(2, f"{FIT} --out m")
+    os.kill(workers(run, 2)[0], signal.SIGKILL)
+    assert "rank 0" in error_of(ended(run))
+
+
 def test_a_process_that_stands_still_is_told_and_the_fit_goes_on_by_resuming() -> None:
     run = begin(3, f"{KEPT} --timeout 2 --out m")
     wait_for(20, run)

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dcgs.cli import bench, fit, predict, reproduce
 from dcgs.cli.errors import ERRORS
-from dcgs.runtime import RunAbortedError, is_first, run_as_rank
+from dcgs.runtime import RunAbortedError, forsake, is_first, is_in_all, run_as_rank
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private
@@ -68,8 +68,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RunAbortedError:
         raise
     except ERRORS as error:
+        if is_in_all(error) and not speaks:
+            return 2
         if not speaks:
             time.sleep(_TURN)
+        if isinstance(error, ImportError):
+            forsake()
         parser.exit(2, f"dcgs: error: {error}\n")
     except KeyboardInterrupt:
         parser.exit(130, "dcgs: interrupted.\n" if speaks else None)

@@ -134,7 +134,7 @@ class Everyone(ABC):
             raise
         except kind as error:
             if self.processes > 1:
-                error.add_note(_IN_ALL)
+                error.add_note(IN_ALL)
             raise
 
     def gather(self, mine: Iterable[Array]) -> list[Array]:
@@ -203,12 +203,12 @@ class RunAbortedError(RuntimeError):
         self.told = told
 
 
-_IN_ALL = "raised in all processes"
+IN_ALL = "raised in all processes"
 
 
 def is_in_all(error: BaseException) -> bool:
     """Return whether all processes raise this error, so that none waits for another."""
-    return _IN_ALL in getattr(error, "__notes__", ())
+    return IN_ALL in getattr(error, "__notes__", ())
 
 
 Reply: TypeAlias = Point | None

@@ -46,6 +46,11 @@ def advise(what: str) -> None:
     _put(_advice, what)
 
 
+def forsake() -> None:
+    """Tell who watches that this process will not meet the others, who must not wait for it."""
+    _put(_badge, "")
+
+
 def run_as_rank(main: Callable[[], int]) -> NoReturn:
     """Run main in a child and exit with its status; if it is killed, say which agent that was.
 
@@ -119,8 +124,20 @@ def _watch(child: int) -> NoReturn:
             file=sys.stderr,
             flush=True,
         )
+        if _read(_badge) == f"rank {_rank()}":
+            _die(-status)
         os._exit(128 - status)
+    if status and not _read(_badge):
+        _die(signal.SIGKILL)
     os._exit(status)
+
+
+def _die(number: int) -> NoReturn:
+    """Die by a signal: an mpiexec whose processes have not met yet ends them for that, and for no status."""
+    with suppress(OSError):  # of SIGKILL
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

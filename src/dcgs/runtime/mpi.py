@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.parallel import cores
-from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
+from dcgs.runtime.base import IN_ALL, Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
 from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
@@ -287,11 +287,13 @@ def _check_launcher(size: int, library: str) -> None:
         told = os.environ.get(name, "")
         if told.isdigit() and int(told) != size:
             own = Path(sys.executable).with_name("mpiexec")
-            raise RuntimeError(
+            error = RuntimeError(
                 f"the mpiexec must be that of mpi4py's own MPI ({library.splitlines()[0].strip()}); this one "
                 f"started {told} processes ({name}), and mpi4py sees {size}. "
                 f"Use {own if own.exists() else 'the one it came with'}."
             )
+            error.add_note(IN_ALL)
+            raise error
 
 
 def _names(agents: range, rank: int) -> str:
