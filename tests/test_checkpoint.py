@@ -531,14 +531,20 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-CHILD = """
-import sys
-import numpy as np
+# One interpreter that starts a process for each line it reads, and tells its number and how it ended.
+SERVER = """
+import os, sys
 sys.path.insert(0, {tests!r})
 from test_checkpoint import slow_once
 from dcgs import Checkpoint
-print("ready", flush=True)
-slow_once().run(iterations=60, checkpoint=Checkpoint({folder!r}, every=2, resume="auto")).save({out!r})
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        checkpoint = Checkpoint({folder!r}, every=2, resume="auto")
+        slow_once().run(iterations=60, checkpoint=checkpoint).save({out!r})
+        os._exit(0)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
@@ -549,18 +555,24 @@ def slow_once() -> Problem:
 def test_a_process_killed_at_any_time_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     out, folder = tmp_path / "result.npz", tmp_path / "kept"
-    code = CHILD.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
-    killed = 0
-    for _ in range(10):
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
-        child.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.15))
-        child.kill()
-        killed += child.wait() == -signal.SIGKILL
-        child.stdout.close()
-    assert killed > 0
-    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    code = SERVER.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
+    ends = []
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for _ in range(10):
+            server.stdin.write("start\n")
+            child = int(server.stdout.readline())
+            time.sleep(rng.uniform(0.0, 0.15))
+            os.kill(child, signal.SIGKILL)  # it is not yet reaped, if it has ended
+            ends.append(int(server.stdout.readline()))
+        server.stdin.write("start\n")
+        server.stdout.readline()
+        assert server.stdout.readline() == "0\n"
+        server.stdin.close()
+    assert -signal.SIGKILL in ends
     assert everything(Result.load(out)) == everything(slow_once().run(iterations=60))
 
 

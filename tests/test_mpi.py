@@ -290,7 +290,8 @@ def test_a_process_that_gives_signs_is_never_silent(clock: list[float]) -> None:
 
 def test_silence_beyond_the_timeout_is_told_with_its_name(clock: list[float]) -> None:
     heart = Heart(Line(), timeout=5.0)
-    heart.watch([1], lambda rank: f"agent 7 (rank {rank})")
+    heart.watch([1])
+    heart.name = lambda rank: f"agent 7 (rank {rank})"
     listen(heart, clock, 4.9)
     heart.check([1])
     listen(heart, clock, 0.3)

@@ -1,8 +1,6 @@
 """``python -m dcgs``: the command, for where its script is not on the path."""
 
-import sys
-
-from dcgs.cli import main
+from dcgs.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from typing import NoReturn
 
 from rich.console import Console
 
 from dcgs.cli import bench, fit, predict, reproduce
+from dcgs.cli.errors import ERRORS
+from dcgs.runtime import RunAbortedError, forsake, is_first, is_in_all, run_as_rank
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private
@@ -33,8 +38,13 @@ In Python, start at help(dcgs.minimize).
 """
 
 
-# What bad input, a full disk, a lack of memory or a run gone wrong raises: each has a sentence.
-_ERRORS = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
+# Seconds in which the first process may tell of what went wrong in all, before others do.
+_TURN = 3.0
+
+
+def command() -> NoReturn:
+    """Run the command and exit, under mpiexec or srun with somebody to tell if it is killed."""
+    run_as_rank(main)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,12 +59,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     typed = sys.argv[1:] if argv is None else list(argv)
-    args = parser.parse_args(typed)
+    speaks = is_first()
+    with nullcontext() if speaks else _silence():
+        args = parser.parse_args(typed)
     args.typed = typed
     try:
         status: int = args.run(args, Console(markup=False, emoji=False))
-    except _ERRORS as error:
+    except RunAbortedError:
+        raise
+    except ERRORS as error:
+        if is_in_all(error) and not speaks:
+            return 2
+        if not speaks:
+            time.sleep(_TURN)
+        if isinstance(error, ImportError):
+            forsake()
         parser.exit(2, f"dcgs: error: {error}\n")
     except KeyboardInterrupt:
-        parser.exit(130, "dcgs: interrupted.\n")
+        parser.exit(130, "dcgs: interrupted.\n" if speaks else None)
     return status
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Say nothing in here: all processes would say the same."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield

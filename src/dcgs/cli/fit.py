@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from dcgs.cli.errors import in_words_of_the_command
 from dcgs.cli.launch import launch, under_mpi
 from dcgs.cli.values import count, fraction, positive, seed, shape
 from dcgs.fitting import (
@@ -35,10 +37,10 @@ from dcgs.fitting import (
     fit,
     method_named,
 )
-from dcgs.front import Callback
+from dcgs.front import Callback, Checkpoint, agreed
 from dcgs.parallel import cores
 from dcgs.report.ticker import Ticker, shown_bytes
-from dcgs.runtime import MPI, Lockstep, Runtime
+from dcgs.runtime import MPI, Everyone, Lockstep, Runtime, advise, is_in_all
 
 _ABOUT = """\
 Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
@@ -67,6 +69,9 @@ examples:
   dcgs fit completion --data ratings.csv --shape 943,1682 --radius 1e4 --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
+  mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --every 20 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --resume --out model/
 """
 
 _SHOWN_AGENTS = 20
@@ -90,6 +95,7 @@ def add(jobs: Any) -> None:
     _add_set(parser.add_argument_group("set of models"))
     _add_method(parser.add_argument_group("method, and when it ends"))
     _add_running(parser.add_argument_group("running and writing"))
+    _add_keeping(parser.add_argument_group("going on after an interruption"))
     parser.set_defaults(run=_run)
 
 
@@ -207,46 +213,120 @@ def _add_running(group: Any) -> None:
     group.add_argument(
         "--ranks", type=count, metavar="R", help="MPI processes to start (default: as many as agents)"
     )
+    group.add_argument(
+        "--timeout",
+        type=positive,
+        metavar="S",
+        help="of mpi: seconds without a sign of life after which a process is taken for lost (default: 10)",
+    )
     group.add_argument("--threads", type=count, metavar="N", help="for lockstep (default: where they pay)")
 
 
+def _add_keeping(group: Any) -> None:
+    group.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep the state of all agents here, also when Ctrl-C or SIGTERM ends the fit",
+    )
+    group.add_argument("--every", type=count, metavar="K", help="keep it after every K iterations (10)")
+    group.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=["auto"],
+        metavar="auto",
+        help="go on from the newest iteration that all agents have in DIR; "
+        "--resume auto starts anew where there is none",
+    )
+
+
 def _run(args: argparse.Namespace, console: Console) -> int:
-    order = _order(args)
-    order.check()
-    output = Output(args.out)
-    output.check(args.force)
     args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
     if args.runtime == "mpi" and not under_mpi():
-        return launch(args.typed, _ranks(args, order))
-    runtime, company = _runtime(args)
-    leads = company.leads(agents_of(order, company))
-    try:
-        with output.opened():
-            fitted = _fitted(order, runtime, company, console if leads else None)
-            if leads:
-                summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-                output.write_all(fitted.models, summary, fitted.history())
-            else:
-                output.write(fitted.models)
-    except KeyboardInterrupt:
-        console.print("interrupted: nothing was written.")
-        return 130
-    if leads:
-        _tell(fitted, summary, args.out, console)
+        order, _ = _checked(args)
+        agents = agents_of(order, Alone())
+        # Said to the processes, which would take it that there are as many agents as processes.
+        said = [] if args.agents is not None else ["--agents", str(agents)]
+        return launch([*args.typed, *said], _ranks(args, agents))
+    new = not args.out.exists()  # before all meet, and any process makes it
+    runtime = _runtime(args)
+    everyone = runtime.everyone()
+    with in_words_of_the_command(everyone, args.checkpoint):
+        try:
+            with everyone.told_of_failures():
+                return _fit(args, console, runtime, everyone)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            return _interrupted(stop, args.checkpoint, everyone, console)
+        finally:
+            if new:
+                Output(args.out).leave()
+
+
+def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, everyone: Everyone) -> int:
+    company = Together(runtime, everyone)
+
+    def door() -> tuple[Order, Output, bool]:
+        order, output = _checked(args)
+        return order, output, company.leads(agents_of(order, company))
+
+    order, output, leads = agreed(everyone, door)
+    agreed(everyone, output.open)
+    output = replace(output, meet=company.meet)
+    if order.checkpoint is not None:
+        advise("go on with --resume")
+    fitted = _fitted(order, runtime, company, console if leads else None)
+    if not leads:
+        output.write(fitted.models)
+        return 0
+    summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+    output.write_all(fitted.models, summary, fitted.history())
+    _tell(fitted, summary, args.out, console)
     return 0
 
 
-def _runtime(args: argparse.Namespace) -> tuple[Runtime, Company]:
-    """Return who carries messages, and which agents are hosted here."""
-    if args.runtime == "mpi":
-        mpi = MPI()
-        return mpi, Together(mpi)
-    return Lockstep(threads=args.threads), Alone()
+def _interrupted(
+    stop: KeyboardInterrupt | SystemExit, kept: Path | None, everyone: Everyone, console: Console
+) -> int:
+    """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
+    status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
+    if is_in_all(stop) and not everyone.leads:
+        return status
+    alone = is_in_all(stop) or everyone.processes == 1
+    who = "interrupted" if alone else everyone.sentence(stop).rstrip(".")
+    there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
+    left = f"a checkpoint is in {kept}; go on by the same command with --resume."
+    console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
+    return status
 
 
-def _ranks(args: argparse.Namespace, order: Order) -> int:
+def _checked(args: argparse.Namespace) -> tuple[Order, Output]:
+    """Return what is asked for, and where to write it, if that can be."""
+    order, output = _order(args), Output(args.out)
+    order.check()
+    output.check(args.force or bool(args.resume))
+    return order, output
+
+
+def _runtime(args: argparse.Namespace) -> Runtime:
+    """Return who carries messages."""
+    if args.runtime != "mpi":
+        return Lockstep(threads=args.threads)
+    return MPI() if args.timeout is None else MPI(timeout=args.timeout)
+
+
+def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
+    if args.checkpoint is not None:
+        return Checkpoint(args.checkpoint, args.every or 10, args.resume)
+    given = [name for name in ("every", "resume") if getattr(args, name)]
+    if given:
+        raise ValueError(f"--{given[0]} needs a folder to keep the state of agents in. Add --checkpoint DIR.")
+    return None
+
+
+def _ranks(args: argparse.Namespace, agents: int) -> int:
     """Return how many processes to start: one per agent, as far as the machine has cores for them."""
-    agents = agents_of(order, Alone())
     return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
 
 
@@ -267,6 +347,7 @@ def _order(args: argparse.Namespace) -> Order:
         shape=args.shape,
         measure=args.measure,
         seed=args.seed,
+        checkpoint=_checkpoint(args),
     )
 
 
@@ -303,12 +384,16 @@ def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Consol
         "messages",
         "bytes sent",
         "projections" if fitted.order.method.projects else "oracle calls",
+        "s computing",
+        "s waiting",
     ):
         table.add_column(name, justify="right")
     work = result.projections if fitted.order.method.projects else result.lmo_calls
     for i in range(min(agents, _SHOWN_AGENTS)):
         rows = str(fitted.loaded.rows.get(i, ""))
-        table.add_row(str(i), rows, str(result.messages[i]), shown_bytes(int(result.bytes[i])), str(work[i]))
+        sent = str(result.messages[i]), shown_bytes(int(result.bytes[i]))
+        spent = f"{result.computing[i]:.2f}", f"{result.waiting[i]:.2f}"
+        table.add_row(str(i), rows, *sent, str(work[i]), *spent)
     console.print(table)
     if agents > _SHOWN_AGENTS:
         console.print(f"and {agents - _SHOWN_AGENTS} agents more, in summary.json")
@@ -316,6 +401,8 @@ def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Consol
         f"{result.rounds} rounds, {shown_bytes(int(result.bytes.sum()))} in all, {result.seconds:.2f} s",
         soft_wrap=True,
     )
+    if summary.get("checkpoint", {}).get("resumed"):
+        console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
     _tell_reading(fitted, console)
     for name, value in summary.get("measures", {}).items():
         console.print(f"{name} {value:.6g}")

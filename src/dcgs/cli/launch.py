@@ -73,26 +73,31 @@ def launch(argv: Sequence[str], ranks: int) -> int:
             "--runtime mpi needs mpi4py, which is not installed. Install it with: pip install 'dcgs[mpi]'"
         )
     environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | {_MARK: "1"}
-    return _waited(subprocess.Popen(command_line(find_mpiexec(), argv, ranks), env=environment))
+    # In a group of their own, a terminal's Ctrl-C reaches processes once: by us, as any other signal does.
+    command = command_line(find_mpiexec(), argv, ranks)
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
+    return _waited(process)
 
 
 def _waited(process: subprocess.Popen[bytes]) -> int:
-    """Return how the process ended, as a shell would tell it; pass SIGTERM on."""
+    """Return how the process ended, as a shell would tell it; pass signals to end on."""
+    passed: list[int] = []
 
-    def passed_on(number: int, _: FrameType | None) -> None:
+    def pass_on(number: int, _: FrameType | None) -> None:
+        passed.append(number)
         process.send_signal(number)
 
-    before = signal.signal(signal.SIGTERM, passed_on)
-    interrupted = False
+    heard = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {
+        number: signal.signal(number, pass_on)
+        for number in heard
+        if signal.getsignal(number) is not signal.SIG_IGN  # by nohup, say
+    }
     try:
-        while True:
-            try:
-                code = process.wait()
-                break
-            except KeyboardInterrupt:  # the terminal sent it to the processes, too
-                interrupted = True
+        code = process.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
-    if interrupted:
-        return 130
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if code and passed:
+        return 128 + passed[0]
     return code if code >= 0 else 128 - code

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.runtime import Runtime
+from dcgs.runtime import Everyone, Runtime
 
 
 class Company(ABC):
@@ -26,6 +26,10 @@ class Company(ABC):
     @abstractmethod
     def largest(self, numbers: Sequence[float]) -> list[float]:
         """Return the largest of each number over all processes; all of them call this in the same order."""
+
+    def meet(self) -> None:
+        """Wait until all processes are here."""
+        self.largest([0.0])
 
     def leads(self, agents: int) -> bool:
         """Return whether this process is the one that speaks."""
@@ -51,9 +55,9 @@ class Alone(Company):
 class Together(Company):
     """The processes of a runtime, each with the agents it runs."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, everyone: Everyone) -> None:
         self._runtime = runtime
-        self._everyone = runtime.everyone()
+        self._everyone = everyone
 
     @property
     def size(self) -> int:

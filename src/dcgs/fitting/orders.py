@@ -15,7 +15,7 @@ from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sets import SetWish
 from dcgs.fitting.sites import Sites
-from dcgs.front import Callback, Result, minimize
+from dcgs.front import Callback, Checkpoint, Result, minimize
 from dcgs.methods import Method
 from dcgs.runtime import Runtime
 
@@ -40,6 +40,7 @@ class Order:
     shape: tuple[int, int] | None = None
     measure: int | None = None
     seed: int = 0
+    checkpoint: Checkpoint | None = None
 
     def check(self) -> None:
         """Raise if what is asked for cannot be, before any file is read."""
@@ -112,6 +113,8 @@ class Fitted:
             "versions": result.about["versions"],
             "notes": list(result.notes),
         }
+        if "checkpoint" in result.about:
+            summary["checkpoint"] = result.about["checkpoint"]
         if self.wiring.names is not None:
             summary["graph"]["agents are"] = list(self.wiring.names)
         if order.measure is not None:
@@ -166,8 +169,7 @@ def agents_of(order: Order, company: Company) -> int:
                 "a graph that tells, or a file for each agent with {agent} in its name."
             )
         agents = own
-    if company.size == 1:
-        order.sites.check(agents)
+    order.sites.check(agents)
     return agents
 
 
@@ -178,6 +180,7 @@ def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | N
     wiring = order.graph.wire(agents)
     loaded = _load(order, agents, company)
     X = order.set.made(loaded.shape)
+    company.meet()  # so that all know if one could not load
     result = minimize(
         loaded.objectives,
         X,
@@ -188,6 +191,7 @@ def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | N
         seed=order.seed,
         every=order.measure,
         callback=callback,
+        checkpoint=order.checkpoint,
     )
     return Fitted(order, loaded, wiring, result)
 

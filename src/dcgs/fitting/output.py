@@ -26,9 +26,12 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 @final
 @dataclass(frozen=True)
 class Output:
-    """An output folder."""
+    """An output folder. ``meet`` is called when all files of this process are whole, before they get their
+    names: processes that wait there for each other write all models or none.
+    """
 
     path: Path
+    meet: Callable[[], object] = lambda: None
 
     def check(self, force: bool) -> None:
         """Raise if there are models in the folder that may not be replaced."""
@@ -42,20 +45,17 @@ class Output:
                 "Choose another with --out, or replace them with --force."
             )
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Make the folder, see that it can be written, and take it away again if nothing came of the run."""
-        made = not self.path.exists()
+    def open(self) -> None:
+        """Make the folder, and see that it can be written."""
         with _told(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path):
                 pass
-        try:
-            yield
-        finally:
-            if made:
-                with suppress(OSError):  # it is not empty: something came of it
-                    self.path.rmdir()
+
+    def leave(self) -> None:
+        """Take the folder away if nothing came of it."""
+        with suppress(OSError):  # it is not empty: something did
+            self.path.rmdir()
 
     def write(self, models: Mapping[int, Model]) -> None:
         """Write models, all of them or none."""
@@ -82,10 +82,10 @@ class Output:
 
     def _write(self, files: Mapping[str, Write]) -> None:
         with _told(self.path):
-            write_whole({self.path / name: write for name, write in files.items()})
+            write_whole({self.path / name: write for name, write in files.items()}, self.meet)
 
 
-def write_whole(files: Mapping[Path, Write]) -> None:
+def write_whole(files: Mapping[Path, Write], meet: Callable[[], object] = lambda: None) -> None:
     """Write files under other names first and rename them when all are whole; an error leaves none."""
     parts = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
@@ -94,6 +94,7 @@ def write_whole(files: Mapping[Path, Write]) -> None:
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())
+        meet()
         for path, part in parts.items():
             os.replace(part, path)
     finally:

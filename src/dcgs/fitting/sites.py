@@ -70,7 +70,7 @@ class Sites:
         One file for all is read as a whole, as no format tells where an agent's rows start.
         """
         if self.apart:
-            return {i: read(self.file(i), i) for i in hosted}
+            return {i: self._own(i, read) for i in hosted}
         whole = read(self.file(0), 0)
         order = self._order(whole)
         edges = cuts(len(whole), agents)
@@ -79,6 +79,13 @@ class Sites:
         }
         # A slice of a dense array would keep all of it in memory.
         return parts if len(parts) == agents else {i: part.copied() for i, part in parts.items()}
+
+    def _own(self, agent: int, read: Callable[[Path, int], Data]) -> Data:
+        try:
+            return read(self.file(agent), agent)
+        except Exception as error:
+            error.add_note(f"raised in agent {agent}")
+            raise
 
     def _order(self, whole: Samples | Entries) -> Places | None:
         """Return the order in which to cut; None is the order of the file."""

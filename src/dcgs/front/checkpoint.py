@@ -142,10 +142,12 @@ class Keeper:
         held = self.everyone.gather([np.array(ks, np.int64) for ks in have.values()])
         everyones = [ks.tolist() for ks in held]
         newest = common(everyones)
-        reason = _refusal(at, everyones, notes)
+        texts = self.everyone.gather([np.frombuffer(note.encode(), np.uint8) for note in notes])
+        self.notes += [bytes(text).decode() for text in texts]
+        reason = _refusal(at, everyones, self.notes)
         if reason is not None:
-            raise ValueError(reason)
-        self.notes += notes
+            with self.everyone.in_step():
+                raise ValueError(reason)
         if newest:
             self._pasts = agreed(self.everyone, lambda: self._read(at, newest))
 
@@ -238,10 +240,12 @@ class Keeper:
             return
         with self.ear.listening():
             yield
-        answer(
-            self._signal,
-            f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: go on with resume=True.",
-        )
+        with self.everyone.in_step(BaseException):
+            answer(
+                self._signal,
+                f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
+                "go on with resume=True.",
+            )
 
     def _write(self, k: int, memories: Mapping[int, dict[str, Memory]]) -> None:
         assert self.checkpoint is not None

@@ -42,10 +42,11 @@ def agreed(everyone: Everyone, check: Callable[[], T]) -> T:
     first = next((text for text in told if text), None)
     if first is None:
         return value
-    if failed is not None and first == bytes(_as_text(failed)).decode():
-        raise failed  # with all that it carries
-    kind, _, sentence = first.partition("\n")
-    raise _KINDS.get(kind, RuntimeError)(sentence)
+    with everyone.in_step():
+        if failed is not None and first == bytes(_as_text(failed)).decode():
+            raise failed  # with all that it carries
+        kind, _, sentence = first.partition("\n")
+        raise _KINDS.get(kind, RuntimeError)(sentence)
 
 
 def check_same(everyone: Everyone, given: Mapping[str, str]) -> None:

@@ -105,13 +105,15 @@ def minimize(
 
     asked, network, held, start = agreed(everyone, door)
     limits = asked.completed(method.stops_itself)
-    check_same(everyone, _identity(method, X, network, limits, seed, start, checkpoint))
+    with everyone.in_step():
+        check_same(everyone, _identity(method, X, network, limits, seed, start, checkpoint))
     parts = Parts(held, everyone)
     keeper = Keeper(checkpoint, list(held), limits.iterations, everyone)
     keeper.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
-        check_problem(parts, X, method)
+        with everyone.in_step():
+            check_problem(parts, X, method)
         meters = _meters(X, len(network), held, limits)
         observer = Observer(parts, X, start, limits, meters, Watch(callback, method.stops_itself))
         facts = replace(
@@ -150,10 +152,10 @@ def minimize(
             wide=all(f.map.wide for f in held.values()),
             spent=everyone.any if limited else None,
         )
-        with everyone.told_of_failures():
+        with keeper.listening(), everyone.told_of_failures():
             if observer.status is None:
                 meters.clock.go()
-                with keeper.listening(), suppress(BudgetSpentError):
+                with suppress(BudgetSpentError):
                     runtime.run(job)
             status = observer.finish()
         answers = observer.everyones()

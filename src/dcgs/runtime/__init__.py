@@ -1,7 +1,7 @@
 """Runtimes: who carries messages. They know the network and no mathematics."""
 
-from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic
-from dcgs.runtime.guard import run_as_rank
+from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic, is_in_all
+from dcgs.runtime.guard import advise, forsake, is_first, run_as_rank
 from dcgs.runtime.lockstep import Lockstep
 from dcgs.runtime.mpi import MPI
 
@@ -14,5 +14,9 @@ __all__ = [
     "RunAbortedError",
     "Runtime",
     "Traffic",
+    "advise",
+    "forsake",
+    "is_first",
+    "is_in_all",
     "run_as_rank",
 ]

@@ -101,8 +101,12 @@ class Everyone(ABC):
         """Return what the process that leads has; others give None."""
 
     @abstractmethod
-    def fail(self, error: BaseException) -> None:
-        """Tell everyone why this process cannot go on, if it is the first to know."""
+    def fail(self, error: BaseException) -> bool:
+        """Tell everyone why this process cannot go on; return whether it is the first to know."""
+
+    @abstractmethod
+    def sentence(self, error: BaseException) -> str:
+        """Return what to say of an error of this process; where there are others it names the agent."""
 
     @abstractmethod
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,11 +114,27 @@ class Everyone(ABC):
 
     @contextmanager
     def told_of_failures(self) -> Iterator[None]:
-        """Let everyone know of an exception that one process raises in here."""
+        """Let everyone know of an exception that one process raises in here.
+
+        Of several that fail at a time one keeps its exception; in the others it becomes one that was told.
+        """
         try:
             yield
         except BaseException as error:
-            self.fail(error)
+            if self.fail(error):
+                raise
+            raise RunAbortedError(str(error), told=True) from error
+
+    @contextmanager
+    def in_step(self, kind: type[BaseException] = Exception) -> Iterator[None]:
+        """Mark what is raised in here, which all processes raise."""
+        try:
+            yield
+        except RunAbortedError:
+            raise
+        except kind as error:
+            if self.processes > 1:
+                error.add_note(IN_ALL)
             raise
 
     def gather(self, mine: Iterable[Array]) -> list[Array]:
@@ -146,8 +166,11 @@ class Alone(Everyone):
         assert values is not None
         return values
 
-    def fail(self, error: BaseException) -> None:
-        pass
+    def fail(self, error: BaseException) -> bool:
+        return True
+
+    def sentence(self, error: BaseException) -> str:
+        return str(error)
 
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
@@ -178,6 +201,14 @@ class RunAbortedError(RuntimeError):
     def __init__(self, sentence: str, told: bool = False) -> None:
         super().__init__(sentence)
         self.told = told
+
+
+IN_ALL = "raised in all processes"
+
+
+def is_in_all(error: BaseException) -> bool:
+    """Return whether all processes raise this error, so that none waits for another."""
+    return IN_ALL in getattr(error, "__notes__", ())
 
 
 Reply: TypeAlias = Point | None

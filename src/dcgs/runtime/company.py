@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.runtime.base import Array, Everyone, RunAbortedError
+from dcgs.runtime.base import Array, Everyone, RunAbortedError, is_in_all
 from dcgs.runtime.wire import SIZE, Header, Kind, check, read, write
 
 if TYPE_CHECKING:
@@ -60,17 +60,32 @@ class Company(Everyone):
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._ranks.largest(values)
 
-    def fail(self, error: BaseException) -> None:
-        heart = self._ranks.heart
+    def sentence(self, error: BaseException) -> str:
+        assert self._ranks.heart is not None
+        return sentence_of(error, self._ranks.heart.name(self._ranks.rank))
+
+    def fail(self, error: BaseException) -> bool:
+        heart, ranks = self._ranks.heart, self._ranks
         assert heart is not None
-        if not (isinstance(error, RunAbortedError) and error.told):
-            heart.alarm(sentence_of(error, f"process {self._ranks.rank}"))
-        if isinstance(error, RunAbortedError) and not error.told:
-            # Several may find the same process silent at a time; one of them shall say so.
+        if error is ranks.failure or is_in_all(error):
+            return True
+        ranks.failure = error
+        if isinstance(error, RunAbortedError) and error.told:
+            ranks.abandon()
+            return True
+        heart.pulse()
+        first = not heart.alarmed
+        if first:
+            heart.alarm(self.sentence(error))
+            # Several may fail at a time, or find the same process silent; one of them shall say so.
             time.sleep(2.0 * heart.period)
             heart.pulse()
-            error.told = not heart.is_first()
-        self._ranks.abandon()
+            first = heart.is_first()
+        ranks.abandon()
+        if isinstance(error, RunAbortedError):
+            error.told = not first
+            return True
+        return first
 
     def _give(self, arrays: list[Array]) -> None:
         """Send arrays to the process that leads, with their number before."""
@@ -101,7 +116,9 @@ class Company(Everyone):
 
 
 def sentence_of(error: BaseException, who: str) -> str:
-    """Return what others are told of an error; a note names its agent where one raised it."""
+    """Return what is told of an error; a note names its agent where one raised it."""
+    if is_in_all(error):
+        return str(error)
     notes = [note for note in getattr(error, "__notes__", []) if note.startswith("raised in ")]
     if notes:
         who = notes[0].removeprefix("raised in ")

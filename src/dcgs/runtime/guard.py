@@ -16,11 +16,14 @@ from dcgs.runtime.base import RunAbortedError
 
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 """Variables in which an mpiexec says which process this is."""
-# Seconds in which other processes may end by themselves, before they are ended.
-_GRACE = 1.0
+# Seconds in which other processes may end by themselves, before they are ended. Who was told of a failure
+# waits for longer, so that the exit status is that of who failed.
+_GRACE, _LONG_GRACE = 1.0, 3.0
 _LONGEST = 200
 
 _badge: mmap.mmap | None = None
+_advice: mmap.mmap | None = None
+_status = 1
 
 
 def started_by_mpi() -> bool:
@@ -28,11 +31,24 @@ def started_by_mpi() -> bool:
     return any(name in os.environ for name in _RANKS)
 
 
+def is_first() -> bool:
+    """Return whether this process is the first that an mpiexec or srun started, or was started by none."""
+    return _rank() in (None, "0")
+
+
 def wear(name: str) -> None:
     """Tell who watches over this process which agents it runs."""
-    if _badge is not None:
-        text = name.encode()[:_LONGEST]
-        _badge[: _LONGEST + 1] = text + bytes(_LONGEST + 1 - len(text))
+    _put(_badge, name)
+
+
+def advise(what: str) -> None:
+    """Tell who watches over this process what to do if it is killed."""
+    _put(_advice, what)
+
+
+def forsake() -> None:
+    """Tell who watches that this process will not meet the others, who must not wait for it."""
+    _put(_badge, "")
 
 
 def run_as_rank(main: Callable[[], int]) -> NoReturn:
@@ -42,20 +58,22 @@ def run_as_rank(main: Callable[[], int]) -> NoReturn:
     sees a process die kills all others at once, so that nobody could tell but who watches over the dead.
     """
     if not started_by_mpi() or not hasattr(os, "fork"):
-        sys.exit(main())
-    global _badge
-    _badge = mmap.mmap(-1, _LONGEST + 1)
-    rank = next(os.environ[name] for name in _RANKS if name in os.environ)
-    wear(f"rank {rank}")
+        _work(main)
+    global _badge, _advice
+    _badge, _advice = mmap.mmap(-1, _LONGEST + 1), mmap.mmap(-1, _LONGEST + 1)
+    wear(f"rank {_rank()}")
+    advise("start again")
     child = os.fork()
     if child == 0:
+        _die_with_parent()
+        signal.signal(signal.SIGTERM, _end)
         _work(main)
     _watch(child)
 
 
 def _work(main: Callable[[], int]) -> NoReturn:
-    """Run main in this process; end all others if it fails."""
-    _die_with_parent()
+    """Run main in this process, and end all others if it fails."""
+    global _status
     try:
         status = main()
     except RunAbortedError as error:
@@ -63,22 +81,30 @@ def _work(main: Callable[[], int]) -> NoReturn:
         if not error.told:
             print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
             end_all(status)
+        elif started_by_mpi():
+            time.sleep(_LONG_GRACE - _GRACE)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
         if status:
             end_all(status)
+    _status = status or 1
     sys.exit(status)
 
 
-def end_all(status: int) -> None:
-    """End all processes of the communicator, after a moment in which they may end themselves."""
+def end_all(status: int | None = None) -> None:
+    """End all processes of the communicator, after a moment in which they may end themselves.
+
+    Without a status it is that with which this process exits.
+    """
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.size == 1:
         return
     sys.stdout.flush()
     sys.stderr.flush()
     time.sleep(_GRACE)
-    mpi.COMM_WORLD.Abort(status)
+    if _badge is not None:  # all is said, and MPICH would add a line of its own
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    mpi.COMM_WORLD.Abort(_status if status is None else status)
 
 
 def _watch(child: int) -> NoReturn:
@@ -92,21 +118,54 @@ def _watch(child: int) -> NoReturn:
         signal.signal(number, pass_on)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status < 0:
-        assert _badge is not None
-        name = bytes(_badge[:]).rstrip(b"\0").decode(errors="replace")
         print(
-            f"dcgs: error: {name} was killed by {signal.Signals(-status).name}; see whether its machine "
-            "ran out of memory, and start again.",
+            f"dcgs: error: {_read(_badge)} was killed by {signal.Signals(-status).name}; see whether its "
+            f"machine ran out of memory, and {_read(_advice)}.",
             file=sys.stderr,
             flush=True,
         )
+        if _read(_badge) == f"rank {_rank()}":
+            _die(-status)
         os._exit(128 - status)
+    if status and not _read(_badge):
+        _die(signal.SIGKILL)
     os._exit(status)
 
 
+def _die(number: int) -> NoReturn:
+    """Die by a signal: an mpiexec whose processes have not met yet ends them for that, and for no status."""
+    with suppress(OSError):  # of SIGKILL
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def _die_with_parent() -> None:
-    """Ask Linux to end this process if who watches over it is killed."""
+    """Ask Linux to end this process if who watches over it is killed.
+
+    Then it needs no signals but those handed on: an mpiexec sends one to all of a group.
+    """
     with suppress(OSError, AttributeError):
         import ctypes
 
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if ctypes.CDLL(None).prctl(1, signal.SIGKILL) == 0:  # PR_SET_PDEATHSIG
+            os.setpgid(0, 0)
+
+
+def _rank() -> str | None:
+    return next((os.environ[name] for name in _RANKS if name in os.environ), None)
+
+
+def _put(place: mmap.mmap | None, text: str) -> None:
+    if place is not None:
+        short = text.encode()[:_LONGEST]
+        place[: _LONGEST + 1] = short + bytes(_LONGEST + 1 - len(short))
+
+
+def _read(place: mmap.mmap | None) -> str:
+    assert place is not None
+    return bytes(place[:]).rstrip(b"\0").decode(errors="replace")

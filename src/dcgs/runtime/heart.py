@@ -67,10 +67,9 @@ class Heart:
         with self._lock:
             self._serial += 1
 
-    def watch(self, ranks: Iterable[int], name: Callable[[int], str]) -> None:
+    def watch(self, ranks: Iterable[int]) -> None:
         """Watch these processes as well, which are about to watch this one."""
         with self._lock:
-            self.name = name
             self._near = frozenset(ranks)
             self._heard |= dict.fromkeys(self._near, time.monotonic())
 
@@ -117,6 +116,12 @@ class Heart:
                         f"{self.name(rank)} has been silent for {silent:.0f} s; see whether its machine and "
                         "the link to it are up and start again, or allow more by MPI(timeout=...)."
                     )
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether another process is known to have failed."""
+        with self._lock:
+            return any(serial >= self._serial for serial, _ in self._alarms.values())
 
     def is_first(self) -> bool:
         """Return whether no process before this one has raised an alarm, as far as is known."""

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.parallel import cores
-from dcgs.runtime.base import Everyone, Job, RunAbortedError, Runtime
+from dcgs.runtime.base import IN_ALL, Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
+from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
 from dcgs.runtime.post import run_hosted
 
@@ -72,6 +74,7 @@ class MPI(Runtime):
                 f"there must be at least one agent for each process; got {agents} agents and "
                 f"{ranks.size} processes. Start {agents}, or fewer."
             )
+        ranks.call_by(agents)
         return ranks.hosts(agents)
 
     def everyone(self) -> Everyone:
@@ -97,6 +100,7 @@ class Ranks:
         self._testall = mpi.Request.Testall
         self._pending: Sequence[Any] = ()
         self._failed = False
+        self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         if self.size > 1 and mpi.Query_thread() >= mpi.THREAD_MULTIPLE:
@@ -108,6 +112,12 @@ class Ranks:
         """Return the agents that a process runs, by default this one."""
         r = self.rank if rank is None else rank
         return range(agents * r // self.size, agents * (r + 1) // self.size)
+
+    def call_by(self, agents: int) -> None:
+        """Call processes by the agents they run, in what is said of them."""
+        assert self.heart is not None
+        self.heart.name = lambda rank: _names(self.hosts(agents, rank), rank)
+        wear(self.heart.name(self.rank))
 
     def isend(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to send plain bytes."""
@@ -196,10 +206,7 @@ class Ranks:
         assert self.heart is not None
         self.heart.leave()
         if self._failed and self.size > 1:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            time.sleep(1.0)  # for others to say what they know
-            self._mpi.COMM_WORLD.Abort(1)
+            end_all()
 
 
 @final
@@ -261,7 +268,10 @@ _keyval: int | None = None
 def _mpi4py() -> Any:
     """Return mpi4py's MPI, if it is there and was started by its own mpiexec."""
     try:
-        from mpi4py import MPI as mpi  # noqa: N811
+        with warnings.catch_warnings():
+            # What is suspicious to mpi4py is refused below.
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
+            from mpi4py import MPI as mpi  # noqa: N811
     except ImportError as error:
         raise ImportError("MPI needs mpi4py; install it with: pip install 'dcgs[mpi]'.") from error
     _check_launcher(mpi.COMM_WORLD.size, mpi.Get_library_version())
@@ -277,11 +287,19 @@ def _check_launcher(size: int, library: str) -> None:
         told = os.environ.get(name, "")
         if told.isdigit() and int(told) != size:
             own = Path(sys.executable).with_name("mpiexec")
-            raise RuntimeError(
+            error = RuntimeError(
                 f"the mpiexec must be that of mpi4py's own MPI ({library.splitlines()[0].strip()}); this one "
                 f"started {told} processes ({name}), and mpi4py sees {size}. "
                 f"Use {own if own.exists() else 'the one it came with'}."
             )
+            error.add_note(IN_ALL)
+            raise error
+
+
+def _names(agents: range, rank: int) -> str:
+    if len(agents) == 1:
+        return f"agent {agents[0]} (rank {rank})"
+    return f"rank {rank} with agents {agents[0]} to {agents[-1]}"
 
 
 def _on_this_machine(comm: Any) -> int:

@@ -14,7 +14,6 @@ from dcgs.counting import BudgetSpentError
 from dcgs.points import Point, frozen
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job, Reply, all_still_send, checked
-from dcgs.runtime.guard import wear
 from dcgs.runtime.wire import SIZE, Header, Kind, check, is_next, read, without_round, write
 
 if TYPE_CHECKING:
@@ -109,8 +108,8 @@ class Post:
         self._peers = sorted({home[j] for j in away})
         self._round = 0
         assert ranks.heart is not None
-        ranks.heart.watch(self._peers, lambda rank: _names(ranks.hosts(agents, rank), rank))
-        wear(_names(ranks.hosts(agents), ranks.rank))
+        ranks.heart.watch(self._peers)
+        ranks.call_by(agents)
 
     def exchange(self, messages: dict[int, Point]) -> dict[int, Inbox]:
         """Send everyone's message; return everyone's inbox, neighbors in increasing order."""
@@ -275,9 +274,3 @@ class _Place:
 
     def _holders(self) -> tuple[int, int]:
         return sys.getrefcount(self._whole), sys.getrefcount(self._shaped)
-
-
-def _names(agents: range, rank: int) -> str:
-    if len(agents) == 1:
-        return f"agent {agents[0]} (rank {rank})"
-    return f"rank {rank} with agents {agents[0]} to {agents[-1]}"

@@ -1,0 +1,90 @@
+"""Fits of small files, in this process or under mpiexec, for the tests of ``dcgs fit`` over MPI."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.cli import main
+from dcgs.fitting import Model
+
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def write_sites(count: int, folder: Path, features: int = 12) -> None:
+    """Write a file for each agent."""
+    rng = np.random.default_rng(7)
+    for i in range(count):
+        A = rng.standard_normal((8, features))
+        np.savez(folder / f"site-{i}.npz", A=A, b=A[:, 0] - 2.0 * A[:, 1] + rng.standard_normal(8))
+
+
+def alone(command: str) -> int:
+    """Run ``dcgs command`` in this process."""
+    return main(shlex.split(command))
+
+
+def begin(ranks: int, command: str, program: str = "-m dcgs") -> subprocess.Popen[str]:
+    """Start ``dcgs command`` in so many processes."""
+    return subprocess.Popen(
+        [str(MPIEXEC), "-n", str(ranks), sys.executable, *shlex.split(f"{program} {command}")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+def ended(run: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Return status, output and errors of a run."""
+    told, errors = run.communicate(timeout=240.0)
+    return run.returncode, told, errors
+
+
+def together(ranks: int, command: str, program: str = "-m dcgs") -> tuple[int, str, str]:
+    """Run ``dcgs command`` in so many processes; return status, output and errors."""
+    return ended(begin(ranks, command, program))
+
+
+def points(folder: str | Path) -> list[NDArray[np.float64]]:
+    """Return the models of all agents."""
+    return [Model.load(path).x for path in sorted(Path(folder).glob("agent-*.npz"))]
+
+
+def same(one: str | Path, other: str | Path) -> bool:
+    """Return whether two folders hold the same models, to the bit."""
+    pairs = list(zip(points(one), points(other), strict=True))
+    return bool(pairs) and all(x.tobytes() == y.tobytes() for x, y in pairs)
+
+
+def workers(run: subprocess.Popen[str], ranks: int) -> list[int]:
+    """Return the processes that do the work, once all are there; none if the run has ended before.
+
+    Below an mpiexec is its proxy, below that a process that watches for each rank, and below that its worker.
+    """
+    while run.poll() is None:
+        found = [run.pid]
+        for _ in range(3):
+            found = [child for parent in found for child in children(parent)]
+        if len(found) == ranks:
+            return found
+        time.sleep(0.01)
+    return []
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, in their order."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return sorted(int(child) for task in tasks for child in (task / "children").read_text().split())
+    except OSError:
+        return []
