@@ -80,7 +80,8 @@ class Record:
             np.stack([part[:rounds] for part in arrays["sent"]]),
             np.stack([part[:rounds] for part in arrays["waits"]]),
             np.stack([part[:done] for part in arrays["stamps"]]),
-            np.stack([part[:done].reshape(done, -1) for part in arrays["looks"]]),
+            # Some agents may have finished one more; others none, and have nothing of any width.
+            np.stack([part[:done] for part in arrays["looks"]]) if done else np.zeros((agents, 0, 0)),
         )
 
 
@@ -110,7 +111,7 @@ class Model:
     @property
     def waiting_share(self) -> float:
         """How much of them messages travel."""
-        return float(self.traveling.sum()) / self.seconds
+        return _share(float(self.traveling.sum()), float(self.computing.sum()))
 
     def at(self, step: int) -> float:
         """Return the seconds at the end of a step, the first of which is before the first message."""
@@ -127,7 +128,7 @@ def account(key: str, folder: Path, judge: Judge, link: Link) -> dict[str, Any]:
     seconds = first["seconds"]
     computing = record.steps[:, :, 0].sum(axis=1)
     waited = 1.0 - computing / seconds
-    told = [note["waiting"] / (note["waiting"] + note["computing"]) for note in record.notes]
+    told = [_share(note["waiting"], note["computing"]) for note in record.notes]
     return {
         "key": key,
         "label": CONTESTANTS[key].label,
@@ -160,6 +161,10 @@ def account(key: str, folder: Path, judge: Judge, link: Link) -> dict[str, Any]:
         },
         "history": history(record, judge, alone, Field(folder)),
     }
+
+
+def _share(part: float, rest: float) -> float:
+    return part / (part + rest) if part else 0.0
 
 
 def history(record: Record, judge: Judge, alone: Model, field: Field) -> dict[str, list[float]]:

@@ -166,13 +166,18 @@ def leftovers(names: Sequence[str], is_running: Callable[[str], bool]) -> list[s
 
 def remove(names: Sequence[str]) -> None:
     """End the processes in these namespaces, and remove those that exist; with them go their interfaces."""
-    there = [name for name in names if name in _listed()]
+    listed = _listed()
+    there = [name for name in names if name in listed]
     for name in there:
-        for pid in _output(["ip", "netns", "pids", name]).split():
+        pids = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True)
+        for pid in pids.stdout.split():
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
     for name in there:
-        _do(["ip", "netns", "del", name])
+        subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    left = [name for name in there if name in _listed()]
+    if left:
+        raise RuntimeError(f"all namespaces of the run must go; {', '.join(left)} did not. Try ip netns del.")
 
 
 def _listed() -> list[str]:
