@@ -381,7 +381,9 @@ def test_a_network_is_gone_after_an_interruption_and_was_never_the_hosts() -> No
 
 
 @needs_namespaces
-def test_what_a_killed_run_left_is_removed_with_its_processes() -> None:
+def test_what_a_killed_run_left_is_removed_with_its_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     # A process that is long over: its number is mine, its start is not.
     left = netns.Network(1, f"{os.getpid()}-1")
     for command in left.commands():
@@ -389,8 +391,12 @@ def test_what_a_killed_run_left_is_removed_with_its_processes() -> None:
     sleeper = subprocess.Popen(["ip", "netns", "exec", left.name(0), "sleep", "600"])
     while not subprocess.run(["ip", "netns", "pids", left.name(0)], capture_output=True, check=True).stdout:
         time.sleep(0.02)
+    work = tmp_path / f"dcgs-links-{left.owner}-work"
+    work.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     removed = netns.clean()
-    assert set(left.names) <= set(removed)
+    assert {*left.names, work.name} <= set(removed)
+    assert not work.exists()
     assert sleeper.wait() == -9
     assert set(left.names) & set(netns._listed()) == set()
 

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -25,7 +26,7 @@ MTU = 9000
 MOST_AGENTS = 200
 _NET = "10.77.0"
 _HUB = 254
-_OURS = re.compile(rf"{PREFIX}-(\d+-\d+)-(\d+|hub)")
+_OURS = re.compile(rf"{PREFIX}-(\d+-\d+)-(\d+|hub|work)")
 # What may leave at once after a rest, and how long a packet may queue: a few frames, little beside a message.
 _BURST, _QUEUE = "32kb", "100ms"
 
@@ -148,10 +149,29 @@ def network(agents: int) -> Iterator[Network]:
 
 
 def clean() -> list[str]:
-    """Remove the namespaces of runs that are over, which were killed; return their names."""
+    """Remove namespaces and folders of runs that are over, which were killed; return their names."""
     left = leftovers(_listed(), _is_running)
     remove(left)
-    return left
+    folders = {path.name: path for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}-*")}
+    stale = [name for name in leftovers(list(folders), _is_running) if _is_own(folders[name])]
+    for name in stale:
+        shutil.rmtree(folders[name])
+    return left + stale
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """Make a folder that all processes see, named as the namespaces are, and remove it at the end."""
+    folder = Path(tempfile.gettempdir()) / f"{PREFIX}-{identity(os.getpid())}-work"
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _is_own(folder: Path) -> bool:
+    return not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
 
 
 def leftovers(names: Sequence[str], is_running: Callable[[str], bool]) -> list[str]:

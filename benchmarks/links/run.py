@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +120,8 @@ def main(argv: Sequence[str]) -> int:
 
 def carry_out(plan: Plan, data: Ratings) -> int:
     """Build the network, run everything in it, and write the account after every method."""
-    with tempfile.TemporaryDirectory(prefix="dcgs-links-") as work, netns.network(plan.agents) as network:
-        folder = Path(work)
+    with netns.work_folder() as folder, netns.network(plan.agents) as network:
+        work = str(folder)
         radius = 180.0 if plan.quick else RADIUS
         known, held_out = lay_out(folder, data, plan.agents, radius)
         judge = Judge(known, held_out, plan.agents)
