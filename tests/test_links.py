@@ -331,6 +331,12 @@ def test_the_tables_say_what_was_measured(results: dict[str, Any]) -> None:
     assert "| DFW | 15 | 15 | 3 | 2.5 | 0.5 |" in lines
 
 
+def test_who_finished_nothing_is_named_in_the_figure(results: dict[str, Any]) -> None:
+    results["runs"].append(made_up("DCGS") | {"iterations": 0})
+    (legend,) = pages.figure(results).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["DFW", "DCGS (no iteration finished)"]
+
+
 def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
     for axes in pages.figure(results).axes:
         worst, own = axes.lines

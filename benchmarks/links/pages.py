@@ -56,7 +56,7 @@ def figure(results: Mapping[str, Any]) -> Figure:
     left, right = drawn.subplots(1, 2, sharey=True)
     for axes, across in ((left, "seconds"), (right, "own_core")):
         for place, run in enumerate(results["runs"]):
-            _draw(axes, run["history"], across, place, run["label"])
+            _draw(axes, run["history"], across, place, _name(run))
         axes.set_yscale("log")
         axes.set_xlim(left=0)
         axes.grid(alpha=0.25)
@@ -75,6 +75,10 @@ def figure(results: Mapping[str, Any]) -> Figure:
         fontsize=10,
     )
     return drawn
+
+
+def _name(run: Mapping[str, Any]) -> str:
+    return str(run["label"] if run["iterations"] else f"{run['label']} (no iteration finished)")
 
 
 def _draw(axes: Axes, history: Mapping[str, Sequence[float]], across: str, place: int, label: str) -> None:

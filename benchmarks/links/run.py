@@ -42,7 +42,7 @@ at the next start, or by --clean. The network of this machine is not touched. On
 """
 _EXAMPLES = """\
 examples:
-  sudo DCGS_DATA=FOLDER .venv/bin/python benchmarks/links/run.py             about 18 minutes on two cores
+  sudo DCGS_DATA=FOLDER .venv/bin/python benchmarks/links/run.py             about 19 minutes on two cores
   sudo .venv/bin/python benchmarks/links/run.py --quick                      a trial on small data
   sudo .venv/bin/python benchmarks/links/run.py --methods dfw,fast-dcgs --seconds 300 --link 100Mbit/s
 
