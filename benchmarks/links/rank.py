@@ -1,0 +1,102 @@
+"""What each process does in its namespace: bare exchanges, or one method on its own agent's data.
+
+Started by run.py under mpiexec: ``rank.py exchange FOLDER SPEED ROUNDS NUMBERS...`` or
+``rank.py METHOD FOLDER SPEED SECONDS``. What it has to tell it writes to the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from field import CONTESTANTS, Field, cycle
+from netns import sent_on_wire, shaping
+from recorder import Recorded, Recorder
+
+import dcgs
+from dcgs.points import Point
+
+# A link that is busy with a large message lets no sign of life pass meanwhile.
+_TIMEOUT = 60.0
+
+
+def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
+    """Send messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
+    ranks = dcgs.MPI(timeout=_TIMEOUT).ranks
+    near = sorted(cycle(ranks.size)[ranks.rank])
+    subprocess.run(shaping(speed), check=True)
+    rows = []
+    for numbers in sizes:
+        message = np.full(numbers, float(ranks.rank))
+        places = {j: np.empty(numbers) for j in near}
+        seconds = []
+        before = 0
+        for turn in range(rounds + 1):
+            if turn == 1:  # connections are made in the first, which is not counted
+                before = sent_on_wire()
+            ranks.largest(np.zeros(1))
+            start = time.perf_counter()
+            requests: list[Any] = [ranks.irecv(place, j, 1) for j, place in places.items()]
+            requests += [ranks.isend(message, j, 1) for j in near]
+            ranks.wait(requests)
+            seconds.append(time.perf_counter() - start)
+        wire = sent_on_wire() - before
+        slowest = ranks.largest(np.array(seconds[1:]))
+        rows.append({"bytes": 8 * numbers, "neighbors": len(near), "seconds": slowest.tolist(), "wire": wire})
+    _write(folder / f"exchange-{ranks.rank}.json", rows)
+
+
+def run(key: str, folder: Path, speed: float, seconds: float) -> None:
+    """Run one method for so many seconds, this process's agent only."""
+    field = Field(folder)
+    rows, cols = field.places()
+
+    def look(x: Point) -> Any:
+        return x[rows, cols]
+
+    recorder = Recorder(look, speed)
+    runtime = dcgs.MPI(timeout=_TIMEOUT)
+    (i,) = runtime.hosts(int(field.facts["agents"]))
+    method = CONTESTANTS[key].make(field.facts["distance"])
+    result = dcgs.minimize(
+        {i: field.objective(i)},
+        field.ball,
+        field.graph,
+        Recorded(method, recorder),
+        seconds=seconds,
+        runtime=runtime,
+        every=None,
+    )
+    wire = sent_on_wire() - recorder.wire
+    recorder.save(folder / f"{key}-{i}.npz")
+    notes = {
+        "method": repr(method),
+        "status": str(result.status),
+        "seconds": result.seconds,
+        "iterations": result.iterations,
+        "rounds": result.rounds,
+        "computing": float(result.computing[i]),
+        "waiting": float(result.waiting[i]),
+        "bytes": int(result.bytes[i]),
+        "wire": wire,
+        "lmo_calls": int(result.lmo_calls[i]),
+        "projections": int(result.projections[i]),
+    }
+    _write(folder / f"{key}-{i}.json", notes)
+
+
+def _write(path: Path, notes: object) -> None:
+    path.write_text(json.dumps(notes))
+
+
+if __name__ == "__main__":
+    _job, _folder, _speed, *_rest = sys.argv[1:]
+    if _job == "exchange":
+        exchange(Path(_folder), float(_speed), int(_rest[0]), [int(numbers) for numbers in _rest[1:]])
+    else:
+        run(_job, Path(_folder), float(_speed), float(_rest[0]))

@@ -1,0 +1,117 @@
+"""A recorder beside each agent: it shapes the link when the run starts, and notes what happens when."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from netns import sent_on_wire, shaping
+from numpy.typing import NDArray
+
+from dcgs import Method, Objective
+from dcgs.methods.base import Agent
+from dcgs.points import Point
+from dcgs.protocol import Inbox, Program
+from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(eq=False)
+class Recorder:
+    """Notes of one agent: seconds and CPU seconds of each step, what was sent, waits, looks at answers.
+
+    A step is what an agent does between two messages. A look is the model at some places, which is all
+    that losses depend on; it costs a millisecond, which is on the clock.
+    """
+
+    look: Callable[[Point], NDArray[np.float64]]
+    speed: float | None
+    began: float = 0.0
+    wire: int = 0
+    steps: list[tuple[float, float]] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    stamps: list[tuple[float, int]] = field(default_factory=list)
+    looks: list[NDArray[np.float64]] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Shape the link, if it is to be; all that was sent before is not counted."""
+        if self.speed is not None:
+            subprocess.run(shaping(self.speed), check=True)
+        self.wire = sent_on_wire()
+        self.began = time.perf_counter()
+
+    def saw(self, x: Point) -> None:
+        """Note an answer, the seconds, and the step it came in."""
+        self.looks.append(self.look(x))
+        self.stamps.append((time.perf_counter() - self.began, len(self.steps)))
+
+    def save(self, path: Path) -> None:
+        """Write all notes to a file."""
+        np.savez(
+            path,
+            steps=np.array(self.steps).reshape(-1, 2),
+            sent=np.array(self.sent, dtype=np.float64),
+            waits=np.array(self.waits),
+            stamps=np.array(self.stamps).reshape(-1, 2),
+            looks=np.array(self.looks),
+        )
+
+    def beside(self, program: Program[Point]) -> Program[Point]:
+        """Run a program as it is, and take the time of its steps."""
+        self.begin()
+        try:
+            message = self._step(lambda: next(program))
+            while True:
+                self.sent.append(message.nbytes)
+                start = time.perf_counter()
+                inbox = yield message
+                self.waits.append(time.perf_counter() - start)
+                message = self._step(_resumption(program, inbox))
+                del inbox
+        except StopIteration as end:
+            answer: Point = end.value
+            return answer
+        finally:
+            program.close()
+
+    def _step(self, step: Callable[[], Point]) -> Point:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            return step()
+        finally:
+            self.steps.append((time.perf_counter() - wall, time.thread_time() - cpu))
+
+
+def _resumption(program: Program[Point], inbox: Inbox) -> Callable[[], Point]:
+    return lambda: program.send(inbox)
+
+
+@final
+class Recorded(Method):
+    """A method with a recorder beside the agent of this process; what agents do and send is the same."""
+
+    def __init__(self, method: Method, recorder: Recorder) -> None:
+        self.method = method
+        self.recorder = recorder
+        self.rounds_per_iteration = method.rounds_per_iteration
+        self.stops_itself = method.stops_itself
+        self.projects = method.projects
+
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return self.method.misfit(objectives, X)
+
+    def program(self, agent: Agent) -> Program[Point]:
+        def observe(k: int, answer: Point) -> None:
+            agent.observe(k, answer)
+            self.recorder.saw(answer)
+
+        return self.recorder.beside(self.method.program(replace(agent, observe=observe)))

@@ -1,0 +1,423 @@
+"""The benchmark of real links: its pure parts anywhere, and a small run where root may make namespaces."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import account
+import field
+import mpich
+import netns
+import numpy as np
+import pages
+import pytest
+import recorder
+import run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorder import Recorded, Recorder
+
+import dcgs
+from dcgs.datasets import completion_synthetic
+from dcgs.experiments.link import Link
+
+ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "benchmarks" / "links" / "results.json"
+
+
+def namespaces_work() -> bool:
+    """Return whether root runs this and the machine lets it make a namespace."""
+    if netns.refusal() is not None:
+        return False
+    name = f"dcgs-links-{netns.identity(os.getpid())}-0"
+    made = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True).returncode == 0
+    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+    return made
+
+
+needs_namespaces = pytest.mark.skipif(
+    not namespaces_work(), reason="needs root, iproute2 and a machine that lets it make network namespaces"
+)
+
+
+@pytest.mark.parametrize("module", [account, field, mpich, netns, pages], ids=lambda module: module.__name__)
+def test_the_examples_in_the_benchmark_are_true(module: Any) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+# Refusals
+
+
+def test_who_is_not_root_is_told_so_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, path=None: f"/sbin/{name}")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert run.main([]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("links: only root may make network namespaces")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("system", "path", "told"),
+    [("darwin", None, "must be Linux's"), ("linux", "/nowhere", "ip and tc must be on the path")],
+)
+def test_a_machine_without_the_tools_is_refused(system: str, path: str | None, told: str) -> None:
+    reason = netns.refusal(root=True, system=system, path=path)
+    assert reason is not None
+    assert told in reason
+
+
+def test_data_that_are_not_there_are_asked_for_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(netns, "refusal", lambda: None)
+    assert run.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "grouplens.org" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--methods", "dfw,adam"], "got adam."),
+        (["--methods", ","], "got none."),
+        (["--seconds", "0"], "must be a positive number of seconds"),
+        (["--agents", "1"], "must be between 2 and 200"),
+        (["--link", "fast"], "such as 10MB/s"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(
+    argv: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run.parsed(argv)
+    assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+# Commands
+
+
+def test_the_host_is_not_connected() -> None:
+    made = netns.Network(3, "7-100")
+    commands = made.commands()
+    assert [" ".join(c) for c in commands[:4]] == [f"ip netns add {name}" for name in made.names]
+    links = [c for c in commands if c[:3] == ["ip", "link", "add"]]
+    # Both ends of every pair are made in namespaces, and all else is done inside one.
+    assert [c.count("netns") for c in links] == [2, 2, 2]
+    others = [c for c in commands[4:] if c not in links]
+    assert {c[1] for c in others} == {"-n"}
+    assert {c[2] for c in others} == set(made.names)
+
+
+def test_every_link_has_large_frames_and_an_address_of_its_own() -> None:
+    commands = [" ".join(c) for c in netns.Network(10, "7-100").commands()]
+    assert sum(c.count("mtu 9000") for c in commands) == 2 * 10 + 1
+    addresses = [c.split()[5] for c in commands if "addr add" in c]
+    assert len(set(addresses)) == 11
+
+
+def test_ten_megabytes_a_second_are_eighty_megabits() -> None:
+    command = netns.shaping(10e6)
+    assert command[command.index("rate") + 1] == "80000000bit"
+    assert command[command.index("dev") + 1] == netns.INTERFACE
+
+
+def test_the_launcher_enters_the_namespace_of_the_address(tmp_path: Path) -> None:
+    fake = tmp_path / "ip"
+    fake.write_text('#!/bin/sh\nfor word in "$@"; do echo "[$word]"; done\n')
+    enter = tmp_path / "enter"
+    enter.write_text(mpich.launcher("7-100"))
+    for script in (fake, enter):
+        script.chmod(0o755)
+    told = subprocess.run(
+        [str(enter), "-x", "10.77.0.3", '"proxy"', "--port", "10.77.0.254:4"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told.split("\n")[:6] == [
+        "[netns]",
+        "[exec]",
+        "[dcgs-links-7-100-2]",
+        "[sh]",
+        "[-c]",
+        '["proxy" --port 10.77.0.254:4]',
+    ]
+
+
+def test_mpiexec_starts_where_everyone_reaches_it_and_not_over_shared_memory(tmp_path: Path) -> None:
+    made = netns.Network(2, "7-100")
+    command = mpich.Launcher(made, tmp_path).command(["rank.py", "dfw"])
+    assert command[:4] == ["ip", "netns", "exec", made.hub]
+    assert command[command.index("-hosts") + 1] == "10.77.0.1,10.77.0.2"
+    assert command[command.index("-launcher-exec") + 1] == str(tmp_path / "enter")
+    assert " -genv FI_PROVIDER tcp " in " ".join(command)
+    assert command[-3:] == [sys.executable, "rank.py", "dfw"]
+
+
+def test_a_process_is_known_by_its_number_and_its_start() -> None:
+    mine = netns.identity(os.getpid())
+    pid, started = mine.split("-")
+    stale = f"{pid}-{int(started) + 1}"
+    names = [f"dcgs-links-{mine}-0", f"dcgs-links-{stale}-0", f"dcgs-links-{stale}-hub", "dcgs-links-x"]
+    assert netns.leftovers(names, netns._is_running) == names[1:3]
+
+
+# What is noted and reckoned
+
+
+class Ends:
+    """A small problem of three agents, and the judge of it."""
+
+    def __init__(self, folder: Path) -> None:
+        data = completion_synthetic(side=12, rank=2, entries=90, seed=1)
+        self.known, self.held_out = field.lay_out(folder, data, 3, 40.0)
+        self.judge = account.Judge(self.known, self.held_out, 3)
+        self.field = field.Field(folder)
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Ends:
+    return Ends(tmp_path_factory.mktemp("field"))
+
+
+def test_each_agent_has_its_own_ratings_and_nobody_elses(ends: Ends) -> None:
+    whole = ends.known.objectives(3)
+    x = np.random.default_rng(0).standard_normal((12, 12))
+    assert [ends.field.objective(i).value(x) for i in range(3)] == [f.value(x) for f in whole]
+    with np.load(ends.field.folder / "places.npz") as places:
+        assert set(places.files) == {"rows", "cols"}  # and no values
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_looks_at_models_give_the_losses_of_the_models(ends: Ends, seed: int) -> None:
+    models = np.random.default_rng(seed).standard_normal((3, 12, 12))
+    rows, cols = ends.field.places()
+    found = ends.judge.losses(models[:, rows, cols])
+    objectives = ends.known.objectives(3)
+    on_all = [sum(f.value(x) for f in objectives) for x in models]
+    wanted = {
+        "worst_loss": max(on_all),
+        "mean_loss": sum(f.value(models.mean(axis=0)) for f in objectives),
+        "local_loss": sum(f.value(x) for f, x in zip(objectives, models, strict=True)),
+        "test_rmse": max(
+            float(np.sqrt(np.mean((x[ends.held_out.rows, ends.held_out.cols] - ends.held_out.values) ** 2)))
+            for x in models
+        ),
+    }
+    # Sums of a hundred numbers in another order.
+    assert found == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize("key", field.CONTESTANTS)
+def test_a_recorder_changes_nothing_of_a_run(key: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "sent_on_wire", lambda: 0)
+    method = field.CONTESTANTS[key].make(ends.field.facts["distance"])
+    notes = Recorder(lambda x: x[0], speed=None)
+
+    def solve(chosen: dcgs.Method) -> dcgs.Result:
+        objectives = ends.known.objectives(3)
+        once = dcgs.Lockstep(threads=1)
+        return dcgs.minimize(objectives, ends.field.ball, ends.field.graph, chosen, rounds=6, runtime=once)
+
+    plain, recorded = solve(method), solve(Recorded(method, notes))
+    np.testing.assert_array_equal(recorded.agents, plain.agents)
+    assert recorded.bytes.tolist() == plain.bytes.tolist()
+    assert recorded.rounds == plain.rounds
+    # Three agents take a step before the first message and after each; every answer is looked at.
+    assert len(notes.steps) == 3 * (plain.rounds + 1)
+    assert len(notes.waits) == 3 * plain.rounds
+    assert len(notes.looks) == 3 * plain.iterations
+
+
+def record(steps: Any, sent: Any) -> account.Record:
+    nothing = np.zeros((2, 0))
+    return account.Record([], np.array(steps), np.array(sent), nothing, nothing, nothing)
+
+
+def test_the_model_adds_the_slowest_of_each_step_and_the_largest_message() -> None:
+    # Two agents, three steps of (seconds, CPU seconds), two rounds.
+    noted = record(
+        [[[1.0, 0.5], [2.0, 0.5], [0.5, 0.5]], [[3.0, 0.25], [1.0, 1.0], [0.25, 0.25]]],
+        [[10e6, 20e6], [10e6, 10e6]],
+    )
+    measured = account.Model.of(noted, Link(10e6), 2, cpu=False)
+    assert measured.computing.tolist() == [3.0, 2.0, 0.5]
+    assert measured.traveling.tolist() == [2.0, 4.0]
+    assert measured.seconds == 11.5
+    assert measured.waiting_share == 6.0 / 11.5
+    assert [measured.at(step) for step in range(3)] == [3.0, 7.0, 11.5]
+    alone = account.Model.of(noted, Link(10e6), 1, cpu=True)
+    assert alone.seconds == 0.5 + 1.0 + 0.5 + 3.0
+
+
+def noted(folder: Path, i: int, looks: int, rounds: int, done: int) -> None:
+    notes = Recorder(lambda x: x, speed=None)
+    notes.steps, notes.sent, notes.waits = [(1.0, 0.5)] * (rounds + 1), [8] * (rounds + 1), [0.1] * rounds
+    for _ in range(looks):
+        notes.saw(np.ones(4))
+    notes.save(folder / f"dfw-{i}.npz")
+    (folder / f"dfw-{i}.json").write_text(json.dumps({"rounds": rounds, "iterations": done}))
+
+
+@pytest.mark.parametrize(("done", "shape"), [(0, (2, 0)), (2, (2, 2, 4))])
+def test_an_iteration_counts_when_all_have_finished_it(
+    tmp_path: Path, done: int, shape: tuple[int, ...]
+) -> None:
+    noted(tmp_path, 0, done + 1, 3, done)
+    noted(tmp_path, 1, done, 3, done)
+    found = account.Record.read(tmp_path, "dfw", 2)
+    assert found.looks.shape[: len(shape)] == shape
+    assert found.steps.shape == (2, 4, 2)
+    assert found.sent.shape == found.waits.shape == (2, 3)  # a message that nobody got is not one
+
+
+def made_up(label: str) -> dict[str, Any]:
+    return {
+        "label": label,
+        "seconds": 90.5,
+        "rounds": 30,
+        "iterations": 15,
+        "lmo_calls": 15,
+        "projections": 0,
+        "bytes": [1_000_000, 1_000_000],
+        "wire": [1_004_000, 1_010_000],
+        "waiting_share": {"mean": 0.912, "most": 0.934},
+        "predicted": {"seconds": 88.0},
+        "own_core": {"seconds": 80.0, "waiting_share": 0.981},
+        "history": {
+            name: [4.0, value]
+            for name, value in {
+                "seconds": 90.0,
+                "own_core": 79.0,
+                "worst_loss": 3.0,
+                "mean_loss": 2.5,
+                "local_loss": 0.5,
+            }.items()
+        },
+    }
+
+
+@pytest.fixture
+def results() -> dict[str, Any]:
+    row = {"bytes": 80_000, "seconds": 0.02, "ideal": 0.016, "ratio": 1.25, "wire_over_bytes": 1.01}
+    return {
+        "environment": {"machine": {"cores": 2}},
+        "problem": "a problem",
+        "link": "10 MB/s",
+        "agents": 2,
+        "exchange": [row],
+        "runs": [made_up("DFW")],
+    }
+
+
+def test_the_tables_say_what_was_measured(results: dict[str, Any]) -> None:
+    lines = pages.tables(results).splitlines()
+    assert "| 0.08 MB | 0.020 | 0.016 | 1.25 | 1.0100 |" in lines
+    assert "| DFW | 90.5 | 30 | 91% (93%) | 88.0 | 80.0 | 98.1% | 1 | +0.4 to 1.0% |" in lines
+    assert "| DFW | 15 | 15 | 3 | 2.5 | 0.5 |" in lines
+
+
+def test_who_finished_nothing_is_named_in_the_figure(results: dict[str, Any]) -> None:
+    results["runs"].append(made_up("DCGS") | {"iterations": 0})
+    (legend,) = pages.figure(results).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["DFW", "DCGS (no iteration finished)"]
+
+
+def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
+    for axes in pages.figure(results).axes:
+        worst, own = axes.lines
+        assert np.asarray(worst.get_ydata()).tolist() == [4.0, 3.0]
+        assert np.asarray(own.get_ydata()).tolist() == [4.0, 0.5]
+
+
+# The run that is kept
+
+
+def test_what_was_counted_crossed_the_wire() -> None:
+    kept = json.loads(KEPT.read_text())
+    assert [each["key"] for each in kept["runs"]] == list(field.CONTESTANTS)
+    for each in kept["runs"]:
+        more = np.array(each["wire"]) / np.array(each["bytes"]) - 1.0
+        assert len(more) == kept["agents"]
+        # Headers, acknowledgments and signs of life.
+        assert (more >= 0.0).all()
+        assert (more < 0.03).all()
+
+
+def test_the_page_shows_the_tables_of_the_run_that_is_kept() -> None:
+    page = (ROOT / "docs" / "links.md").read_text()
+    rows = [line for line in pages.tables(json.loads(KEPT.read_text())).splitlines() if line.startswith("|")]
+    assert [row for row in rows if row not in page] == []
+
+
+# For real
+
+
+def names() -> list[str]:
+    return [name for name in netns._listed() if netns.identity(os.getpid()) in name]
+
+
+@needs_namespaces
+def test_a_network_is_gone_after_an_interruption_and_was_never_the_hosts() -> None:
+    before = sorted(os.listdir("/sys/class/net"))
+
+    def interrupted() -> None:
+        with netns.network(2) as made:
+            assert sorted(names()) == sorted(made.names)
+            assert sorted(os.listdir("/sys/class/net")) == before
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert names() == []
+
+
+@needs_namespaces
+def test_what_a_killed_run_left_is_removed_with_its_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A process that is long over: its number is mine, its start is not.
+    left = netns.Network(1, f"{os.getpid()}-1")
+    for command in left.commands():
+        subprocess.run(command, check=True)
+    sleeper = subprocess.Popen(["ip", "netns", "exec", left.name(0), "sleep", "600"])
+    while not subprocess.run(["ip", "netns", "pids", left.name(0)], capture_output=True, check=True).stdout:
+        time.sleep(0.02)
+    work = tmp_path / f"dcgs-links-{left.owner}-work"
+    work.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    removed = netns.clean()
+    assert {*left.names, work.name} <= set(removed)
+    assert not work.exists()
+    assert sleeper.wait() == -9
+    assert set(left.names) & set(netns._listed()) == set()
+
+
+@needs_namespaces
+def test_agents_in_namespaces_send_what_is_counted_and_learn(tmp_path: Path) -> None:
+    program: Sequence[str] = [sys.executable, str(ROOT / "benchmarks" / "links" / "run.py")]
+    options = ["--quick", "--agents", "3", "--seconds", "3", "--methods", "dfw,nids", "--out", str(tmp_path)]
+    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    for each in results["runs"]:
+        assert each["rounds"] > 0
+        # Messages are small here, so that headers weigh more; by shared memory nothing would cross.
+        assert all(of <= on <= 1.2 * of + 50_000 for on, of in zip(each["wire"], each["bytes"], strict=True))
+        assert each["history"]["worst_loss"][-1] < each["history"]["worst_loss"][0]
+    assert (tmp_path / "links.png").read_bytes().startswith(b"\x89PNG")
+    assert str(tmp_path) in done.stdout
