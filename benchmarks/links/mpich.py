@@ -84,11 +84,21 @@ class Launcher:
                 raise RuntimeError(f"the processes must end within {seconds:.0f} s; they did not.") from None
             raise
         if process.returncode != 0:
-            last = [line for line in wrong.splitlines() if line.strip()][-1:] or ["nothing"]
             raise RuntimeError(
-                f"the processes failed with status {process.returncode} and said: {last[0].strip()}"
+                f"the processes failed with status {process.returncode} and said: {said(wrong)}"
             )
         return shown
+
+
+def said(wrong: str) -> str:
+    """Return the last line that a process said, or where none did, the launcher.
+
+    >>> said("ValueError: no.\\n[proxy:0@vm] error waiting for event\\n"), said("")
+    ('ValueError: no.', 'nothing')
+    """
+    lines = [line.strip() for line in wrong.splitlines() if line.strip()]
+    own = [line for line in lines if not line.startswith(("[proxy", "[mpiexec", "="))]
+    return (own or lines or ["nothing"])[-1]
 
 
 def _environment(known: Mapping[str, str]) -> dict[str, str]:

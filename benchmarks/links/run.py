@@ -148,6 +148,7 @@ def carry_out(plan: Plan, data: Ratings) -> int:
             results["runs"].append(run)
             print(_line(run), flush=True)
             _write(plan.out, results)
+    _write(plan.out, results)
     print(f"see {plan.out / 'links.md'}, {plan.out / 'links.png'} and {plan.out / 'results.json'}")
     return 1 if results["failed"] else 0
 
