@@ -80,9 +80,10 @@ def _advance(
             error.add_note(f"raised in agent {i}")
             raise
         seconds.append(time.perf_counter() - start)
+    # A step that was cut short is work, too.
+    job.traffic.step(list(programs), seconds)
     if job.spent is not None and job.spent(spent is not None):
         raise spent or BudgetSpentError
-    job.traffic.step(list(programs), seconds)
     return replies
 
 
