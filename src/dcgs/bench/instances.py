@@ -233,11 +233,14 @@ INSTANCES: tuple[Instance, ...] = (
     _lasso("lasso-path-10", _fixed(nx.path_graph, 10), "10 agents on a path"),
     _lasso("lasso-star-20", _fixed(nx.star_graph, 19), "20 agents on a star"),
     _lasso("lasso-grid-4x5", _fixed(nx.grid_2d_graph, 4, 5), "20 agents on a 4×5 grid"),
-    _lasso(
-        "lasso-random-50",
-        _random(50, 6.0),
-        "50 agents with 16 samples each on a random graph of mean degree 6",
-        _Size(800, 2000, 20),
+    replace(
+        _lasso(
+            "lasso-random-50",
+            _random(50, 6.0),
+            "50 agents with 16 samples each on a random graph of mean degree 6",
+            _Size(800, 2000, 20),
+        ),
+        patience=3.0,
     ),
     _lasso("lasso-barbell-20", _fixed(nx.barbell_graph, 10, 0), "20 agents, two cliques and one edge"),
     _lasso("lasso-complete-20", _fixed(nx.complete_graph, 20), "20 agents, everyone with everyone"),
