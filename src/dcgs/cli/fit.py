@@ -40,7 +40,7 @@ from dcgs.fitting import (
 from dcgs.front import Callback, Checkpoint, agreed
 from dcgs.parallel import cores
 from dcgs.report.ticker import Ticker, shown_bytes
-from dcgs.runtime import MPI, Everyone, Lockstep, Runtime, advise, is_in_all
+from dcgs.runtime import MPI, Everyone, Lockstep, RunAbortedError, Runtime, advise, is_in_all
 
 _ABOUT = """\
 Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
@@ -286,12 +286,18 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, everyone:
     return 0
 
 
+def _was_told(error: BaseException) -> bool:
+    """Return whether the error came while one was handled that another process has told of already."""
+    before = error.__context__
+    return before is not None and ((isinstance(before, RunAbortedError) and before.told) or _was_told(before))
+
+
 def _interrupted(
     stop: KeyboardInterrupt | SystemExit, kept: Path | None, everyone: Everyone, console: Console
 ) -> int:
     """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-    if is_in_all(stop) and not everyone.leads:
+    if (is_in_all(stop) and not everyone.leads) or _was_told(stop):
         return status
     alone = is_in_all(stop) or everyone.processes == 1
     who = "interrupted" if alone else everyone.sentence(stop).rstrip(".")
