@@ -223,7 +223,7 @@ def test_another_version_is_told_what_to_do() -> None:
     wire.write(header, Kind.MESSAGE, np.zeros(7), 5, 2)
     header[4] = 9
     with pytest.raises(
-        MessageError, match=r"of version 1; agent 2 sent one of version 9\. Install the same "
+        MessageError, match=r"of version 2; agent 2 sent one of version 9\. Install the same "
     ):
         wire.read(header, "agent 2")
 
@@ -231,11 +231,14 @@ def test_another_version_is_told_what_to_do() -> None:
 def test_a_header_like_the_last_is_known_by_its_round_alone() -> None:
     header = bytearray(wire.SIZE)
     wire.write(header, Kind.MESSAGE, np.zeros(3), 5, 2)
-    before = wire.without_round(memoryview(header))
-    assert wire.is_next(memoryview(header), before, 5)
-    assert not wire.is_next(memoryview(header), before, 6)
+    before = wire.lasting(memoryview(header))
+    assert wire.if_next(memoryview(header), before, 5) == (-1, -1)
+    assert wire.if_next(memoryview(header), before, 6) is None
+    wire.rewrite(header, 6, 9, 1)
+    assert wire.if_next(memoryview(header), before, 6) == (9, 1)
+    assert wire.read(header, "agent 2") == wire.Header(Kind.MESSAGE, np.dtype(float), (3,), 6, 2, 9, 1)
     wire.write(header, Kind.MESSAGE, np.zeros(4), 5, 2)
-    assert not wire.is_next(memoryview(header), before, 5)
+    assert wire.if_next(memoryview(header), before, 5) is None
 
 
 def test_more_dimensions_than_a_header_holds_are_refused() -> None:

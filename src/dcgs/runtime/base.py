@@ -215,23 +215,39 @@ Reply: TypeAlias = Point | None
 """What a program yields, or None once it has returned."""
 
 
-def checked(sender: int, message: Reply, copy: bool = True) -> Point:
-    """Return a message to be sent, as a frozen copy if asked for; it must be an array of finite numbers."""
+def checked(sender: int, message: Reply) -> Point:
+    """Return a message to be sent as a frozen copy; it must be an array of finite numbers."""
+    sent = frozen(typed(sender, message))
+    require_finite(sender, sent, vdot(sent, sent))
+    return sent
+
+
+def typed(sender: int, message: Reply) -> Point:
+    """Return a message to be sent; it must be an array of float64."""
     if not isinstance(message, np.ndarray) or message.dtype != np.float64:
         kind = type(message).__name__
         raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
-    sent = frozen(message) if copy else message
-    # A finite sum of squares proves it fastest; one that is too large proves nothing.
-    if not math.isfinite(vdot(sent, sent)) and not is_finite(sent):
-        where = tuple(np.argwhere(~np.isfinite(sent))[0].tolist())
-        raise FloatingPointError(f"a message must be finite; agent {sender} sent {sent[where]} at {where}.")
-    return sent
+    return message
+
+
+def require_finite(sender: int, message: Point, squares: float) -> None:
+    """Raise unless all numbers of a message are finite, given the sum of their squares.
+
+    If that is finite, they are, which is the fastest proof; if it is not, it proves nothing.
+    """
+    if not math.isfinite(squares) and not is_finite(message):
+        where = tuple(np.argwhere(~np.isfinite(message))[0].tolist())
+        raise FloatingPointError(
+            f"a message must be finite; agent {sender} sent {message[where]} at {where}."
+        )
 
 
 def all_still_send(replies: dict[int, Reply]) -> bool:
     """Return whether these agents go on, and not whether none does; raise if some have returned."""
     returned = [i for i, reply in replies.items() if reply is None]
+    if not returned:
+        return bool(replies)
     sending = [i for i, reply in replies.items() if reply is not None]
-    if returned and sending:
+    if sending:
         raise RuntimeError(f"agents {returned} returned while agents {sending} still send.")
-    return bool(sending)
+    return False

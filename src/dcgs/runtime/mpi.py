@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, final
@@ -23,14 +24,16 @@ from dcgs.runtime.base import IN_ALL, Everyone, Job, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
 from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
+from dcgs.runtime.machine import sharers
 from dcgs.runtime.post import run_hosted
 
-# Tests of all requests before the first sleep, and the sleeps then: short ones first, so that a message that
-# is on its way is not missed for long, longer ones for a neighbor that computes.
-_SPINS = 10
+# Sleeps between looks: short ones first, so that a message that is on its way is not missed for long, longer
+# ones for a neighbor that computes.
 _SHORTEST, _LONGEST, _GROWTH = 20e-6, 1e-3, 1.3
-# Seconds without a sleep where every process has a core, unless something else wants it.
+# Seconds without a sleep, in which others get the core if they want it. Where processes outnumber cores only if
+# the wait before was as short: then all of them wait for messages, and not for one that computes.
 _PLAIN = 2e-3
+_give_way = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds for all to arrive: nobody knows how long some take to read their data.
 _ARRIVAL = 3600.0
 # Seconds between two looks at whether others are still there.
@@ -45,11 +48,13 @@ class MPI(Runtime):
     Agents are dealt out in blocks, as even as possible: one agent to a process where there are as many of
     both. A process that gives no sign of life for ``timeout`` seconds ends the run in all processes; one that
     computes does give signs, by a thread of its own. ``comm`` is an mpi4py communicator, by default of
-    all processes.
+    all processes. If ``shared``, those of one machine leave large messages for each other in memory that they
+    share, where the system lets them; else, and between machines, all are sent.
     """
 
     timeout: float = 10.0
     comm: Any = None
+    shared: bool = True
 
     def __post_init__(self) -> None:
         number = isinstance(self.timeout, Real) and not isinstance(self.timeout, bool)
@@ -65,7 +70,7 @@ class MPI(Runtime):
         return _met(self.comm, float(self.timeout))
 
     def run(self, job: Job) -> None:
-        run_hosted(job, self.ranks)
+        run_hosted(job, self.ranks, self.ranks.sharers if self.shared else {})
 
     def hosts(self, agents: int) -> range:
         ranks = self.ranks
@@ -93,13 +98,17 @@ class Ranks:
         self.timeout = timeout
         self.heart: Heart | None = None
         self.comm = self._duplicate(comm)
-        self._crowded = _on_this_machine(comm) > cores()
+        near = comm.Split_type(mpi.COMM_TYPE_SHARED)
+        self._crowded = near.size > cores()
+        self.sharers = sharers(near, self.rank)
+        near.Free()
         quick = self._duplicate(comm)
         self.heart = Heart(_Pulse(quick, mpi), timeout)
         self._byte = mpi.BYTE
         self._testall = mpi.Request.Testall
         self._pending: Sequence[Any] = ()
         self._failed = False
+        self._patience = _PLAIN
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -144,22 +153,24 @@ class Ranks:
         ``peers`` are the processes waited for, all that are watched if none are given.
         """
         done = self._testall
-        for _ in range(_SPINS):
-            if done(requests):
-                return
+        if done(requests):
+            return
         self._pending = requests
-        start = time.monotonic()
-        spin = start + (0.0 if self._crowded else _PLAIN)
+        now = start = time.monotonic()
+        spin = start + (self._patience if self._crowded else _PLAIN)
         sleep, look = _SHORTEST, start + _LOOK
         while not done(requests):
             now = time.monotonic()
-            if now >= spin:
+            if now < spin:
+                _give_way()
+            else:
                 time.sleep(sleep)
                 sleep = min(sleep * _GROWTH, _LONGEST)
-            if now >= look:
-                look = now + _LOOK
-                self._look(peers)
+                if now >= look:
+                    look = now + _LOOK
+                    self._look(peers)
         self._pending = ()
+        self._patience = _PLAIN if now - start < _PLAIN else 0.0
 
     def _look(self, peers: Sequence[int]) -> None:
         """See whether who is waited for is still there."""
@@ -300,10 +311,3 @@ def _names(agents: range, rank: int) -> str:
     if len(agents) == 1:
         return f"agent {agents[0]} (rank {rank})"
     return f"rank {rank} with agents {agents[0]} to {agents[-1]}"
-
-
-def _on_this_machine(comm: Any) -> int:
-    near = comm.Split_type(_mpi4py().COMM_TYPE_SHARED)
-    size: int = near.size
-    near.Free()
-    return size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,10 +11,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, vdot
 from dcgs.protocol import Inbox, Program
-from dcgs.runtime.base import Job, Reply, all_still_send, checked
-from dcgs.runtime.wire import SIZE, Header, Kind, check, is_next, read, without_round, write
+from dcgs.runtime.base import Job, Reply, all_still_send, require_finite, typed
+from dcgs.runtime.sheets import Reader, View, Writer
+from dcgs.runtime.wire import SIZE, Header, Kind, MessageError, check, if_next, lasting, read, rewrite, write
 
 if TYPE_CHECKING:
     from dcgs.runtime.mpi import Ranks
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 _ROOM = 1 << 16
 # Up to this room payloads travel in one message with their headers: to copy them costs less than a message.
 _INLINE = 1 << 18
+# The same where memory is shared; beyond it payloads stay where they are written.
+_SHORT = 1 << 12
+# Processes have that many folios of others open at most, else nothing is shared.
+_MOST_FOLIOS = 200
 # Where a payload begins beside its header, in numbers; a large one at the next page of memory, for copying
 # is fastest between places that lie alike.
 _START = SIZE // 8
@@ -32,9 +37,12 @@ _NOTHING = np.empty(0)
 _NOTHING_YET = np.zeros(1)
 
 
-def run_hosted(job: Job, ranks: Ranks) -> None:
-    """Run the agents of this process until all programs have returned or the run is told to end."""
-    post = Post(job, ranks)
+def run_hosted(job: Job, ranks: Ranks, sharers: Mapping[int, int]) -> None:
+    """Run the agents of this process until all programs have returned or the run is told to end.
+
+    ``sharers`` are the processes that share memory with this one, by rank, with the system's numbers.
+    """
+    post = Post(job, ranks, sharers)
     ranks.largest(_NOTHING_YET)  # from here on all watch each other
     programs = {i: job.program(i) for i in post.hosted}
     traffic = job.traffic
@@ -42,7 +50,7 @@ def run_hosted(job: Job, ranks: Ranks) -> None:
         with threadpool_limits(1, user_api="blas"):
             replies = _advance(programs, None, job)
             while all_still_send(replies):
-                sent = {i: checked(i, reply, copy=False) for i, reply in replies.items()}
+                sent = {i: typed(i, reply) for i, reply in replies.items()}
                 start = time.perf_counter()
                 inboxes = post.exchange(sent)
                 traffic.wait(post.hosted, time.perf_counter() - start)
@@ -53,6 +61,7 @@ def run_hosted(job: Job, ranks: Ranks) -> None:
                 replies = _advance(programs, inboxes, job)
                 del inboxes
                 if not job.after_round():
+                    ranks.largest(_NOTHING_YET)  # others may not yet have seen what lies here for them
                     return
             post.end()
     finally:
@@ -92,21 +101,33 @@ class Post:
     """The ways of messages between the agents here and their neighbors elsewhere.
 
     A message goes once to each process where its sender has neighbors. A large payload travels apart from its
-    header, so that neither end copies it: the sender's agent rests until it has left.
+    header, so that neither end copies it: the sender's agent rests until it has left. To processes that share
+    memory with this one it does not travel at all: it is written there once, and all read it in place.
     """
 
-    def __init__(self, job: Job, ranks: Ranks) -> None:
+    def __init__(self, job: Job, ranks: Ranks, sharers: Mapping[int, int]) -> None:
         agents = len(job.neighbors)
         self._ranks = ranks
         self._neighbors = job.neighbors
         self.hosted = list(ranks.hosts(agents))
         home = {i: rank for rank in range(ranks.size) for i in ranks.hosts(agents, rank)}
-        to = {i: sorted({home[j] for j in job.neighbors[i]} - {ranks.rank}) for i in self.hosted}
-        self._outlets = [_Outlet(i, elsewhere, ranks) for i, elsewhere in to.items() if elsewhere]
+        others = {
+            rank: {j for i in ranks.hosts(agents, rank) for j in job.neighbors[i] if home[j] != rank}
+            for rank in range(ranks.size)
+        }
+        few = all(len(others[rank]) <= _MOST_FOLIOS for rank in (ranks.rank, *sharers))
+        near = sharers if few else {}
+        self._outlets: list[_Outlet] = []
+        for i in self.hosted:
+            to = {home[j] for j in job.neighbors[i]} - {ranks.rank}
+            self._outlets += [
+                _Outlet(i, sorted(some), ranks, Writer(some) if shared else None)
+                for some, shared in ((to & near.keys(), True), (to - near.keys(), False))
+                if some
+            ]
         self._here = [i for i in self.hosted if any(home[j] == ranks.rank for j in job.neighbors[i])]
-        away = sorted({j for i in self.hosted for j in job.neighbors[i]} - set(self.hosted))
-        self._inlets = [_Inlet(j, home[j], ranks) for j in away]
-        self._peers = sorted({home[j] for j in away})
+        self._inlets = [_Inlet(j, home[j], ranks, near.get(home[j])) for j in sorted(others[ranks.rank])]
+        self._peers = sorted({home[j] for j in others[ranks.rank]})
         self._round = 0
         assert ranks.heart is not None
         ranks.heart.watch(self._peers)
@@ -118,6 +139,7 @@ class Post:
         known = self._swap(messages, Kind.MESSAGE)
         for i in self._here:
             known[i] = frozen(messages[i])
+            require_finite(i, known[i], vdot(known[i], known[i]))
         return {i: {j: known[j] for j in self._neighbors[i]} for i in self.hosted}
 
     def end(self) -> None:
@@ -156,24 +178,39 @@ class Post:
 
 @final
 class _Outlet:
-    """Where an agent's messages leave to other processes."""
+    """Where an agent's messages leave to other processes, either all of this machine or none."""
 
-    def __init__(self, agent: int, to: list[int], ranks: Ranks) -> None:
+    def __init__(self, agent: int, to: list[int], ranks: Ranks, writer: Writer | None) -> None:
         self.agent = agent
         self._to = to
         self._ranks = ranks
-        self._room = _ROOM
-        self._envelope = np.empty(_START + _INLINE // 8)
+        self._writer = writer
+        self._room = _ROOM if writer is None else _SHORT
+        self._envelope = np.empty(_START + (_INLINE if writer is None else _SHORT) // 8)
         self._header = self._envelope.data.cast("B")[:SIZE]
+        # What the header says, where it can be written again.
+        self._told: tuple[Kind, tuple[int, ...]] | None = None
 
     def send(self, message: Point, kind: Kind, round: int, requests: list[Any], rests: list[Any]) -> None:
         """Begin to send a message: as much as there is room for, and the rest for later."""
+        isend, tag = self._ranks.isend, 2 * self.agent + 2
+        flat = message.reshape(-1)
+        if self._writer is not None and message.nbytes > _SHORT:
+            folio, sheet, squares = self._writer.write(flat, round)
+            require_finite(self.agent, message, squares)
+            if self._told != (kind, message.shape):
+                self._told = kind, message.shape
+                write(self._header, kind, message, round, self.agent, folio, sheet)
+            else:
+                rewrite(self._header, round, folio, sheet)
+            requests += [isend(self._header, rank, tag) for rank in self._to]
+            return
+        require_finite(self.agent, message, vdot(message, message))
+        self._told = None
         write(self._header, kind, message, round, self.agent)
-        isend, tag, envelope = self._ranks.isend, 2 * self.agent + 2, self._envelope
-        flat = np.ascontiguousarray(message).reshape(-1)
         fits = min(flat.size, self._room // 8)
         if self._room <= _INLINE:
-            first = envelope[: _START + fits]
+            first = self._envelope[: _START + fits]
             first[_START:] = flat[:fits]
             requests += [isend(first, rank, tag) for rank in self._to]
         else:
@@ -187,16 +224,20 @@ class _Outlet:
 
 @final
 class _Inlet:
-    """Where another agent's messages come in from another process, into places that are used again."""
+    """Where another agent's messages come in from another process, into places that are used again.
 
-    def __init__(self, agent: int, rank: int, ranks: Ranks) -> None:
+    If that process shares memory with this one, ``pid`` is the system's number of it.
+    """
+
+    def __init__(self, agent: int, rank: int, ranks: Ranks, pid: int | None) -> None:
         self.agent = agent
         self.who = f"agent {agent} (rank {rank})"
         self.message: Point = _NOTHING
         self._rank = rank
         self._ranks = ranks
-        self._room = _ROOM
-        self._places: list[_Place] = [_Place(_ROOM)]
+        self._reader = None if pid is None else Reader(self.who, pid, ranks.rank)
+        self._room = _ROOM if pid is None else _SHORT
+        self._places: list[_Place] = [_Place(self._room)]
         self._place = self._places[0]
         self._header = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
         self._like = b""
@@ -204,8 +245,10 @@ class _Inlet:
     def begin(self, requests: list[Any]) -> None:
         """Begin to receive the next message, as much of it as there is room for."""
         self.message = _NOTHING
+        if self._reader is not None:
+            self._reader.strike()
         place = self._place
-        if not place.is_free():
+        if not place.view.is_free():
             place = self._place = self._other()
         irecv, tag = self._ranks.irecv, 2 * self.agent + 2
         requests.append(irecv(place.first, self._rank, tag))
@@ -214,9 +257,10 @@ class _Inlet:
 
     def came_as_before(self, kind: Kind, round: int) -> bool:
         """Return whether the header that came is that of the message before, but for the round."""
-        if self._header.kind is not kind or not is_next(self._place.header, self._like, round):
+        where = if_next(self._place.header, self._like, round)
+        if where is None or self._header.kind is not kind:
             return False
-        self.message = self._place.shaped(self._header)
+        self._take(*where, round)
         return True
 
     def read(self) -> Header:
@@ -225,21 +269,30 @@ class _Inlet:
 
     def accept(self, header: Header, rests: list[Any]) -> None:
         """Take a message as it is announced; add a request for what of it had no room."""
-        self._header, self._like = header, without_round(self._place.header)
+        self._header, self._like = header, lasting(self._place.header)
         old, room = self._place, self._room // 8
-        if header.length > self._room:
+        if header.sheet < 0 and header.length > self._room:
             self._room = header.length
             self._place = _Place(self._room)
             self._places = [self._place]
-            self._place.body[:room] = old.body[:room]
-            rest = self._place.body[room:]
+            self._place.view.body[:room] = old.view.body[:room]
+            rest = self._place.view.body[room:]
             rests.append(self._ranks.irecv(rest, self._rank, 2 * self.agent + 3))
-        self.message = self._place.shaped(header)
+        self._take(header.folio, header.sheet, header.round)
+
+    def _take(self, folio: int, sheet: int, round: int) -> None:
+        """Take the message that came, from where it lies."""
+        if sheet < 0:
+            self.message = self._place.view.shaped(self._header)
+        elif self._reader is not None:
+            self.message = self._reader.read(folio, sheet, round, self._header)
+        else:
+            raise MessageError(f"{self.who} left a message in memory that this process does not share.")
 
     def _other(self) -> _Place:
         """Return a place that nobody looks at any more, or a new one."""
         for place in self._places:
-            if place.is_free():
+            if place.view.is_free():
                 return place
         self._places = [*self._places[-2:], _Place(self._room)]
         return self._places[-1]
@@ -247,31 +300,13 @@ class _Inlet:
 
 @final
 class _Place:
-    """Room for a header and a payload, and what is asked for again and again when one is there."""
+    """Room for a header and a payload."""
 
     def __init__(self, room: int) -> None:
         start = _START if room <= _INLINE else _PAGE
-        self._whole = np.empty(start + room // 8)
-        self.header = self._whole.data.cast("B")[:SIZE]
-        self.body = self._whole[start:]
+        whole = np.empty(start + room // 8)
+        self.view = View(whole, start)
+        self.header = whole.data.cast("B")[:SIZE]
         # What is received first, and what apart from it.
-        self.first = self._whole if room <= _INLINE else self._whole[:_START]
-        self.payload = None if room <= _INLINE else self.body
-        self._shaped = self.body[:0]
-        self._told: Header | None = None
-        self._idle = self._holders()
-
-    def shaped(self, header: Header) -> Point:
-        """Return the message that is here, which nobody may change."""
-        if header is not self._told:
-            self._told = header
-            self._shaped = self.body[: header.length // 8].reshape(header.shape)
-            self._shaped.flags.writeable = False
-        return self._shaped
-
-    def is_free(self) -> bool:
-        """Return whether nobody holds the message that was here, nor any part of it."""
-        return self._holders() == self._idle
-
-    def _holders(self) -> tuple[int, int]:
-        return sys.getrefcount(self._whole), sys.getrefcount(self._shaped)
+        self.first = whole if room <= _INLINE else whole[:_START]
+        self.payload = None if room <= _INLINE else self.view.body

@@ -19,12 +19,13 @@ from dcgs.runtime.base import Array
 Buffer: TypeAlias = bytearray | memoryview
 
 _MAGIC = b"dcgs"
-VERSION = 1
+VERSION = 2
 _MOST_SIDES = 8
-# Magic, version, kind, type, dimensions, sender, length, sides; last the round, all that changes as a rule.
+# Magic, version, kind, type, dimensions, sender, length, sides; last what changes as a rule: the round, and
+# where the payload lies if it does not come along.
 _LAYOUT = struct.Struct(f"<4sHBBBxxxiQ{_MOST_SIDES}Q")
-_ROUND = struct.Struct("<Q")
-SIZE = _LAYOUT.size + _ROUND.size
+_CHANGING = struct.Struct("<Qii")
+SIZE = _LAYOUT.size + _CHANGING.size
 """Bytes of a header."""
 
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
@@ -49,13 +50,15 @@ class Kind(IntEnum):
 @final
 @dataclass(frozen=True)
 class Header:
-    """What a payload is, who sent it, and in which round."""
+    """What a payload is, who sent it, and in which round; and where it lies, if in memory that is shared."""
 
     kind: Kind
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     round: int
     sender: int
+    folio: int = -1
+    sheet: int = -1
 
     @property
     def length(self) -> int:
@@ -63,8 +66,10 @@ class Header:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def write(header: Buffer, kind: Kind, array: Array, round: int, sender: int) -> None:
-    """Write the header of an array that is sent."""
+def write(
+    header: Buffer, kind: Kind, array: Array, round: int, sender: int, folio: int = -1, sheet: int = -1
+) -> None:
+    """Write the header of an array that is sent, or that lies on a sheet of a folio."""
     if array.ndim > _MOST_SIDES:
         raise MessageError(
             f"a message must have at most {_MOST_SIDES} dimensions; agent {sender} sent {array.ndim}."
@@ -72,13 +77,18 @@ def write(header: Buffer, kind: Kind, array: Array, round: int, sender: int) -> 
     sides = (*array.shape, *(0,) * (_MOST_SIDES - array.ndim))
     code = _CODES[array.dtype]
     _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, array.nbytes, *sides)
-    _ROUND.pack_into(header, _LAYOUT.size, round)
+    rewrite(header, round, folio, sheet)
+
+
+def rewrite(header: Buffer, round: int, folio: int, sheet: int) -> None:
+    """Write what has changed in the header of an array like the one before."""
+    _CHANGING.pack_into(header, _LAYOUT.size, round, folio, sheet)
 
 
 def read(header: Buffer, who: str) -> Header:
     """Return what a header says; ``who`` is its sender in words."""
     magic, version, kind, code, ndim, sender, length, *sides = _LAYOUT.unpack_from(header)
-    (round_,) = _ROUND.unpack_from(header, _LAYOUT.size)
+    round_, folio, sheet = _CHANGING.unpack_from(header, _LAYOUT.size)
     if magic != _MAGIC:
         raise MessageError(
             f"a message must begin with {_MAGIC!r}; {who} sent one that begins with {magic!r}."
@@ -90,7 +100,9 @@ def read(header: Buffer, who: str) -> Header:
         )
     if kind not in list(Kind) or code not in _DTYPES or ndim > _MOST_SIDES:
         raise MessageError(f"{who} sent a message of unknown kind {kind}, type {code} or dimension {ndim}.")
-    told = Header(Kind(kind), _DTYPES[code], tuple(sides[:ndim]), round_, sender)
+    if (folio, sheet) != (-1, -1) and min(folio, sheet) < 0:
+        raise MessageError(f"{who} sent a message that lies on no sheet: {sheet} of folio {folio}.")
+    told = Header(Kind(kind), _DTYPES[code], tuple(sides[:ndim]), round_, sender, folio, sheet)
     if told.length != length:
         raise MessageError(
             f"the payload must have the size that its shape says; {who} announced {length} bytes "
@@ -99,12 +111,15 @@ def read(header: Buffer, who: str) -> Header:
     return told
 
 
-def is_next(header: memoryview, before: bytes, round: int) -> bool:
-    """Return whether a header is like one that was read before, but of this round."""
-    return header.tobytes() == before + _ROUND.pack(round)
+def if_next(header: memoryview, before: bytes, round: int) -> tuple[int, int] | None:
+    """Return folio and sheet of a header that is like one that was read before, but of this round."""
+    told, folio, sheet = _CHANGING.unpack_from(header, _LAYOUT.size)
+    if told != round or header[: _LAYOUT.size] != before:
+        return None
+    return folio, sheet
 
 
-def without_round(header: memoryview) -> bytes:
+def lasting(header: memoryview) -> bytes:
     """Return what of a header does not change from round to round, as a rule."""
     return bytes(header[: _LAYOUT.size])
 
