@@ -34,7 +34,7 @@ _TIMES = 5
 @final
 @dataclass(frozen=True)
 class Exchange:
-    """Milliseconds of one round: of a bare exchange, of ours, and of ours if nothing is shared but all sent."""
+    """Milliseconds of one round: of a bare exchange, of ours, and of ours if no memory is shared."""
 
     message: str
     ranks: int

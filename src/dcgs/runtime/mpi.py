@@ -30,8 +30,8 @@ from dcgs.runtime.post import run_hosted
 # Sleeps between looks: short ones first, so that a message that is on its way is not missed for long, longer
 # ones for a neighbor that computes.
 _SHORTEST, _LONGEST, _GROWTH = 20e-6, 1e-3, 1.3
-# Seconds without a sleep, in which others get the core if they want it. Where processes outnumber cores only if
-# the wait before was as short: then all of them wait for messages, and not for one that computes.
+# Seconds without a sleep, in which others get the core if they want it. Where processes outnumber cores, only
+# if the wait before was as short: then they wait for messages, and not for one that computes.
 _PLAIN = 2e-3
 _give_way = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds for all to arrive: nobody knows how long some take to read their data.
@@ -127,6 +127,10 @@ class Ranks:
         assert self.heart is not None
         self.heart.name = lambda rank: _names(self.hosts(agents, rank), rank)
         wear(self.heart.name(self.rank))
+
+    def letter(self, data: Any) -> Any:
+        """Return a buffer as what ``Isend`` and ``Irecv`` take: its plain bytes."""
+        return [data, self._byte]
 
     def isend(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to send plain bytes."""

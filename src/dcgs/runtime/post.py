@@ -188,8 +188,10 @@ class _Outlet:
         self._room = _ROOM if writer is None else _SHORT
         self._envelope = np.empty(_START + (_INLINE if writer is None else _SHORT) // 8)
         self._header = self._envelope.data.cast("B")[:SIZE]
-        # What the header says, where it can be written again.
-        self._told: tuple[Kind, tuple[int, ...]] | None = None
+        self._letter, self._isend = ranks.letter(self._header), ranks.comm.Isend
+        # What the header says of a message that is not sent along, where it need not be written anew.
+        self._kind: Kind | None = None
+        self._shape: tuple[int, ...] = ()
 
     def send(self, message: Point, kind: Kind, round: int, requests: list[Any], rests: list[Any]) -> None:
         """Begin to send a message: as much as there is room for, and the rest for later."""
@@ -198,15 +200,15 @@ class _Outlet:
         if self._writer is not None and message.nbytes > _SHORT:
             folio, sheet, squares = self._writer.write(flat, round)
             require_finite(self.agent, message, squares)
-            if self._told != (kind, message.shape):
-                self._told = kind, message.shape
-                write(self._header, kind, message, round, self.agent, folio, sheet)
-            else:
+            if self._kind is kind and self._shape == message.shape:
                 rewrite(self._header, round, folio, sheet)
-            requests += [isend(self._header, rank, tag) for rank in self._to]
+            else:
+                self._kind, self._shape = kind, message.shape
+                write(self._header, kind, message, round, self.agent, folio, sheet)
+            requests += [self._isend(self._letter, rank, tag) for rank in self._to]
             return
         require_finite(self.agent, message, vdot(message, message))
-        self._told = None
+        self._kind = None
         write(self._header, kind, message, round, self.agent)
         fits = min(flat.size, self._room // 8)
         if self._room <= _INLINE:
@@ -214,10 +216,12 @@ class _Outlet:
             first[_START:] = flat[:fits]
             requests += [isend(first, rank, tag) for rank in self._to]
         else:
+            flat = np.ascontiguousarray(flat)
             first = flat[:fits]
             requests += [isend(self._header, rank, tag) for rank in self._to]
             requests += [isend(first, rank, tag + 1) for rank in self._to]
         if fits < flat.size:
+            flat = np.ascontiguousarray(flat)
             self._room = flat.nbytes
             rests += [isend(flat[fits:], rank, tag + 1) for rank in self._to]
 
@@ -235,9 +239,10 @@ class _Inlet:
         self.message: Point = _NOTHING
         self._rank = rank
         self._ranks = ranks
+        self._irecv = ranks.comm.Irecv
         self._reader = None if pid is None else Reader(self.who, pid, ranks.rank)
         self._room = _ROOM if pid is None else _SHORT
-        self._places: list[_Place] = [_Place(self._room)]
+        self._places: list[_Place] = [_Place(self._room, ranks)]
         self._place = self._places[0]
         self._header = Header(Kind.END, np.dtype(np.float64), (0,), 0, -1)
         self._like = b""
@@ -250,10 +255,10 @@ class _Inlet:
         place = self._place
         if not place.view.is_free():
             place = self._place = self._other()
-        irecv, tag = self._ranks.irecv, 2 * self.agent + 2
-        requests.append(irecv(place.first, self._rank, tag))
+        tag = 2 * self.agent + 2
+        requests.append(self._irecv(place.letter, self._rank, tag))
         if place.payload is not None:
-            requests.append(irecv(place.payload, self._rank, tag + 1))
+            requests.append(self._ranks.irecv(place.payload, self._rank, tag + 1))
 
     def came_as_before(self, kind: Kind, round: int) -> bool:
         """Return whether the header that came is that of the message before, but for the round."""
@@ -273,7 +278,7 @@ class _Inlet:
         old, room = self._place, self._room // 8
         if header.sheet < 0 and header.length > self._room:
             self._room = header.length
-            self._place = _Place(self._room)
+            self._place = _Place(self._room, self._ranks)
             self._places = [self._place]
             self._place.view.body[:room] = old.view.body[:room]
             rest = self._place.view.body[room:]
@@ -294,7 +299,7 @@ class _Inlet:
         for place in self._places:
             if place.view.is_free():
                 return place
-        self._places = [*self._places[-2:], _Place(self._room)]
+        self._places = [*self._places[-2:], _Place(self._room, self._ranks)]
         return self._places[-1]
 
 
@@ -302,11 +307,11 @@ class _Inlet:
 class _Place:
     """Room for a header and a payload."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, ranks: Ranks) -> None:
         start = _START if room <= _INLINE else _PAGE
         whole = np.empty(start + room // 8)
         self.view = View(whole, start)
         self.header = whole.data.cast("B")[:SIZE]
         # What is received first, and what apart from it.
-        self.first = whole if room <= _INLINE else whole[:_START]
+        self.letter = ranks.letter(whole if room <= _INLINE else whole[:_START])
         self.payload = None if room <= _INLINE else self.view.body

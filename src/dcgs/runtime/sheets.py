@@ -16,7 +16,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.points import Point, vdot
+from dcgs.points import Point
 from dcgs.runtime.wire import Header, MessageError
 
 # Sheets of one folio that a reader keeps at most; beyond that it copies. Programs tend to keep the messages
@@ -80,10 +80,10 @@ class Writer:
         sheet = folio.first_free()
         squares, place = 0.0, folio.views[sheet].body
         for start in range(0, message.size, _CHUNK):
-            end = min(start + _CHUNK, message.size)
-            chunk = place[start:end]
-            chunk[:] = message[start:end]
-            squares += vdot(chunk, chunk)
+            new = message[start : start + _CHUNK]
+            chunk = place[start : start + new.size]
+            chunk[:] = new
+            squares += float(chunk.dot(chunk))
         folio.rounds[sheet] = round
         folio.mark(sheet, self._marks)
         return self._fd, sheet, squares
