@@ -146,8 +146,8 @@ def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, 
 
 
 def _bench_exchange(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    with console.status("measuring…"):
-        rows = exchange.measure(args.ranks, args.repeats)
+    console.print("measuring…")  # once, for a picture that moves would take a core away now and then
+    rows = exchange.measure(args.ranks, args.repeats)
     title = f"milliseconds of a round, {args.ranks} processes on a cycle, {rows[0]['cores']} cores"
     table = Table("case", title=title, title_justify="left")
     for name in ("bare", "ours", "ours, all sent", "ours over bare", "ours − bare"):

@@ -31,8 +31,9 @@ from dcgs.runtime.post import run_hosted
 # ones for a neighbor that computes.
 _SHORTEST, _LONGEST, _GROWTH = 20e-6, 1e-3, 1.3
 # Seconds without a sleep, in which others get the core if they want it. Where processes outnumber cores, only
-# if the wait before was as short: then they wait for messages, and not for one that computes.
+# if not so many waits before were all longer: then they wait for messages, and not for one that computes.
 _PLAIN = 2e-3
+_OFTEN = 3
 _give_way = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds for all to arrive: nobody knows how long some take to read their data.
 _ARRIVAL = 3600.0
@@ -108,7 +109,7 @@ class Ranks:
         self._testall = mpi.Request.Testall
         self._pending: Sequence[Any] = ()
         self._failed = False
-        self._patience = _PLAIN
+        self._long = 0
         self.failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -161,7 +162,7 @@ class Ranks:
             return
         self._pending = requests
         now = start = time.monotonic()
-        spin = start + (self._patience if self._crowded else _PLAIN)
+        spin = start + (_PLAIN if self._long < _OFTEN or not self._crowded else 0.0)
         sleep, look = _SHORTEST, start + _LOOK
         while not done(requests):
             now = time.monotonic()
@@ -174,7 +175,7 @@ class Ranks:
                     look = now + _LOOK
                     self._look(peers)
         self._pending = ()
-        self._patience = _PLAIN if now - start < _PLAIN else 0.0
+        self._long = 0 if now - start < _PLAIN else self._long + 1
 
     def _look(self, peers: Sequence[int]) -> None:
         """See whether who is waited for is still there."""

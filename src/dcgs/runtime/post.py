@@ -140,6 +140,8 @@ class Post:
         for i in self._here:
             known[i] = frozen(messages[i])
             require_finite(i, known[i], vdot(known[i], known[i]))
+        if len(self.hosted) == 1:  # all that came is for one
+            return {self.hosted[0]: known}
         return {i: {j: known[j] for j in self._neighbors[i]} for i in self.hosted}
 
     def end(self) -> None:
