@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, final
 
 _HEARD = (signal.SIGINT, signal.SIGTERM)
+# Seconds within which a signal is the same as the one before.
+_ONCE_MORE = 0.5
 
 
 @final
@@ -18,10 +21,15 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard = 0
+        self._when = 0.0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen, in the main thread only, where Python hears signals; a second one ends the run at once."""
+        """Listen, in the main thread only, where Python hears signals.
+
+        A second one ends the run at once, unless it comes so soon that it is the first once more: an mpiexec
+        may send each twice.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -29,12 +37,17 @@ class Ear:
 
         def restore() -> None:
             for number, handler in before.items():
-                # None is a handler that was not set from Python, and cannot be set again from here.
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+                if signal.getsignal(number) is hear:
+                    # None is a handler that was not set from Python, and cannot be set again from here.
+                    signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
         def hear(number: int, frame: FrameType | None) -> None:
-            self.heard = number
-            restore()
+            now = time.monotonic()
+            if not self.heard:
+                self.heard, self._when = number, now
+            elif now - self._when > _ONCE_MORE:
+                restore()
+                signal.raise_signal(number)
 
         for number in _HEARD:
             # What is ignored (by nohup, say) stays so.

@@ -67,6 +67,8 @@ def run_as_rank(main: Callable[[], int]) -> NoReturn:
     if child == 0:
         _die_with_parent()
         signal.signal(signal.SIGTERM, _end)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored, by nohup, say
+            signal.signal(signal.SIGINT, _end)
         _work(main)
     _watch(child)
 
@@ -141,6 +143,11 @@ def _die(number: int) -> NoReturn:
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
+    """End, as asked; an mpiexec may ask twice, which must not end what the first time began."""
+    for heard in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(heard, signal.SIG_IGN)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)
 
 

@@ -246,7 +246,9 @@ class _Pulse:
     def receive(self) -> tuple[bytes, int, int] | None:
         """Return a message that has come, who sent it and its tag, if there is one."""
         status = self._mpi.Status()
-        if not self._comm.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
+        any_ = self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status
+        # One look may but bring in what has come, for the next one to see.
+        if not (self._comm.Iprobe(*any_) or self._comm.Iprobe(*any_)):
             return None
         data = bytearray(status.Get_count(self._mpi.BYTE))
         self._comm.Recv([data, self._mpi.BYTE], status.source, status.tag)
