@@ -25,7 +25,7 @@ from dcgs.front import Result, Snapshot
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import Job, Traffic, post
+from dcgs.runtime import Job, Traffic, ways
 
 MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 COUNTS = ("messages", "bytes", "lmo_calls", "projections")
@@ -112,7 +112,7 @@ def check_equal(runtime: dcgs.MPI, seed: int, processes: int) -> None:
     same(runtime, alone, {"objectives": {i: objectives[i] for i in runtime.hosts(agents)}})
 
 
-SHORT = post._SHORT
+SHORT = ways._SHORT
 LASSO = problem(np.random.default_rng(5), 6, 2)
 CYCLE = nx.cycle_graph(6)
 
@@ -323,7 +323,7 @@ def main(cases: int) -> None:
             assert len(runtime.ranks.sharers) == processes - 1  # or this tests half of it
             for case in range(cases):
                 # Points here are small; every other time they lie in memory that is shared, as large ones do.
-                with patch.object(post, "_SHORT", 8 if case % 2 else SHORT):
+                with patch.object(ways, "_SHORT", 8 if case % 2 else SHORT):
                     check_equal(runtime, 1000 * processes + case, processes)
             for check in [*CHECKS, *MESSAGES] if processes in (2, 4) else ():
                 check(runtime)

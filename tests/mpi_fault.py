@@ -17,7 +17,7 @@ import dcgs
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import RunAbortedError, post, run_as_rank, wire
+from dcgs.runtime import RunAbortedError, run_as_rank, ways, wire
 from dcgs.sets import ConvexSet
 
 AGENTS = 4
@@ -58,7 +58,7 @@ def fail(how: str, x: Point) -> Point:
     if how == "sends what is no number":
         return np.full_like(x, np.nan)
     if how == "sends a wrong round":
-        vars(post)["write"] = _of_another_round
+        vars(ways)["write"] = _of_another_round
     return x
 
 

@@ -366,6 +366,21 @@ def test_others_are_told_in_a_sentence(error: BaseException, note: str | None, s
     assert sentence_of(error, "process 3") == sentence
 
 
+def test_the_documented_exchanges_are_those_on_record_and_as_fast_as_promised() -> None:
+    root = HERE.parent
+    *messages, uneven = json.loads((root / "benchmarks/exchange.json").read_text())["rows"]
+    page = (root / "docs/mpi.md").read_text()
+    for row in messages:
+        times = " | ".join(f"{row[name]:.2f}" for name in ("bare", "ours", "sent"))
+        more = f"{row['ours'] - row['bare']:.2f}".replace("-", "−")
+        assert f"| {row['message']} | {times} | {row['ratio']:.2f} × | {more} |" in page
+    assert messages[0]["ours"] - messages[0]["bare"] <= 0.3
+    assert all(row["ratio"] <= 1.3 for row in messages[1:])
+    took = f"{uneven['bare']:.0f} ms by `Waitall` and {uneven['ours']:.0f} ms as we wait"
+    assert f"{took}, {uneven['ratio']:.2f} times" in page
+    assert uneven["ratio"] <= 1.5
+
+
 def test_the_benchmark_of_exchanges_measures_all_its_cases() -> None:
     *messages, uneven = exchange.measure(ranks=2, repeats=1)
     assert [row["message"] for row in messages] == ["80 kB", "1.2 MB", "12.7 MB"]

@@ -26,6 +26,7 @@ from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
 from dcgs.runtime.machine import sharers
 from dcgs.runtime.post import run_hosted
+from dcgs.runtime.pulse import MessagePulse
 
 # Sleeps between looks: short ones first, so that a message that is on its way is not missed for long, longer
 # ones for a neighbor that computes.
@@ -104,7 +105,7 @@ class Ranks:
         self.sharers = sharers(near, self.rank)
         near.Free()
         quick = self._duplicate(comm)
-        self.heart = Heart(_Pulse(quick, mpi), timeout)
+        self.heart = Heart(MessagePulse(quick, mpi), timeout)
         self._byte = mpi.BYTE
         self._testall = mpi.Request.Testall
         self._pending: Sequence[Any] = ()
@@ -223,42 +224,6 @@ class Ranks:
         self.heart.leave()
         if self._failed and self.size > 1:
             end_all()
-
-
-@final
-class _Pulse:
-    """What a heart needs of MPI: tiny messages that nobody waits for."""
-
-    def __init__(self, comm: Any, mpi: Any) -> None:
-        self.rank: int = comm.rank
-        self.size: int = comm.size
-        self._comm = comm
-        self._mpi = mpi
-        self._sent: dict[tuple[int, int], Any] = {}
-
-    def send(self, text: bytes, rank: int, tag: int) -> None:
-        """Send, unless the last one of that tag has not yet left."""
-        last = self._sent.get((rank, tag))
-        if last is None or last[0].Test():
-            data = bytearray(text)
-            self._sent[rank, tag] = self._comm.Isend([data, self._mpi.BYTE], rank, tag), data
-
-    def receive(self) -> tuple[bytes, int, int] | None:
-        """Return a message that has come, who sent it and its tag, if there is one."""
-        status = self._mpi.Status()
-        any_ = self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status
-        # One look may but bring in what has come, for the next one to see.
-        if not (self._comm.Iprobe(*any_) or self._comm.Iprobe(*any_)):
-            return None
-        data = bytearray(status.Get_count(self._mpi.BYTE))
-        self._comm.Recv([data, self._mpi.BYTE], status.source, status.tag)
-        return bytes(data), status.source, status.tag
-
-    def flush(self, seconds: float) -> None:
-        """Wait a little for what was sent to leave."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not all(request.Test() for request, _ in self._sent.values()):
-            time.sleep(_LONGEST)
 
 
 def _met(comm: Any, timeout: float) -> Ranks:

@@ -1,0 +1,263 @@
+"""What ``dcgs fit`` can be asked for."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dcgs.cli.values import count, fraction, positive, seed, shape
+from dcgs.fitting import (
+    METHODS,
+    NAMED,
+    PROBLEMS,
+    SETS,
+    EntriesLayout,
+    GraphWish,
+    Order,
+    Problem,
+    SamplesLayout,
+    SetWish,
+    Sites,
+    method_named,
+)
+from dcgs.front import Checkpoint
+
+_ABOUT = """\
+Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
+neighbors on a graph; every agent ends with a model that is good on everyone's data.
+
+{problems}
+"""
+
+_MORE = """\
+DATA is one file, which is cut into parts for the agents, or a name with {agent} (or {rank}) in it,
+a file for each agent, counted from 0. What it is, its name tells: LIBSVM text (plain, .gz, .bz2,
+.xz), .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet.
+
+The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
+dcgs predict applies a model. Between agents travel points, vectors of the size of the model and a
+few numbers; rows of data, labels and ratings never do. See docs/fit.md for all of it.
+
+sets:
+{sets}
+
+examples:
+  dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
+  dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
+  dcgs fit logistic --data patients.csv --target ill --agents 4 --radius 10 --out model/
+  dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
+  dcgs fit completion --data ratings.csv --shape 943,1682 --radius 1e4 --agents 10 --out model/
+  dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
+  mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --every 20 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --resume --out model/
+"""
+
+
+def add_options(jobs: Any) -> argparse.ArgumentParser:
+    """Add the job to the command, and return what reads its options."""
+    problems = "\n".join(f"  {problem.name:15} {problem.about}" for problem in PROBLEMS.values())
+    sets = "\n".join(f"  {name:13} {recipe.about}" for name, recipe in SETS.items())
+    parser: argparse.ArgumentParser = jobs.add_parser(
+        "fit",
+        help="fit a model to your own data",
+        description=_ABOUT.replace("{problems}", problems),
+        epilog=_MORE.replace("{sets}", sets),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("problem", choices=list(PROBLEMS), metavar="PROBLEM", help=", ".join(PROBLEMS))
+    _add_data(parser.add_argument_group("data"))
+    _add_network(parser.add_argument_group("agents"))
+    _add_set(parser.add_argument_group("set of models"))
+    _add_method(parser.add_argument_group("method, and when it ends"))
+    _add_running(parser.add_argument_group("running and writing"))
+    _add_keeping(parser.add_argument_group("going on after an interruption"))
+    return parser
+
+
+def _add_data(group: Any) -> None:
+    group.add_argument("--data", required=True, metavar="DATA", help="a file, or a name with {agent} in it")
+    group.add_argument(
+        "--target",
+        metavar="COLUMN",
+        help="of tables, what to predict: a name or a number from 1 (default: the last); or a .npy file",
+    )
+    group.add_argument(
+        "--columns",
+        metavar="ROW,COL,VALUE",
+        help="of tables for completion (default: by name, or the first 3)",
+    )
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line has names (default: see)",
+    )
+    group.add_argument(
+        "--features", type=count, metavar="N", help="of LIBSVM text (default: the highest index)"
+    )
+    group.add_argument(
+        "--shape",
+        type=shape,
+        metavar="R,C",
+        help="of the matrix to complete (default: the highest row, column)",
+    )
+    based = group.add_mutually_exclusive_group()
+    for name, base in (("--zero-based", 0), ("--one-based", 1)):
+        based.add_argument(
+            name,
+            dest="base",
+            action="store_const",
+            const=base,
+            help=f"rows and columns count from {base} (default: from 0 if a 0 is there, else from 1)",
+        )
+    group.add_argument(
+        "--split",
+        choices=["even", "random", "sorted"],
+        default="even",
+        help="how one file is cut: in its order (default), shuffled by the seed, or sorted by target or row",
+    )
+
+
+def _add_network(group: Any) -> None:
+    group.add_argument(
+        "--agents", type=count, metavar="M", help="how many (default: as many as files or nodes)"
+    )
+    group.add_argument(
+        "--graph",
+        default="cycle",
+        metavar="GRAPH",
+        help=f"{NAMED}; or a file of edges, or .graphml (default: cycle)",
+    )
+
+
+def _add_set(group: Any) -> None:
+    group.add_argument(
+        "--set", choices=list(SETS), help="default: l1; l2 for least-squares, nuclear for completion"
+    )
+    group.add_argument("--radius", type=positive, metavar="R", help="of the set: how large a model may be")
+    for name in ("--lower", "--upper"):
+        group.add_argument(name, metavar="NUMBER", help="of box: a number, or a .npy file")
+    group.add_argument("--k", type=count, metavar="K", help="of k-sparse")
+    group.add_argument(
+        "--groups", metavar="N", help="of group-l1: features in a row, or a file with a group's name for each"
+    )
+    group.add_argument("--points", metavar="FILE", help="of hull: points, one a row")
+    group.add_argument("--polytope", metavar="FILE", help="of polytope: .npz with A_ub, b_ub, A_eq, b_eq")
+
+
+def _add_method(group: Any) -> None:
+    group.add_argument("--method", choices=list(METHODS), default="fastdcgs", help="default: fastdcgs")
+    inner = ["auto", "cg", "pcg", "corrective", "block", "exact"]
+    group.add_argument("--inner", choices=inner, help="inner solver (default: as the set and the loss allow)")
+    group.add_argument(
+        "--eta", type=positive, metavar="ETA", help="of fastdcgs (default: found by the agents)"
+    )
+    group.add_argument(
+        "--step", type=positive, metavar="S", help="of methods that project (default: from the data)"
+    )
+    group.add_argument(
+        "--answer", choices=["average", "last"], help="of dcgs and primaldual (default: average)"
+    )
+    group.add_argument(
+        "--gap", type=fraction, metavar="G", help="certified, relative to the start (default: 1e-3)"
+    )
+    group.add_argument("--rounds", type=count, metavar="N", help="at most")
+    group.add_argument("--iterations", type=count, metavar="N", help="at most")
+    group.add_argument("--seconds", type=positive, metavar="S", help="at most")
+    group.add_argument("--lmo-calls", type=count, metavar="N", help="of any one agent, at most")
+
+
+def _add_running(group: Any) -> None:
+    group.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for models and summary.json"
+    )
+    group.add_argument("--force", action="store_true", help="replace the models that are there")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of all that is random (default: 0)")
+    group.add_argument(
+        "--measure",
+        type=count,
+        nargs="?",
+        const=1,
+        metavar="K",
+        help="tell the losses on everyone's data, every K iterations (1); needs all data, and is not counted",
+    )
+    group.add_argument(
+        "--runtime",
+        choices=["lockstep", "mpi"],
+        help="all agents in this process, or spread over MPI processes (default: mpi under mpiexec or srun)",
+    )
+    group.add_argument(
+        "--ranks", type=count, metavar="R", help="MPI processes to start (default: as many as agents)"
+    )
+    group.add_argument(
+        "--timeout",
+        type=positive,
+        metavar="S",
+        help="of mpi: seconds without a sign of life after which a process is taken for lost (default: 10)",
+    )
+    group.add_argument("--threads", type=count, metavar="N", help="for lockstep (default: where they pay)")
+
+
+def _add_keeping(group: Any) -> None:
+    group.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="DIR",
+        help="keep the state of all agents here, also when Ctrl-C or SIGTERM ends the fit",
+    )
+    group.add_argument("--every", type=count, metavar="K", help="keep it after every K iterations (10)")
+    group.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=["auto"],
+        metavar="auto",
+        help="go on from the newest iteration that all agents have in DIR; "
+        "--resume auto starts anew where there is none",
+    )
+
+
+def order_of(args: argparse.Namespace) -> Order:
+    """Return what the options ask for."""
+    problem = PROBLEMS[args.problem]
+    set_options = ("radius", "lower", "upper", "k", "groups", "points", "polytope")
+    rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
+    method_options = ("inner", "eta", "step", "answer")
+    return Order(
+        problem=problem,
+        sites=Sites(args.data, args.split, args.seed),
+        layout=_layout(args, problem),
+        graph=GraphWish(args.graph, args.seed),
+        set=SetWish(args.set or problem.usual_set, **{name: getattr(args, name) for name in set_options}),
+        method=method_named(args.method, {name: getattr(args, name) for name in method_options}),
+        rules={name: getattr(args, name) for name in rules},
+        agents=args.agents,
+        shape=args.shape,
+        measure=args.measure,
+        seed=args.seed,
+        checkpoint=_checkpoint(args),
+    )
+
+
+def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:
+    foreign = ("target", "features") if problem.entries else ("columns", "shape", "base")
+    given = [name for name in foreign if getattr(args, name) is not None]
+    if given:
+        name = {"base": "zero-based or --one-based"}.get(given[0], given[0])
+        raise ValueError(f"--{name} must be left out for {problem.name}, which has no use for it.")
+    if problem.entries:
+        columns = None if args.columns is None else tuple(name.strip() for name in args.columns.split(","))
+        return EntriesLayout(columns, args.header, args.base)
+    return SamplesLayout(args.target, args.header, args.features)
+
+
+def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
+    if args.checkpoint is not None:
+        return Checkpoint(args.checkpoint, args.every or 10, args.resume)
+    given = [name for name in ("every", "resume") if getattr(args, name)]
+    if given:
+        raise ValueError(f"--{given[0]} needs a folder to keep the state of agents in. Add --checkpoint DIR.")
+    return None

@@ -1,0 +1,102 @@
+"""The linear map from a matrix to some of its entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.atoms import Atom, RankOne
+from dcgs.objectives.losses import Image
+from dcgs.objectives.maps import LinearMap, Shape
+from dcgs.points import Point
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampling(LinearMap):
+    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ: the observed entries of a matrix; an entry may be observed twice."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    point_shape: tuple[int, int]
+    orthogonal = True
+
+    @property
+    def shape(self) -> Shape:
+        return self.point_shape
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """Return the distinct flat indices, where each observation is among them, and how often."""
+        flat = self.rows * self.point_shape[1] + self.cols
+        distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        return distinct, where, counts
+
+    def image(self, x: Point) -> Image:
+        return x[self.rows, self.cols]
+
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        return np.stack([self.image(x) for x in points])
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case RankOne():
+                z: Image = atom.u[self.rows]
+                z *= atom.v[self.cols]
+                z *= atom.scale
+                return z
+            case _:
+                return self.image(atom.dense())
+
+    def adjoint(self, r: Image) -> Point:
+        distinct, where, _ = self._entries
+        g = np.zeros(self.point_shape)
+        g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
+        return g
+
+    @property
+    def wide(self) -> bool:
+        return False
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.sqrt(self.largest_eigenvalue))
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        return float(counts.max(initial=0))
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.size / math.prod(self.point_shape)
+
+    @property
+    def column_squares(self) -> Point:
+        distinct, _, counts = self._entries
+        squares = np.zeros(self.point_shape)
+        squares.reshape(-1)[distinct] = counts
+        return squares
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        return float((self.column_squares / weights).max(initial=0.0))
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        complete = len(counts) == self.point_shape[0] * self.point_shape[1]
+        return float(counts.min()) if complete else 0.0
+
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
+        return {}
