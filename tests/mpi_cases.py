@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
+import pytest
 from mpi4py import MPI as WORLD
 
 import dcgs
@@ -25,7 +26,7 @@ from dcgs.front import Result, Snapshot
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import Job, Traffic, ways
+from dcgs.runtime import Job, Traffic, post, sheets, ways
 
 MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 COUNTS = ("messages", "bytes", "lmo_calls", "projections")
@@ -297,6 +298,23 @@ def check_whatever_is_kept_of_a_message_stays(runtime: dcgs.MPI) -> None:
         runtime.run(Job(partial(program, size=size), neighbors, Traffic(agents), lambda: True))
 
 
+def check_an_agent_without_neighbors_must_send_numbers_too(runtime: dcgs.MPI) -> None:
+    """As in one process, though nobody would see it."""
+
+    def program(i: int) -> Program[Point]:
+        yield np.array([1.0, np.nan])
+        return np.zeros(1)
+
+    with pytest.raises(FloatingPointError, match=r"^a message must be finite; agent 0 sent nan at \(1,\)\.$"):
+        runtime.run(Job(program, [()], Traffic(1), lambda: True))
+
+
+def check_so_many_agents_that_nothing_is_shared(runtime: dcgs.MPI) -> None:
+    """Each folio takes files, of which a process may have so many open only."""
+    with patch.object(post, "_MOST_FOLIOS", 1), patch.object(sheets.Writer, "write", None):
+        check_messages_of_every_size(runtime)
+
+
 CHECKS: list[Callable[[dcgs.MPI], None]] = [
     check_whole_sequences,
     check_calls_end_it_before_the_first_round,
@@ -329,7 +347,10 @@ def main(cases: int) -> None:
                 check(runtime)
             for check in MESSAGES if processes in (2, 4) else ():
                 check(replace(runtime, shared=False))
+            if processes == 1:
+                check_an_agent_without_neighbors_must_send_numbers_too(runtime)
             if processes == 3:
+                check_so_many_agents_that_nothing_is_shared(runtime)
                 check_processes_without_agents_are_refused(runtime)
             done += cases
         done_by_all = world.Ibarrier()

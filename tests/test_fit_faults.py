@@ -196,7 +196,8 @@ def test_a_fit_whose_processes_are_killed_at_any_time_ends_with_the_same_bits(wh
     rng = np.random.default_rng(5)
     kills: list[int] = []
     for turn in range(40):
-        victim, ranks = int(rng.integers(2)), int(rng.integers(2, 4))
+        ranks = int(rng.integers(2, 4))
+        victim = int(rng.integers(ranks))
         status, told = struck(victim, ranks, rng.uniform(0.0, 0.8))
         if status == 0:
             begin_anew(whole)

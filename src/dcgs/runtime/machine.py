@@ -34,10 +34,7 @@ def sharers(near: Any, rank: int) -> dict[int, int]:
 def _is_open(pid: int, fd: int, secret: int) -> bool:
     """Return whether a file can be read and written that a process made, and left this in."""
     try:
-        file = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR)
-    except OSError:
+        with open(f"/proc/{pid}/fd/{fd}", "r+b", buffering=0) as file:
+            return file.read(8) == secret.to_bytes(8, "little", signed=True)
+    except OSError:  # for whatever else that is, a pipe, say, in another container's numbers
         return False
-    try:
-        return os.pread(file, 8, 0) == secret.to_bytes(8, "little", signed=True)
-    finally:
-        os.close(file)

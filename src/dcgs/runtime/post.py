@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
@@ -21,7 +22,7 @@ from dcgs.runtime.wire import Kind, check
 if TYPE_CHECKING:
     from dcgs.runtime.mpi import Ranks
 
-# Processes have that many folios of others open at most, else nothing is shared.
+# Processes have that many folios open at most, of others or their own agents; else nothing is shared.
 _MOST_FOLIOS = 200
 _NOTHING_YET = np.zeros(1)
 
@@ -104,7 +105,8 @@ class Post:
             rank: {j for i in ranks.hosts(agents, rank) for j in job.neighbors[i] if home[j] != rank}
             for rank in range(ranks.size)
         }
-        few = all(len(others[rank]) <= _MOST_FOLIOS for rank in (ranks.rank, *sharers))
+        heard = Counter(home[j] for j in set().union(*others.values()))
+        few = all(len(others[rank]) + heard[rank] <= _MOST_FOLIOS for rank in (ranks.rank, *sharers))
         near = sharers if few else {}
         self._outlets: list[Outlet] = []
         for i in self.hosted:
