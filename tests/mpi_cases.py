@@ -286,7 +286,7 @@ def check_whatever_is_kept_of_a_message_stays(runtime: dcgs.MPI) -> None:
                 # Some are kept for long, some until the next ones come, most are not.
                 way = ways[(k + j) % 4]
                 kept[i] = [(until, was, held) for until, was, held in kept[i] if until > k]
-                kept[i] += [(k + 1 + k % 7, way(theirs.copy()), way(theirs))] * (k % 3 == 0)
+                kept[i] += [(k + 2 + k % 7, way(theirs.copy()), way(theirs))] * (k % 3 == 0)
                 for _, was, held in kept[i]:
                     np.testing.assert_array_equal(held, was)
             del inbox, theirs

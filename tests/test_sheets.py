@@ -65,19 +65,25 @@ def test_without_anyone_who_keeps_messages_two_sheets_are_enough() -> None:
 @given(
     sizes=st.lists(st.integers(1, 1500), min_size=1, max_size=25),
     keep=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=25, max_size=25),
+    ahead=st.lists(st.booleans(), min_size=25, max_size=25),
 )
-def test_a_message_stays_as_long_as_someone_holds_it(sizes: list[int], keep: list[tuple[int, int]]) -> None:
+def test_a_message_stays_as_long_as_someone_holds_it(
+    sizes: list[int], keep: list[tuple[int, int]], ahead: list[bool]
+) -> None:
     """Whatever readers hold for however long, the writer finds a sheet, and what is held does not change."""
     before = files()
     writer, both = Writer({1, 2}), readers(1, 2)
     held: list[tuple[int, Point, Point]] = []
+    messages = [np.random.default_rng(size).standard_normal(size) for size in sizes]
+    lie: list[tuple[int, int]] = []
     for round, size in enumerate(sizes):
-        message = np.random.default_rng(round).standard_normal(size)
-        folio, sheet, _ = writer.write(message, round)
+        for reader in both:
+            reader.strike()  # and then tell the writer, who may write its next before they read this one
+        due = range(len(lie), min(round + 1 + ahead[round], len(sizes)))
+        lie += [writer.write(messages[k], k)[:2] for k in due]
         for reader, length in zip(both, keep[round], strict=True):
-            reader.strike()
-            theirs = reader.read(folio, sheet, round, header(size))
-            held.append((round + length, message, theirs[size // 2 :]))
+            theirs = reader.read(*lie[round], round, header(size))
+            held.append((round + length, messages[round], theirs[size // 2 :]))
             del theirs
         held = [each for each in held if each[0] > round]
         assert all(np.array_equal(part, was[was.size // 2 :]) for _, was, part in held)
@@ -102,6 +108,7 @@ def test_a_folio_that_is_gone_names_its_writer() -> None:
 
 def test_a_view_is_free_when_no_part_of_it_is_held() -> None:
     view = View(np.zeros(12), 2)
+    view.settle()
     assert view.is_free()
     whole = view.shaped(Header(Kind.MESSAGE, np.dtype(np.float64), (5, 2), 0, 0))
     assert not view.is_free()
@@ -142,13 +149,47 @@ def test_processes_share_if_each_can_open_what_others_made() -> None:
     assert near.able == [True]
 
 
-@pytest.mark.parametrize(
-    "other", [[-1, -1, -1, -1], [7, *token(b"another!")], [7, os.getpid(), 10**6, 0], [7, 2**30, 3, 0]]
-)
-def test_processes_that_cannot_do_not_share(other: list[int]) -> None:
-    near = Near(other)
+@pytest.mark.parametrize("what", ["no card", "another file", "no file", "no process", "a pipe"])
+def test_processes_that_cannot_do_not_share(what: str) -> None:
+    one, other = os.pipe()
+    card = {
+        "no card": [-1, -1, -1, -1],
+        "another file": [7, *token(b"another!")],
+        "no file": [7, os.getpid(), 10**6, 0],
+        "no process": [7, 2**30, 3, 0],
+        "a pipe": [7, os.getpid(), one, 0],
+    }[what]
+    near = Near(card)
     assert sharers(near, 4) == {}
     assert near.able == [False]
+    os.close(one)
+    os.close(other)
+
+
+def test_a_process_that_may_not_make_files_in_memory_tells_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    near = Near([7, *token(b"12345678")])
+
+    def forbidden(name: str) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert sharers(near, 4) == {}
+    assert near.able == [False]
+
+
+def test_with_two_kept_and_one_not_yet_read_there_is_still_a_sheet() -> None:
+    """The most that a reader may be behind, as the writer sees it."""
+    writer, (reader,) = Writer({1}), readers(1)
+    held = []
+    for round in (1, 2):
+        folio, sheet, _ = writer.write(np.full(600, float(round)), round)
+        reader.strike()
+        held.append(reader.read(folio, sheet, round, header(600)))
+    lie = [writer.write(np.full(600, float(round)), round)[:2] for round in (3, 4)]
+    came = [reader.read(*lie[k], 3 + k, header(600)) for k in range(2)]
+    assert [float(message[0]) for message in (*held, *came)] == [1.0, 2.0, 3.0, 4.0]
 
 
 def test_one_process_alone_shares_with_nobody() -> None:

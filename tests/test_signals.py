@@ -71,13 +71,18 @@ def test_a_run_ends_as_the_signal_asked() -> None:
 @pytest.mark.parametrize(
     ("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
-@pytest.mark.usefixtures("clock")
 def test_a_process_of_a_command_that_was_told_to_end_is_told_once(
-    number: signal.Signals, kind: type[BaseException]
+    number: signal.Signals, kind: type[BaseException], clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An mpiexec that says it again must not end the telling of others."""
-    signal.signal(number, guard._end)
+    monkeypatch.setattr(guard, "_asked", float("-inf"))
+    signal.signal(signal.SIGTERM, guard._end)
+    signal.signal(signal.SIGINT, guard._end)
     with pytest.raises(kind):
         signal.raise_signal(number)
+    clock[0] += 3.5
     signal.raise_signal(signal.SIGTERM)
     signal.raise_signal(signal.SIGINT)
+    clock[0] += 3.5
+    with pytest.raises(kind):
+        signal.raise_signal(number)

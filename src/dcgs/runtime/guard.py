@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import signal
@@ -24,6 +25,7 @@ _LONGEST = 200
 _badge: mmap.mmap | None = None
 _advice: mmap.mmap | None = None
 _status = 1
+_asked = -math.inf
 
 
 def started_by_mpi() -> bool:
@@ -142,10 +144,13 @@ def _die(number: int) -> NoReturn:
     os._exit(128 + number)
 
 
-def _end(number: int, _: FrameType | None) -> NoReturn:
+def _end(number: int, _: FrameType | None) -> None:
     """End, as asked; an mpiexec may ask twice, which must not end what the first time began."""
-    for heard in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(heard, signal.SIG_IGN)
+    global _asked
+    now, before = time.monotonic(), _asked
+    if now - before < _LONG_GRACE + _GRACE:
+        return
+    _asked = now
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + number)

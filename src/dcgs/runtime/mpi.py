@@ -64,7 +64,7 @@ class MPI(Runtime):
             raise ValueError(f"timeout must be a positive number of seconds; got {self.timeout!r}.")
 
     def __repr__(self) -> str:
-        return f"MPI(timeout={self.timeout!r})"
+        return f"MPI(timeout={self.timeout!r}, shared={self.shared!r})"
 
     @property
     def ranks(self) -> Ranks:
@@ -160,6 +160,7 @@ class Ranks:
         """
         done = self._testall
         if done(requests):
+            self._long = 0
             return
         self._pending = requests
         now = start = time.monotonic()

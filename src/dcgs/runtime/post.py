@@ -22,8 +22,9 @@ from dcgs.runtime.wire import Kind, check
 if TYPE_CHECKING:
     from dcgs.runtime.mpi import Ranks
 
-# Processes have that many folios open at most, of others or their own agents; else nothing is shared.
-_MOST_FOLIOS = 200
+# Agents whose messages a process may leave or read in memory: each takes up to four open files. Where one
+# process would have more, nothing is shared on its machine.
+_MOST_FOLIOS = 100
 _NOTHING_YET = np.zeros(1)
 
 

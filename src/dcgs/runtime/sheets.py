@@ -41,10 +41,12 @@ class View:
         self._told: Header | None = None
         self._idle = (0, 0)
 
+    def settle(self) -> None:
+        """Take whoever holds it now for those who always will; call this when all is made."""
+        self._idle = self._holders()
+
     def shaped(self, header: Header) -> Point:
         """Return the message that is here, which nobody may change."""
-        if self._told is None:  # whoever holds it now made it
-            self._idle = self._holders()
         if header is not self._told:
             self._told = header
             self._shaped = self.body[: header.length // 8].reshape(header.shape)
@@ -53,7 +55,7 @@ class View:
 
     def is_free(self) -> bool:
         """Return whether nobody holds the message that was here, nor any part of it."""
-        return self._told is None or self._holders() == self._idle
+        return self._holders() == self._idle
 
     def _holders(self) -> tuple[int, int]:
         return sys.getrefcount(self._whole), sys.getrefcount(self._shaped)
@@ -70,13 +72,16 @@ class Writer:
         # Readers open a folio in the round of its first message, which they may not have finished when the
         # next one begins.
         self._before: _Folio | None = None
+        self._since = 0
         self._fd = -1
 
     def write(self, message: Point, round: int) -> tuple[int, int, float]:
         """Leave a flat message; return the folio, the sheet, and the sum of squares."""
         folio = self._folio
+        if round > self._since:
+            self._before = None
         if folio is None or folio.room < message.nbytes:
-            folio = self._begin(message.nbytes)
+            folio, self._since = self._begin(message.nbytes), round
         sheet = folio.first_free()
         squares, place = 0.0, folio.views[sheet].body
         for start in range(0, message.size, _CHUNK):
@@ -89,9 +94,12 @@ class Writer:
         return self._fd, sheet, squares
 
     def _begin(self, room: int) -> _Folio:
-        """Make a folio of larger sheets: with so many one is always free, whatever readers keep."""
-        sheets, columns = _KEPT * len(self._readers) + 1, len(self._marks)
-        room = -(-room // _PAGE) * _PAGE
+        """Make a folio of larger sheets.
+
+        With so many one is always free: each reader keeps some, and may not have come to read the last.
+        """
+        sheets, columns = _KEPT * len(self._readers) + 2, len(self._marks)
+        room = -(-max(room, 2 * self._folio.room if self._folio else 0) // _PAGE) * _PAGE
         # Its number differs from that of the one before, which is still open, so that readers see the change.
         fd = os.memfd_create("dcgs")
         os.ftruncate(fd, _head(sheets, columns) + sheets * room)
@@ -170,6 +178,8 @@ class _Folio:
         self.views = [
             View(np.frombuffer(memory, np.float64, numbers, head + s * self.room)) for s in range(self.sheets)
         ]
+        for view in self.views:
+            view.settle()
 
     def first_free(self) -> int:
         """Return the first sheet without marks."""
@@ -177,6 +187,7 @@ class _Folio:
         sheet = 0
         while self._marks[sheet * columns : (sheet + 1) * columns] != self._none:
             sheet += 1
+            assert sheet < self.sheets, "readers keep more sheets than there are"
         return sheet
 
     def mark(self, sheet: int, marks: bytes) -> None:

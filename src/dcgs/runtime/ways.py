@@ -49,7 +49,7 @@ class Outlet:
     def send(self, message: Point, kind: Kind, round: int, requests: list[Any], rests: list[Any]) -> None:
         """Begin to send a message: as much as there is room for, and the rest for later."""
         isend, tag = self._ranks.isend, 2 * self.agent + 2
-        flat = message.reshape(-1)
+        flat = np.asarray(message).reshape(-1)
         if self._writer is not None and message.nbytes > _SHORT:
             folio, sheet, squares = self._writer.write(flat, round)
             require_finite(self.agent, message, squares)
@@ -168,3 +168,5 @@ class _Place:
         # What is received first, and what apart from it.
         self.letter = ranks.letter(whole if room <= _INLINE else whole[:_START])
         self.payload = None if room <= _INLINE else self.view.body
+        del whole
+        self.view.settle()
