@@ -521,6 +521,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     def interrupt(snapshot: dcgs.Snapshot) -> None:
         if snapshot.iterations == 7:
             signal.raise_signal(signal.SIGINT)
+            time.sleep(0.6)  # sooner it would be the first once more
             signal.raise_signal(signal.SIGINT)
 
     at = once()

@@ -64,7 +64,7 @@ class MPI(Runtime):
             raise ValueError(f"timeout must be a positive number of seconds; got {self.timeout!r}.")
 
     def __repr__(self) -> str:
-        return f"MPI(timeout={self.timeout!r}, shared={self.shared!r})"
+        return f"MPI(timeout={self.timeout!r}{'' if self.shared else ', shared=False'})"
 
     @property
     def ranks(self) -> Ranks:
