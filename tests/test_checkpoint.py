@@ -706,6 +706,14 @@ def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path:
     assert row["bytes"] > 10 * 120 * 8
 
 
+def test_the_documented_share_is_that_on_record_and_as_small_as_promised() -> None:
+    root = Path(__file__).parent.parent
+    (row,) = json.loads((root / "benchmarks/checkpoint.json").read_text())["rows"]
+    assert (row["every"], row["equal"]) == (10, True)
+    assert row["share"] < 0.05
+    assert f"every 10 iterations: {100 * row['share']:.1f} % (" in (root / "docs/checkpoints.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "case", "gap"),
     [("path", 20, 0.1), ("random of 7", 14, 0.03), ("star", 14, 1e-6), ("complete", 18, 1e-5)],
