@@ -26,7 +26,7 @@ from dcgs.methods.certificate import WIDTH as CERTIFICATE_WIDTH
 from dcgs.methods.certificate import Certificate
 from dcgs.methods.columns import Columns
 from dcgs.methods.hub import over_hub
-from dcgs.methods.letters import Letter, News, unpacked
+from dcgs.methods.letters import Letter, News, letters_in
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
@@ -134,7 +134,7 @@ class FastDCGS(Method):
             parcel = certificate.parcel(step + 1) if epoch else columns.parcel()
             letter = Letter(x_tilde, scale, news.unsent(), parcel)
             inbox = yield letter.packed()
-            letters = {j: unpacked(message, x.shape, _WIDTH) for j, message in inbox.items()}
+            letters = letters_in(inbox, x.shape, _WIDTH)
             news.read(letters.values())
             if epoch:
                 certificate.receive(letters, step + 1)

@@ -17,6 +17,7 @@ import numpy as np
 from dcgs.inner import Inner, Solver, Subproblem
 from dcgs.memory import Memory, Past, Remembers
 from dcgs.methods.base import Agent
+from dcgs.methods.talk import expect
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.objectives.losses import Image
 from dcgs.points import EPS, Point, vdot
@@ -161,12 +162,18 @@ def add_up(value: Point, agent: Agent) -> Program[Point]:
     nothing, hub, me = value[:0], agent.facts.hub, agent.index
     if agent.facts.hops <= 1:
         inbox = yield value
+        expect(inbox, value.shape)
         return _sum({**inbox, me: value})
     inbox = yield nothing if me == hub else value
+    if me == hub:
+        expect(inbox, value.shape)
     total = _sum({**inbox, me: value}) if me == hub else nothing
     inbox = yield total
     assert hub is not None
-    return total if me == hub else inbox[hub]
+    if me == hub:
+        return total
+    expect({hub: inbox[hub]}, value.shape)
+    return inbox[hub]
 
 
 def _sum(values: Mapping[int, Point]) -> Point:

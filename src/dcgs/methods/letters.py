@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dcgs.memory import Memory, Past, Remembers
 from dcgs.points import Point
+from dcgs.protocol import Inbox
 
 Row: TypeAlias = tuple[float, ...]
 """What one agent tells everyone."""
@@ -54,11 +55,28 @@ class Letter:
         return np.concatenate(parts if self.parcel is None else [*parts, self.parcel.point.reshape(-1)])
 
 
+def letters_in(inbox: Inbox, shape: tuple[int, ...], width: int) -> dict[int, Letter]:
+    """Return the letters of all neighbors, or raise an error that names who sent something else."""
+    letters = {}
+    for j, message in inbox.items():
+        try:
+            letters[j] = unpacked(message, shape, width)
+        except ValueError as error:
+            raise ValueError(
+                f"a message must be a letter with points of shape {shape}; agent {j} sent one of "
+                f"shape {message.shape}, which is none."
+            ) from error
+    return letters
+
+
 def unpacked(message: Point, shape: tuple[int, ...], width: int) -> Letter:
     """Return the letter that was packed, its points of ``shape`` and rows of ``width`` numbers."""
     size = int(np.prod(shape))
+    (length,) = message.shape
     scale, to, count = message[size : size + 3].tolist()
     end = size + 3 + int(count) * (1 + width)
+    if count < 0 or length not in (end, end + size):
+        raise ValueError(f"a letter must have {end} or {end + size} numbers; got {length}.")
     rows = _rows(message[size + 3 : end].reshape(int(count), 1 + width))
     parcel = Parcel(message[end:].reshape(shape), int(to)) if len(message) > end else None
     return Letter(message[:size].reshape(shape), scale, rows, parcel)
