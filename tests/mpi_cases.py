@@ -27,23 +27,10 @@ from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic, post, sheets, ways
+from problems import METHODS
 
 MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 COUNTS = ("messages", "bytes", "lmo_calls", "projections")
-
-METHODS: list[dcgs.Method] = [
-    dcgs.FastDCGS(),
-    dcgs.FastDCGS(form="edges"),
-    dcgs.DCGS(inner="pcg"),
-    dcgs.DCGS(inner="cg", schedule="theorem1"),
-    dcgs.PrimalDual(),
-    dcgs.DFW(),
-    dcgs.DFW(tracking=False),
-    dcgs.PGExtra(),
-    dcgs.NIDS(),
-    dcgs.ProjectedAGD(),
-    dcgs.ProjectedAGD(gossip="chebyshev"),
-]
 
 
 def random_graph(rng: np.random.Generator, agents: int) -> nx.Graph:

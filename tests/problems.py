@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+import dcgs
 from dcgs import LeastSquares, Objective
 
 Array: TypeAlias = NDArray[np.float64]
@@ -24,6 +25,21 @@ GRAPHS: dict[str, nx.Graph] = {
     "random of 7": nx.gnp_random_graph(7, 0.5, seed=2),
     "random of 12": nx.gnp_random_graph(12, 0.3, seed=5),
 }
+
+METHODS: list[dcgs.Method] = [
+    dcgs.FastDCGS(),
+    dcgs.FastDCGS(form="edges"),
+    dcgs.DCGS(inner="pcg"),
+    dcgs.DCGS(inner="cg", schedule="theorem1"),
+    dcgs.PrimalDual(),
+    dcgs.DFW(),
+    dcgs.DFW(tracking=False),
+    dcgs.PGExtra(),
+    dcgs.NIDS(),
+    dcgs.ProjectedAGD(),
+    dcgs.ProjectedAGD(gossip="chebyshev"),
+]
+"""Every method, some in more than one form."""
 
 
 @dataclass(frozen=True, eq=False)

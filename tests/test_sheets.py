@@ -122,8 +122,9 @@ def test_a_view_is_free_when_no_part_of_it_is_held() -> None:
 class Near:
     """A communicator of one machine as this process sees it, in which others answered so."""
 
-    def __init__(self, *others: list[int]) -> None:
+    def __init__(self, *others: list[int], able: bool = True) -> None:
         self._others = others
+        self._able = able
         self.size = 1 + len(others)
         self.rank = 0
         self.able: list[bool] = []
@@ -131,7 +132,7 @@ class Near:
     def Allgather(self, mine: Any, everyone: Any) -> None:  # noqa: N802
         if mine.dtype == np.bool_:
             self.able += mine.tolist()
-            everyone[:] = mine
+            everyone[0], everyone[1:] = mine[0], self._able
         else:
             everyone[0] = mine
             everyone[1:] = np.array(self._others, dtype=np.int64).reshape(-1, mine.size)
@@ -146,6 +147,12 @@ def token(secret: bytes) -> list[int]:
 def test_processes_share_if_each_can_open_what_others_made() -> None:
     near = Near([7, *token(b"12345678")])
     assert sharers(near, 4) == {7: os.getpid()}
+    assert near.able == [True]
+
+
+def test_one_that_cannot_is_enough_for_none_to_share() -> None:
+    near = Near([7, *token(b"12345678")], able=False)
+    assert sharers(near, 4) == {}
     assert near.able == [True]
 
 
@@ -177,6 +184,17 @@ def test_a_process_that_may_not_make_files_in_memory_tells_the_others(
     monkeypatch.setattr(os, "memfd_create", forbidden)
     assert sharers(near, 4) == {}
     assert near.able == [False]
+
+
+def test_what_is_kept_of_an_old_folio_takes_no_room_in_the_new_one() -> None:
+    writer, (reader,) = Writer({1}), readers(1)
+    held = []
+    for round, size in enumerate((600, 600, 6000, 6000)):
+        folio, sheet, _ = writer.write(np.full(size, float(round)), round)
+        reader.strike()
+        held.append(reader.read(folio, sheet, round, header(size)))
+    assert [message.flags.owndata for message in held] == [False] * 4
+    assert [float(message[0]) for message in held] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_with_two_kept_and_one_not_yet_read_there_is_still_a_sheet() -> None:

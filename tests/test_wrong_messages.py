@@ -11,20 +11,9 @@ import pytest
 import dcgs
 from dcgs.points import Point
 from dcgs.runtime.base import checked
+from problems import METHODS
 
 DUE = "(have|be a letter with points of)"
-METHODS: list[dcgs.Method] = [
-    dcgs.FastDCGS(),
-    dcgs.FastDCGS(form="edges"),
-    dcgs.DCGS(),
-    dcgs.PrimalDual(),
-    dcgs.DFW(),
-    dcgs.DFW(tracking=False),
-    dcgs.PGExtra(),
-    dcgs.NIDS(),
-    dcgs.ProjectedAGD(),
-    dcgs.ProjectedAGD(gossip="chebyshev"),
-]
 
 
 @pytest.mark.parametrize("graph", [nx.cycle_graph(5), nx.star_graph(4), nx.complete_graph(5)], ids=len)
