@@ -136,15 +136,15 @@ class Ranks:
 
     def isend(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to send plain bytes."""
-        return self.comm.Isend([data, self._byte], rank, tag)
+        return self.comm.Isend(self.letter(data), rank, tag)
 
     def irecv(self, data: Any, rank: int, tag: int) -> Any:
         """Begin to receive plain bytes, as many as there is room for at most."""
-        return self.comm.Irecv([data, self._byte], rank, tag)
+        return self.comm.Irecv(self.letter(data), rank, tag)
 
     def spread(self, data: Any) -> None:
         """Give the first process's bytes to everyone."""
-        self.wait([self.comm.Ibcast([data, self._byte], 0)])
+        self.wait([self.comm.Ibcast(self.letter(data), 0)])
 
     def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the largest of each number over all processes."""

@@ -184,11 +184,10 @@ class _Folio:
     def first_free(self) -> int:
         """Return the first sheet without marks."""
         columns = self._columns
-        sheet = 0
-        while self._marks[sheet * columns : (sheet + 1) * columns] != self._none:
-            sheet += 1
-            assert sheet < self.sheets, "readers keep more sheets than there are"
-        return sheet
+        for sheet in range(self.sheets):
+            if self._marks[sheet * columns : (sheet + 1) * columns] == self._none:
+                return sheet
+        raise MessageError(f"a sheet of {self.sheets} must be free; readers keep them all.")
 
     def mark(self, sheet: int, marks: bytes) -> None:
         """Mark a sheet, which has none, for its readers."""
