@@ -71,11 +71,11 @@ def digest(result: Result) -> str:
 def same(runtime: dcgs.MPI, alone: dict[str, Any], here: dict[str, Any] | None = None) -> None:
     """Assert that a run over MPI gives every process what one process gets alone."""
     result = dcgs.minimize(**(alone | (here or {})), runtime=runtime)
-    everyone = runtime.everyone()
+    group = runtime.group()
     told = [
-        bytes(text).decode() for text in everyone.gather([np.frombuffer(digest(result).encode(), np.uint8)])
+        bytes(text).decode() for text in group.allgather([np.frombuffer(digest(result).encode(), np.uint8)])
     ]
-    if everyone.leads:
+    if group.is_root:
         assert set(told) == {digest(dcgs.minimize(**alone))}
 
 
@@ -85,7 +85,7 @@ def check_equal(runtime: dcgs.MPI, seed: int, processes: int) -> None:
     agents = processes + int(rng.integers(4)) * int(rng.integers(3))
     objectives, X = problem(rng, agents, int(rng.integers(4)))
     method = METHODS[seed % len(METHODS)]
-    if method.misfit(dict(enumerate(objectives)), X):  # pcg over balls that are round
+    if method.incompatibility(dict(enumerate(objectives)), X):  # pcg over balls that are round
         method = dcgs.DCGS(inner="cg")
     choices: list[dict[str, Any]] = [
         {"iterations": 5},
@@ -127,7 +127,7 @@ class Asking(dcgs.Method):
 
     rounds_per_iteration = 1
 
-    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -182,7 +182,7 @@ def check_seconds(runtime: dcgs.MPI) -> None:
     """A limit on seconds ends all processes after the same round."""
     result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, dcgs.DFW(), seconds=0.05, every=0, runtime=runtime)
     assert result.status is dcgs.Status.SECONDS
-    rounds = runtime.everyone().gather([np.array([result.rounds])])
+    rounds = runtime.group().allgather([np.array([result.rounds])])
     assert len({int(count[0]) for count in rounds}) == 1
 
 
@@ -194,7 +194,7 @@ def refusal(runtime: dcgs.MPI, **arguments: Any) -> str:
     except (ValueError, TypeError) as error:
         kind, sentence = type(error).__name__, str(error)
     text = f"{kind}: {sentence}"
-    told = runtime.everyone().gather([np.frombuffer(text.encode(), np.uint8)])
+    told = runtime.group().allgather([np.frombuffer(text.encode(), np.uint8)])
     assert {bytes(each).decode() for each in told} == {text}
     return text
 

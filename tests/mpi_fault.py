@@ -31,7 +31,7 @@ class Failing(dcgs.Method):
     how: str
     rounds_per_iteration = 1
 
-    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:

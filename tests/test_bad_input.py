@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import dcgs
-from dcgs.runtime import Alone, Everyone, Job, Runtime
+from dcgs.runtime import Job, ProcessGroup, Runtime, SingleProcess
 
 Array = NDArray[np.float64]
 
@@ -45,8 +45,8 @@ class Watched(Runtime):
     def hosts(self, agents: int) -> range:
         return range(agents)
 
-    def everyone(self) -> Everyone:
-        return Alone()
+    def group(self) -> ProcessGroup:
+        return SingleProcess()
 
 
 def assert_house_style(message: str) -> None:

@@ -531,11 +531,11 @@ def test_no_leap_is_made_beyond_the_budget(budget: int) -> None:
 
 def test_block_says_what_it_is_for() -> None:
     f = LeastSquares(np.eye(4), np.zeros(4), (2, 2))
-    assert Block().misfit(f, NuclearNormBall((2, 2))) is None
-    assert Block().misfit(LeastSquares(np.eye(2), np.zeros(2)), L1Ball(2)) == (
+    assert Block().incompatibility(f, NuclearNormBall((2, 2))) is None
+    assert Block().incompatibility(LeastSquares(np.eye(2), np.zeros(2)), L1Ball(2)) == (
         "block needs a NuclearNormBall; L1Ball is not one. Use inner='auto'."
     )
-    assert "Spectraplex is not one" in (Block().misfit(f, Spectraplex(2)) or "")
+    assert "Spectraplex is not one" in (Block().incompatibility(f, Spectraplex(2)) or "")
     assert choose_inner("block", NuclearNormBall((2, 2))) == Block()
     assert choose_inner("auto", NuclearNormBall((2, 2))) == CG()
 

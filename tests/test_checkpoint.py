@@ -36,7 +36,7 @@ from dcgs.front.checkpoint import Keeper, common
 from dcgs.inner import Exact, Inner, Solver, Task
 from dcgs.inner.active_set import ActiveSet
 from dcgs.memory import Memory, Past
-from dcgs.runtime import Alone
+from dcgs.runtime import SingleProcess
 from problems import GRAPHS, Array
 
 Make = Callable[[np.random.Generator], Objective]
@@ -426,7 +426,7 @@ def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) ->
 class Forgetful(Inner):
     """A user's solver that knows nothing of checkpoints."""
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
 
     def start(self, task: Task) -> Solver:
@@ -668,7 +668,7 @@ def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, t
 def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
     """Agents of other processes may be behind by one checkpoint."""
     at = Checkpoint(tmp_path)
-    keeper = Keeper(at, [0], None, Alone())
+    keeper = Keeper(at, [0], None, SingleProcess())
     at.file(0, 0).parent.mkdir()
     for k in range(0, 70, 10):
         at.file(0, k).touch()

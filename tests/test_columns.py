@@ -82,7 +82,7 @@ class Free(Inner):
 
     weighs = True
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
 
     def start(self, task: Task) -> Solver:
@@ -148,8 +148,8 @@ def test_weights_help_where_columns_are_uneven() -> None:
 class _Even(Inner):
     """Corrective steps that are not told of weights."""
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        return Corrective().misfit(f, X)
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return Corrective().incompatibility(f, X)
 
     def start(self, task: Task) -> Solver:
         return Corrective().start(task)

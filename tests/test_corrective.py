@@ -378,9 +378,9 @@ def test_many_extreme_points_are_counted_each_or_all_refused(allowed: int) -> No
 
 def test_it_needs_a_polytope() -> None:
     f = LeastSquares(np.eye(2), np.zeros(2))
-    assert Corrective().misfit(f, L1Ball(2)) is None
+    assert Corrective().incompatibility(f, L1Ball(2)) is None
     message = "corrective needs a set with finitely many extreme points; L2Ball is not one. Use inner='cg'."
-    assert Corrective().misfit(f, dcgs.L2Ball(2)) == message
+    assert Corrective().incompatibility(f, dcgs.L2Ball(2)) == message
 
 
 def test_without_eta_it_minimizes_f_itself() -> None:

@@ -117,8 +117,8 @@ class Recording(Inner):
     gaps: list[list[float]] = field(default_factory=list)
     answers: list[list[Point]] = field(default_factory=list)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        return self.inner.misfit(f, X)
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return self.inner.incompatibility(f, X)
 
     def start(self, task: Task) -> Solver:
         for record in (self.asked, self.gaps, self.answers):

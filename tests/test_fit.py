@@ -425,7 +425,7 @@ class Pair(Company):
     def hosts(self, agents: int) -> Sequence[int]:
         return range(self.place, agents, 2)
 
-    def largest(self, numbers: Sequence[float]) -> list[float]:
+    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
         self.table[self.place] = list(numbers)
         self.meeting.wait()
         found = [max(pair) for pair in zip(*self.table.values(), strict=True)]

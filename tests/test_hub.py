@@ -452,7 +452,7 @@ class Recording(Inner):
     inner: Inner
     asked: list[list[tuple[Subproblem, float]]] = field(default_factory=list)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
 
     def start(self, task: Task) -> Solver:

@@ -334,20 +334,20 @@ def test_max_steps_ends_a_solve_and_is_told(inner: Inner) -> None:
 
 def test_pcg_needs_a_polytope() -> None:
     f = LeastSquares(np.eye(2), np.zeros(2))
-    assert PCG().misfit(f, L1Ball(2)) is None
+    assert PCG().incompatibility(f, L1Ball(2)) is None
     message = "pcg needs a set with finitely many extreme points; L2Ball is not one. Use inner='cg'."
-    assert PCG().misfit(f, L2Ball(2)) == message
-    assert CG().misfit(f, L2Ball(2)) is None
+    assert PCG().incompatibility(f, L2Ball(2)) == message
+    assert CG().incompatibility(f, L2Ball(2)) is None
 
 
 def test_the_closed_form_says_what_it_is_for() -> None:
     f, g = LeastSquares(np.eye(2), np.zeros(2)), Objective(LogisticLoss(np.ones(2)), matrix_map(np.eye(2)))
-    assert Exact().misfit(f, L2Ball(2)) is None
-    assert Exact().misfit(f, L1Ball(2)) == (
+    assert Exact().incompatibility(f, L2Ball(2)) is None
+    assert Exact().incompatibility(f, L1Ball(2)) == (
         "the closed form is for LeastSquares with a dense matrix over an L2Ball; "
         "got SquaredLoss with DenseMap over L1Ball. Use inner='auto'."
     )
-    assert "got LogisticLoss with DenseMap over L2Ball" in (Exact().misfit(g, L2Ball(2)) or "")
+    assert "got LogisticLoss with DenseMap over L2Ball" in (Exact().incompatibility(g, L2Ball(2)) or "")
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])

@@ -21,7 +21,7 @@ from dcgs.front import Result, Snapshot, Status
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import Alone, Everyone, Job, Runtime
+from dcgs.runtime import Job, ProcessGroup, Runtime, SingleProcess
 from dcgs.sets import ConvexSet
 from reference import optimum
 
@@ -147,8 +147,8 @@ class Attributing(Runtime):
     def hosts(self, agents: int) -> range:
         return range(agents)
 
-    def everyone(self) -> Everyone:
-        return Alone()
+    def group(self) -> ProcessGroup:
+        return SingleProcess()
 
 
 @final
@@ -159,7 +159,7 @@ class Idle(dcgs.Method):
     told: list[Agent] = field(default_factory=list)
     rounds_per_iteration = 1
 
-    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -177,7 +177,7 @@ class Staggered(dcgs.Method):
 
     rounds_per_iteration = 2
 
-    def misfit(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Everyone's ratings and those held out, which only the judge has."""
+    """ProcessGroup's ratings and those held out, which only the judge has."""
 
     known: Ratings
     held_out: Ratings

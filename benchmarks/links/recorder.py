@@ -106,8 +106,8 @@ class Recorded(Method):
     def __repr__(self) -> str:
         return repr(self.method)
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return self.method.misfit(objectives, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return self.method.incompatibility(objectives, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         def observe(k: int, answer: Point) -> None:

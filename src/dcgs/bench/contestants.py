@@ -51,8 +51,8 @@ class Stepped(Method):
     def rounds_per_iteration(self) -> int:  # type: ignore[override]  # no variable here, but the method's
         return self.method.rounds_per_iteration
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return self.method.misfit(objectives, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return self.method.incompatibility(objectives, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         facts = replace(
@@ -82,8 +82,8 @@ class Glimpsed(Method):
     def projects(self) -> bool:  # type: ignore[override]
         return self.method.projects
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return self.method.misfit(objectives, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return self.method.incompatibility(objectives, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         return self.method.program(replace(agent, observe=glimpses(agent.observe, self.share)))

@@ -137,8 +137,8 @@ def _medians(ways: Sequence[Callable[[], float]], repeats: int, rounds: int, run
     times: list[list[float]] = [[] for _ in ways]
     for turn in range(repeats + 1):
         for place, way in enumerate(ways):
-            runtime.ranks.largest(np.zeros(1))
-            slowest = runtime.ranks.largest(np.array([way()]))
+            runtime.ranks.allreduce_max(np.zeros(1))
+            slowest = runtime.ranks.allreduce_max(np.array([way()]))
             if turn:  # the first is for warming up
                 times[place].append(1e3 * float(slowest[0]) / rounds)
     return [median(column) for column in times]

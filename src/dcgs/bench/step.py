@@ -70,7 +70,7 @@ def measure(case: Case, inner: Inner, repeats: int = 5) -> Cost:
 def solvers(case: Case) -> list[Inner]:
     """Return the inner solvers that serve the case, each limited to the steps to be timed."""
     choices: list[Inner] = [CG(max_steps=case.steps), PCG(max_steps=case.steps)]
-    return [inner for inner in choices if inner.misfit(case.f, case.X) is None]
+    return [inner for inner in choices if inner.incompatibility(case.f, case.X) is None]
 
 
 @final

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dcgs.runtime import Everyone, RunAbortedError, is_in_all
+from dcgs.runtime import ProcessGroup, RunAbortedError, is_in_all
 
 # What bad input, a full disk, a lack of memory or a run gone wrong raises: each has a sentence.
 ERRORS = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
@@ -31,16 +31,16 @@ def worded(sentence: str, kept: Path | None) -> str:
 
 
 @contextmanager
-def in_words_of_the_command(everyone: Everyone, kept: Path | None) -> Iterator[None]:
+def in_words_of_the_command(group: ProcessGroup, kept: Path | None) -> Iterator[None]:
     """Let one process tell of an error that is raised in here, and end the others without a word."""
     try:
         yield
     except RunAbortedError as error:
         raise RunAbortedError(worded(str(error), kept), error.told) from error
     except ERRORS as error:
-        if is_in_all(error) and not everyone.leads:
+        if is_in_all(error) and not group.is_root:
             raise SystemExit(2) from error
-        sentence = worded(everyone.sentence(error), kept)
-        if everyone.processes == 1 or is_in_all(error):
+        sentence = worded(group.sentence(error), kept)
+        if group.size == 1 or is_in_all(error):
             raise ValueError(sentence) from error
         raise RunAbortedError(sentence) from error

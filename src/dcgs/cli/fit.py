@@ -19,7 +19,7 @@ from dcgs.fitting import Alone, Company, Fitted, Order, Output, Ticking, Togethe
 from dcgs.front import Callback, agreed
 from dcgs.parallel import cores
 from dcgs.report.ticker import Ticker, shown_bytes
-from dcgs.runtime import MPI, Everyone, Lockstep, RunAbortedError, Runtime, advise, is_in_all
+from dcgs.runtime import MPI, Lockstep, ProcessGroup, RunAbortedError, Runtime, advise, is_in_all
 
 _SHOWN_AGENTS = 20
 _RANKS_PER_CORE = 4
@@ -40,27 +40,27 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         return launch([*args.typed, *said], _ranks(args, agents))
     new = not args.out.exists()  # before all meet, and any process makes it
     runtime = _runtime(args)
-    everyone = runtime.everyone()
-    with in_words_of_the_command(everyone, args.checkpoint):
+    group = runtime.group()
+    with in_words_of_the_command(group, args.checkpoint):
         try:
-            with everyone.told_of_failures():
-                return _fit(args, console, runtime, everyone)
+            with group.told_of_failures():
+                return _fit(args, console, runtime, group)
         except (KeyboardInterrupt, SystemExit) as stop:
-            return _interrupted(stop, args.checkpoint, everyone, console)
+            return _interrupted(stop, args.checkpoint, group, console)
         finally:
             if new:
                 Output(args.out).leave()
 
 
-def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, everyone: Everyone) -> int:
-    company = Together(runtime, everyone)
+def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: ProcessGroup) -> int:
+    company = Together(runtime, group)
 
     def door() -> tuple[Order, Output, bool]:
         order, output = _checked(args)
         return order, output, company.leads(agents_of(order, company))
 
-    order, output, leads = agreed(everyone, door)
-    agreed(everyone, output.open)
+    order, output, leads = agreed(group, door)
+    agreed(group, output.open)
     output = replace(output, meet=company.meet)
     if order.checkpoint is not None:
         advise("go on with --resume")
@@ -81,14 +81,14 @@ def _was_told(error: BaseException) -> bool:
 
 
 def _interrupted(
-    stop: KeyboardInterrupt | SystemExit, kept: Path | None, everyone: Everyone, console: Console
+    stop: KeyboardInterrupt | SystemExit, kept: Path | None, group: ProcessGroup, console: Console
 ) -> int:
     """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-    if (is_in_all(stop) and not everyone.leads) or _was_told(stop):
+    if (is_in_all(stop) and not group.is_root) or _was_told(stop):
         return status
-    alone = is_in_all(stop) or everyone.processes == 1
-    who = "interrupted" if alone else everyone.sentence(stop).rstrip(".")
+    alone = is_in_all(stop) or group.size == 1
+    who = "interrupted" if alone else group.sentence(stop).rstrip(".")
     there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {kept}; go on by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)

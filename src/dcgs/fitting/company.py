@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.runtime import Everyone, Runtime
+from dcgs.runtime import ProcessGroup, Runtime
 
 
 class Company(ABC):
@@ -24,12 +24,12 @@ class Company(ABC):
         """Return which of so many agents this process hosts; the first process hosts agent 0."""
 
     @abstractmethod
-    def largest(self, numbers: Sequence[float]) -> list[float]:
+    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
         """Return the largest of each number over all processes; all of them call this in the same order."""
 
     def meet(self) -> None:
         """Wait until all processes are here."""
-        self.largest([0.0])
+        self.allreduce_max([0.0])
 
     def leads(self, agents: int) -> bool:
         """Return whether this process is the one that speaks."""
@@ -47,7 +47,7 @@ class Alone(Company):
     def hosts(self, agents: int) -> Sequence[int]:
         return range(agents)
 
-    def largest(self, numbers: Sequence[float]) -> list[float]:
+    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
         return list(numbers)
 
 
@@ -55,16 +55,16 @@ class Alone(Company):
 class Together(Company):
     """The processes of a runtime, each with the agents it runs."""
 
-    def __init__(self, runtime: Runtime, everyone: Everyone) -> None:
+    def __init__(self, runtime: Runtime, group: ProcessGroup) -> None:
         self._runtime = runtime
-        self._everyone = everyone
+        self._group = group
 
     @property
     def size(self) -> int:
-        return self._everyone.processes
+        return self._group.size
 
     def hosts(self, agents: int) -> Sequence[int]:
         return self._runtime.hosts(agents)
 
-    def largest(self, numbers: Sequence[float]) -> list[float]:
-        return list(self._everyone.largest(np.array(numbers, dtype=np.float64)).tolist())
+    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
+        return list(self._group.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())

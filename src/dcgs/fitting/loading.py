@@ -62,7 +62,7 @@ class Loader:
         targets = {i: part.b for i, part in parts.items() if part.b is not None}
         names = [_checksum(part.names) for part in parts.values()]
         labels = [float(b.min()) for b in targets.values()], [float(b.max()) for b in targets.values()]
-        width, high_name, low_name, low_label, high_label = self.company.largest(
+        width, high_name, low_name, low_label, high_label = self.company.allreduce_max(
             [
                 max(part.A.shape[1] for part in parts.values()),
                 max(names),
@@ -95,7 +95,7 @@ class Loader:
         base = self._base(parts.values())
         counted = {i: part.from_zero(base) for i, part in parts.items()}
         sides = [part.shape or (0, 0) for part in counted.values()]
-        rows, cols = self.company.largest(
+        rows, cols = self.company.allreduce_max(
             [
                 max(
                     max(part.rows.max() + 1, side[0])
@@ -116,7 +116,7 @@ class Loader:
         silent = [part for part in parts if part.base is None]
         lowest = min((min(part.rows.min(), part.cols.min()) for part in silent), default=math.inf)
         said = max((part.base for part in parts if part.base is not None), default=-1)
-        below, loudest = self.company.largest([-lowest, said])
+        below, loudest = self.company.allreduce_max([-lowest, said])
         return int(min(1.0, -below)) if below > -math.inf else int(loudest)
 
     def _widened(self, agent: int, part: Samples, features: int) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import final
 
-from dcgs.runtime import Everyone, Job, Runtime, Traffic
+from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
 
 
 @final
@@ -23,8 +23,8 @@ class Ticking(Runtime):
     def hosts(self, agents: int) -> range:
         return self.runtime.hosts(agents)
 
-    def everyone(self) -> Everyone:
-        return self.runtime.everyone()
+    def group(self) -> ProcessGroup:
+        return self.runtime.group()
 
     def run(self, job: Job) -> None:
         def after_round() -> bool:

@@ -26,7 +26,7 @@ from dcgs.memory import Memory, Past, State, plain
 from dcgs.methods.base import Agent, Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import is_whole
-from dcgs.runtime import Everyone
+from dcgs.runtime import ProcessGroup
 from dcgs.sets.base import ConvexSet
 
 _SUFFIX = ".dcgs"
@@ -112,10 +112,10 @@ class Keeper:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | None, agents: Sequence[int], last: int | None, everyone: Everyone
+        self, checkpoint: Checkpoint | None, agents: Sequence[int], last: int | None, group: ProcessGroup
     ) -> None:
         self.checkpoint = checkpoint
-        self.everyone = everyone
+        self.group = group
         self.notes: list[str] = []
         self.ear = Ear()
         self._agents = agents
@@ -138,18 +138,18 @@ class Keeper:
         at = self.checkpoint
         if at is None:
             return
-        have, notes = agreed(self.everyone, lambda: available(at, self._agents))
-        held = self.everyone.gather([np.array(ks, np.int64) for ks in have.values()])
+        have, notes = agreed(self.group, lambda: available(at, self._agents))
+        held = self.group.allgather([np.array(ks, np.int64) for ks in have.values()])
         everyones = [ks.tolist() for ks in held]
         newest = common(everyones)
-        texts = self.everyone.gather([np.frombuffer(note.encode(), np.uint8) for note in notes])
+        texts = self.group.allgather([np.frombuffer(note.encode(), np.uint8) for note in notes])
         self.notes += [bytes(text).decode() for text in texts]
         reason = _refusal(at, everyones, self.notes)
         if reason is not None:
-            with self.everyone.in_step():
+            with self.group.in_step():
                 raise ValueError(reason)
         if newest:
-            self._pasts = agreed(self.everyone, lambda: self._read(at, newest))
+            self._pasts = agreed(self.group, lambda: self._read(at, newest))
 
     def past(self, i: int) -> Past | None:
         """Return what agent i's program kept, or None at the start of a run."""
@@ -163,7 +163,7 @@ class Keeper:
         if at is None:
             return
         start = time.perf_counter()
-        agreed(self.everyone, lambda: self._set_up(at, seal, agents, observer))
+        agreed(self.group, lambda: self._set_up(at, seal, agents, observer))
         if self._pasts:
             observer.go_on()
         self._seconds += time.perf_counter() - start
@@ -229,7 +229,7 @@ class Keeper:
             going = going and not self._signal
         # Asked here, where all stand still, so that all offer their state after the same iteration.
         heard = np.array([float(self.ear.heard)])
-        self._signal = self._signal or int(self.everyone.largest(heard)[0])
+        self._signal = self._signal or int(self.group.allreduce_max(heard)[0])
         return going
 
     @contextmanager
@@ -240,7 +240,7 @@ class Keeper:
             return
         with self.ear.listening():
             yield
-        with self.everyone.in_step(BaseException):
+        with self.group.in_step(BaseException):
             answer(
                 self._signal,
                 f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
@@ -268,9 +268,9 @@ class Keeper:
                 files[each].unlink()
 
 
-def _refusal(at: Checkpoint, everyone: Sequence[Sequence[int]], notes: Sequence[str]) -> str | None:
+def _refusal(at: Checkpoint, held: Sequence[Sequence[int]], notes: Sequence[str]) -> str | None:
     """Return why there is nothing to go on from, or no place for a new run; None if all is well."""
-    some = sorted({k for ks in everyone for k in ks})
+    some = sorted({k for ks in held for k in ks})
     if at.resume is False:
         # Of iteration 0 there is nothing that would be lost.
         return (
@@ -279,9 +279,9 @@ def _refusal(at: Checkpoint, everyone: Sequence[Sequence[int]], notes: Sequence[
             if any(some)
             else None
         )
-    if any(some) and common(everyone) is None:
-        without = [i for i, ks in enumerate(everyone) if not ks]
-        listed = f"agents {without} have none" if without else f"agents have {[list(ks) for ks in everyone]}"
+    if any(some) and common(held) is None:
+        without = [i for i, ks in enumerate(held) if not ks]
+        listed = f"agents {without} have none" if without else f"agents have {[list(ks) for ks in held]}"
         return (
             f"all agents must have a whole checkpoint of one iteration to resume; in {str(at.path)!r} "
             f"{listed}. Start anew in another folder."

@@ -16,7 +16,7 @@ from dcgs.front.stopping import Limits
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
-from dcgs.runtime import Everyone, Runtime
+from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.sets.base import ConvexSet
 
 T = TypeVar("T")
@@ -31,28 +31,28 @@ _KINDS: dict[str, type[Exception]] = {
 _FEASIBLE = 1e-9
 
 
-def agreed(everyone: Everyone, check: Callable[[], T]) -> T:
+def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
     """Return what the check returns; where it raises in one process, raise the same in all of them."""
     failed: Exception | None = None
     try:
         value = check()
     except Exception as error:
         failed = error
-    told = [bytes(text).decode() for text in everyone.gather([_as_text(failed)])]
+    told = [bytes(text).decode() for text in group.allgather([_as_text(failed)])]
     first = next((text for text in told if text), None)
     if first is None:
         return value
-    with everyone.in_step():
+    with group.in_step():
         if failed is not None and first == bytes(_as_text(failed)).decode():
             raise failed  # with all that it carries
         kind, _, sentence = first.partition("\n")
         raise _KINDS.get(kind, RuntimeError)(sentence)
 
 
-def check_same(everyone: Everyone, given: Mapping[str, str]) -> None:
+def check_same(group: ProcessGroup, given: Mapping[str, str]) -> None:
     """Raise unless all processes were given the same; a value is told by a text."""
     mine = np.frombuffer(json.dumps(dict(given)).encode(), dtype=np.uint8)
-    first, *others = (json.loads(bytes(text)) for text in everyone.gather([mine]))
+    first, *others = (json.loads(bytes(text)) for text in group.allgather([mine]))
     for rank, other in enumerate(others, 1):
         odd = [name for name in first if first[name] != other[name]]
         if odd:
@@ -105,11 +105,11 @@ def check_problem(parts: Parts, X: ConvexSet, method: Method) -> None:
         raise ValueError(f"data must be finite; {'; '.join(bad)}.")
 
     def fit() -> None:
-        reason = method.misfit(parts.held, X)
+        reason = method.incompatibility(parts.held, X)
         if reason is not None:
             raise ValueError(reason)
 
-    agreed(parts.everyone, fit)
+    agreed(parts.group, fit)
 
 
 def check_kinds(X: ConvexSet, method: Method) -> None:

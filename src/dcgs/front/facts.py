@@ -57,19 +57,19 @@ def sum_smoothness(objectives: Sequence[Objective] | Parts) -> float:
     whichever is smaller.
     """
     parts = as_parts(objectives)
-    everyone = parts.everyone
+    group = parts.group
     gram = _Gram(parts)
-    if not everyone.leads:
-        while (v := everyone.spread(None)).size:
+    if not group.is_root:
+        while (v := group.broadcast(None)).size:
             gram.product(v)
-        return float(everyone.spread(None)[0])
+        return float(group.broadcast(None)[0])
     # The process that leads takes the steps, and asks the others for products until there is nothing to ask.
     ask = LinearOperator(
-        (gram.side,) * 2, matvec=lambda v: gram.product(everyone.spread(np.ravel(v))), dtype=np.float64
+        (gram.side,) * 2, matvec=lambda v: gram.product(group.broadcast(np.ravel(v))), dtype=np.float64
     )
     found = np.array([_largest_eigenvalue(ask)])
-    everyone.spread(np.empty(0))
-    return float(everyone.spread(found)[0])
+    group.broadcast(np.empty(0))
+    return float(group.broadcast(found)[0])
 
 
 @final
@@ -90,7 +90,7 @@ class _Gram:
         cuts = np.cumsum(self.sizes)[:-1]
         pieces = dict(enumerate(np.split(v, cuts)))
         total = self._sum(lambda i, f: f.map.adjoint(_root(f) * pieces[i]))
-        x = self._point(self.parts.everyone.spread(total if self.parts.everyone.leads else None))
+        x = self._point(self.parts.group.broadcast(total if self.parts.group.is_root else None))
         images = [image for (image,) in self.parts.each(lambda _, f: (_root(f) * f.map.image(x),))]
         return np.concatenate(images) if images else v
 

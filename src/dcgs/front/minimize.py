@@ -92,7 +92,7 @@ def minimize(
     runtime = Lockstep() if runtime is None else runtime
     method = FastDCGS() if method is None else method
     check_running(runtime, seed, callback)
-    everyone = runtime.everyone()
+    group = runtime.group()
 
     def door() -> tuple[Limits, Network, dict[int, Objective], Point]:
         asked = Limits(iterations, rounds, seconds, lmo_calls, gap, every)
@@ -103,16 +103,16 @@ def minimize(
         check_checkpoint(checkpoint, held, X, method)
         return asked, network, held, check_start(x0, X)
 
-    asked, network, held, start = agreed(everyone, door)
+    asked, network, held, start = agreed(group, door)
     limits = asked.completed(method.stops_itself)
-    with everyone.in_step():
-        check_same(everyone, _identity(method, X, network, limits, seed, start, checkpoint))
-    parts = Parts(held, everyone)
-    keeper = Keeper(checkpoint, list(held), limits.iterations, everyone)
+    with group.in_step():
+        check_same(group, _identity(method, X, network, limits, seed, start, checkpoint))
+    parts = Parts(held, group)
+    keeper = Keeper(checkpoint, list(held), limits.iterations, group)
     keeper.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
-        with everyone.in_step():
+        with group.in_step():
             check_problem(parts, X, method)
         meters = _meters(X, len(network), held, limits)
         observer = Observer(parts, X, start, limits, meters, Watch(callback, method.stops_itself))
@@ -150,9 +150,9 @@ def minimize(
             traffic=meters.traffic,
             after_round=lambda: keeper.after_round(agents, observer, observer.after_round()),
             wide=all(f.map.wide for f in held.values()),
-            spent=everyone.any if limited else None,
+            spent=group.any if limited else None,
         )
-        with keeper.listening(), everyone.told_of_failures():
+        with keeper.listening(), group.told_of_failures():
             if observer.status is None:
                 meters.clock.go()
                 with suppress(BudgetSpentError):
@@ -174,7 +174,7 @@ def minimize(
         projections=whole[3],
         computing=counts[:, 6],
         waiting=counts[:, 7],
-        seconds=float(everyone.largest(np.array([meters.clock.seconds]))[0]),
+        seconds=float(group.allreduce_max(np.array([meters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
         notes=(*keeper.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
         about=_about(method, runtime, X, network, seed) | keeper.about(),

@@ -62,7 +62,7 @@ class Observer:
         self, parts: Parts, X: ConvexSet, x0: Point, limits: Limits, meters: Meters, watch: Watch
     ) -> None:
         self.parts = parts
-        self.everyone = parts.everyone
+        self.group = parts.group
         self.X = X
         self.limits = limits
         self.meters = meters
@@ -86,7 +86,7 @@ class Observer:
         """Whether processes must talk after every round, since one of them may know what others do not."""
         limits = self.limits
         limited = limits.lmo_calls is not None or limits.seconds is not None
-        return self.everyone.processes == 1 or bool(limits.every) or limited
+        return self.group.size == 1 or bool(limits.every) or limited
 
     def post(self, i: int, k: int, answer: Point) -> None:
         """Take agent i's answer after its k-th iteration; called from the agent's thread."""
@@ -95,7 +95,7 @@ class Observer:
     def go_on(self) -> None:
         """Go on from where an earlier run stood; its history is with the process that leads."""
         if self.snapshots:
-            rows = self.everyone.spread(as_rows(self.snapshots) if self.everyone.leads else None)
+            rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
             last = self.snapshots[-1]
             if last.iterations == self.iterations and self._reached(last):
@@ -110,7 +110,7 @@ class Observer:
     def after_round(self) -> bool:
         """Return whether the run goes on; called while all agents stand still."""
         if not self.agrees:
-            # Agents end by themselves after their last iteration; rounds are the same for everyone.
+            # Agents end by themselves after their last iteration; rounds are the same for all.
             self._collect(self.iterations + self._has_next())
             ended = self.limits.rounds is not None and self.meters.traffic.rounds >= self.limits.rounds
             return self.status is None and not ended
@@ -152,10 +152,10 @@ class Observer:
         """Return the answers of all agents, or of those run here where nothing is measured."""
         if self.limits.every is None:
             return self.answers
-        return dict(enumerate(self.everyone.gather(self.answers.values())))
+        return dict(enumerate(self.group.allgather(self.answers.values())))
 
     def _largest(self, *numbers: float) -> list[float]:
-        return list(self.everyone.largest(np.array(numbers)).tolist())
+        return list(self.group.allreduce_max(np.array(numbers)).tolist())
 
     def _has_next(self) -> bool:
         """Return whether all agents here have posted their answer after one more iteration."""
@@ -204,12 +204,12 @@ class Observer:
 
     def _slowest(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the seconds of the slowest agent anywhere of each step, of which all took as many."""
-        return self.everyone.largest(steps) if steps.size else steps
+        return self.group.allreduce_max(steps) if steps.size else steps
 
     def _callback_ends(self, snapshot: Snapshot) -> bool:
         """Return what the callback of the process that leads says."""
         callback = self.watch.callback
-        return self.everyone.any(callback is not None and self.everyone.leads and bool(callback(snapshot)))
+        return self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
 
     def _reached(self, snapshot: Snapshot) -> bool:
         """Return whether the gap asked for is there, if that is the observer's to say."""

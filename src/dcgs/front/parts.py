@@ -1,4 +1,4 @@
-"""Everyone's objectives, each in the process that runs its agent."""
+"""ProcessGroup's objectives, each in the process that runs its agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.objectives.objective import Objective
-from dcgs.runtime import Alone, Everyone
+from dcgs.runtime import ProcessGroup, SingleProcess
 from dcgs.runtime.base import Array
 
 
@@ -24,7 +24,7 @@ class Parts:
     """
 
     held: Mapping[int, Objective]
-    everyone: Everyone
+    group: ProcessGroup
 
     def each(self, ask: Callable[[int, Objective], tuple[Array, ...]]) -> Iterator[tuple[Array, ...]]:
         """Yield what every agent's objective gives, in the process that leads, and nothing elsewhere."""
@@ -37,7 +37,7 @@ class Parts:
                 width = len(given)
                 yield from given
 
-        arrays = self.everyone.collect(answers())
+        arrays = self.group.gather(answers())
         for first in arrays:
             yield (first, *(next(arrays) for _ in range(width - 1)))
 
@@ -48,24 +48,24 @@ class Parts:
     ) -> list[float]:
         """Return what the process that leads makes of every agent's answers; the same for all."""
         answers = self.each(ask)
-        if not self.everyone.leads:
+        if not self.group.is_root:
             assert list(answers) == []  # given, and not had
-            return list(self.everyone.spread(None).tolist())
-        return list(self.everyone.spread(np.array(combine(answers), dtype=np.float64)).tolist())
+            return list(self.group.broadcast(None).tolist())
+        return list(self.group.broadcast(np.array(combine(answers), dtype=np.float64)).tolist())
 
     def numbers(self, ask: Callable[[int, Objective], Sequence[float]]) -> NDArray[np.float64]:
         """Return the numbers that every agent gives, a row each, in all processes."""
         mine = np.array([ask(i, f) for i, f in self.held.items()], dtype=np.float64)
-        return np.concatenate(self.everyone.gather([mine]))
+        return np.concatenate(self.group.allgather([mine]))
 
     def texts(self, ask: Callable[[int, Objective], str]) -> list[str]:
         """Return what every agent says, in all processes."""
         said = [np.frombuffer(ask(i, f).encode(), dtype=np.uint8) for i, f in self.held.items()]
-        return [bytes(text).decode() for text in self.everyone.gather(said)]
+        return [bytes(text).decode() for text in self.group.allgather(said)]
 
 
 def as_parts(objectives: Sequence[Objective] | Parts) -> Parts:
     """Return the parts of a sum that is all in this process."""
     if isinstance(objectives, Parts):
         return objectives
-    return Parts(dict(enumerate(objectives)), Alone())
+    return Parts(dict(enumerate(objectives)), SingleProcess())

@@ -115,7 +115,7 @@ class Inner(ABC):
     """Whether its solvers have a ``memory()``, and start from ``Task.past`` where there is one."""
 
     @abstractmethod
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         """Return why the solver cannot serve this objective over this set, or None if it can."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ def check_max_steps(max_steps: int) -> None:
         raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
 
 
-def polytope_misfit(name: str, X: ConvexSet) -> str | None:
+def polytope_incompatibility(name: str, X: ConvexSet) -> str | None:
     """Return why a solver of that name, which needs a polytope, cannot serve X, or None if it can."""
     if X.polytope:
         return None

@@ -50,7 +50,7 @@ class Block(Inner):
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, BlockSet):
             return None
         return f"block needs a NuclearNormBall; {type(X).__name__} is not one. Use inner='auto'."

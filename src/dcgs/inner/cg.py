@@ -33,7 +33,7 @@ class CG(Inner):
             raise ValueError(f"step must be 'line-search' or 'agnostic'; got {self.step!r}.")
         check_max_steps(self.max_steps)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
 
     def start(self, task: Task) -> Solver:

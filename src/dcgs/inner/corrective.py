@@ -11,7 +11,15 @@ import numpy as np
 
 from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
+from dcgs.inner.base import (
+    Inner,
+    Outcome,
+    Solver,
+    Subproblem,
+    Task,
+    check_max_steps,
+    polytope_incompatibility,
+)
 from dcgs.inner.line_search import Line
 from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
@@ -54,8 +62,8 @@ class Corrective(Inner):
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_misfit("corrective", X)
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return polytope_incompatibility("corrective", X)
 
     def start(self, task: Task) -> Solver:
         return _CorrectiveSolver(self, task)

@@ -29,7 +29,7 @@ class Exact(Inner):
 
     remembers = True
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, L2Ball) and isinstance(f.map, DenseMap) and isinstance(f.loss, SquaredLoss):
             return None
         return (

@@ -7,7 +7,15 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, atom_again, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, polytope_misfit
+from dcgs.inner.base import (
+    Inner,
+    Outcome,
+    Solver,
+    Subproblem,
+    Task,
+    check_max_steps,
+    polytope_incompatibility,
+)
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
 from dcgs.memory import Memory
@@ -32,8 +40,8 @@ class PCG(Inner):
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
 
-    def misfit(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_misfit("pcg", X)
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return polytope_incompatibility("pcg", X)
 
     def start(self, task: Task) -> Solver:
         return _PCGSolver(self, task)

@@ -82,7 +82,7 @@ class Method(ABC):
     """Whether it projects onto X and asks no oracle; it is then told how smooth everyone's objective is."""
 
     @abstractmethod
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         """Return why the method cannot serve these objectives over this set, or None if it can."""
 
     @abstractmethod

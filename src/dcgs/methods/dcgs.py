@@ -11,7 +11,7 @@ from typing import Literal, final
 
 from dcgs.inner import Inner, choose_inner
 from dcgs.methods.base import Agent, Method, solver_forgets
-from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
+from dcgs.methods.sliding import bind, check_settings, schedule_incompatibility, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -41,10 +41,10 @@ class DCGS(Method):
     def __post_init__(self) -> None:
         check_settings(self.inner, self.schedule, self.answer)
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         inner = choose_inner(self.inner, X)
-        reasons = (inner.misfit(f, X) for f in objectives.values())
-        return next(filter(None, reasons), None) or schedule_misfit(self.schedule, objectives)
+        reasons = (inner.incompatibility(f, X) for f in objectives.values())
+        return next(filter(None, reasons), None) or schedule_incompatibility(self.schedule, objectives)
 
     def program(self, agent: Agent) -> Program[Point]:
         inner = choose_inner(self.inner, agent.X).start(agent.task)

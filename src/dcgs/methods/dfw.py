@@ -32,7 +32,7 @@ class DFW(Method):
     tracking: bool = True
     rounds_per_iteration = 2
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:

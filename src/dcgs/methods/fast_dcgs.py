@@ -81,8 +81,8 @@ class FastDCGS(Method):
         if self.form == "hub" and self.eta is not None:
             raise ValueError(f"eta must be None with form='hub', which has no such weight; got {self.eta!r}.")
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        reasons = (self._inner(f, X).misfit(f, X) for f in objectives.values())
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (self._inner(f, X).incompatibility(f, X) for f in objectives.values())
         return next(filter(None, reasons), None)
 
     def program(self, agent: Agent) -> Program[Point]:
@@ -192,7 +192,7 @@ class FastDCGS(Method):
         if self.inner != "auto":
             return choose_inner(self.inner, X)
         best: Sequence[Inner] = (Exact(), Block(), Corrective())
-        return next((inner for inner in best if inner.misfit(f, X) is None), choose_inner("cg", X))
+        return next((inner for inner in best if inner.incompatibility(f, X) is None), choose_inner("cg", X))
 
 
 def _at(agent: Agent, x: Point) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.projections import check_step, projection_misfit, projector
+from dcgs.methods.projections import check_step, projection_incompatibility, projector
 from dcgs.methods.talk import average
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
@@ -39,8 +39,8 @@ class NIDS(Method):
     def __post_init__(self) -> None:
         check_step(self.step)
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return projection_misfit(self, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return projection_incompatibility(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project = agent.f, agent.metropolis, projector(agent)

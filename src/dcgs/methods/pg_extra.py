@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.projections import check_step, projection_misfit, projector
+from dcgs.methods.projections import check_step, projection_incompatibility, projector
 from dcgs.methods.talk import average
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
@@ -42,8 +42,8 @@ class PGExtra(Method):
         if not 0.0 <= self.laziness < 1.0:
             raise ValueError(f"laziness must be at least 0 and less than 1; got {self.laziness!r}.")
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return projection_misfit(self, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return projection_incompatibility(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project, mu = agent.f, agent.metropolis, projector(agent), self.laziness

@@ -8,7 +8,7 @@ from typing import Literal, final
 
 from dcgs.inner import Exact, Inner, choose_inner
 from dcgs.methods.base import Agent, Method, solver_forgets
-from dcgs.methods.sliding import bind, check_settings, schedule_misfit, sliding
+from dcgs.methods.sliding import bind, check_settings, schedule_incompatibility, sliding
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
@@ -38,9 +38,9 @@ class PrimalDual(Method):
         if not 0.0 <= self.precision < 1.0:
             raise ValueError(f"precision must be in [0, 1); got {self.precision!r}.")
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        reasons = (self._inner(f, X).misfit(f, X) for f in objectives.values())
-        return next(filter(None, reasons), None) or schedule_misfit(self.schedule, objectives)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        reasons = (self._inner(f, X).incompatibility(f, X) for f in objectives.values())
+        return next(filter(None, reasons), None) or schedule_incompatibility(self.schedule, objectives)
 
     def program(self, agent: Agent) -> Program[Point]:
         inner = self._inner(agent.f, agent.X).start(agent.task)
@@ -65,6 +65,6 @@ class PrimalDual(Method):
         return self.precision * (vdot(g, agent.x0) - agent.lmo(g, None).dot(g))
 
     def _inner(self, f: Objective, X: ConvexSet) -> Inner:
-        if self.inner == "auto" and Exact().misfit(f, X) is None:
+        if self.inner == "auto" and Exact().incompatibility(f, X) is None:
             return Exact()
         return choose_inner(self.inner, X)

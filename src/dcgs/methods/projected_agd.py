@@ -24,7 +24,7 @@ from dcgs.methods.gossip import (
     repeated_rounds,
     well_ordered,
 )
-from dcgs.methods.projections import check_step, projection_misfit, projector
+from dcgs.methods.projections import check_step, projection_incompatibility, projector
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, is_whole, vdot
 from dcgs.protocol import Program
@@ -77,8 +77,8 @@ class ProjectedAGD(Method):
                 f"got {self.gossip_rounds!r}."
             )
 
-    def misfit(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return projection_misfit(self, X)
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return projection_incompatibility(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project = agent.f, agent.metropolis, projector(agent)

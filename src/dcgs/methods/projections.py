@@ -62,7 +62,7 @@ def projector(agent: Agent) -> Projection:
     return counted
 
 
-def projection_misfit(method: Method, X: ConvexSet) -> str | None:
+def projection_incompatibility(method: Method, X: ConvexSet) -> str | None:
     """Return why the method cannot project onto X, or None if it can."""
     if projection(X) is not None:
         return None

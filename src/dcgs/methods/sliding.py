@@ -66,7 +66,7 @@ def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
         )
 
 
-def schedule_misfit(schedule: object, objectives: Mapping[int, Objective]) -> str | None:
+def schedule_incompatibility(schedule: object, objectives: Mapping[int, Objective]) -> str | None:
     """Return why the schedule cannot serve these agents, or None if it can."""
     named = _SCHEDULES.get(schedule) if isinstance(schedule, str) else schedule
     if not isinstance(named, Theorem2) or named.strong_convexity is not None:

@@ -1,18 +1,18 @@
 """Runtimes: who carries messages. They know the network and no mathematics."""
 
-from dcgs.runtime.base import Alone, Everyone, Job, RunAbortedError, Runtime, Traffic, is_in_all
+from dcgs.runtime.base import Job, ProcessGroup, RunAbortedError, Runtime, SingleProcess, Traffic, is_in_all
 from dcgs.runtime.guard import advise, forsake, is_first, run_as_rank
 from dcgs.runtime.lockstep import Lockstep
 from dcgs.runtime.mpi import MPI
 
 __all__ = [
     "MPI",
-    "Alone",
-    "Everyone",
     "Job",
     "Lockstep",
+    "ProcessGroup",
     "RunAbortedError",
     "Runtime",
+    "SingleProcess",
     "Traffic",
     "advise",
     "forsake",

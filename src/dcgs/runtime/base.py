@@ -83,21 +83,21 @@ class Job:
     spent: Callable[[bool], bool] | None = None
 
 
-class Everyone(ABC):
+class ProcessGroup(ABC):
     """All processes of a run, for what the front door needs of them; never counted as traffic.
 
     Every process must ask the same questions in the same order. The first process leads.
     """
 
-    leads: bool
-    processes: int
+    is_root: bool
+    size: int
 
     @abstractmethod
-    def collect(self, mine: Iterable[Array]) -> Iterator[Array]:
+    def gather(self, mine: Iterable[Array]) -> Iterator[Array]:
         """Return the arrays of all processes, in their order, where this one leads; nothing elsewhere."""
 
     @abstractmethod
-    def spread(self, values: Array | None) -> Array:
+    def broadcast(self, values: Array | None) -> Array:
         """Return what the process that leads has; others give None."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Everyone(ABC):
         """Return what to say of an error of this process; where there are others it names the agent."""
 
     @abstractmethod
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the largest of each number over all processes."""
 
     @contextmanager
@@ -133,36 +133,36 @@ class Everyone(ABC):
         except RunAbortedError:
             raise
         except kind as error:
-            if self.processes > 1:
+            if self.size > 1:
                 error.add_note(IN_ALL)
             raise
 
-    def gather(self, mine: Iterable[Array]) -> list[Array]:
+    def allgather(self, mine: Iterable[Array]) -> list[Array]:
         """Return the arrays of all processes, in their order, in all of them."""
-        arrays = list(self.collect(mine))
-        count = int(self.spread(np.array([len(arrays)]) if self.leads else None)[0])
-        return [self.spread(arrays[place] if self.leads else None) for place in range(count)]
+        arrays = list(self.gather(mine))
+        count = int(self.broadcast(np.array([len(arrays)]) if self.is_root else None)[0])
+        return [self.broadcast(arrays[place] if self.is_root else None) for place in range(count)]
 
     def decide(self, compute: Callable[[], Array]) -> Array:
         """Return what the process that leads computes."""
-        return self.spread(compute() if self.leads else None)
+        return self.broadcast(compute() if self.is_root else None)
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is up in any process."""
-        return bool(self.largest(np.array([float(flag)]))[0])
+        return bool(self.allreduce_max(np.array([float(flag)]))[0])
 
 
 @final
-class Alone(Everyone):
+class SingleProcess(ProcessGroup):
     """One process that runs all agents."""
 
-    leads = True
-    processes = 1
+    is_root = True
+    size = 1
 
-    def collect(self, mine: Iterable[Array]) -> Iterator[Array]:
+    def gather(self, mine: Iterable[Array]) -> Iterator[Array]:
         return iter(mine)
 
-    def spread(self, values: Array | None) -> Array:
+    def broadcast(self, values: Array | None) -> Array:
         assert values is not None
         return values
 
@@ -172,7 +172,7 @@ class Alone(Everyone):
     def sentence(self, error: BaseException) -> str:
         return str(error)
 
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
 
 
@@ -188,7 +188,7 @@ class Runtime(ABC):
         """Return which of so many agents this process runs."""
 
     @abstractmethod
-    def everyone(self) -> Everyone:
+    def group(self) -> ProcessGroup:
         """Return all processes that take part."""
 
 

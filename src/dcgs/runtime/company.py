@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.runtime.base import Array, Everyone, RunAbortedError, is_in_all
+from dcgs.runtime.base import Array, ProcessGroup, RunAbortedError, is_in_all
 from dcgs.runtime.wire import SIZE, Header, Kind, check, read, write
 
 if TYPE_CHECKING:
@@ -21,44 +21,44 @@ _TAG = 0
 
 
 @final
-class Company(Everyone):
+class Company(ProcessGroup):
     """All processes of a communicator; the first leads."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self.leads = ranks.rank == 0
-        self.processes = ranks.size
+        self.is_root = ranks.rank == 0
+        self.size = ranks.size
         self._asked = 0
         assert ranks.heart is not None
         ranks.heart.begin()
 
-    def collect(self, mine: Iterable[Array]) -> Iterator[Array]:
+    def gather(self, mine: Iterable[Array]) -> Iterator[Array]:
         self._asked += 1
-        if not self.leads:
+        if not self.is_root:
             self._give(list(mine))
             return
         yield from mine
-        for rank in range(1, self.processes):
+        for rank in range(1, self.size):
             yield from self._take(rank)
 
-    def spread(self, values: Array | None) -> Array:
+    def broadcast(self, values: Array | None) -> Array:
         self._asked += 1
-        if self.processes == 1:
+        if self.size == 1:
             assert values is not None
             return values
         header = bytearray(SIZE)
         if values is not None:
             values = np.ascontiguousarray(values).reshape(values.shape)
             write(header, Kind.PART, values, self._asked, 0)
-        self._ranks.spread(header)
+        self._ranks.broadcast(header)
         told = self._checked(header, 0)
         array: Array = np.empty(told.shape, told.dtype) if values is None else values
         if told.length:
-            self._ranks.spread(array)
+            self._ranks.broadcast(array)
         return array
 
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self._ranks.largest(values)
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._ranks.allreduce_max(values)
 
     def sentence(self, error: BaseException) -> str:
         assert self._ranks.heart is not None

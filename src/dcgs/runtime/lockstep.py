@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from dcgs.parallel import cores, wide_products
 from dcgs.points import Point, is_whole
 from dcgs.protocol import Inbox, Program
-from dcgs.runtime.base import Alone, Everyone, Job, Reply, Runtime, all_still_send, checked
+from dcgs.runtime.base import Job, ProcessGroup, Reply, Runtime, SingleProcess, all_still_send, checked
 
 # Bytes of a message from which agents gain from running side by side. With smaller points most of the
 # time goes into Python, and threads that wait for its lock are slower than one (docs/measuring.md).
@@ -68,8 +68,8 @@ class Lockstep(Runtime):
     def hosts(self, agents: int) -> range:
         return range(agents)
 
-    def everyone(self) -> Everyone:
-        return Alone()
+    def group(self) -> ProcessGroup:
+        return SingleProcess()
 
     def _pool(self, stack: ExitStack, job: Job, threads: int) -> Executor | None:
         """Return a pool for agents side by side, or None where they take turns."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.parallel import cores
-from dcgs.runtime.base import IN_ALL, Everyone, Job, RunAbortedError, Runtime
+from dcgs.runtime.base import IN_ALL, Job, ProcessGroup, RunAbortedError, Runtime
 from dcgs.runtime.company import Company
 from dcgs.runtime.guard import end_all, wear
 from dcgs.runtime.heart import Heart
@@ -84,7 +84,7 @@ class MPI(Runtime):
         ranks.call_by(agents)
         return ranks.hosts(agents)
 
-    def everyone(self) -> Everyone:
+    def group(self) -> ProcessGroup:
         return Company(self.ranks)
 
 
@@ -142,11 +142,11 @@ class Ranks:
         """Begin to receive plain bytes, as many as there is room for at most."""
         return self.comm.Irecv(self.letter(data), rank, tag)
 
-    def spread(self, data: Any) -> None:
-        """Give the first process's bytes to everyone."""
+    def broadcast(self, data: Any) -> None:
+        """Give the first process's bytes to all."""
         self.wait([self.comm.Ibcast(self.letter(data), 0)])
 
-    def largest(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the largest of each number over all processes."""
         mine = np.ascontiguousarray(values, dtype=np.float64)
         out = np.empty_like(mine)

@@ -34,7 +34,7 @@ def run_hosted(job: Job, ranks: Ranks, sharers: Mapping[int, int]) -> None:
     ``sharers`` are the processes that share memory with this one, by rank, with the system's numbers.
     """
     post = Post(job, ranks, sharers)
-    ranks.largest(_NOTHING_YET)  # from here on all watch each other
+    ranks.allreduce_max(_NOTHING_YET)  # from here on all watch each other
     programs = {i: job.program(i) for i in post.hosted}
     traffic = job.traffic
     try:
@@ -52,7 +52,7 @@ def run_hosted(job: Job, ranks: Ranks, sharers: Mapping[int, int]) -> None:
                 replies = _advance(programs, inboxes, job)
                 del inboxes
                 if not job.after_round():
-                    ranks.largest(_NOTHING_YET)  # others may not yet have seen what lies here for them
+                    ranks.allreduce_max(_NOTHING_YET)  # others may not yet have seen what lies here for them
                     return
             post.end()
     finally:
