@@ -1,0 +1,62 @@
+"""Atomic writes: a file appears complete or not at all, also if the process is killed or the power fails."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TypeAlias
+
+Write: TypeAlias = Callable[[IO[bytes]], object]
+"""Writes the content of one file to an open binary stream."""
+
+
+def atomic_write(path: Path, content: bytes | Write) -> Path:
+    """Write one file atomically (temporary file, fsync, rename) and return its path.
+
+    The folder is created if it does not exist. An error leaves the old file, if there was one.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> atomic_write(folder / "new" / "a.txt", b"all of it").read_text()
+    'all of it'
+    """
+    write: Write = content if callable(content) else lambda stream: stream.write(content)
+    atomic_write_all({path: write})
+    return path
+
+
+def atomic_write_all(files: Mapping[Path, Write], before_rename: Callable[[], object] = lambda: None) -> None:
+    """Write several files, and rename them only after all are complete; an error leaves none of them.
+
+    ``before_rename`` is called in between, for example to wait for other processes.
+    """
+    # The process id keeps two processes that write the same file apart.
+    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
+    try:
+        for path, write in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary[path].open("wb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+        before_rename()
+        for path, part in temporary.items():
+            os.replace(part, path)
+        for folder in {path.parent for path in files}:
+            _fsync_folder(folder)
+    finally:
+        for part in temporary.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _fsync_folder(folder: Path) -> None:
+    """Make new names in the folder outlast a power failure, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
