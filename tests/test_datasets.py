@@ -25,7 +25,7 @@ from dcgs.datasets import (
 )
 from dcgs.datasets.download import Remote, fetch
 from dcgs.datasets.errors import BrokenDataError
-from dcgs.datasets.store import Wanted, sha256_of, vouched_sha256
+from dcgs.datasets.store import Wanted, checked_sha256, sha256_of
 
 CONTENT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -124,7 +124,7 @@ def test_a_sample_is_random_and_given_by_its_seed() -> None:
 
 @pytest.mark.parametrize("count", [0, 11])
 def test_a_sample_larger_than_the_data_is_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=f"ten rows must have .* it has 10, asked for were {count}\\."):
+    with pytest.raises(ValueError, match=rf"count must be between 1 and 10, the rows of ten rows; got {count}\."):
         regression().sample(count)
 
 
@@ -239,7 +239,7 @@ def test_a_path_given_that_is_wrong_is_not_replaced_by_another_place(cache: Path
     ):
         wanted().locate(tmp_path / "nowhere", True, None)
     with pytest.raises(
-        DataNotFoundError, match=r"Some Data must be in the folder .*; it has neither plain nor"
+        DataNotFoundError, match=r"Some Data must be in the folder .*; it has no plain or"
     ):
         wanted().locate(tmp_path, True, None)
 
@@ -251,7 +251,7 @@ def test_data_that_are_missing_are_told_with_where_they_were_looked_for_and_what
     with pytest.raises(DataNotFoundError) as caught:
         wanted().locate(None, False, None)
     assert str(caught.value) == (
-        "Some Data must be on this machine; neither plain nor pack.zip was found in "
+        "Some Data must be on this machine; no plain or pack.zip was found in "
         f"{tmp_path / 'named'} and in {cache}. Get http://127.0.0.1:9/pack.zip and put it in the folder "
         f"that DCGS_DATA names or in {cache}, or give its path, or allow the download."
     )
@@ -275,7 +275,7 @@ def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> Non
 def test_a_checksum_beside_a_file_is_honored_in_every_common_form(tmp_path: Path, text: str) -> None:
     file = put(tmp_path / "data")
     put(tmp_path / "data.sha256", text.encode())
-    assert vouched_sha256(file) == SHA256
+    assert checked_sha256(file) == SHA256
 
 
 def test_a_file_that_differs_from_the_checksum_beside_it_is_refused_with_both(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_file_that_differs_from_the_checksum_beside_it_is_refused_with_both(tm
     with pytest.raises(
         BrokenDataError, match=rf"the SHA-256 in data.sha256, {SHA256}; it has {changed}\. Get"
     ):
-        vouched_sha256(file)
+        checked_sha256(file)
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", SHA256[:-1].encode(), SHA256.encode() + b"0"])
@@ -294,7 +294,7 @@ def test_a_checksum_beside_a_file_that_is_none_is_refused(tmp_path: Path, text: 
     with pytest.raises(
         BrokenDataError, match=r"data.sha256 must start with a SHA-256 of 64 hexadecimal digits"
     ):
-        vouched_sha256(put(tmp_path / "data"))
+        checked_sha256(put(tmp_path / "data"))
 
 
 # ---------------------------------------------------------------- downloads
@@ -338,7 +338,7 @@ def test_a_download_that_fails_says_why_and_leaves_nothing(
 ) -> None:
     there = Remote(site + remote.url, remote.sha256, remote.start)
     message = (
-        rf"^the download of {there.url} must come through; {why}\. Nothing was kept: .* put it in {cache} or"
+        rf"^the download of {there.url} failed; {why}\. Nothing was saved: .* put it in {cache} or"
     )
     with pytest.raises(DownloadError, match=message) as caught:
         fetch(there, cache)
@@ -356,7 +356,7 @@ def test_a_download_from_a_server_that_is_gone_leaves_nothing(cache: Path) -> No
 
 def test_a_download_that_is_interrupted_leaves_nothing_and_stays_an_interrupt(cache: Path, site: str) -> None:
     with pytest.raises(
-        KeyboardInterrupt, match=r"^the download of .*/whole was interrupted; nothing was kept\.$"
+        KeyboardInterrupt, match=r"^the download of .*/whole was interrupted; nothing was saved\.$"
     ):
         fetch(Remote(f"{site}/whole", SHA256), cache, stop)
     assert left(cache) == []
@@ -373,6 +373,6 @@ def test_a_download_that_fails_leaves_an_earlier_file_as_it_was(cache: Path, sit
 def test_a_cache_folder_that_cannot_be_made_is_told_in_a_sentence(cache: Path, site: str) -> None:
     put(cache.parent, b"a file where the folder should be")
     with pytest.raises(
-        DownloadError, match=r"must come through; the cache folder cannot be written: .*\. Nothing"
+        DownloadError, match=r"failed; the cache folder cannot be written: .*\. Nothing"
     ):
         fetch(Remote(f"{site}/whole", SHA256), cache)

@@ -23,11 +23,11 @@ from dcgs.datasets import (
     DataNotFoundError,
     Kind,
     Regression,
-    binary,
     e2006,
     e2006_lookalike,
     e2006_tfidf,
     read_libsvm,
+    store,
 )
 
 TEXT = b"-3.5 1:-3.2 5:0.001 150360:0.5\n-0.51940953 1:-2.9\n-7.899578074 2:1e-4 3:2e-4\n"
@@ -215,7 +215,7 @@ def test_a_file_is_parsed_once_and_then_taken_from_the_binary_copy(
     assert same(first, second)
     assert first.source == second.source
     sha256 = hashlib.sha256(TEXT).hexdigest()
-    assert [file.name for file in cache.iterdir()] == [f"E2006.train-{sha256}.v{binary.FORMAT}.npz"]
+    assert [file.name for file in cache.iterdir()] == [f"E2006.train-{sha256}.v{store.CACHE_FORMAT}.npz"]
 
 
 @pytest.mark.usefixtures("small")
@@ -225,7 +225,7 @@ def test_another_content_another_split_and_another_format_are_parsed_anew(
     e2006(put(tmp_path))
     assert e2006(put(tmp_path, TEXT.replace(b"-3.5 ", b"-4.5 "))).b[0] == -4.5
     e2006(tmp_path / TRAIN, split="test")
-    monkeypatch.setattr(binary, "FORMAT", binary.FORMAT + 1)
+    monkeypatch.setattr(store, "CACHE_FORMAT", store.CACHE_FORMAT + 1)
     e2006(tmp_path)
     assert len(parses) == 4
 
@@ -249,14 +249,14 @@ def test_a_binary_copy_that_is_damaged_is_made_again(
 @pytest.mark.parametrize("claim", [b"(1000,), }" + b" " * 10, b"(100009999999,), }  "], ids=["less", "more"])
 def test_a_binary_copy_that_claims_another_size_is_made_again(cache: Path, claim: bytes) -> None:
     arrays = {"numbers": np.arange(10_000.0)}
-    binary.kept("some", lambda: arrays)
+    store.cached_arrays("some", lambda: arrays)
     (copy,) = cache.iterdir()
     sound = copy.read_bytes()
     changed = sound.replace(b"(10000,), }" + b" " * 9, claim)
     assert changed != sound
     assert len(changed) == len(sound)
     copy.write_bytes(changed)
-    np.testing.assert_array_equal(binary.kept("some", lambda: arrays)["numbers"], arrays["numbers"])
+    np.testing.assert_array_equal(store.cached_arrays("some", lambda: arrays)["numbers"], arrays["numbers"])
     assert copy.read_bytes() == sound
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError, libsvm, read_libsvm, streams
-from dcgs.datasets.libsvm_faults import line_fault
+from dcgs.datasets.libsvm import line_fault
 from dcgs.datasets.streams import cut_off
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -111,7 +111,7 @@ def test_a_line_at_fault_is_named_with_what_it_has(
     monkeypatch.setattr(libsvm, "_CHUNK", size)
     file = put(tmp_path, b"# one\n1 1:1\n\n" + fault + b"\n1 1:1\n")
     pattern = FAULTS[fault].replace("+", r"\+")
-    with pytest.raises(BrokenDataError, match=rf"^line 4 of data\.svm {pattern}.*\. Mend the line, or get"):
+    with pytest.raises(BrokenDataError, match=rf"^line 4 of data\.svm {pattern}.*\. Correct the line, or get"):
         read_libsvm(file, 7)
 
 
@@ -135,7 +135,7 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, how: str, share: flo
     packed = PACKERS[how](text)
     file = put(tmp_path, packed[: int(share * len(packed))])
     with pytest.raises(
-        BrokenDataError, match=rf"must be a whole {how} file; it breaks off somewhere after line"
+        BrokenDataError, match=rf"must be a complete {how} file; it breaks off after line"
     ):
         read_libsvm(file)
 
@@ -144,7 +144,7 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, how: str, share: flo
 def test_a_packed_file_that_is_damaged_is_refused(tmp_path: Path, how: str) -> None:
     packed = bytearray(PACKERS[how](TEXT * 50))
     packed[len(packed) // 2] ^= 0xFF
-    with pytest.raises(BrokenDataError, match=rf"must be a whole {how} file; it breaks off"):
+    with pytest.raises(BrokenDataError, match=rf"must be a complete {how} file; it breaks off"):
         read_libsvm(put(tmp_path, bytes(packed)))
 
 

@@ -138,7 +138,7 @@ def test_ratings_that_are_nowhere_are_told_with_the_official_address(
     shape: tuple[int, int],
 ) -> None:
     address = f"Get https://files.grouplens.org/datasets/movielens/{archive} and put it"
-    with pytest.raises(DataNotFoundError, match=f"neither {member} nor {archive} was found in .*{address}"):
+    with pytest.raises(DataNotFoundError, match=f"no {member} or {archive} was found in .*{address}"):
         load(download=False)
 
 
@@ -205,7 +205,7 @@ def test_a_file_whose_lines_are_right_and_whose_checksum_is_not_is_refused_with_
     file = tmp_path / "u.data"
     file.write_bytes(content)
     right, wrong = (hashlib.sha256(some).hexdigest() for some in (SMALL, content))
-    told = f"must have the SHA-256 {right}; it has {wrong}, and {count} ratings where there are 3\\. Delete"
+    told = f"must have the SHA-256 {right}; it has {wrong}, and {count} ratings instead of 3\\. Delete"
     with pytest.raises(BrokenDataError, match=told):
         movielens100k(file)
 
@@ -215,7 +215,7 @@ def test_an_archive_cut_short_is_refused(tmp_path: Path) -> None:
     file = packed(tmp_path / "ml-100k.zip", "u.data", SMALL)
     file.write_bytes(file.read_bytes()[:-30])
     with pytest.raises(
-        BrokenDataError, match=r"ml-100k.zip must be a whole zip archive; it is not: .*Delete it"
+        BrokenDataError, match=r"ml-100k.zip must be a complete zip archive; it is not: .*Delete it"
     ):
         movielens100k(file)
 
@@ -226,7 +226,7 @@ def test_an_archive_that_is_damaged_is_refused(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[content.index(b"ml-100k/u.data") + 20] ^= 0xFF
     file.write_bytes(content)
-    with pytest.raises(BrokenDataError, match=r"ml-100k.zip must be a whole zip archive; it is not"):
+    with pytest.raises(BrokenDataError, match=r"ml-100k.zip must be a complete zip archive; it is not"):
         movielens100k(file)
 
 

@@ -1,4 +1,4 @@
-"""Data to run on: synthetic sets, made from a seed; real sets, looked up; a look-alike, called one."""
+"""Data sets: synthetic ones, made from a seed; real ones, read from files; readers of LIBSVM text."""
 
 from dcgs.datasets.base import Kind, Ratings, Regression, Source
 from dcgs.datasets.e2006_tfidf import e2006

@@ -1,9 +1,9 @@
-"""What a data set is here: its numbers, where they are from, and how they spread over agents."""
+"""Data sets: their numbers, their source, and how they are split over agents."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TypeAlias, final
@@ -19,7 +19,7 @@ Matrix: TypeAlias = NDArray[np.float64] | sparse.csr_array
 
 
 class Kind(Enum):
-    """What numbers are; ``str(kind)`` says it so that it cannot be misread."""
+    """Whether data are real or made; ``str(kind)`` is a phrase for reports."""
 
     REAL = "real data"
     SYNTHETIC = "synthetic data"
@@ -32,7 +32,7 @@ class Kind(Enum):
 @final
 @dataclass(frozen=True)
 class Source:
-    """Where a data set is from; ``files`` has the SHA-256 of every file that was read."""
+    """The origin of a data set; ``files`` has the SHA-256 of every file that was read."""
 
     name: str
     kind: Kind
@@ -43,7 +43,7 @@ class Source:
 @final
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """A and b of ‖A x − b‖²; ``made_from`` is the x behind them, where there is one."""
+    """A and b of ‖A x − b‖²; ``made_from`` is the x that synthetic data were made from."""
 
     A: Matrix
     b: NDArray[np.float64]
@@ -59,16 +59,14 @@ class Regression:
         """Return ``count`` of the rows, drawn without replacement, in random order."""
         if not 1 <= count <= len(self.b):
             raise ValueError(
-                f"{self.source.name} must have at least the samples asked for; it has {len(self.b)}, "
-                f"asked for were {count!r}."
+                f"count must be between 1 and {len(self.b)}, the rows of {self.source.name}; got {count!r}."
             )
         chosen = np.random.default_rng(seed).choice(len(self.b), count, replace=False)
-        return Regression(self.A[chosen], self.b[chosen], self.source, self.made_from)
+        return replace(self, A=self.A[chosen], b=self.b[chosen])
 
     def parts(self, agents: int) -> list[tuple[Matrix, NDArray[np.float64]]]:
-        """Return the rows spread evenly over the agents, in their order."""
-        edges = cuts(len(self.b), agents)
-        return [(self.A[low:high], self.b[low:high]) for low, high in edges]
+        """Return the rows in their order, in one part of about equal size per agent."""
+        return [(self.A[low:high], self.b[low:high]) for low, high in cuts(len(self.b), agents)]
 
     def objectives(self, agents: int) -> list[Objective]:
         """Return one least-squares objective per agent."""
@@ -78,7 +76,7 @@ class Regression:
 @final
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Observed entries of a matrix of that shape; ``made_from`` is the matrix, where it is known."""
+    """Observed entries of a matrix; ``made_from`` is the matrix that synthetic entries were taken from."""
 
     rows: NDArray[np.intp]
     cols: NDArray[np.intp]
@@ -97,12 +95,10 @@ class Ratings:
 
     def take(self, chosen: NDArray[np.intp]) -> Ratings:
         """Return the entries at these places, in this order."""
-        return Ratings(
-            self.rows[chosen], self.cols[chosen], self.values[chosen], self.shape, self.source, self.made_from
-        )
+        return replace(self, rows=self.rows[chosen], cols=self.cols[chosen], values=self.values[chosen])
 
     def split(self, held_out: float = 0.2, seed: int = 0) -> tuple[Ratings, Ratings]:
-        """Return the entries to learn from and those held out, drawn at random."""
+        """Return the entries to fit and the entries held out, drawn at random."""
         if not 0.0 < held_out < 1.0:
             raise ValueError(f"held_out must be a fraction between 0 and 1; got {held_out!r}.")
         order = np.random.default_rng(seed).permutation(len(self))
@@ -110,7 +106,7 @@ class Ratings:
         return self.take(order[:kept]), self.take(order[kept:])
 
     def objectives(self, agents: int) -> list[Objective]:
-        """Return one completion objective per agent, the entries spread evenly in their order."""
+        """Return one completion objective per agent, with parts of about equal size in their order."""
         return [
             MatrixCompletion(self.rows[low:high], self.cols[low:high], self.values[low:high], self.shape)
             for low, high in cuts(len(self), agents)
@@ -124,7 +120,7 @@ def _known(made_from: NDArray[np.float64] | None, source: Source) -> NDArray[np.
 
 
 def cuts(count: int, agents: int) -> list[tuple[int, int]]:
-    """Return where to cut ``count`` items into contiguous parts that differ by at most one."""
+    """Return the first item and the end of each contiguous part; their sizes differ by at most one."""
     if not 1 <= agents <= count:
         raise ValueError(f"agents must be between 1 and {count}, so that each has data; got {agents!r}.")
     edges = [count * i // agents for i in range(agents + 1)]

@@ -1,10 +1,8 @@
-"""Fetch one file: all of it, with the checksum it must have, or nothing."""
+"""Download one file: complete and with the checksum it must have, or not at all."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from dcgs.datasets.errors import DownloadError
+from dcgs.files import atomic_write
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the bytes so far and, where the server says it, with the bytes in all."""
@@ -26,7 +25,7 @@ _TIMEOUT = 60.0  # seconds without a byte
 @final
 @dataclass(frozen=True)
 class Remote:
-    """A file elsewhere. Where no checksum is published, ``start`` tells it from a page that says sorry."""
+    """A file on a server. Where no checksum is published, the file must begin with ``start``."""
 
     url: str
     sha256: str | None = None
@@ -39,15 +38,15 @@ class Remote:
 
 
 def fetch(remote: Remote, folder: Path, progress: Progress | None = None) -> Path:
-    """Download into ``folder`` and return the file; whatever goes wrong, nothing half done is left."""
-    part = _part(remote, folder)
+    """Download into ``folder`` and return the file; an error or an interrupt leaves no partial file."""
     try:
-        with part.open("wb") as file:
-            digest = _receive(remote, file, progress)
-        _check(remote, part, digest)
-        return part.replace(folder / remote.name)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _failed(remote, folder, f"the cache folder cannot be written: {error}") from error
+    try:
+        return atomic_write(folder / remote.name, lambda file: _receive(remote, file, progress))
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the download of {remote.url} was interrupted; nothing was kept.") from None
+        raise KeyboardInterrupt(f"the download of {remote.url} was interrupted; nothing was saved.") from None
     except HTTPError as error:
         error.close()
         raise _failed(remote, folder, f"the server answered {error.code} {error.reason}") from error
@@ -57,49 +56,31 @@ def fetch(remote: Remote, folder: Path, progress: Progress | None = None) -> Pat
         raise _failed(remote, folder, str(error)) from None
     except (OSError, HTTPException) as error:
         raise _failed(remote, folder, f"it broke off: {error or type(error).__name__}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
-def _part(remote: Remote, folder: Path) -> Path:
-    """Return a new, empty file of this process alone, so that two downloads at once do not mix."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(".part", remote.name + ".", folder)
-    except OSError as error:
-        raise _failed(remote, folder, f"the cache folder cannot be written: {error}") from error
-    os.close(handle)
-    return Path(name)
-
-
-def _receive(remote: Remote, file: IO[bytes], progress: Progress | None) -> str:
-    digest = hashlib.sha256()
-    done = 0
+def _receive(remote: Remote, file: IO[bytes], progress: Progress | None) -> None:
+    """Write what the server sends; raise DownloadError if it is not the file."""
+    digest, start, done = hashlib.sha256(), b"", 0
     with urlopen(remote.url, timeout=_TIMEOUT) as answer:
         length = answer.headers.get("Content-Length")
         total = int(length) if length and length.isdigit() else None
         while block := answer.read(_BLOCK):
             file.write(block)
             digest.update(block)
+            start = (start + block)[: len(remote.start)]
             done += len(block)
             if progress is not None:
                 progress(done, total)
     if total is not None and done != total:
         raise DownloadError(f"it broke off after {done:,} of {total:,} bytes")
-    return digest.hexdigest()
-
-
-def _check(remote: Remote, part: Path, digest: str) -> None:
-    if remote.sha256 is not None and digest != remote.sha256:
-        raise DownloadError(f"its SHA-256 must be {remote.sha256}; it is {digest}")
-    with part.open("rb") as file:
-        start = file.read(len(remote.start))
+    if remote.sha256 is not None and digest.hexdigest() != remote.sha256:
+        raise DownloadError(f"its SHA-256 must be {remote.sha256}; it is {digest.hexdigest()}")
     if start != remote.start:
         raise DownloadError(f"it must start with {remote.start!r}; it starts with {start!r}")
 
 
 def _failed(remote: Remote, folder: Path, why: str) -> DownloadError:
     return DownloadError(
-        f"the download of {remote.url} must come through; {why}. Nothing was kept: try again, or get the "
-        f"file in another way and put it in {folder} or in the folder that DCGS_DATA names."
+        f"the download of {remote.url} failed; {why}. Nothing was saved: try again, or get the file in "
+        f"another way and put it in {folder} or in the folder that DCGS_DATA names."
     )

@@ -1,4 +1,4 @@
-"""What can go wrong with data that others made; every message is a sentence to be shown as it is."""
+"""Errors about data files; every message is a sentence for the user."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import final
 
 @final
 class DataNotFoundError(FileNotFoundError):
-    """A data set, or a file of it, is not there or cannot be read."""
+    """A data set, or a file of it, does not exist or cannot be read."""
 
 
 @final
 class BrokenDataError(ValueError):
-    """A file is there and is not what it must be."""
+    """The content of a file is not what it must be."""
 
 
 @final
 class DownloadError(OSError):
-    """A file could not be fetched; nothing of it was kept."""
+    """A file could not be downloaded; nothing of it was saved."""

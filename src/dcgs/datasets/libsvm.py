@@ -2,160 +2,138 @@
 
 from __future__ import annotations
 
+import math
 import re
-import warnings
-from collections import deque
-from dataclasses import dataclass, field
 from operator import index
 from pathlib import Path
-from typing import TypeAlias, TypeVar, final
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dcgs.datasets.errors import BrokenDataError
-from dcgs.datasets.libsvm_faults import MOST_COLUMNS, first_fault
 from dcgs.datasets.store import PathLike
 from dcgs.datasets.streams import whole_lines
 
 Numbers: TypeAlias = NDArray[np.float64]
-Item = TypeVar("Item", bound=np.generic)
+Chunk: TypeAlias = tuple[Numbers, NDArray[np.intp], NDArray[np.int32], Numbers]
+"""Some lines as numbers: labels, entries per line, columns of the entries (from 0), values of the entries."""
 
 _CHUNK = 1 << 23  # bytes of text at a time: 8 MB
-_DIGIT, _SIGN, _BLANK, _BREAK, _COLON, _FOREIGN = range(6)  # kinds of letters
-_KINDS = bytearray([_FOREIGN]) * 256
-for _kind, _letters in enumerate((b"0123456789", b"+-.eE", b" \t\r", b"\n", b":")):
-    for _letter in _letters:
-        _KINDS[_letter] = _kind
-_TO_SPACE = bytes.maketrans(b":", b" ")
+_MOST_COLUMNS = 2**31 - 1
+_QUOTED = 60
+
+_BLANKS = re.compile(rb"[ \t\r]+")
 _COMMENT = re.compile(rb"#[^\n]*")
+# Possessive quantifiers (++) never backtrack, so that a line is checked in one pass.
+_PLAIN = rb"[+-]?+(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?+\d++)?+"
+_NUMBER = re.compile(_PLAIN)
+_LINE = re.compile(rb"[ \t\r]*+(?:%b(?:[ \t\r]++\d++:%b)*+[ \t\r]*+)?+" % (_PLAIN, _PLAIN))
 
 
 def read_libsvm(path: PathLike, features: int | None = None) -> tuple[sparse.csr_array, Numbers]:
     """Return the matrix of samples and their labels; ``features`` is its width, else the highest index.
 
-    The file may be compressed (bz2, xz, gz: told by its first bytes). Comments (``# …``) and blank
+    The file may be compressed (bz2, xz, gz: recognized by its first bytes). Comments (``# …``) and blank
     lines are skipped. Text is read in chunks; the peak of memory is below three times the result.
     """
     file = Path(path).expanduser()
-    limit = MOST_COLUMNS if features is None else index(features)
-    if not 1 <= limit <= MOST_COLUMNS:
-        raise ValueError(f"features must be between 1 and {MOST_COLUMNS}; got {features!r}.")
-    parts = _Parts()
+    limit = _MOST_COLUMNS if features is None else index(features)
+    if not 1 <= limit <= _MOST_COLUMNS:
+        raise ValueError(f"features must be between 1 and {_MOST_COLUMNS}; got {features!r}.")
+    parts: tuple[list[Any], ...] = ([], [], [], [])
     for first_line, text in whole_lines(file, _CHUNK):
         chunk = _parsed(text, limit)
         if chunk is None:
-            raise BrokenDataError(first_fault(text, first_line, file.name, limit))
-        parts.add(chunk)
-    if not parts.rows:
+            raise BrokenDataError(_first_fault(text, first_line, file.name, limit))
+        for part, array in zip(parts, chunk, strict=True):
+            part.append(array)
+    if not sum(map(len, parts[0])):
         raise BrokenDataError(f"{file} must have at least one sample; it has none.")
-    return parts.matrix(features)
+    labels, counts, columns, values = map(_joined, parts)
+    width = int(columns.max(initial=-1)) + 1 if features is None else features
+    kind = np.int32 if len(values) <= _MOST_COLUMNS else np.int64
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(kind)
+    entries = (values, columns.astype(kind, copy=False), starts)
+    return sparse.csr_array(entries, shape=(len(labels), width)), labels
 
 
-@final
-@dataclass(frozen=True)
-class _Chunk:
-    """Some lines as numbers: labels, how many entries each has, and the entries, columns from 0."""
-
-    labels: Numbers
-    counts: NDArray[np.intp]
-    columns: NDArray[np.int32]
-    values: Numbers
+def _joined(parts: list[Any]) -> NDArray[Any]:
+    whole = np.concatenate(parts)
+    parts.clear()  # frees the parts before the next array is joined
+    return whole
 
 
-def _parsed(text: bytes, limit: int) -> _Chunk | None:
-    """Return the lines as numbers, all at once; None if any of them is at fault."""
+def _parsed(text: bytes, limit: int) -> Chunk | None:
+    """Return the lines as numbers; None if any line is invalid."""
     if b"#" in text:
         text = _COMMENT.sub(b"", text)
-    kinds = np.frombuffer(b"\n".join([b"", text, b""]).translate(_KINDS), dtype=np.uint8)
-    if (kinds == _FOREIGN).any():
+    lines = text.split(b"\n")
+    if not all(map(_LINE.fullmatch, lines)):
         return None
-    inside = kinds <= _SIGN
-    turns = np.flatnonzero(inside[1:] != inside[:-1]) + 1
-    opens, closes = turns[::2], turns[1::2]  # of tokens: the first letter, one past the last
-    label = np.zeros(len(opens) + 1, dtype=np.bool_)
-    label[np.searchsorted(opens, np.flatnonzero(kinds == _BREAK))] = True
-    label = label[:-1]
-    value = kinds[opens - 1] == _COLON
-    entry = ~(label | value)
-    if not np.array_equal(np.append(value, False)[1:], entry):
-        return None  # not every line is a label and then pairs
-    if not _well_joined(kinds, opens[entry], closes[entry]):
+    counts = np.array([line.count(b":") for line in lines if not (line == b"" or line.isspace())], np.intp)
+    if len(counts) == 0:
+        return np.empty(0), counts, np.empty(0, np.int32), np.empty(0)
+    numbers = np.fromstring(text.replace(b":", b" "), sep=" ")
+    ends = np.cumsum(2 * counts + 1)
+    at = ends - 2 * counts - 1
+    columns, values = np.delete(numbers, at).reshape(-1, 2).T
+    first = np.zeros(len(columns) + 1, dtype=np.bool_)
+    first[np.cumsum(counts) - counts] = True  # a line without entries marks the first entry after it
+    valid = (
+        np.isfinite(numbers).all()
+        and ((columns >= 1) & (columns <= limit)).all()
+        and (first[1:-1] | (np.diff(columns) > 0)).all()
+    )
+    return (numbers[at], counts, (columns - 1).astype(np.int32), values.copy()) if valid else None
+
+
+def _first_fault(text: bytes, first_line: int, name: str, limit: int) -> str:
+    """Return a sentence on the first invalid line; lines are counted from ``first_line``."""
+    faults = ((n, line_fault(line, limit)) for n, line in enumerate(text.split(b"\n"), first_line))
+    number, fault = next((n, fault) for n, fault in faults if fault is not None)
+    return f"line {number} of {name} {fault} Correct the line, or get the file again."
+
+
+def line_fault(line: bytes, limit: int) -> str | None:
+    """Return what is wrong with a line, as the end of a sentence; None if the line is valid."""
+    tokens = [token for token in _BLANKS.split(line.partition(b"#")[0]) if token]
+    if not tokens:
         return None
-    numbers = _numbers(text.translate(_TO_SPACE))
-    # Should a version of NumPy take 1-2 for two numbers, the counts differ.
-    if numbers is None or len(numbers) != len(opens) or not np.isfinite(numbers).all():
+    label, *pairs = tokens
+    if b":" in label:
+        return f"must start with a label; it starts with {quoted(label)}."
+    if (fault := _number_fault(label, "a label")) is not None:
+        return fault
+    before = 0
+    for pair in pairs:
+        left, colon, right = pair.partition(b":")
+        if not colon or not left or not right:
+            return f"must have index:value pairs after its label; it has {quoted(pair)}."
+        if not left.isdigit():
+            return f"must have whole numbers from 1 as indices; it has {quoted(pair)}."
+        if (fault := _number_fault(right, "a value")) is not None:
+            return fault
+        here = int(left.lstrip(b"0")[:20] or b"0")
+        if not 1 <= here <= limit:
+            return f"must have indices from 1 to {limit}, the columns; it has {quoted(pair)}."
+        if here <= before:
+            return f"must have increasing indices; it has {here} after {before}."
+        before = here
+    return None
+
+
+def _number_fault(token: bytes, what: str) -> str | None:
+    plain = _NUMBER.fullmatch(token)
+    if plain and math.isfinite(float(token)):
         return None
-    indices = numbers[entry]
-    if len(indices) and not (indices.min() >= 1 and indices.max() <= limit):
-        return None
-    at = np.flatnonzero(label)
-    counts = np.diff(at, append=len(label)) // 2
-    starts_row = label[np.flatnonzero(entry) - 1]
-    if not (starts_row[1:] | (np.diff(indices) > 0)).all():
-        return None
-    return _Chunk(numbers[at], counts, (indices - 1).astype(np.int32), numbers[value])
+    if plain or token.lstrip(b"+-").lower() in {b"nan", b"inf", b"infinity"}:
+        return f"must have finite numbers; it has {quoted(token)} as {what}."
+    return f"must have a number as {what}; it has {quoted(token)}."
 
 
-def _well_joined(kinds: NDArray[np.uint8], opens: NDArray[np.intp], closes: NDArray[np.intp]) -> bool:
-    """Return whether every index is of digits alone, with a colon right behind it, and no colon is left."""
-    if not np.array_equal(closes, np.flatnonzero(kinds == _COLON)):
-        return False
-    # Counted modulo 256, which is quick; 256 signs in a row are no number anyway.
-    signs = np.cumsum((kinds == _SIGN).view(np.uint8), dtype=np.uint8)
-    return np.array_equal(signs[closes], signs[opens - 1])
-
-
-def _numbers(text: bytes) -> Numbers | None:
-    """Return the numbers between blanks; None if any of them is none."""
-    if text.isspace():
-        return np.empty(0)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # how older versions of NumPy say it
-            return np.fromstring(text, sep=" ")
-    except (ValueError, DeprecationWarning):
-        return None
-
-
-@final
-@dataclass(frozen=True)
-class _Parts:
-    """The chunks so far, kept apart until all are known; each is let go once it is copied."""
-
-    labels: deque[Numbers] = field(default_factory=deque)
-    counts: deque[NDArray[np.intp]] = field(default_factory=deque)
-    columns: deque[NDArray[np.int32]] = field(default_factory=deque)
-    values: deque[Numbers] = field(default_factory=deque)
-
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self.labels))
-
-    def add(self, chunk: _Chunk) -> None:
-        self.labels.append(chunk.labels)
-        self.counts.append(chunk.counts)
-        self.columns.append(chunk.columns)
-        self.values.append(chunk.values)
-
-    def matrix(self, features: int | None) -> tuple[sparse.csr_array, Numbers]:
-        labels = np.concatenate(self.labels)
-        ends = np.cumsum(np.concatenate(self.counts))
-        columns = _joined(self.columns)
-        values = _joined(self.values)
-        width = int(columns.max(initial=-1)) + 1 if features is None else features
-        kind = np.int32 if len(values) <= MOST_COLUMNS else np.int64
-        starts = np.concatenate([[0], ends]).astype(kind)
-        entries = (values, columns.astype(kind, copy=False), starts)
-        return sparse.csr_array(entries, shape=(len(labels), width)), labels
-
-
-def _joined(parts: deque[NDArray[Item]]) -> NDArray[Item]:
-    whole = np.empty(sum(map(len, parts)), parts[0].dtype)
-    done = 0
-    while parts:
-        part = parts.popleft()
-        whole[done : done + len(part)] = part
-        done += len(part)
-    return whole
+def quoted(token: bytes) -> str:
+    """Return a piece of a file in quotes, at most 60 characters of it."""
+    text = token.decode("ascii", "backslashreplace")
+    return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")

@@ -1,4 +1,4 @@
-"""A stand-in for E2006-tfidf, made from a seed: its size, law of words, labels and one dense column."""
+"""Synthetic data that resemble E2006-tfidf: its size, word frequencies, labels and one dense column."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dcgs.datasets.e2006_tfidf import COLUMNS
 _VOCABULARY: Final = COLUMNS - 1  # all but the volatility of the year before
 _ZIPF, _SHIFT = 1.12, 2.0  # the word of rank r has a share of about (r + shift)^−zipf
 _LENGTH, _SPREAD = 9000.0, 0.8  # words of a document: the mean, and the deviation of the logarithm
-_REPEATS = 3.0  # a word that a document uses is used again
+_REPEATS = 3.0  # mean uses of a word in a document that has it
 _LABEL = (-3.51405314, 0.63227835)  # mean, deviation
 _EXTREMES = (-7.89957807, -0.51940953)
-_ENOUGH = 1000  # samples from which on the extreme labels are there
-_PAST = (-3.39, 0.617)  # mean, deviation of the volatility before
-_CORRELATION = 0.82  # of label and volatility before
-_TELLING = 150  # words that say something of the label
+_ENOUGH = 1000  # samples from which on the extreme labels occur
+_PAST = (-3.39, 0.617)  # mean, deviation of the volatility of the year before
+_CORRELATION = 0.82  # of the label and the volatility of the year before
+_PREDICTIVE = 150  # words that are correlated with the label
 _STRONGEST, _DECAY = 0.068, 0.22  # the k-th of them has a correlation of strongest · k^−decay
 _COMMON = (0.05, 0.6)  # the share of documents that such a word is in
 _BATCH = 256  # documents drawn at a time
 
 
 def e2006_lookalike(samples: int = 4000, features: int = COLUMNS, *, seed: int = 0) -> Regression:
-    """Return data that resemble E2006-tfidf and are made from the seed: see docs/data.md for how closely.
+    """Return data made from the seed that resemble E2006-tfidf; docs/data.md says how closely.
 
     Column 0 is the log-volatility of the year before, dense and dominant; the others are words. With fewer
-    features the vocabulary is thinned, so that the share of nonzeros stays. With fewer than 1000 samples
-    the labels stay within the real extremes without reaching them.
+    features the vocabulary is smaller and the share of nonzeros is the same. With fewer than 1000 samples
+    the labels stay strictly within the real extremes.
 
     >>> e2006_lookalike(50, 400).source.kind
     <Kind.LOOKALIKE: 'a look-alike made from a seed, not the real data'>
@@ -92,23 +92,23 @@ def _batch(
 
 
 def _signal(rng: np.random.Generator, words: sparse.csr_array) -> NDArray[np.float64]:
-    """Return what the telling words add to the labels, for labels of deviation one."""
+    """Return the contribution of the predictive words to labels of deviation one."""
     samples, features = words.shape
     share = np.bincount(words.indices, minlength=features) / samples
     common = np.flatnonzero((share >= _COMMON[0]) & (share <= _COMMON[1]))
-    telling = rng.choice(common, min(_TELLING, len(common) // 2), replace=False)
-    mean = np.bincount(words.indices, words.data, features)[telling] / samples
-    square = np.bincount(words.indices, words.data**2, features)[telling] / samples
-    effect = _STRONGEST * np.arange(1.0, len(telling) + 1.0) ** -_DECAY
+    predictive = rng.choice(common, min(_PREDICTIVE, len(common) // 2), replace=False)
+    mean = np.bincount(words.indices, words.data, features)[predictive] / samples
+    square = np.bincount(words.indices, words.data**2, features)[predictive] / samples
+    effect = _STRONGEST * np.arange(1.0, len(predictive) + 1.0) ** -_DECAY
     weights = np.zeros(features)
-    weights[telling] = rng.choice([-1.0, 1.0], len(telling)) * effect / np.sqrt(square - mean**2)
+    weights[predictive] = rng.choice([-1.0, 1.0], len(predictive)) * effect / np.sqrt(square - mean**2)
     added = words @ weights
     signal: NDArray[np.float64] = added - added.mean()
     return signal
 
 
 def _labels(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the raw labels with the mean and deviation of the real ones, within the extremes of these."""
+    """Return the raw labels with the mean, deviation and extremes of the real ones."""
     mean, deviation = _LABEL
     if len(raw) < _ENOUGH:
         return np.clip(mean + deviation * _standardized(raw), *_EXTREMES)
@@ -116,7 +116,7 @@ def _labels(raw: NDArray[np.float64]) -> NDArray[np.float64]:
     ends = np.array(_EXTREMES)
     others = order[1:-1]
     m = len(others)
-    # The others make up for the two extremes, so that mean and deviation come out as they must.
+    # The others are scaled so that mean and deviation of all labels are those of the real ones.
     center = (len(raw) * mean - ends.sum()) / m
     variance = (len(raw) * (deviation**2 + mean**2) - (ends**2).sum()) / m - center**2
     b = np.empty(len(raw))

@@ -1,4 +1,4 @@
-"""MovieLens 100K and 1M: stars that people gave to films. Their license does not allow to pass them on."""
+"""MovieLens 100K and 1M: stars that users gave to films. Their license does not allow redistribution."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ import numpy as np
 from dcgs.datasets.base import Kind, Ratings, Source
 from dcgs.datasets.download import Progress, Remote
 from dcgs.datasets.errors import BrokenDataError
-from dcgs.datasets.libsvm_faults import shown
+from dcgs.datasets.libsvm import quoted
 from dcgs.datasets.store import PathLike, Wanted, unreadable
 
-_ADDRESS = "https://files.grouplens.org/datasets/movielens/"
+_LARGEST = 1 << 28  # bytes; the largest edition here has a tenth of it
+_DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 
 
 @final
 @dataclass(frozen=True)
 class Edition:
-    """One release of the ratings: lines of user, item, stars and time, with ``between`` between them."""
+    """One release: lines of user, item, stars and time, separated by ``between``; ``sha256`` of the text."""
 
     wanted: Wanted
     member: str
@@ -34,73 +35,64 @@ class Edition:
     count: int
     sha256: str
 
-    def parse(self, content: bytes, source: Source) -> Ratings:
-        """Return the ratings; the content has passed its checksum."""
+    def load(self, path: PathLike | None, download: bool, progress: Progress | None) -> Ratings:
+        """Find the file, check it, and return its ratings."""
+        file = self.wanted.locate(path, download, progress)
+        content = _content(file, self.member)
+        found = hashlib.sha256(content).hexdigest()
+        if found != self.sha256:
+            # An invalid line says more than two checksums, so it is looked for first.
+            lines = content.count(b"\n")
+            fault = self._fault(content) or (
+                f"{self.member} must have the SHA-256 {self.sha256}; it has {found}, and {lines:,} ratings "
+                f"instead of {self.count:,}"
+            )
+            raise BrokenDataError(f"{fault}. Delete {file} and get {self.wanted.remote.url}.")
         numbers = np.fromstring(content.replace(self.between, b" "), dtype=np.int64, sep=" ").reshape(-1, 4)
-        users, items, stars = (np.ascontiguousarray(numbers[:, at]) for at in range(3))
-        return Ratings(
-            (users - 1).astype(np.intp, copy=False),
-            (items - 1).astype(np.intp, copy=False),
-            stars.astype(np.float64),
-            self.shape,
-            source,
-        )
+        rows, cols = (np.ascontiguousarray(numbers[:, at] - 1, dtype=np.intp) for at in range(2))
+        source = Source(self.wanted.name, Kind.REAL, {self.member: found})
+        return Ratings(rows, cols, numbers[:, 2].astype(np.float64), self.shape, source)
 
-    def fault(self, content: bytes) -> str | None:
-        """Return a sentence, without its full stop, on the first line at fault; None if no line is."""
+    def _fault(self, content: bytes) -> str | None:
+        """Return a sentence, without its full stop, on the first invalid line; None if all are valid."""
         line = re.compile(rb"(\d{1,9})%b(\d{1,9})%b([1-5])%b\d+" % ((re.escape(self.between),) * 3))
         users, items = self.shape
         *lines, last = content.split(b"\n")
         for number, text in enumerate(lines, 1):
             match = line.fullmatch(text)
             if match is None:
-                must = f"4 whole numbers, user, item, stars and time, with {shown(self.between)} between"
+                must = f"4 whole numbers, user, item, stars and time, with {quoted(self.between)} between"
             elif 1 <= int(match[1]) <= users and 1 <= int(match[2]) <= items:
                 continue
             else:
                 must = f"a user from 1 to {users} and an item from 1 to {items}"
-            return f"line {number} of {self.member} must have {must}; it is {shown(text)}"
+            return f"line {number} of {self.member} must have {must}; it is {quoted(text)}"
         if last:
             number = len(lines) + 1
-            return f"line {number} of {self.member} must end in a line break; it is cut off: {shown(last)}"
+            return f"line {number} of {self.member} must end in a line break; it is cut off: {quoted(last)}"
         return None
 
 
-def _edition(
-    name: str, member: str, between: bytes, shape: tuple[int, int], count: int, sums: tuple[str, str]
-) -> Edition:
-    wanted = Wanted(
-        f"MovieLens {name[3:].upper()}",
-        (member, f"{name}.zip"),
-        (name,),
-        Remote(f"{_ADDRESS}{name}.zip", sums[0]),
-    )
-    return Edition(wanted, member, between, shape, count, sums[1])
+def _wanted(name: str, member: str, sha256: str) -> Wanted:
+    remote = Remote(f"https://files.grouplens.org/datasets/movielens/{name}.zip", sha256)
+    return Wanted(f"MovieLens {name[3:].upper()}", (member, f"{name}.zip"), (name,), remote)
 
 
-_LARGEST = 1 << 28  # bytes; the largest edition here has a tenth of it
-
-ML_100K: Final = _edition(
-    "ml-100k",
+ML_100K: Final = Edition(
+    _wanted("ml-100k", "u.data", "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229"),
     "u.data",
     b"\t",
     (943, 1682),
     100_000,
-    (
-        "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
-        "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-    ),
+    "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
 )
-ML_1M: Final = _edition(
-    "ml-1m",
+ML_1M: Final = Edition(
+    _wanted("ml-1m", "ratings.dat", "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"),
     "ratings.dat",
     b"::",
     (6040, 3952),
     1_000_209,
-    (
-        "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
-        "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f",
-    ),
+    "506d64ca44484487c11dc2d9a28de5c54948213e6b96285e298afe28d6ea4e0f",
 )
 
 
@@ -109,40 +101,26 @@ def movielens100k(
 ) -> Ratings:
     """Return MovieLens 100K: 100,000 ratings from 1 to 5 by 943 users of 1682 items; ids minus one.
 
-    ``path`` is ``u.data`` or ``ml-100k.zip``, or a folder with one of them; without it, the folder that
+    ``path`` is ``u.data`` or ``ml-100k.zip``, or a folder with one of them. Without a path, the folder that
     ``DCGS_DATA`` names, the cache folder and the official download are tried.
     """
-    return _ratings(ML_100K, path, download, progress)
+    return ML_100K.load(path, download, progress)
 
 
 def movielens1m(
     path: PathLike | None = None, *, download: bool = True, progress: Progress | None = None
 ) -> Ratings:
-    """Return MovieLens 1M: 1,000,209 ratings from 1 to 5 by 6040 users, ids minus one.
+    """Return MovieLens 1M: 1,000,209 ratings from 1 to 5 by 6040 users; ids minus one.
 
-    There are 3952 columns, one for each id, and 3706 of them have ratings. ``path`` is ``ratings.dat`` or
-    ``ml-1m.zip``, or a folder with one of them; else places are tried as for MovieLens 100K.
+    There are 3952 columns, one for each id; 3706 of them have ratings. ``path`` is ``ratings.dat`` or
+    ``ml-1m.zip``, or a folder with one of them. Without a path, the same places are tried as for
+    MovieLens 100K.
     """
-    return _ratings(ML_1M, path, download, progress)
-
-
-def _ratings(edition: Edition, path: PathLike | None, download: bool, progress: Progress | None) -> Ratings:
-    file = edition.wanted.locate(path, download, progress)
-    content = _content(file, edition.member)
-    found = hashlib.sha256(content).hexdigest()
-    if found != edition.sha256:
-        # A line at fault says more than two checksums, so it is looked for first.
-        lines = content.count(b"\n")
-        fault = edition.fault(content) or (
-            f"{edition.member} must have the SHA-256 {edition.sha256}; it has {found}, and "
-            f"{lines:,} ratings where there are {edition.count:,}"
-        )
-        raise BrokenDataError(f"{fault}. Delete {file} and get {edition.wanted.remote.url}.")
-    return edition.parse(content, Source(edition.wanted.name, Kind.REAL, {edition.member: found}))
+    return ML_1M.load(path, download, progress)
 
 
 def _content(file: Path, member: str) -> bytes:
-    """Return the text that is parsed, out of its archive if it is in one."""
+    """Return the text to parse, extracted if the file is an archive."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -160,14 +138,7 @@ def _content(file: Path, member: str) -> bytes:
                     f"{member} in {file} must have at most {_LARGEST:,} bytes; it has {size:,}."
                 )
             return archive.read(name)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        lzma.LZMAError,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-    ) as error:
+    except _DAMAGE as error:
         raise BrokenDataError(
-            f"{file} must be a whole zip archive; it is not: {error}. Delete it and get it again."
+            f"{file} must be a complete zip archive; it is not: {error}. Delete it and get it again."
         ) from error

@@ -1,4 +1,4 @@
-"""Read text in chunks of whole lines, whatever it is compressed with."""
+"""Read text in chunks of whole lines, plain or compressed."""
 
 from __future__ import annotations
 
@@ -9,33 +9,30 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import Any
 
 from dcgs.datasets.errors import BrokenDataError
 from dcgs.datasets.store import unreadable
 
-_How: TypeAlias = tuple[str, Callable[..., Any]]
+LONGEST_LINE = 1 << 28
+"""A file with a line of more bytes is not text."""
 
-_OPENERS: dict[bytes, _How] = {
+_OPENERS: dict[bytes, tuple[str, Callable[..., Any]]] = {
     b"BZh": ("bz2", bz2.open),
     b"\xfd7zXZ\x00": ("xz", lzma.open),
     b"\x1f\x8b": ("gz", gzip.open),
 }
 
 
-LONGEST_LINE = 1 << 28
-"""Bytes in a line beyond which a file is taken for no text."""
-
-
 def cut_off(path: Path, size: int = 1 << 23) -> int | None:
-    """Return the number of the last line if it does not end in a line break, as one cut off does not."""
+    """Return the number of the last line if it does not end in a line break, as in a file cut off."""
     last = deque(whole_lines(path, size), maxlen=1)
     line, text = last[0] if last else (1, b"\n")
     return None if text.endswith(b"\n") else line + text.count(b"\n")
 
 
 def whole_lines(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of a first line, from 1, and about ``size`` bytes of whole lines from it on."""
+    """Yield about ``size`` bytes of whole lines at a time, each with the number of its first line, from 1."""
     line, rest = 1, b""
     for block in _blocks(path, size):
         text, newline, after = block.rpartition(b"\n")
@@ -59,25 +56,18 @@ def _blocks(path: Path, size: int) -> Iterator[bytes]:
     with file:
         start = file.read(6)
         file.seek(0)
-        how = next((how for magic, how in _OPENERS.items() if start.startswith(magic)), None)
-        yield from _plain(file, size) if how is None else _unpacked(path, file, how, size)
-
-
-def _plain(file: IO[bytes], size: int) -> Iterator[bytes]:
-    while block := file.read(size):
-        yield block
-
-
-def _unpacked(path: Path, file: IO[bytes], how: _How, size: int) -> Iterator[bytes]:
-    name, opener = how
-    lines = 0
-    try:
-        with opener(file) as stream:
-            while block := stream.read(size):
-                lines += block.count(b"\n")
-                yield block
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise BrokenDataError(
-            f"{path} must be a whole {name} file; it breaks off somewhere after line {lines}: {error}. "
-            "Get the file again."
-        ) from error
+        name, opener = next((how for magic, how in _OPENERS.items() if start.startswith(magic)), ("", None))
+        if opener is None:
+            yield from iter(lambda: file.read(size), b"")
+            return
+        lines = 0
+        try:
+            with opener(file) as stream:
+                while block := stream.read(size):
+                    lines += block.count(b"\n")
+                    yield block
+        except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            raise BrokenDataError(
+                f"{path} must be a complete {name} file; it breaks off after line {lines}: {error}. "
+                "Get the file again."
+            ) from error

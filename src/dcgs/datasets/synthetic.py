@@ -40,7 +40,7 @@ def completion_synthetic(
     if not 1 <= rank <= side:
         raise ValueError(f"rank must be between 1 and {side}, the side; got {rank!r}.")
     if not 1 <= entries <= side * side:
-        raise ValueError(f"entries must be between 1 and {side * side}, those there are; got {entries!r}.")
+        raise ValueError(f"entries must be between 1 and {side * side}, as there are; got {entries!r}.")
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((side, rank)) @ rng.standard_normal((rank, side))
     rows, cols = np.divmod(rng.choice(side * side, entries, replace=False), side)

@@ -1,89 +1,266 @@
-"""Progress bars for work that takes a while."""
+"""Progress of long work: bars on a terminal, lines on stderr where there is none. All commands use it."""
 
 from __future__ import annotations
 
+import sys
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import final
+from typing import TypeAlias, final
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import Progress as RichProgress
+from rich.text import Text
 
 from dcgs.front import Snapshot
+from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
+
+Clock: TypeAlias = Callable[[], float]
+Describe: TypeAlias = Callable[[], str]
+"""Returns what the work has come to; called only when it is shown."""
+
+_REDRAW = 0.1  # seconds between two updates of a bar
+_PAUSE = 1.0  # seconds between two lines at least
+_SILENCE = 30.0  # seconds after which a line is printed in any case
 
 
 @final
 class Progress:
-    """One bar per run or download, with what it has come to and the time left; use it as a context.
+    """Progress of one task at a time; use it as a context manager.
 
-    ``bar(name, iterations)`` gives the callback that :func:`dcgs.minimize` takes, ``download(name)`` the
-    one that loaders of real data take.
+    On a terminal each task has a bar. Elsewhere a task prints lines to stderr: at its first step, at steps
+    2, 4, 8, … but not within a second of the last line, every 30 seconds, and when it is finished.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self._console = Console() if console is None else console
-        self._bars = _bars(self._console)
+        self._display: _Display = _Bars(self._console, clock) if self._console.is_terminal else _Lines(clock)
 
     def say(self, sentence: str) -> None:
-        """Print a sentence; the bars so far stay above it, later ones come below."""
-        if not self._bars.tasks:
-            self._console.print(sentence)
-            return
-        self._finish()
-        self._bars.stop()
+        """Print a sentence below the bars so far."""
+        self._display.close(completed=True)
         self._console.print(sentence)
-        self._bars = _bars(self._console)
-        self._bars.start()
 
     def bar(self, name: str, iterations: int, lmo_calls: int | None = None) -> Callable[[Snapshot], None]:
-        """Return a callback that moves a bar named so, full after so many iterations or oracle calls."""
-        self._finish()
-        task = self._bars.add_task(name, total=iterations, come_to="", left="left")
+        """Begin a run, complete after so many iterations or oracle calls; return its callback."""
+        self._display.begin(name, iterations)
 
-        def move(snapshot: Snapshot) -> None:
-            come_to = f"{snapshot.rounds:>4} rounds, worst_loss {snapshot.worst_loss:.1e}"
-            spent = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
-            self._bars.update(task, completed=max(snapshot.iterations, spent), come_to=come_to)
+        def update(snapshot: Snapshot) -> None:
+            share = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
+            done = max(snapshot.iterations, share)
+            self._display.update(
+                done, iterations, lambda: f"{snapshot.rounds:>4} rounds, worst_loss {snapshot.worst_loss:.1e}"
+            )
 
-        return move
+        return update
+
+    def rounds(self, name: str, total: int | None) -> RoundProgress:
+        """Begin a run that is followed by its rounds, of which there are at most ``total``."""
+        self._display.begin(name, total)
+        return RoundProgress(self._display, total)
+
+    def counter(self, name: str, total: int) -> Callable[[], None]:
+        """Begin a task of ``total`` pieces; return the function to call after each piece."""
+        self._display.begin(name, total)
+        done = 0
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            self._display.update(done, total, lambda: f"{done} of {total}")
+
+        return advance
 
     def download(self, name: str) -> Callable[[int, int | None], None]:
-        """Return a callback that takes bytes, so far and in all if known; its first call makes the bar."""
-        tasks: list[TaskID] = []
+        """Return a function of the bytes so far and in all (None: unknown); its first call begins the task."""
+        begun = False
 
-        def move(done: int, total: int | None) -> None:
-            if not tasks:
-                self._finish()
-                tasks.append(self._bars.add_task(name, total=None, come_to="", left="left"))
-            self._bars.update(tasks[0], completed=done, total=total, come_to=f"{done / 1e6:.1f} MB")
+        def update(done: int, total: int | None) -> None:
+            nonlocal begun
+            if not begun:
+                self._display.begin(name, total)
+                begun = True
+            self._display.update(done, total, lambda: format_bytes(done))
 
-        return move
-
-    def _finish(self) -> None:
-        """Fill all bars: a run may end before its last iteration."""
-        for task in self._bars.tasks:
-            full = max(task.completed, 1)
-            self._bars.update(task.id, total=full, completed=full, left="")
+        return update
 
     def __enter__(self) -> Progress:
-        self._bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._finish()
-        self._bars.stop()
+        self._display.close(completed=kind is None)
 
 
-def _bars(console: Console) -> Bars:
-    return Bars(
-        TextColumn("  {task.description}"),
-        BarColumn(bar_width=8),
-        TextColumn("{task.fields[come_to]}"),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        TextColumn("{task.fields[left]}"),
-        console=console,
-    )
+@final
+class RoundProgress:
+    """Progress of one run: its rounds and bytes and, where the run is measured, its loss and gap."""
+
+    def __init__(self, display: _Display, total: int | None) -> None:
+        self._display, self._total = display, total
+        self._measured = ""
+
+    def after_round(self, traffic: Traffic) -> None:
+        """Report the messages that this process has sent so far."""
+        self._display.update(
+            traffic.rounds,
+            self._total,
+            lambda: (
+                f"{traffic.rounds} rounds, {format_bytes(int(traffic.bytes.sum()))} sent here{self._measured}"
+            ),
+        )
+
+    def measured(self, snapshot: Snapshot) -> None:
+        """Report the loss and the gap of the models."""
+        self._measured = f", worst_loss {snapshot.worst_loss:.3e}, gap {snapshot.gap:.1e}"
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class ObservedRuntime(Runtime):
+    """Run as ``runtime`` does, and call ``after_round`` after each round."""
+
+    runtime: Runtime
+    after_round: Callable[[Traffic], None]
+
+    def __repr__(self) -> str:
+        return repr(self.runtime)
+
+    def hosts(self, agents: int) -> range:
+        return self.runtime.hosts(agents)
+
+    def group(self) -> ProcessGroup:
+        return self.runtime.group()
+
+    def run(self, job: Job) -> None:
+        def after_round() -> bool:
+            goes_on = job.after_round()
+            self.after_round(job.traffic)
+            return goes_on
+
+        self.runtime.run(replace(job, after_round=after_round))
+
+
+class _Display(ABC):
+    """Shows one task after the other."""
+
+    @abstractmethod
+    def begin(self, name: str, total: float | None) -> None:
+        """Complete the task before, and begin another."""
+
+    @abstractmethod
+    def update(self, done: float, total: float | None, describe: Describe) -> None:
+        """Report a step of the task."""
+
+    @abstractmethod
+    def close(self, completed: bool) -> None:
+        """End the task; one that was not completed stays where it is."""
+
+
+@final
+class _Bars(_Display):
+    def __init__(self, console: Console, clock: Clock) -> None:
+        self._console, self._clock = console, clock
+        self._bars: RichProgress | None = None
+        self._task = TaskID(0)
+        self._drawn = 0.0
+        self._pending: Callable[[], None] | None = None
+
+    def begin(self, name: str, total: float | None) -> None:
+        self._complete()
+        if self._bars is None:
+            columns = (TextColumn("  {task.description}"), BarColumn(16), TextColumn("{task.fields[text]}"))
+            self._bars = RichProgress(*columns, _TimeColumn(), console=self._console)
+            self._bars.start()
+        self._task = self._bars.add_task(name, total=total, text="")
+        self._drawn = self._clock() - _REDRAW
+
+    def update(self, done: float, total: float | None, describe: Describe) -> None:
+        bars, task = self._bars, self._task
+        if bars is None:
+            return
+        self._pending = lambda: bars.update(task, completed=done, total=total, text=describe())
+        if self._clock() - self._drawn >= _REDRAW:
+            self._drawn = self._clock()
+            self._draw()
+
+    def close(self, completed: bool) -> None:
+        if completed:
+            self._complete()
+        self._draw()
+        if self._bars is not None:
+            self._bars.stop()
+            self._bars = None
+
+    def _draw(self) -> None:
+        if self._pending is not None:
+            self._pending()
+            self._pending = None
+
+    def _complete(self) -> None:
+        """Fill the bar: a run may end before its last iteration."""
+        self._draw()
+        if self._bars is not None:
+            done = max(self._bars.tasks[-1].completed, 1)
+            self._bars.update(self._task, total=done, completed=done)
+
+
+@final
+class _TimeColumn(ProgressColumn):
+    """The time left, or the time taken where the end is not known or is reached."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        if task.finished or left is None:
+            return Text(f"{task.finished_time or task.elapsed or 0.0:.0f} s")
+        return Text(f"{left:.0f} s left")
+
+
+@final
+class _Lines(_Display):
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._name = ""
+        self._steps = 0
+        self._begun = self._printed = 0.0
+        self._pending: Callable[[], str] | None = None
+
+    def begin(self, name: str, total: float | None) -> None:
+        self.close(completed=True)
+        self._name, self._steps = name, 0
+        self._begun = self._printed = self._clock()
+
+    def update(self, done: float, total: float | None, describe: Describe) -> None:
+        self._steps += 1
+        share = f" ({min(1.0, done / total):.0%})" if total else ""
+        self._pending = lambda: f"{self._name}: {describe().strip()}{share}"
+        silence = self._clock() - self._printed
+        is_power_of_two = self._steps & (self._steps - 1) == 0
+        if self._steps == 1 or silence >= _SILENCE or (is_power_of_two and silence >= _PAUSE):
+            self._print()
+
+    def close(self, completed: bool) -> None:
+        if completed:
+            self._print()
+
+    def _print(self) -> None:
+        if self._pending is not None:
+            self._printed = self._clock()
+            print(f"{self._pending()}, {self._printed - self._begun:.1f} s", file=sys.stderr, flush=True)
+            self._pending = None
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> format_bytes(999), format_bytes(1_250_000)
+    ('999 bytes', '1.2 MB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

@@ -1,10 +1,10 @@
-"""Readers of users' files. What a file is, its name tells; nothing is ever unpickled.
+"""Readers of users' files. The name of a file tells its format; nothing is ever unpickled.
 
 =============================  =====================================================================
-.npz                           A and b (or X and y), A dense or in the parts of scipy.sparse;
+.npz                           A and b (or X and y), A dense, or sparse in the parts of scipy.sparse;
                                rows, cols and values for completion
 .npy                           a matrix, a column of it the target; three columns for completion
-.parquet, .pq                  a table with names, where pyarrow is installed
+.parquet, .pq                  a table with names; needs pyarrow
 .csv, .tsv                     a table of text, with names in the first line or without
 any other                      LIBSVM text; for completion a table of text
 =============================  =====================================================================
@@ -30,7 +30,7 @@ from dcgs.fitting.readers.arrays import (
     read_targets,
     whole,
 )
-from dcgs.fitting.readers.layout import Choose, EntriesLayout, Head, SamplesLayout
+from dcgs.fitting.readers.layout import Choose, EntriesLayout, Header, SamplesLayout
 from dcgs.fitting.readers.parquet import read_parquet
 from dcgs.fitting.readers.text import read_text
 
@@ -57,7 +57,7 @@ _KINDS = {
 
 
 def kind_of(file: Path) -> str:
-    """Return what a file is by its name: npz, npy, parquet, text (a table), or other.
+    """Return the format of a file by its name: npz, npy, parquet, text (a table), or other.
 
     >>> kind_of(Path("ratings.csv.gz")), kind_of(Path("a1a.bz2"))
     ('text', 'other')
@@ -74,12 +74,12 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
     if kind == "npz":
         samples = read_samples_npz(file, layout)
     elif kind == "other":
-        samples = _libsvm(file, layout)
+        A, b = read_libsvm(file, layout.features)
+        samples = Samples(A, b, open=layout.features is None)
     else:
-        samples = _columns(layout, *read_table(file, layout.choose, layout.header))
+        samples = _table_samples(layout, *read_table(file, layout.choose, layout.header))
     if layout.target_file is not None:
-        targets = read_targets(Path(layout.target_file).expanduser())
-        samples = replace(samples, b=targets)
+        samples = replace(samples, b=read_targets(Path(layout.target_file).expanduser()))
     if samples.b is not None and len(samples.b) != len(samples):
         raise BrokenDataError(
             f"{layout.target_file or file} must have a target for each of the {len(samples)} rows of {file}; "
@@ -106,13 +106,13 @@ def read_entries(file: Path, layout: EntriesLayout) -> Entries:
     return entries
 
 
-def read_table(file: Path, choose: Choose, header: bool | None) -> tuple[Head, Numbers]:
-    """Return the columns of a table and, of those that are chosen, the numbers."""
+def read_table(file: Path, choose: Choose, has_names: bool | None) -> tuple[Header, Numbers]:
+    """Return the header of a table and the numbers of the chosen columns."""
     match kind_of(file):
         case "npy":
             table = read_npy_table(file)
-            head = Head(file, table.shape[1], None)
-            return head, np.ascontiguousarray(table[:, list(choose(head))])
+            header = Header(file, table.shape[1], None)
+            return header, np.ascontiguousarray(table[:, list(choose(header))])
         case "parquet":
             return read_parquet(file, choose)
         case "npz":
@@ -120,19 +120,14 @@ def read_table(file: Path, choose: Choose, header: bool | None) -> tuple[Head, N
                 f"{file} must be one table, .npy, .csv, .tsv or .parquet; it is an .npz file."
             )
         case _:
-            return read_text(file, choose, header)
+            return read_text(file, choose, has_names)
 
 
-def _libsvm(file: Path, layout: SamplesLayout) -> Samples:
-    A, b = read_libsvm(file, layout.features)
-    return Samples(A, b, open=layout.features is None)
-
-
-def _columns(layout: SamplesLayout, head: Head, numbers: Numbers) -> Samples:
-    """Return samples of a table whose columns were chosen: the target, if there is one, is the last."""
-    features, target = layout.parted(head)
-    names = None if head.names is None else tuple(head.names[at] for at in features)
+def _table_samples(layout: SamplesLayout, header: Header, numbers: Numbers) -> Samples:
+    """Return the samples of the chosen columns; the target, if there is one, is the last of them."""
+    features, target = layout.split(header)
+    names = None if header.names is None else tuple(header.names[at] for at in features)
     if target is None:
         return Samples(numbers, None, names)
-    name = None if head.names is None else head.names[target]
+    name = None if header.names is None else header.names[target]
     return Samples(np.ascontiguousarray(numbers[:, :-1]), numbers[:, -1].copy(), names, name, target)

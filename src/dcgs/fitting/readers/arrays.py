@@ -16,26 +16,20 @@ from scipy import sparse
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.base import Matrix
 from dcgs.datasets.store import unreadable
-from dcgs.fitting.data import Entries, Numbers, Places, Samples
+from dcgs.fitting.data import Entries, Indices, Numbers, Samples
 from dcgs.fitting.readers.layout import EntriesLayout, SamplesLayout, listed
 
-_DAMAGE = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+_DAMAGE = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
+_FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
 
 
 class Npz:
-    """The arrays of an .npz file, each read when it is asked for."""
+    """The arrays of an .npz file; each is read when it is asked for."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        try:
-            with zipfile.ZipFile(file) as archive:
-                self.names = [name.removesuffix(".npy") for name in archive.namelist()]
-        except OSError as error:
-            raise unreadable(file, error) from error
-        except zipfile.BadZipFile as error:
-            raise BrokenDataError(
-                f"{file} must be a whole .npz file; it is not: {error}. Write it again."
-            ) from error
+        with _reading(file, "the archive"), zipfile.ZipFile(file) as archive:
+            self.names = [name.removesuffix(".npy") for name in archive.namelist()]
 
     def first_of(self, *names: str) -> str | None:
         """Return the first of these names that the file has."""
@@ -43,61 +37,56 @@ class Npz:
 
     def array(self, name: str) -> NDArray[Any]:
         """Return one array of numbers."""
-        with reading(self.file, f"array {name!r}"), np.load(self.file, allow_pickle=False) as npz:
-            return as_real(npz[name], f"array {name!r} of {self.file}")
+        return _real(self._load(name), f"array {name!r} of {self.file}")
 
-    def text(self, name: str) -> str:
-        """Return one array that holds a word."""
-        with reading(self.file, f"array {name!r}"), np.load(self.file, allow_pickle=False) as npz:
-            word = npz[name].item()
-        return word.decode("ascii", "replace") if isinstance(word, bytes) else str(word)
+    def vector(self, name: str) -> Numbers:
+        """Return one array that must be a vector of finite numbers."""
+        return vector(self.array(name), name, self.file)
 
     def matrix(self, *names: str) -> Matrix | None:
-        """Return a matrix under one of these names, dense or in parts; None if there is none.
+        """Return a matrix under one of these names, dense or sparse; None if there is none.
 
-        Parts are those of scipy.sparse, data, indices, indptr and shape, each behind the name of the matrix
-        and an underscore, or alone, as scipy.sparse.save_npz writes them.
+        The parts of a sparse matrix are those of scipy.sparse: data, indices, indptr and shape (coo: row and
+        col), each after the name of the matrix and an underscore, or alone as scipy.sparse.save_npz writes.
         """
         dense = self.first_of(*names)
         if dense is not None:
-            return self._dense(dense)
-        for prefix in (*(f"{name}_" for name in names), ""):
-            if f"{prefix}data" in self.names:
-                return self._sparse(prefix)
-        return None
+            return _matrix(self.array(dense), dense, self.file)
+        prefixes = (*(f"{name}_" for name in names), "")
+        prefix = next((prefix for prefix in prefixes if f"{prefix}data" in self.names), None)
+        return None if prefix is None else self._sparse(prefix)
 
-    def _dense(self, name: str) -> Numbers:
-        matrix = self.array(name)
-        if matrix.ndim != 2:
-            raise BrokenDataError(f"{name} in {self.file} must be a matrix; it has shape {matrix.shape}.")
-        return finite(matrix.astype(np.float64, copy=False), name, self.file)
+    def _load(self, name: str) -> NDArray[Any]:
+        with _reading(self.file, f"array {name!r}"), np.load(self.file, allow_pickle=False) as npz:
+            array: NDArray[Any] = npz[name]
+        return array
 
     def _sparse(self, prefix: str) -> sparse.csr_array:
-        kind = self.text(f"{prefix}format") if f"{prefix}format" in self.names else "csr"
-        parts = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}.get(kind)
-        if parts is None:
+        kind = self._load(f"{prefix}format").item() if f"{prefix}format" in self.names else "csr"
+        kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+        if kind not in _FORMATS:
             raise BrokenDataError(
                 f"a sparse matrix in {self.file} must be in format csr, csc or coo; it is {kind!r}. "
                 "Convert it with .tocsr() and save it again."
             )
-        missing = [f"{prefix}{part}" for part in (*parts, "shape") if f"{prefix}{part}" not in self.names]
+        places = ("row", "col") if kind == "coo" else ("indices", "indptr")
+        missing = [f"{prefix}{part}" for part in (*places, "shape") if f"{prefix}{part}" not in self.names]
         if missing:
             raise BrokenDataError(
-                f"a sparse matrix in {self.file} must have all its parts; {listed(missing)} are not there."
+                f"a sparse matrix in {self.file} must have all its parts; {listed(missing)} are missing."
             )
-        data, one, two = (self.array(f"{prefix}{part}") for part in ("data", *parts))
-        shape = tuple(int(side) for side in self.array(f"{prefix}shape"))
-        finite(data.astype(np.float64, copy=False), f"{prefix}data", self.file)
-        with reading(self.file, "the sparse matrix"):
-            if kind == "coo":
-                return sparse.csr_array(sparse.coo_array((data, (one, two)), shape=shape), dtype=np.float64)
-            made = (sparse.csr_array if kind == "csr" else sparse.csc_array)((data, one, two), shape=shape)
-            made.check_format(full_check=True)
+        data, one, two, shape = (self.array(f"{prefix}{part}") for part in ("data", *places, "shape"))
+        finite(data, f"{prefix}data", self.file)
+        with _reading(self.file, "the sparse matrix"):
+            parts = (data, (one, two)) if kind == "coo" else (data, one, two)
+            made = _FORMATS[kind](parts, shape=tuple(map(int, shape)))
+            if kind != "coo":
+                made.check_format(full_check=True)
             return sparse.csr_array(made, dtype=np.float64)
 
 
 def read_samples_npz(file: Path, layout: SamplesLayout) -> Samples:
-    """Return A and b, or X and y; A may be sparse, in the parts of scipy.sparse."""
+    """Return A and b, or X and y; A may be sparse."""
     npz = Npz(file)
     A = npz.matrix("A", "X")
     if A is None:
@@ -105,59 +94,54 @@ def read_samples_npz(file: Path, layout: SamplesLayout) -> Samples:
             f"{file} must have an array A (or X), or a sparse matrix as scipy.sparse.save_npz writes it; "
             f"it has {listed(npz.names)}."
         )
-    name = None if layout.target_file is not None else npz.first_of("b", "y")
-    if name is None and layout.targets and layout.target_file is None:
+    if layout.target_file is not None:
+        return Samples(A, None)
+    name = npz.first_of("b", "y")
+    if name is None and layout.targets:
         raise BrokenDataError(
             f"{file} must have an array b (or y) with a target for each row of A; "
             f"it has {listed(npz.names)}. Add it, or give a file of targets with --target y.npy."
         )
-    return Samples(A, None if name is None else vector(npz.array(name), name, file))
+    return Samples(A, None if name is None else npz.vector(name))
 
 
 def read_entries_npz(file: Path, layout: EntriesLayout) -> Entries:
     """Return rows, cols and values, counted from 0; or the stored entries of a sparse matrix."""
     npz = Npz(file)
     if "rows" not in npz.names and npz.first_of("data", "A_data") is not None:
-        coo = npz.matrix("A").tocoo()  # type: ignore[union-attr]
-        shape = (int(coo.shape[0]), int(coo.shape[1]))
+        coo = sparse.coo_array(npz.matrix("A"))
         rows, cols = (at.astype(np.intp) for at in coo.coords)
-        return Entries(rows, cols, coo.data, 0, shape)
+        return Entries(rows, cols, coo.data, 0, (int(coo.shape[0]), int(coo.shape[1])))
     needed = ("rows", "cols", "values") if layout.values else ("rows", "cols")
     missing = [name for name in needed if name not in npz.names]
     if missing:
         raise BrokenDataError(
             f"{file} must have arrays {', '.join(needed)}, or a sparse matrix as scipy.sparse.save_npz "
-            f"writes it; {listed(missing)} are not there."
+            f"writes it; {listed(missing)} are missing."
         )
-    rows, cols = (whole(vector(npz.array(name), name, file), name, file) for name in ("rows", "cols"))
-    values = vector(npz.array("values"), "values", file) if "values" in npz.names else None
-    lengths = {len(rows), len(cols), *(() if values is None else (len(values),))}
+    rows, cols = (whole(npz.vector(name), name, file) for name in ("rows", "cols"))
+    values = npz.vector("values") if "values" in npz.names else None
+    lengths = {len(array) for array in (rows, cols, values) if array is not None}
     if len(lengths) > 1:
         raise BrokenDataError(
             f"rows, cols and values in {file} must have one length; they have {sorted(lengths)}."
         )
-    base = 0 if layout.base is None else layout.base
-    return Entries(rows, cols, values, base)
+    return Entries(rows, cols, values, layout.base or 0)
 
 
 def read_npy(file: Path) -> NDArray[Any]:
     """Return the array of an .npy file."""
-    with reading(file, "the array"):
+    with _reading(file, "the array"):
         array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         array.close()
         raise BrokenDataError(f"{file} must be an .npy file with one array; it is an archive. Name it .npz.")
-    return as_real(array, f"the array in {file}")
+    return _real(array, f"the array in {file}")
 
 
 def read_npy_table(file: Path) -> Numbers:
-    """Return the matrix of an .npy file."""
-    array = read_npy(file)
-    if array.ndim != 2:
-        raise BrokenDataError(
-            f"{file} must hold a matrix, a row for each sample; its array has shape {array.shape}."
-        )
-    return finite(array.astype(np.float64, copy=False), "entry", file)
+    """Return the matrix of an .npy file, a row for each sample."""
+    return _matrix(read_npy(file), "the array", file)
 
 
 def read_targets(file: Path) -> Numbers:
@@ -166,32 +150,33 @@ def read_targets(file: Path) -> Numbers:
 
 
 @contextmanager
-def reading(file: Path, what: str) -> Iterator[None]:
-    """Turn what a damaged file raises into a sentence."""
+def _reading(file: Path, what: str) -> Iterator[None]:
+    """Turn the errors of a missing or damaged file into sentences."""
     try:
         yield
-    except OSError as error:
-        if error.errno is None:
-            raise BrokenDataError(
-                f"{what} in {file} cannot be read: {error}. Write the file again."
-            ) from error
-        raise unreadable(file, error) from error
-    except BrokenDataError:
-        raise
-    except _DAMAGE as error:
+    except (OSError, *_DAMAGE) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(file, error) from error
         if "pickle" in str(error).lower() or "object array" in str(error).lower():
             raise BrokenDataError(
                 f"{what} in {file} must be plain numbers; it is not, and files are never unpickled. "
                 "Save it as an array of floats."
             ) from error
-        raise BrokenDataError(f"{what} in {file} cannot be read: {error}. Write the file again.") from error
+        raise BrokenDataError(
+            f"{what} in {file} must be readable; it is not: {error}. Write the file again."
+        ) from error
 
 
-def as_real(array: NDArray[Any], what: str) -> NDArray[Any]:
-    """Return the array if it is of real numbers."""
+def _real(array: NDArray[Any], what: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub":
         raise BrokenDataError(f"{what} must be of real numbers; it is of {array.dtype}.")
     return array
+
+
+def _matrix(array: NDArray[Any], name: str, file: Path) -> Numbers:
+    if array.ndim != 2:
+        raise BrokenDataError(f"{name} in {file} must be a matrix; it has shape {array.shape}.")
+    return finite(array, name, file)
 
 
 def vector(array: NDArray[Any], name: str, file: Path) -> Numbers:
@@ -200,24 +185,25 @@ def vector(array: NDArray[Any], name: str, file: Path) -> Numbers:
         array = array[:, 0]
     if array.ndim != 1:
         raise BrokenDataError(f"{name} in {file} must be a vector; it has shape {array.shape}.")
-    return finite(array.astype(np.float64, copy=False), name, file)
+    return finite(array, name, file)
 
 
-def finite(array: Numbers, name: str, file: Path) -> Numbers:
-    """Return the array if all of it is finite."""
-    bad = np.argwhere(~np.isfinite(array))
+def finite(array: NDArray[Any], name: str, file: Path) -> Numbers:
+    """Return the array as floats, all of them finite."""
+    numbers = array.astype(np.float64, copy=False)
+    bad = np.argwhere(~np.isfinite(numbers))
     if len(bad):
         at = ", ".join(map(str, bad[0]))
         more = f", and {len(bad) - 1} more are not" if len(bad) > 1 else ""
         raise BrokenDataError(
-            f"{name}[{at}] in {file} must be finite; it is {array[tuple(bad[0])]}{more}. "
+            f"{name}[{at}] in {file} must be finite; it is {numbers[tuple(bad[0])]}{more}. "
             "Fill it in, or leave its row out."
         )
-    return array
+    return numbers
 
 
-def whole(numbers: Numbers, name: str, file: Path) -> Places:
-    """Return numbers of rows or columns, if they are whole and not negative."""
+def whole(numbers: Numbers, name: str, file: Path) -> Indices:
+    """Return indices of rows or columns, if they are whole and not negative."""
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= 2**31))
     if len(bad):
         raise BrokenDataError(

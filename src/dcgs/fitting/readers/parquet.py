@@ -10,11 +10,11 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import unreadable
 from dcgs.fitting.data import Numbers
-from dcgs.fitting.readers.layout import Choose, Head
+from dcgs.fitting.readers.layout import Choose, Header
 
 
-def read_parquet(file: Path, choose: Choose) -> tuple[Head, Numbers]:
-    """Return the columns of a table and, of those that are chosen, the numbers."""
+def read_parquet(file: Path, choose: Choose) -> tuple[Header, Numbers]:
+    """Return the header of a table and the numbers of the chosen columns."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -27,39 +27,34 @@ def read_parquet(file: Path, choose: Choose) -> tuple[Head, Numbers]:
         with file.open("rb") as stream:
             table = pq.ParquetFile(stream)
             names = tuple(table.schema_arrow.names)
-            head = Head(file, len(names), names)
-            wanted = [names[at] for at in choose(head)]
-            read = table.read(columns=wanted)
+            header = Header(file, len(names), names)
+            chosen = [names[at] for at in choose(header)]
+            read = table.read(columns=chosen)
     except pa.ArrowException as error:
         raise BrokenDataError(
-            f"{file} must be a whole Parquet file; it is not: {error}. Write it again."
+            f"{file} must be a complete Parquet file; it is not: {error}. Write it again."
         ) from error
     except OSError as error:
         raise unreadable(file, error) from error
-    return head, np.column_stack([_column(file, name, read.column(name)) for name in wanted])
+    return header, np.column_stack([_numbers(file, name, read.column(name)) for name in chosen])
 
 
-def _column(file: Path, name: str, column: Any) -> Numbers:
+def _numbers(file: Path, name: str, column: Any) -> Numbers:
     import pyarrow as pa
     import pyarrow.types as kinds
 
-    kind = column.type
-    if not (
-        kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
-    ):
+    is_number = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal)
+    if not any(test(column.type) for test in is_number):
         raise BrokenDataError(
-            f"column {name!r} of {file} must be of numbers; it is of {kind}. "
+            f"column {name!r} of {file} must be of numbers; it is of {column.type}. "
             "Leave it out, or turn it into numbers."
         )
     numbers = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
+        found = column[int(bad[0])].as_py()
         raise BrokenDataError(
-            f"column {name!r} of {file} must be finite; row {bad[0] + 1} is {_told(column[int(bad[0])])}. "
-            "Fill it in, or leave the row out."
+            f"column {name!r} of {file} must be finite; row {bad[0] + 1} is "
+            f"{'empty' if found is None else found}. Fill it in, or leave the row out."
         )
     return numbers
-
-
-def _told(scalar: Any) -> str:
-    return "empty" if scalar.as_py() is None else str(scalar.as_py())

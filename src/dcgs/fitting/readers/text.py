@@ -1,7 +1,7 @@
-"""Read tables of text (CSV, TSV and their like), plain or compressed.
+"""Read tables of text (CSV, TSV and the like), plain or compressed.
 
-Fields are parted by tabs, ``::``, semicolons, commas or blanks, whichever the first line has, and may be in
-double quotes; a field with a line break in it is not supported. Blank lines and lines that start with ``#``
+Fields are separated by tabs, ``::``, semicolons, commas or blanks, whichever the first line has, and may be in
+double quotes. A field with a line break in it is not supported. Blank lines and lines that start with ``#``
 are skipped.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, final
 
@@ -19,85 +19,75 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
-from dcgs.fitting.readers.layout import Choose, Head
+from dcgs.fitting.readers.layout import Choose, Header
 
 _CHUNK = 1 << 23  # bytes of text at a time: 8 MB
-_PARTED_BY = ("\t", "::", ";", ",")
+_SEPARATORS = ("\t", "::", ";", ",")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_SHOWN = 40
+_QUOTED = 40
 
 Lines: TypeAlias = list[tuple[int, str]]
 """Lines of a file with their numbers, from 1."""
 
 
-def read_text(file: Path, choose: Choose, header: bool | None) -> tuple[Head, Numbers]:
-    """Return the columns of a table and, of those that are chosen, the numbers."""
+def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Header, Numbers]:
+    """Return the header of a table and the numbers of the chosen columns.
+
+    ``has_names`` says whether the first line has names; None: it has, if a chosen column has no number there.
+    """
     chunks = _chunks(file)
     first = next(chunks, None)
     if first is None:
         raise BrokenDataError(f"{file} must have at least one line; it has none.")
-    reader, first = _opened(file, choose, header, first)
-    parts = [reader.numbers(first)] if first else []
-    parts += [reader.numbers(lines) for lines in chunks]
+    separator = next((mark for mark in _SEPARATORS if mark in first[0][1]), " ")
+    fields = _fields(first[0][1], separator)
+    unnamed = Header(file, len(fields), None)
+    if has_names is None:
+        has_names = _are_names(unnamed, fields, choose)
+    header = Header(file, len(fields), tuple(name.strip() for name in fields)) if has_names else unnamed
+    reader = _Reader(header, separator, tuple(choose(header)))
+    parts = [reader.numbers(lines) for lines in (first[1:] if has_names else first, *chunks) if lines]
     if not parts:
         raise BrokenDataError(f"{file} must have a line below its names; it has none.")
-    return reader.head, np.concatenate(parts)
+    return header, np.concatenate(parts)
 
 
 def _chunks(file: Path) -> Iterator[Lines]:
-    """Yield the lines that count."""
     for first_line, content in whole_lines(file, _CHUNK):
         text = content.decode("utf-8", errors="replace").removeprefix("\ufeff")
-        numbered = enumerate(text.split("\n"), first_line)
-        lines = [(number, line.rstrip("\r")) for number, line in numbered]
-        lines = [(number, line) for number, line in lines if line.strip() and not line.startswith("#")]
+        numbered = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), first_line))
+        lines = [(number, line) for number, line in numbered if line.strip() and not line.startswith("#")]
         if lines:
             yield lines
 
 
-def _opened(file: Path, choose: Choose, header: bool | None, lines: Lines) -> tuple[_Reader, Lines]:
-    """Return what reads the lines, and those of the first chunk that hold numbers."""
-    parted_by = next((mark for mark in _PARTED_BY if mark in lines[0][1]), " ")
-    fields = _fields(lines[0][1], parted_by)
-    bare = Head(file, len(fields), None)
-    named = Head(file, len(fields), tuple(name.strip() for name in fields))
-    has_names = _has_names(bare, fields, choose) if header is None else header
-    head = named if has_names else bare
-    return _Reader(head, parted_by, tuple(choose(head))), lines[1:] if has_names else lines
-
-
-def _has_names(bare: Head, fields: Sequence[str], choose: Choose) -> bool:
-    """Return whether a first line is of names: where a column that is wanted has no number in it."""
+def _are_names(unnamed: Header, fields: Sequence[str], choose: Choose) -> bool:
+    """Return True if the first line has names: a chosen column has no number there."""
     try:
-        wanted = choose(bare)
-    except BrokenDataError:  # columns are wanted by names
+        return not all(_NUMBER.fullmatch(fields[at]) for at in choose(unnamed))
+    except BrokenDataError:  # columns are chosen by names
         return True
-    return not all(_NUMBER.fullmatch(fields[at]) for at in wanted)
 
 
 @final
 @dataclass(frozen=True)
 class _Reader:
-    head: Head
-    parted_by: str
-    places: tuple[int, ...]
-    _mark: str | None = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        # NumPy parts by single letters, and by any blanks where none is given.
-        mark = {"::": "\t", " ": None}.get(self.parted_by, self.parted_by)
-        object.__setattr__(self, "_mark", mark)
+    header: Header
+    separator: str
+    columns: tuple[int, ...]
 
     def numbers(self, lines: Lines) -> Numbers:
-        """Return the numbers of these lines; raise with the first line at fault."""
+        """Return the numbers of these lines; raise with the first invalid line."""
         texts = [line for _, line in lines]
-        if not self._even(texts):
+        if not self._all_have_the_width(texts):
             raise BrokenDataError(self._first_fault(lines))
-        if self.parted_by == "::":
+        # NumPy separates by single characters, and by any blanks where none is given.
+        separator = {"::": "\t", " ": None}.get(self.separator, self.separator)
+        if self.separator == "::":
             texts = [text.replace("::", "\t") for text in texts]
         try:
             found = np.loadtxt(
-                texts, delimiter=self._mark, usecols=self.places, comments=None, quotechar='"', ndmin=2
+                texts, delimiter=separator, usecols=self.columns, comments=None, quotechar='"', ndmin=2
             )
         except ValueError as error:
             raise BrokenDataError(self._first_fault(lines)) from error
@@ -105,44 +95,43 @@ class _Reader:
             raise BrokenDataError(self._first_fault(lines))
         return np.asarray(found)
 
-    def _even(self, texts: Sequence[str]) -> bool:
-        """Return whether all lines have as many fields as the first."""
-        width = self.head.width
-        quoted = any('"' in text for text in texts)
-        if quoted or self.parted_by == " ":
-            return all(len(_fields(text, self.parted_by)) == width for text in texts)
-        return all(text.count(self.parted_by) == width - 1 for text in texts)
+    def _all_have_the_width(self, texts: Sequence[str]) -> bool:
+        if self.separator == " " or any('"' in text for text in texts):
+            return all(len(_fields(text, self.separator)) == self.header.width for text in texts)
+        return all(text.count(self.separator) == self.header.width - 1 for text in texts)
 
     def _first_fault(self, lines: Lines) -> str:
-        names = self.head.names
+        names, width, file = self.header.names, self.header.width, self.header.file
         for number, line in lines:
-            fields = _fields(line, self.parted_by)
-            where = f"line {number} of {self.head.file}"
-            if len(fields) != self.head.width:
-                columns = "1 column" if self.head.width == 1 else f"{self.head.width} columns"
-                return f"{where} must have {columns}, as the first line; it has {len(fields)}. Mend the line."
-            for at in self.places:
-                what = f"column {at + 1}" if names is None else f"column {at + 1}, {names[at]!r}"
-                if not fields[at].strip():
-                    return f"{where} must have a number in {what}; it is empty. Fill it in, or drop the line."
-                if not _NUMBER.fullmatch(fields[at]) or not np.isfinite(float(fields[at])):
-                    return f"{where} must have a finite number in {what}; it has {_told(fields[at])}"
-        return (
-            f"{self.head.file} must be a table of numbers; line {lines[0][0]} or one after it cannot be read."
-        )
+            fields = _fields(line, self.separator)
+            if len(fields) != width:
+                columns = "1 column" if width == 1 else f"{width} columns"
+                return (
+                    f"line {number} of {file} must have {columns}, as the first line; it has {len(fields)}. "
+                    "Correct the line."
+                )
+            for at in self.columns:
+                fault = _number_fault(fields[at])
+                if fault is not None:
+                    name = "" if names is None else f", {names[at]!r}"
+                    return (
+                        f"line {number} of {file} must have a finite number in column {at + 1}{name}; {fault}"
+                    )
+        return f"{file} must be a table of numbers; line {lines[0][0]} or one after it cannot be read."
 
 
-def _fields(line: str, parted_by: str) -> list[str]:
-    if parted_by == " ":
-        return line.split()
-    if parted_by == "::":
-        return line.split("::")
-    return next(csv.reader([line], delimiter=parted_by), [""])
+def _fields(line: str, separator: str) -> list[str]:
+    if separator in (" ", "::"):
+        return line.split(None if separator == " " else separator)
+    return next(csv.reader([line], delimiter=separator), [""])
 
 
-def _told(text: str) -> str:
-    """Return what a field has instead of a number, and what to do."""
-    shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
-    comma = re.fullmatch(r"\s*[+-]?\d+,\d+\s*", text)
-    advice = "Write a decimal point for the comma." if comma else "Mend the line, or leave the column out."
-    return f"{shown}. {advice}"
+def _number_fault(text: str) -> str | None:
+    """Return what a field has instead of a finite number, and what to do; None if it has one."""
+    if not text.strip():
+        return "it is empty. Fill it in, or leave the line out."
+    if _NUMBER.fullmatch(text) and np.isfinite(float(text)):
+        return None
+    is_comma = re.fullmatch(r"\s*[+-]?\d+,\d+\s*", text)
+    advice = "Write a decimal point for the comma." if is_comma else "Correct it, or leave the column out."
+    return f"it has {text if len(text) <= _QUOTED else text[:_QUOTED] + '…'!r}. {advice}"
