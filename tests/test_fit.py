@@ -20,8 +20,9 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
+from dcgs import registry
 from dcgs.cli import main
-from dcgs.fitting import PROBLEMS, SETS, Alone, Company, EntriesLayout, Model, SamplesLayout, Sites
+from dcgs.fitting import PROBLEMS, Alone, Company, EntriesLayout, Model, SamplesLayout, Sites
 from dcgs.fitting.loading import Loader
 from dcgs.fitting.models import models_in
 from dcgs.sets import ConvexSet
@@ -209,7 +210,7 @@ def test_every_set_is_the_one_of_the_library(command: str) -> None:
 
 
 def test_no_set_is_left_out() -> None:
-    assert {name for name, _ in MADE.values()} == set(SETS)
+    assert {name for name, _ in MADE.values()} == set(registry.sets())
 
 
 SET_FAULTS = {
@@ -301,7 +302,7 @@ FAULTS = {
     "fit lasso --data d.npy --radius 1 --agents 3 --method dfw --out m": "must have a limit; got none.",
     f"{LASSO} --agents 3 --method dfw --gap 0.1": "only where it is measured on the way",
     f"{LASSO} --agents 3 --method dfw --eta 2": "--eta must be left out for dfw; it is for fastdcgs.",
-    f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for pgextra, nids,",
+    f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for nids, pgextra,",
     f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many",
     f"{LASSO} --agents 3 --method nids --lmo-calls 3": "lmo_calls must be None for NIDS, which projects",
     LASSO: "how many agents there are must be said, for one file of data; give --agents N",
@@ -578,4 +579,6 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         run("fit --help")
     told = capsys.readouterr().out
     assert ended.value.code == 0
-    assert [name for name in (*PROBLEMS, *SETS, "examples:", "agent-000.npz") if name not in told] == []
+    assert [
+        name for name in (*PROBLEMS, *registry.sets(), "examples:", "agent-000.npz") if name not in told
+    ] == []

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dcgs import registry
 from dcgs.cli import main
-from dcgs.fitting import METHODS, PROBLEMS, SETS
+from dcgs.fitting import PROBLEMS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "fit.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
@@ -53,6 +54,6 @@ def test_every_command_of_the_page_runs_in_its_order(tmp_path: Path, monkeypatch
         assert main(shlex.split(small)[1:]) == 0, line
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *SETS, *METHODS])
+@pytest.mark.parametrize("name", [*PROBLEMS, *registry.sets(), *registry.methods()])
 def test_the_page_tells_of_everything_by_its_name(name: str) -> None:
     assert f"`{name}`" in PAGE

@@ -1,87 +1,28 @@
 """Decentralized, projection-free optimization.
 
-m agents on a graph, each with private data, minimize a sum of smooth convex losses over a set that
-is known through a linear oracle, and talk to their neighbors only. Start at :func:`minimize`.
+m agents on a graph, each with private data, minimize a sum of smooth convex losses over a set that is known
+through a linear minimization oracle. Agents send messages to their neighbors only. Start at :func:`minimize`.
+
+Sets, methods, inner solvers and losses come from the packages of that name, as those export them.
+:mod:`dcgs.registry` has them by the names of the command line.
 """
 
+from dcgs import inner, methods, objectives, sets
+from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
 from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
-from dcgs.inner import CG, PCG, Block, Corrective
-from dcgs.methods import DCGS, DFW, NIDS, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
-from dcgs.objectives import (
-    HuberLoss,
-    LeastSquares,
-    Logistic,
-    LogisticLoss,
-    Loss,
-    MatrixCompletion,
-    Objective,
-    SquaredLoss,
-    matrix_map,
-)
+from dcgs.inner import *
+from dcgs.methods import *
+from dcgs.objectives import *
+from dcgs.points import Point, norm, onto_l1_ball, onto_simplex, vdot
+from dcgs.protocol import Inbox, Program
 from dcgs.runtime import MPI, Lockstep
-from dcgs.schedules import Params, Theorem1, Theorem2
-from dcgs.sets import (
-    BirkhoffPolytope,
-    Box,
-    ConvexHull,
-    ConvexSet,
-    GroupL1Ball,
-    KSparseBall,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NuclearNormBall,
-    Polytope,
-    Simplex,
-    Spectraplex,
-)
+from dcgs.schedules import Facts, Params, Theorem1, Theorem2
+from dcgs.sets import *
 
 __version__ = "0.3.0"
 
-__all__ = [
-    "CG",
-    "DCGS",
-    "DFW",
-    "MPI",
-    "NIDS",
-    "PCG",
-    "BirkhoffPolytope",
-    "Block",
-    "Box",
-    "Checkpoint",
-    "ConvexHull",
-    "ConvexSet",
-    "Corrective",
-    "FastDCGS",
-    "GroupL1Ball",
-    "History",
-    "HuberLoss",
-    "KSparseBall",
-    "L1Ball",
-    "L2Ball",
-    "LInfBall",
-    "LeastSquares",
-    "Lockstep",
-    "Logistic",
-    "LogisticLoss",
-    "Loss",
-    "MatrixCompletion",
-    "Method",
-    "NuclearNormBall",
-    "Objective",
-    "PGExtra",
-    "Params",
-    "Polytope",
-    "PrimalDual",
-    "ProjectedAGD",
-    "Result",
-    "Simplex",
-    "Snapshot",
-    "Spectraplex",
-    "SquaredLoss",
-    "Status",
-    "Theorem1",
-    "Theorem2",
-    "matrix_map",
-    "minimize",
-]
+__all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
+__all__ += ["MPI", "Facts", "Inbox", "Lockstep", "Params", "Program", "Theorem1", "Theorem2"]
+__all__ += ["Atom", "Point", "RankOne", "Sparse", "Spike", "Vertex"]
+__all__ += ["norm", "onto_l1_ball", "onto_simplex", "vdot"]
+__all__ += [*inner.__all__, *methods.__all__, *objectives.__all__, *sets.__all__]

@@ -70,3 +70,11 @@ def onto_simplex(y: Point, radius: float = 1.0) -> Point:
     theta = (np.cumsum(u) - radius) / np.arange(1.0, u.size + 1.0)
     last = int(np.flatnonzero(u > theta)[-1])
     return np.asarray(np.maximum(fall - theta[last], 0.0))
+
+
+def onto_l1_ball(y: Point, radius: float) -> Point:
+    """Return the nearest point with Σ |xⱼ| ≤ radius."""
+    size = np.abs(y)
+    if float(size.sum()) <= radius:
+        return y
+    return np.copysign(onto_simplex(size, radius), y)

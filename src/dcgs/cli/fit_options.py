@@ -6,22 +6,25 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dcgs.cli.values import count, fraction, positive, seed, shape
+from dcgs import registry
+from dcgs.cli.values import assignment, count, fraction, name_of, positive, seed, shape
 from dcgs.fitting import (
-    METHODS,
     NAMED,
     PROBLEMS,
-    SETS,
     EntriesLayout,
     GraphWish,
     Order,
     Problem,
     SamplesLayout,
-    SetWish,
+    SetSpec,
     Sites,
+    built_in_options,
     method_named,
+    problem_named,
+    sets_with,
 )
 from dcgs.front import Checkpoint
+from dcgs.sets.options import Kind
 
 _ABOUT = """\
 Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
@@ -59,7 +62,9 @@ examples:
 def add_options(jobs: Any) -> argparse.ArgumentParser:
     """Add the job to the command, and return what reads its options."""
     problems = "\n".join(f"  {problem.name:15} {problem.about}" for problem in PROBLEMS.values())
-    sets = "\n".join(f"  {name:13} {recipe.about}" for name, recipe in SETS.items())
+    sets = "\n".join(
+        f"  {name:13} {(X.__doc__ or '').splitlines()[0]}" for name, X in registry.sets().items()
+    )
     parser: argparse.ArgumentParser = jobs.add_parser(
         "fit",
         help="fit a model to your own data",
@@ -67,7 +72,12 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
         epilog=_MORE.replace("{sets}", sets),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("problem", choices=list(PROBLEMS), metavar="PROBLEM", help=", ".join(PROBLEMS))
+    parser.add_argument(
+        "problem",
+        type=_problem,
+        metavar="PROBLEM",
+        help=f"{', '.join(PROBLEMS)}; or a loss: {', '.join(registry.losses())}, package.module:Name",
+    )
     _add_data(parser.add_argument_group("data"))
     _add_network(parser.add_argument_group("agents"))
     _add_set(parser.add_argument_group("set of models"))
@@ -134,23 +144,53 @@ def _add_network(group: Any) -> None:
 
 def _add_set(group: Any) -> None:
     group.add_argument(
-        "--set", choices=list(SETS), help="default: l1; l2 for least-squares, nuclear for completion"
+        "--set",
+        type=name_of("set"),
+        metavar="SET",
+        help="one of the sets below, or package.module:Name "
+        "(default: l1; l2 for least-squares, nuclear for completion)",
     )
-    group.add_argument("--radius", type=positive, metavar="R", help="of the set: how large a model may be")
-    for name in ("--lower", "--upper"):
-        group.add_argument(name, metavar="NUMBER", help="of box: a number, or a .npy file")
-    group.add_argument("--k", type=count, metavar="K", help="of k-sparse")
+    types: dict[Kind, Any] = {Kind.NUMBER: positive, Kind.COUNT: count}
+    for option in built_in_options():
+        group.add_argument(
+            f"--{option.name}",
+            type=types.get(option.kind, str),
+            metavar=option.name.upper(),
+            help=f"of {', '.join(sets_with(option))}: {option.help}",
+        )
     group.add_argument(
-        "--groups", metavar="N", help="of group-l1: features in a row, or a file with a group's name for each"
+        "--set-option",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of a set from another package",
     )
-    group.add_argument("--points", metavar="FILE", help="of hull: points, one a row")
-    group.add_argument("--polytope", metavar="FILE", help="of polytope: .npz with A_ub, b_ub, A_eq, b_eq")
 
 
 def _add_method(group: Any) -> None:
-    group.add_argument("--method", choices=list(METHODS), default="fastdcgs", help="default: fastdcgs")
-    inner = ["auto", "cg", "pcg", "corrective", "block", "exact"]
-    group.add_argument("--inner", choices=inner, help="inner solver (default: as the set and the loss allow)")
+    group.add_argument(
+        "--method",
+        type=name_of("method"),
+        default="fastdcgs",
+        metavar="METHOD",
+        help=f"{', '.join(registry.methods())}, or package.module:Name (default: fastdcgs)",
+    )
+    group.add_argument(
+        "--inner",
+        type=name_of("inner solver", "auto"),
+        metavar="SOLVER",
+        help=f"inner solver: auto, {', '.join(registry.inner_solvers())}, or package.module:Name "
+        "(default: chosen for the set and the loss)",
+    )
+    group.add_argument(
+        "--method-option",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an argument of the method that has no flag of its own",
+    )
     group.add_argument(
         "--eta", type=positive, metavar="ETA", help="of fastdcgs (default: found by the agents)"
     )
@@ -220,10 +260,22 @@ def _add_keeping(group: Any) -> None:
     )
 
 
+def _problem(text: str) -> str:
+    """Return the name of a problem if there is one of that name."""
+    if text not in PROBLEMS:
+        try:
+            problem_named(text)
+            registry.resolve("loss", text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def order_of(args: argparse.Namespace) -> Order:
     """Return what the options ask for."""
-    problem = PROBLEMS[args.problem]
-    set_options = ("radius", "lower", "upper", "k", "groups", "points", "polytope")
+    problem = problem_named(args.problem)
+    flags = {option.name: getattr(args, option.name) for option in built_in_options()}
+    set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
     rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
     method_options = ("inner", "eta", "step", "answer")
     return Order(
@@ -231,8 +283,10 @@ def order_of(args: argparse.Namespace) -> Order:
         sites=Sites(args.data, args.split, args.seed),
         layout=_layout(args, problem),
         graph=GraphWish(args.graph, args.seed),
-        set=SetWish(args.set or problem.usual_set, **{name: getattr(args, name) for name in set_options}),
-        method=method_named(args.method, {name: getattr(args, name) for name in method_options}),
+        set=SetSpec(args.set or problem.usual_set, set_options),
+        method=method_named(
+            args.method, {name: getattr(args, name) for name in method_options}, dict(args.method_option)
+        ),
         rules={name: getattr(args, name) for name in rules},
         agents=args.agents,
         shape=args.shape,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
+from dcgs import registry
 from dcgs.experiments.link import Link
+from dcgs.fitting import parse_value
 
 
 def count(text: str) -> int:
@@ -53,3 +57,25 @@ def link(text: str) -> Link:
         return Link.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def name_of(kind: registry.Kind, *others: str) -> Callable[[str], str]:
+    """Return a check that a text names a class of this kind, built-in or ``package.module:Name``."""
+
+    def name(text: str) -> str:
+        if text not in others:
+            try:
+                registry.resolve(kind, text)
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
+        return text
+
+    return name
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """Return the name and the value of KEY=VALUE."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE; got {text}")
+    return name, parse_value(value)

@@ -17,13 +17,14 @@ from typing import Any, final
 import numpy as np
 from scipy import sparse
 
+from dcgs import registry
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.company import Company
 from dcgs.fitting.data import Entries, Numbers, Samples
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
 from dcgs.fitting.sites import Sites, at_agent
-from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective
+from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
 
 
 @final
@@ -84,6 +85,9 @@ class Loader:
             reading["labels"] = list(pair)
             signs = {i: self._signs(i, b, pair) for i, b in targets.items()}
             objectives = {i: Logistic(A, signs[i]) for i, A in matrices.items()}
+        elif self.problem.loss == "own":
+            loss: Any = registry.resolve("loss", self.problem.name)
+            objectives = {i: Objective(loss(targets[i]), matrix_map(A)) for i, A in matrices.items()}
         else:
             objectives = {i: LeastSquares(A, targets[i]) for i, A in matrices.items()}
         return Loaded(objectives, (features,), reading, {i: len(part) for i, part in parts.items()})

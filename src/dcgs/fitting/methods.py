@@ -1,34 +1,32 @@
-"""Methods by name, with the options each takes."""
+"""The method of a fit, made from its name and its options."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from dcgs.methods import DCGS, DFW, NIDS, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
-
-METHODS: Mapping[str, type[Method]] = {
-    "fastdcgs": FastDCGS,
-    "dcgs": DCGS,
-    "dfw": DFW,
-    "primaldual": PrimalDual,
-    "pgextra": PGExtra,
-    "nids": NIDS,
-    "projectedagd": ProjectedAGD,
-}
+from dcgs import registry
+from dcgs.methods import Method
 
 
-def method_named(name: str, options: Mapping[str, Any]) -> Method:
-    """Return the method with those of the options that were given, that is, are not None."""
-    kind = METHODS[name]
-    given = {option: value for option, value in options.items() if value is not None}
-    for option in given:
-        if option not in _options(kind):
-            takers = [other for other, taker in METHODS.items() if option in _options(taker)]
-            raise ValueError(f"--{option} must be left out for {name}; it is for {', '.join(takers)}.")
+def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Method:
+    """Return the method with the flags that were given, that is, are not None, and its other options.
+
+    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``.
+    """
+    kind = registry.resolve("method", text)
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name in given:
+        if name not in inspect.signature(kind).parameters:
+            takers = [
+                other
+                for other, taker in registry.methods().items()
+                if name in inspect.signature(taker).parameters
+            ]
+            raise ValueError(f"--{name} must be left out for {text}; it is for {', '.join(takers)}.")
+    given |= options or {}
+    if ":" in str(given.get("inner", "")):
+        given["inner"] = registry.resolve("inner solver", given["inner"])()
+    registry.check_options("method", text, kind, given)
     return kind(**given)
-
-
-def _options(kind: Any) -> set[str]:
-    return {field.name for field in fields(kind)}

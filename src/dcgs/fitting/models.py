@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
-from dcgs.fitting.problems import PROBLEMS, Problem
+from dcgs.fitting.problems import Problem, problem_named
 
 FORMAT = 1
 _PATTERN = "agent-*.npz"
@@ -51,7 +51,9 @@ class Model:
             with path.open("rb") as file:
                 x, meta = _read(file)
                 version, name = meta["format"], meta["problem"]
-                made = cls(x, PROBLEMS[name], meta["reading"], meta["about"]) if version == FORMAT else None
+                made = (
+                    cls(x, problem_named(name), meta["reading"], meta["about"]) if version == FORMAT else None
+                )
         except OSError as error:
             raise unreadable(path, error) from error
         except Exception as error:  # damage can surface anywhere: zip, arrays, JSON, names

@@ -13,7 +13,7 @@ from dcgs.fitting.loading import Loaded, Loader
 from dcgs.fitting.models import Model, model_name
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sets import SetWish
+from dcgs.fitting.sets import SetSpec
 from dcgs.fitting.sites import Sites
 from dcgs.front import Callback, Checkpoint, Result, minimize
 from dcgs.methods import Method
@@ -33,7 +33,7 @@ class Order:
     sites: Sites
     layout: SamplesLayout | EntriesLayout
     graph: GraphWish
-    set: SetWish
+    set: SetSpec
     method: Method
     rules: Mapping[str, Any]
     agents: int | None = None
@@ -179,7 +179,7 @@ def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | N
     agents = agents_of(order, company)
     wiring = order.graph.wire(agents)
     loaded = _load(order, agents, company)
-    X = order.set.made(loaded.shape)
+    X = order.set.make(loaded.shape)
     company.meet()  # so that all know if one could not load
     result = minimize(
         loaded.objectives,
@@ -203,7 +203,6 @@ def _load(order: Order, agents: int, company: Company) -> Loaded:
     return loader.samples(order.layout)
 
 
-def _said(wish: SetWish) -> dict[str, Any]:
+def _said(spec: SetSpec) -> dict[str, Any]:
     """Return the set's name and the options that were given."""
-    options = {name: value for name, value in vars(wish).items() if value is not None and name != "name"}
-    return {"name": wish.name} | options
+    return {"name": spec.name, **spec.options}

@@ -1,18 +1,24 @@
-"""The problems people fit, by the names of the command."""
+"""The problems that ``dcgs fit`` solves, by name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, final
 
+from dcgs import registry
+
 
 @final
 @dataclass(frozen=True)
 class Problem:
-    """A loss, the set it goes with unless another is asked for, and what it reads."""
+    """A loss, the default set, and what the data are.
+
+    ``loss`` is ``"own"`` for a problem that is named after a class of losses; the class is made with the
+    targets of an agent as its only argument.
+    """
 
     name: str
-    loss: Literal["squares", "logistic", "entries"]
+    loss: Literal["squares", "logistic", "entries", "own"]
     usual_set: str
     about: str
 
@@ -36,3 +42,13 @@ PROBLEMS = {
         Problem("completion", "entries", "nuclear", "a matrix from some of its entries, such as ratings"),
     )
 }
+
+
+def problem_named(text: str) -> Problem:
+    """Return a problem by its name, or that of a loss, built-in or ``package.module:Name``."""
+    if text in PROBLEMS:
+        return PROBLEMS[text]
+    if ":" not in text and text not in registry.losses():
+        names = ", ".join([*PROBLEMS, *registry.losses()])
+        raise ValueError(f"the problem must be one of {names}, or a loss package.module:Name; got {text!r}.")
+    return Problem(text, "own", "l1", "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball")

@@ -1,129 +1,133 @@
-"""Sets by name, with the options each takes."""
+"""The set of a fit, made from its name and the texts of its options."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
+from dcgs import registry
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.readers import Npz, kind_of, read_npy, read_table
 from dcgs.fitting.readers.layout import listed
-from dcgs.sets import (
-    BirkhoffPolytope,
-    Box,
-    ConvexHull,
-    ConvexSet,
-    GroupL1Ball,
-    KSparseBall,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NuclearNormBall,
-    Polytope,
-    Simplex,
-    Spectraplex,
-)
+from dcgs.sets import ConvexSet
+from dcgs.sets.base import shape_text
+from dcgs.sets.options import Kind, Option
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
 
 
 @final
 @dataclass(frozen=True)
-class SetWish:
-    """The user's ``--set`` and its options; None is one that was not given.
+class SetSpec:
+    """The user's ``--set`` and the values of its options, by name: texts, or numbers.
 
-    ``lower`` and ``upper`` are a number or an .npy file; ``groups`` a number or a file; ``points`` and
-    ``polytope`` files.
+    ``name`` is that of a built-in set, or ``package.module:Name``.
     """
 
     name: str
-    radius: float | None = None
-    lower: str | None = None
-    upper: str | None = None
-    k: int | None = None
-    groups: str | None = None
-    points: str | None = None
-    polytope: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise if an option is missing, or is one that the set does not take."""
-        recipe = SETS[self.name]
-        given = [name for name in _OPTIONS if getattr(self, name) is not None]
-        foreign = [name for name in given if name not in (*recipe.needs, *recipe.may)]
-        missing = [name for name in recipe.needs if name not in given]
-        if foreign:
-            takes = _flags((*recipe.needs, *recipe.may)) or "no option"
-            raise ValueError(f"the set {self.name} takes {takes}; got {_flags(foreign)}. Leave it out.")
+        """Raise if an option is missing, or if the set does not take it; read no file."""
+        takes = registry.resolve("set", self.name).command_options()
+        unknown = [name for name in self.options if name not in {option.name for option in takes}]
+        if unknown:
+            known = self._flags([option.name for option in takes]) or "no option"
+            raise ValueError(f"the set {self.name} takes {known}; got {self._flags(unknown)}. Leave it out.")
+        missing = [option for option in takes if option.required and option.name not in self.options]
         if missing:
-            raise ValueError(f"the set {self.name} needs {_flags(missing)}: {_ABOUT[missing[0]]}.")
+            flags = self._flags([option.name for option in missing])
+            raise ValueError(f"the set {self.name} needs {flags}: {missing[0].help}.")
 
-    def made(self, shape: Shape) -> ConvexSet:
-        """Return the set, for models of that shape."""
-        X = SETS[self.name].make(shape, self)
+    def make(self, shape: Shape) -> ConvexSet:
+        """Return the set of models of this shape; read the files that options name."""
+        made = registry.resolve("set", self.name)
+        values = {
+            option.name: _READERS[option.kind](option, str(self.options[option.name]), shape)
+            for option in made.command_options()
+            if option.name in self.options
+        }
+        X = made.from_options(shape, **values)
         if X.shape != shape:
             raise ValueError(
-                f"the set must be of models of shape {_sides(shape)}; {self.name} as given is of shape "
-                f"{_sides(X.shape)}."
+                f"the set must be of models of shape {shape_text(shape)}; {self.name} as given is of shape "
+                f"{shape_text(X.shape)}."
             )
         return X
 
-
-@final
-@dataclass(frozen=True)
-class Recipe:
-    """How a set is made, which options it needs, and which it may have."""
-
-    about: str
-    make: Callable[[Shape, SetWish], ConvexSet]
-    needs: tuple[str, ...] = ()
-    may: tuple[str, ...] = ()
+    def _flags(self, names: Sequence[str]) -> str:
+        flags = {option.name for option in built_in_options()}
+        return " and ".join(f"--{name}" if name in flags else f"--set-option {name}=…" for name in names)
 
 
-def _nuclear(shape: Shape, wish: SetWish) -> ConvexSet:
-    if len(shape) != 2:
-        raise ValueError(f"the set nuclear must be of matrices; the model has shape {_sides(shape)}.")
-    return NuclearNormBall((shape[0], shape[1]), _radius(wish))
+def built_in_options() -> list[Option]:
+    """Return the options of all built-in sets, each once; the command line has a flag for each."""
+    options = {option.name: option for X in registry.sets().values() for option in X.command_options()}
+    return list(options.values())
 
 
-def _square(shape: Shape, wish: SetWish) -> int:
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(
-            f"the set {wish.name} must be of square matrices; the model has shape {_sides(shape)}."
-        )
-    return shape[0]
+def sets_with(option: Option) -> list[str]:
+    """Return the names of the built-in sets that take an option."""
+    sets = registry.sets().items()
+    return [name for name, X in sets if any(other.name == option.name for other in X.command_options())]
 
 
-def _box(shape: Shape, wish: SetWish) -> ConvexSet:
-    return Box(_bound(wish.lower, "lower", shape), _bound(wish.upper, "upper", shape))
+def parse_value(text: str) -> int | float | bool | str | None:
+    """Return the value of an option: a number, true, false, none, or any other text.
+
+    >>> [parse_value(text) for text in ("3", "1e-3", "true", "none", "last")]
+    [3, 0.001, True, None, 'last']
+    """
+    words: dict[str, bool | None] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
 
 
-def _bound(text: str | None, name: str, shape: Shape) -> Numbers:
+def _number(option: Option, text: str, shape: Shape) -> float:
+    value = parse_value(text)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
+        raise ValueError(f"{option.name} must be a positive finite number; got {text!r}.")
+    return float(value)
+
+
+def _count(option: Option, text: str, shape: Shape) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise ValueError(f"{option.name} must be a whole number of at least 1; got {text!r}.")
+    return int(text)
+
+
+def _bound(option: Option, text: str, shape: Shape) -> Numbers:
     try:
-        return np.full(shape, float(text or ""))
+        return np.full(shape, float(text))
     except ValueError:
-        bound = read_npy(Path(text or "").expanduser())
+        bound = read_npy(Path(text).expanduser())
         if bound.shape != shape:
             raise ValueError(
-                f"{name} must be a number or an array of shape {_sides(shape)}; {text} has {bound.shape}."
+                f"{option.name} must be a number or an array of shape {shape_text(shape)}; "
+                f"{text} has {bound.shape}."
             ) from None
         return bound
 
 
-def _grouped(shape: Shape, wish: SetWish) -> ConvexSet:
-    entries, text = int(np.prod(shape)), wish.groups or ""
+def _groups(option: Option, text: str, shape: Shape) -> list[Sequence[int]]:
+    entries = math.prod(shape)
     if text.isdecimal() and int(text) > 0:
         size = int(text)
-        groups: list[Sequence[int]] = [
-            range(low, min(low + size, entries)) for low in range(0, entries, size)
-        ]
-        return GroupL1Ball(shape, groups, _radius(wish))
-    return GroupL1Ball(shape, _groups_of(Path(text).expanduser(), entries), _radius(wish))
+        return [range(low, min(low + size, entries)) for low in range(0, entries, size)]
+    return _groups_of(Path(text).expanduser(), entries)
 
 
 def _groups_of(file: Path, entries: int) -> list[Sequence[int]]:
@@ -146,75 +150,35 @@ def _groups_of(file: Path, entries: int) -> list[Sequence[int]]:
     return list(members.values())
 
 
-def _hull(shape: Shape, wish: SetWish) -> ConvexSet:
-    file = Path(wish.points or "").expanduser()
-    points = (
-        read_npy(file)
-        if kind_of(file) == "npy"
-        else read_table(file, lambda head: range(head.width), None)[1]
-    )
-    if len(shape) > 1 and points.ndim == 2:
-        points = points.reshape(len(points), *shape) if points.shape[1] == np.prod(shape) else points
-    return ConvexHull(points)
+def _points(option: Option, text: str, shape: Shape) -> Numbers:
+    file = Path(text).expanduser()
+    if kind_of(file) == "npy":
+        points = read_npy(file)
+    else:
+        points = read_table(file, lambda head: range(head.width), None)[1]
+    flat = len(shape) > 1 and points.ndim == 2 and points.shape[1] == math.prod(shape)
+    return points.reshape(len(points), *shape) if flat else points
 
 
-def _polytope(shape: Shape, wish: SetWish) -> ConvexSet:
-    if len(shape) != 1:
-        raise ValueError(f"the set polytope must be of vectors; the model has shape {_sides(shape)}.")
-    npz = Npz(Path(wish.polytope or "").expanduser())
-    known = {name: npz.matrix(name) for name in ("A_ub", "A_eq") if npz.first_of(name, f"{name}_data")}
-    sides: dict[str, Any] = {name: npz.array(name) for name in ("b_ub", "b_eq") if name in npz.names}
-    if not known:
+def _constraints(option: Option, text: str, shape: Shape) -> dict[str, Any]:
+    npz = Npz(Path(text).expanduser())
+    found: dict[str, Any] = {
+        name: npz.matrix(name) for name in ("A_ub", "A_eq") if npz.first_of(name, f"{name}_data")
+    }
+    if not found:
         raise BrokenDataError(
             f"{npz.file} must have arrays A_ub and b_ub, or A_eq and b_eq, or all four; "
             f"it has {listed(npz.names)}."
         )
-    return Polytope(**known, **sides)
+    return found | {name: npz.array(name) for name in ("b_ub", "b_eq") if name in npz.names}
 
 
-def _radius(wish: SetWish) -> float:
-    return 1.0 if wish.radius is None else wish.radius
-
-
-SETS = {
-    "l1": Recipe("Σ |xⱼ| ≤ radius: few entries are not 0", lambda s, w: L1Ball(s, _radius(w)), ("radius",)),
-    "l2": Recipe("‖x‖ ≤ radius", lambda s, w: L2Ball(s, _radius(w)), ("radius",)),
-    "linf": Recipe("|xⱼ| ≤ radius", lambda s, w: LInfBall(s, _radius(w)), ("radius",)),
-    "simplex": Recipe("xⱼ ≥ 0, Σ xⱼ = radius (1)", lambda s, w: Simplex(s, _radius(w)), (), ("radius",)),
-    "box": Recipe("lower ≤ xⱼ ≤ upper", _box, ("lower", "upper")),
-    "k-sparse": Recipe(
-        "the hull of vectors with k entries ±radius",
-        lambda s, w: KSparseBall(s, w.k or 0, _radius(w)),
-        ("k", "radius"),
-    ),
-    "group-l1": Recipe("Σ over groups of ‖x in it‖ ≤ radius", _grouped, ("groups", "radius")),
-    "nuclear": Recipe("matrices whose singular values sum to at most radius", _nuclear, ("radius",)),
-    "spectraplex": Recipe(
-        "symmetric positive semidefinite matrices of trace radius (1)",
-        lambda s, w: Spectraplex(_square(s, w), _radius(w)),
-        (),
-        ("radius",),
-    ),
-    "birkhoff": Recipe("doubly stochastic matrices", lambda s, w: BirkhoffPolytope(_square(s, w))),
-    "hull": Recipe("the convex hull of points", _hull, ("points",)),
-    "polytope": Recipe("A_ub x ≤ b_ub, A_eq x = b_eq", _polytope, ("polytope",)),
+_READERS: Mapping[Kind, Callable[[Option, str, Shape], Any]] = {
+    Kind.NUMBER: _number,
+    Kind.COUNT: _count,
+    Kind.VALUE: lambda option, text, shape: parse_value(text),
+    Kind.BOUND: _bound,
+    Kind.GROUPS: _groups,
+    Kind.POINTS: _points,
+    Kind.CONSTRAINTS: _constraints,
 }
-
-_OPTIONS = ("radius", "lower", "upper", "k", "groups", "points", "polytope")
-_ABOUT = {
-    "radius": "how large a model may be; a larger one fits the data closer and generalizes less",
-    "lower": "a number, or an .npy file with one for each entry",
-    "upper": "a number, or an .npy file with one for each entry",
-    "k": "how many entries of an extreme point are not 0",
-    "groups": "how many features in a row are a group, or a file with a group's name for each feature",
-    "points": "a file of points, one a row",
-    "polytope": "an .npz file with A_ub and b_ub, A_eq and b_eq, or both pairs",
-}
-
-
-def _flags(names: Sequence[str]) -> str:
-    return " and ".join(f"--{name}" for name in names)
-
-
-def _sides(shape: Shape) -> str:
-    return ",".join(map(str, shape))

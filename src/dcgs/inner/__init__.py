@@ -46,6 +46,4 @@ __all__ = [
     "Solver",
     "Subproblem",
     "Task",
-    "check_inner",
-    "choose_inner",
 ]

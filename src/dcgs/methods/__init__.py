@@ -8,5 +8,18 @@ from dcgs.methods.nids import NIDS
 from dcgs.methods.pg_extra import PGExtra
 from dcgs.methods.primal_dual import PrimalDual
 from dcgs.methods.projected_agd import ProjectedAGD
+from dcgs.methods.talk import average, laplacian
 
-__all__ = ["DCGS", "DFW", "NIDS", "Agent", "FastDCGS", "Method", "PGExtra", "PrimalDual", "ProjectedAGD"]
+__all__ = [
+    "DCGS",
+    "DFW",
+    "NIDS",
+    "Agent",
+    "FastDCGS",
+    "Method",
+    "PGExtra",
+    "PrimalDual",
+    "ProjectedAGD",
+    "average",
+    "laplacian",
+]

@@ -1,6 +1,6 @@
 """Feasible sets: one module each, all behind :class:`~dcgs.sets.base.ConvexSet`."""
 
-from dcgs.sets.base import ConvexSet
+from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.birkhoff_polytope import BirkhoffPolytope
 from dcgs.sets.box import Box
 from dcgs.sets.convex_hull import ConvexHull
@@ -26,6 +26,7 @@ __all__ = [
     "LInfBall",
     "NuclearNormBall",
     "Polytope",
+    "ProjectableSet",
     "Simplex",
     "Spectraplex",
 ]

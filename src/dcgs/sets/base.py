@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,16 +14,23 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.atoms import Atom
 from dcgs.points import Point, frozen
+from dcgs.sets.options import Option, options_from_signature
 
 Direction: TypeAlias = Point | sp.sparray | sp.spmatrix | LinearOperator
 
 
 class ConvexSet(ABC):
-    """A compact convex set known through its linear minimization oracle.
+    """A compact convex set, known through its linear minimization oracle (LMO).
 
-    ``polytope`` says whether it has finitely many extreme points, which pairwise steps need.
+    ``polytope`` is True if the set has finitely many extreme points, which pairwise steps need.
+
+    On the command line a built-in set is called ``name``; a set of another package is called
+    ``package.module:Name``. ``options`` lists what ``dcgs fit`` asks for. A set that lists nothing gets an
+    option for each argument of its constructor after the shape.
     """
 
+    name: ClassVar[str] = ""
+    options: ClassVar[tuple[Option, ...] | None] = None
     shape: tuple[int, ...]
     polytope: bool
 
@@ -36,29 +43,49 @@ class ConvexSet(ABC):
     def lmo(self, direction: Point, near: Atom | None = None) -> Atom:
         """Return an extreme point s minimizing ⟨direction, s⟩.
 
-        Also for a zero direction; ties go to the lowest index. ``near`` is an earlier answer that
-        an iterative oracle may start from; it changes the work, not what is promised.
+        A zero direction gives an extreme point, too. Ties go to the lowest index. ``near`` is an earlier
+        answer; an iterative oracle may start from it to save work.
         """
 
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
-        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, the best if there are more.
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level; the best, if there are more.
 
-        None where they take more work than one pass over the direction. Those with ⟨direction, s⟩ > 0 may
-        be left out.
+        Return none if they take more work than one pass over the direction. Points with
+        ⟨direction, s⟩ > 0 may be left out.
         """
         return ()
 
     @abstractmethod
     def violation(self, x: Point) -> float:
-        """Return how far x is from satisfying the set's constraints; 0 inside.
+        """Return how much x violates the constraints of the set; 0 inside.
 
-        In the units of the constraint (excess of the norm, largest excess of an inequality); the
-        caller chooses the tolerance.
+        The unit is that of the constraint: excess of the norm, largest excess of an inequality. The caller
+        chooses the tolerance.
         """
 
     @abstractmethod
     def start(self) -> Point:
-        """Return the point of the set from which a run starts when no x0 is given."""
+        """Return the point of the set where a run starts if no x0 is given."""
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> ConvexSet:
+        """Return the set of points of this shape, made from the options of the command line."""
+        make: Any = cls
+        made: ConvexSet = make(shape, **options)
+        return made
+
+    @classmethod
+    def command_options(cls) -> tuple[Option, ...]:
+        """Return the options that the command line takes for this set."""
+        return options_from_signature(cls) if cls.options is None else cls.options
+
+
+class ProjectableSet(ConvexSet):
+    """A set with an exact Euclidean projection, as ``NIDS``, ``PGExtra`` and ``ProjectedAGD`` need it."""
+
+    @abstractmethod
+    def project(self, y: Point) -> Point:
+        """Return the point of the set that is nearest to y; y itself may be returned if it is inside."""
 
 
 def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -67,6 +94,27 @@ def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
     if not dims or any(not isinstance(d, int | np.integer) or d < 1 for d in dims):
         raise ValueError(f"shape must be a positive integer or a tuple of them; got {shape!r}.")
     return tuple(int(d) for d in dims)
+
+
+def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the shape of a model if it is a matrix."""
+    if len(shape) != 2:
+        raise ValueError(f"the set {name} must be of matrices; the model has shape {shape_text(shape)}.")
+    return shape[0], shape[1]
+
+
+def square_side(name: str, shape: tuple[int, ...]) -> int:
+    """Return the side of a model if it is a square matrix."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(
+            f"the set {name} must be of square matrices; the model has shape {shape_text(shape)}."
+        )
+    return shape[0]
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as the command line writes it, for example 6,4."""
+    return ",".join(map(str, shape))
 
 
 def check_side(n: int) -> int:
@@ -85,16 +133,16 @@ def check_radius(radius: float) -> float:
 
 
 def check_tolerance(tolerance: float) -> float:
-    """Return the tolerance of an iterative oracle if rounding errors allow it."""
+    """Return the tolerance of an iterative oracle if rounding error permits it."""
     if not 1e-12 <= tolerance < 1.0:
         raise ValueError(f"tolerance must be at least 1e-12 and less than 1; got {tolerance!r}.")
     return float(tolerance)
 
 
 def as_data(values: ArrayLike, name: str) -> Point:
-    """Return the user's numbers as a read-only copy if all are finite.
+    """Return a read-only copy of the user's numbers; all must be finite.
 
-    −0 becomes 0: atoms compare by their bytes, and the two zeros differ in theirs.
+    −0 becomes 0, since atoms compare by their bytes.
     """
     array = np.array(values, dtype=np.float64) + 0.0
     nonfinite = np.argwhere(~np.isfinite(array)).tolist()
@@ -104,12 +152,12 @@ def as_data(values: ArrayLike, name: str) -> Point:
 
 
 def largest_entry(x: Point) -> float:
-    """Return max |xⱼ|, without a temporary of the size of x."""
+    """Return max |xⱼ|, without a temporary array."""
     return max(float(x.max()), -float(x.min()))
 
 
 def listed(items: Iterable[object], limit: int = 5) -> str:
-    """Return the first items as a list for a message, with … for the rest."""
+    """Return the first items as a list for an error message, with … for the rest."""
     it = iter(items)
     head = [repr(item) for item in islice(it, limit)]
     rest = ["…"] if next(it, None) is not None else []
@@ -117,14 +165,14 @@ def listed(items: Iterable[object], limit: int = 5) -> str:
 
 
 def set_fields(instance: ConvexSet, **values: object) -> None:
-    """Set fields of a frozen set, from its own ``__init__`` only."""
+    """Set fields of a frozen set; for its ``__init__`` only."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
 
 
 def lowest(values: Point, level: float, most: int) -> list[int]:
-    """Return the places of entries ≤ level, at most so many: the lowest, ties at the lowest places."""
-    places = np.flatnonzero(values <= level)
-    if len(places) > most:
-        places = places[np.argsort(values[places], kind="stable")[:most]]
-    return list(map(int, places))
+    """Return the indices of the lowest ``most`` entries that are ≤ level; ties go to the lowest index."""
+    indices = np.flatnonzero(values <= level)
+    if len(indices) > most:
+        indices = indices[np.argsort(values[indices], kind="stable")[:most]]
+    return list(map(int, indices))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, check_side, set_fields
+from dcgs.sets.base import ConvexSet, check_side, set_fields, square_side
 
 
 @final
@@ -19,15 +19,16 @@ from dcgs.sets.base import ConvexSet, check_side, set_fields
 class BirkhoffPolytope(ConvexSet):
     """{x ≥ 0, n×n : every row and every column sums to 1}; its extreme points are the permutations.
 
-    Among several minimizers the oracle takes the one that SciPy's assignment solver finds, each
-    time the same; for a constant direction that is the identity. With n = 1 the set is one point,
-    and its diameter is 0.
+    Ties are broken by SciPy's assignment solver, the same way each time; a constant direction gives the
+    identity. With n = 1 the set is one point, and its diameter is 0.
 
     >>> BirkhoffPolytope(2).lmo(np.array([[1.0, 0.0], [0.0, 1.0]])).dense()
     array([[0., 1.],
            [1., 0.]])
     """
 
+    name = "birkhoff"
+    options = ()
     n: int
     shape: tuple[int, ...]
     polytope = True
@@ -41,7 +42,7 @@ class BirkhoffPolytope(ConvexSet):
         return math.sqrt(2.0 * self.n) if self.n > 1 else 0.0
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
-        # SciPy reads +∞ as a forbidden pair, and then may find no permutation at all.
+        # SciPy takes +∞ for a forbidden pair, and may then find no permutation.
         if not np.isfinite(direction).all():
             raise ValueError("direction must be finite; it holds NaN or ∞.")
         rows, columns = linear_sum_assignment(direction)
@@ -57,3 +58,7 @@ class BirkhoffPolytope(ConvexSet):
     def start(self) -> Point:
         """Return the barycenter, 1/n everywhere."""
         return np.full(self.shape, 1.0 / self.n)
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> BirkhoffPolytope:
+        return cls(square_side(cls.name, shape))

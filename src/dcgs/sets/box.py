@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, as_data, listed, set_fields
+from dcgs.sets.base import ProjectableSet, as_data, listed, set_fields
+from dcgs.sets.options import Kind, Option
 
 
 @final
 @dataclass(frozen=True, init=False, eq=False)
-class Box(ConvexSet):
-    """{x : lower ≤ x ≤ upper}, entry by entry; its extreme points take one of the two everywhere.
+class Box(ProjectableSet):
+    """{x : lower ≤ x ≤ upper}, entry by entry; its extreme points are the corners.
 
-    A zero entry of the direction is answered with the lower bound.
+    Where the direction is zero the oracle takes the lower bound.
 
     >>> Box([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).lmo(np.array([1.0, -3.0, 0.0])).dense()
     array([0., 2., 0.])
     """
 
+    name = "box"
+    options = (Option("lower", Kind.BOUND), Option("upper", Kind.BOUND))
     lower: Point
     upper: Point
     shape: tuple[int, ...]
@@ -54,5 +57,12 @@ class Box(ConvexSet):
 
     def start(self) -> Point:
         """Return the midpoint."""
-        # Halved first: the sum of the bounds may overflow.
+        # Each bound is halved first, since their sum may overflow.
         return 0.5 * self.lower + 0.5 * self.upper
+
+    def project(self, y: Point) -> Point:
+        return np.clip(y, self.lower, self.upper)
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> Box:
+        return cls(**options)

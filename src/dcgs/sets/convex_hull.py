@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
 from dcgs.sets.base import ConvexSet, as_data, largest_entry, set_fields
+from dcgs.sets.options import Kind, Option
 
 EXACT_COUNT = 4096
 CHUNK = 512
@@ -24,13 +25,15 @@ CHUNK = 512
 class ConvexHull(ConvexSet):
     """The convex hull of ``points``, an array of shape (count, *shape).
 
-    The oracle answers with one of the points, the first of those that tie. A point that lies in the
-    hull of the others is allowed; it can be answered only where it ties with an extreme point.
+    The oracle returns one of the points; ties go to the first. Points inside the hull of the others are
+    allowed.
 
     >>> ConvexHull([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]).lmo(np.array([1.0, -1.0])).dense()
     array([0., 1.])
     """
 
+    name = "hull"
+    options = (Option("points", Kind.POINTS),)
     points: Point
     shape: tuple[int, ...]
     polytope = True
@@ -46,9 +49,9 @@ class ConvexHull(ConvexSet):
 
     @property
     def diameter(self) -> float:
-        """The largest distance of two points; beyond 4,096 points only an upper bound.
+        """The largest distance of two points.
 
-        The bound is twice the largest distance from their mean, at most twice too much.
+        For more than 4,096 points it is an upper bound, twice the largest distance from their mean.
         """
         return self._diameter
 
@@ -60,8 +63,8 @@ class ConvexHull(ConvexSet):
         """Return the Euclidean distance from x to the hull."""
         rows = self._rows - x.reshape(-1)
         scale = largest_entry(rows) or 1.0
-        # With w = s·λ, λ in the simplex, ‖Σwᵢpᵢ‖² + (Σwᵢ − 1)² is least where ‖Σλᵢpᵢ‖ is, whatever s:
-        # nonnegative least squares finds the point of the hull nearest to 0 (Lawson and Hanson).
+        # Nonnegative least squares finds the point of the hull nearest to 0 (Lawson and Hanson): for
+        # w = s·λ with λ in the simplex, ‖Σwᵢpᵢ‖² + (Σwᵢ − 1)² is least where ‖Σλᵢpᵢ‖ is, for every s.
         lifted = np.vstack([rows.T / scale, np.ones(len(rows))])
         weights, _ = nnls(lifted, np.eye(1, len(lifted), len(lifted) - 1)[0])
         return norm(weights / weights.sum() @ rows)
@@ -70,13 +73,17 @@ class ConvexHull(ConvexSet):
         """Return the mean of the points."""
         return np.asarray(self.points.mean(axis=0))
 
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> ConvexHull:
+        return cls(**options)
+
     @property
     def _rows(self) -> Point:
         return self.points.reshape(len(self.points), -1)
 
     @cached_property
     def _diameter(self) -> float:
-        # Centered, so that ‖p‖² + ‖q‖² − 2⟨p, q⟩ loses no digits: no term exceeds the diameter's square.
+        # Centered points keep the digits of ‖p‖² + ‖q‖² − 2⟨p, q⟩: no term exceeds the squared diameter.
         rows = self._rows - self._rows.mean(axis=0)
         squares = np.einsum("ij,ij->i", rows, rows)
         if len(rows) > EXACT_COUNT:

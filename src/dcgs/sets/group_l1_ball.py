@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import index
 from typing import TypeAlias, final
 
@@ -13,25 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Sparse
-from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, listed, set_fields
+from dcgs.points import Point, norm, onto_l1_ball
+from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, listed, set_fields
+from dcgs.sets.options import RADIUS, Kind, Option
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @final
 @dataclass(frozen=True, init=False)
-class GroupL1Ball(ConvexSet):
-    """{x : Σ_g ‖x_g‖ ≤ radius}, g running over groups of flat indices, each index in one group.
+class GroupL1Ball(ProjectableSet):
+    """{x : Σ_g ‖x_g‖ ≤ radius}, summed over groups g of flat indices; each index is in one group.
 
-    Its extreme points lie on the sphere of one group. They are finitely many, and the set a
-    polytope, only where every group is a single index: then it is the ℓ₁ ball.
+    Its extreme points lie on the sphere of one group. If every group is a single index the set is the
+    ℓ₁ ball, a polytope.
 
     >>> X = GroupL1Ball(3, groups=[[0, 2], [1]], radius=5.0)
     >>> X.lmo(np.array([3.0, 4.5, 4.0])).dense()
     array([-3.,  0., -4.])
     """
 
+    name = "group-l1"
+    options = (Option("groups", Kind.GROUPS), RADIUS)
     shape: tuple[int, ...]
     groups: Groups
     radius: float
@@ -48,7 +52,7 @@ class GroupL1Ball(ConvexSet):
         sizes = [len(group) for group in partition]
         set_fields(self, shape=dims, groups=partition, radius=check_radius(radius))
         set_fields(self, polytope=max(sizes) == 1)
-        # The entries of a group lie side by side in direction[_order], so that one reduceat sums them all.
+        # In direction[_order] the entries of a group are adjacent, so one reduceat sums all groups.
         set_fields(self, _order=np.concatenate([np.array(group, dtype=np.intp) for group in partition]))
         set_fields(self, _starts=np.cumsum([0, *sizes[:-1]], dtype=np.intp))
 
@@ -57,7 +61,7 @@ class GroupL1Ball(ConvexSet):
         return 2.0 * self.radius
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
-        # Divided by its largest entry first: squares of tiny or huge entries would under- or overflow.
+        # Dividing by the largest entry first keeps the squares from under- and overflow.
         scaled = direction / (largest_entry(direction) or 1.0)
         best = int(self._norms(scaled).argmax())
         indices = np.array(self.groups[best], dtype=np.intp)
@@ -66,7 +70,7 @@ class GroupL1Ball(ConvexSet):
         if size == 0.0:
             values[0] = size = 1.0
         values *= -self.radius / size
-        values += 0.0  # −0 becomes 0, as atoms compare by their bytes
+        values += 0.0  # −0 becomes 0, since atoms compare by their bytes
         indices.flags.writeable = values.flags.writeable = False
         return Sparse(indices, values, self.shape)
 
@@ -75,6 +79,21 @@ class GroupL1Ball(ConvexSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def project(self, y: Point) -> Point:
+        """Return y with each group shortened: the norms of the groups are projected onto the ℓ₁ ball."""
+        flat = y.reshape(-1)
+        sizes = np.sqrt(np.bincount(self._labels, weights=np.square(flat)))
+        shares = onto_l1_ball(sizes, self.radius) / np.where(sizes > 0.0, sizes, 1.0)
+        return (shares[self._labels] * flat).reshape(y.shape)
+
+    @cached_property
+    def _labels(self) -> NDArray[np.intp]:
+        """The number of the group of every flat index."""
+        labels = np.empty(self._order.size, dtype=np.intp)
+        for g, group in enumerate(self.groups):
+            labels[list(group)] = g
+        return labels
 
     def _norms(self, x: Point) -> NDArray[np.float64]:
         squares = np.square(x.reshape(-1)[self._order])

@@ -1,4 +1,4 @@
-"""The hull of the k-sparse vectors with bounded entries."""
+"""The convex hull of the k-sparse vectors with bounded entries."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ import numpy as np
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point
 from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.options import RADIUS, Kind, Option
 
 
 @final
 @dataclass(frozen=True, init=False)
 class KSparseBall(ConvexSet):
-    """The convex hull of the vectors with at most k entries other than 0, each at most radius in size.
+    """The convex hull of the vectors with at most k nonzero entries, each of size at most radius.
 
-    That is {x : Σ|xⱼ| ≤ k·radius, max|xⱼ| ≤ radius}; its extreme points have k entries ±radius. A
-    zero entry of the direction, where it is needed to make up k, is answered with −radius.
+    That is {x : Σ|xⱼ| ≤ k·radius, max|xⱼ| ≤ radius}; its extreme points have k entries ±radius.
+    If fewer than k entries of the direction are nonzero, the oracle takes −radius at zero entries.
 
     >>> KSparseBall(4, k=2).lmo(np.array([1.0, -3.0, 0.0, 2.0])).dense()
     array([ 0.,  1.,  0., -1.])
     """
 
+    name = "k-sparse"
+    options = (Option("k", Kind.COUNT, "how many entries of an extreme point are nonzero"), RADIUS)
     shape: tuple[int, ...]
     k: int
     radius: float
@@ -44,7 +47,7 @@ class KSparseBall(ConvexSet):
     def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
         flat = direction.reshape(-1)
         sizes = np.abs(flat)
-        # The k-th largest size, and not argpartition: that one breaks ties as it happens to come.
+        # argpartition breaks ties arbitrarily, so the k-th largest size is found first.
         threshold = np.partition(sizes, -self.k)[-self.k]
         above = np.flatnonzero(sizes > threshold)
         level = np.flatnonzero(sizes == threshold)[: self.k - above.size]

@@ -9,19 +9,22 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Spike
-from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, lowest, set_fields
+from dcgs.points import Point, onto_l1_ball
+from dcgs.sets.base import ProjectableSet, as_shape, check_radius, lowest, set_fields
+from dcgs.sets.options import RADIUS
 
 
 @final
 @dataclass(frozen=True, init=False)
-class L1Ball(ConvexSet):
-    """{x : Σ|xⱼ| ≤ radius}; its extreme points are ±radius times a unit vector.
+class L1Ball(ProjectableSet):
+    """{x : Σ|xⱼ| ≤ radius}, which makes x sparse; its extreme points are ±radius times a unit vector.
 
     >>> L1Ball(3, radius=2.0).lmo(np.array([1.0, -3.0, 0.0]))
     Spike(index=1, height=2.0, shape=(3,))
     """
 
+    name = "l1"
+    options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float
     polytope = True
@@ -43,11 +46,14 @@ class L1Ball(ConvexSet):
 
     def more(self, direction: Point, level: float, most: int) -> list[Spike]:
         flat = direction.reshape(-1)
-        places = lowest(-self.radius * np.abs(flat), level, most)
-        return [Spike(j, -math.copysign(self.radius, flat.item(j)), self.shape) for j in places]
+        indices = lowest(-self.radius * np.abs(flat), level, most)
+        return [Spike(j, -math.copysign(self.radius, flat.item(j)), self.shape) for j in indices]
 
     def violation(self, x: Point) -> float:
         return max(0.0, float(np.abs(x).sum()) - self.radius)
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def project(self, y: Point) -> Point:
+        return onto_l1_ball(y, self.radius)

@@ -9,18 +9,21 @@ import numpy as np
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.options import RADIUS
 
 
 @final
 @dataclass(frozen=True, init=False)
-class L2Ball(ConvexSet):
+class L2Ball(ProjectableSet):
     """{x : ‖x‖ ≤ radius} (Frobenius for matrices); every point of its sphere is extreme.
 
     >>> L2Ball(2, radius=5.0).lmo(np.array([3.0, 4.0])).dense()
     array([-3., -4.])
     """
 
+    name = "l2"
+    options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float
     polytope = False
@@ -38,10 +41,10 @@ class L2Ball(ConvexSet):
             array = np.zeros(self.shape)
             array.flat[0] = -self.radius
         else:
-            # Divided by its largest entry first: squares of tiny or huge entries would under- or overflow.
+            # Dividing by the largest entry first keeps the squares from under- and overflow.
             array = direction / size
             array *= -self.radius / norm(array)
-            array += 0.0  # −0 becomes 0, as atoms compare by their bytes
+            array += 0.0  # −0 becomes 0, since atoms compare by their bytes
         array.flags.writeable = False
         return Vertex(array)
 
@@ -50,3 +53,7 @@ class L2Ball(ConvexSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def project(self, y: Point) -> Point:
+        size = norm(y)
+        return y if size <= self.radius else (self.radius / size) * y

@@ -10,20 +10,23 @@ import numpy as np
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.options import RADIUS
 
 
 @final
 @dataclass(frozen=True, init=False)
-class LInfBall(ConvexSet):
+class LInfBall(ProjectableSet):
     """{x : max|xⱼ| ≤ radius}; its extreme points have ±radius everywhere.
 
-    A zero entry of the direction is answered with −radius.
+    Where the direction is zero the oracle takes −radius.
 
     >>> LInfBall(3, radius=2.0).lmo(np.array([1.0, -3.0, 0.0])).dense()
     array([-2.,  2., -2.])
     """
 
+    name = "linf"
+    options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float
     polytope = True
@@ -45,3 +48,6 @@ class LInfBall(ConvexSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def project(self, y: Point) -> Point:
+        return np.clip(y, -self.radius, self.radius)

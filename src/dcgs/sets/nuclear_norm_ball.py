@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point, norm
-from dcgs.sets.base import Direction, as_shape, check_radius, check_tolerance, set_fields
+from dcgs.points import Point, norm, onto_simplex
+from dcgs.sets.base import (
+    Direction,
+    ProjectableSet,
+    as_shape,
+    check_radius,
+    check_tolerance,
+    matrix_shape,
+    set_fields,
+)
 from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
 from dcgs.sets.lanczos import Matrix
+from dcgs.sets.options import RADIUS
 from dcgs.sets.singular import top_triple
 
 
 @final
 @dataclass(frozen=True, init=False)
-class NuclearNormBall(BlockSet):
+class NuclearNormBall(BlockSet, ProjectableSet):
     """{x, a matrix : the sum of its singular values ≤ radius}; extreme points −radius·uvᵀ.
 
-    The oracle finds u and v by Lanczos steps: ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁, where σ₁ is the
-    largest singular value of the direction G (what this rests on, and the rare warm start that costs some
-    digits, is said at :func:`~dcgs.sets.lanczos.top_eigenvector`). Steps grow with log(1/tolerance).
-    Where σ₁ stands apart from σ₂ the value is far better than promised: its error is of the size
-    of the tolerance's square. The direction may be dense, sparse or a LinearOperator; ``near``, an
-    earlier answer, saves steps.
+    The oracle finds u and v by Lanczos steps, so that ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁ for the largest
+    singular value σ₁ of the direction G. The number of steps grows with log(1/tolerance). If σ₂ is well
+    below σ₁, the error is only of the size of tolerance². :func:`~dcgs.sets.lanczos.top_eigenvector` states
+    the assumptions. The direction may be dense, sparse or a LinearOperator.
 
     >>> s = NuclearNormBall((2, 2), radius=3.0).lmo(np.diag([1.0, 2.0]))
     >>> np.abs(s.dense().round(6))
@@ -34,6 +41,8 @@ class NuclearNormBall(BlockSet):
            [0., 3.]])
     """
 
+    name = "nuclear"
+    options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float
     tolerance: float
@@ -58,6 +67,18 @@ class NuclearNormBall(BlockSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def project(self, y: Point) -> Point:
+        u, sigma, vt = np.linalg.svd(y, full_matrices=False)
+        if float(sigma.sum()) <= self.radius:
+            return y
+        sigma = onto_simplex(sigma, self.radius)
+        rank = int(np.count_nonzero(sigma))
+        return np.asarray((u[:, :rank] * sigma[:rank]) @ vt[:rank])
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> NuclearNormBall:
+        return cls(matrix_shape(cls.name, shape), **options)
 
     def surely_holds(self, M: Point) -> bool:
         return math.sqrt(min(self.shape)) * norm(M) <= self.radius

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, largest_entry, set_fields
+from dcgs.sets.base import ConvexSet, largest_entry, set_fields, shape_text
 from dcgs.sets.linear_program import MatrixLike, Program, Rows, as_rows
+from dcgs.sets.options import Kind, Option
 
 DECIMALS = 12
 
@@ -21,19 +22,20 @@ DECIMALS = 12
 @final
 @dataclass(frozen=True, init=False, eq=False)
 class Polytope(ConvexSet):
-    """{x : A_ub x ≤ b_ub, A_eq x = b_eq}, a bounded set of vectors; variables are free otherwise.
+    """{x : A_ub x ≤ b_ub, A_eq x = b_eq}, a bounded set of vectors; variables have no other bounds.
 
-    Either pair may be left out; the matrices may be sparse, and are kept as such. The oracle is
-    HiGHS's dual simplex method. With rows scaled to length 1 and the direction to a largest entry of 1,
-    its vertices meet the constraints to about 1e-10, and are best to about 1e-10 per unit of length:
-    choose units in which x is of size about 1. Vertices are rounded to 12 decimals, so that one that
-    is reached in two ways is one atom.
+    Either pair may be left out. The matrices may be sparse, and stay sparse. The oracle is HiGHS's dual
+    simplex method. Rows are scaled to length 1 and the direction to a largest entry of 1; then vertices
+    are feasible and optimal to about 1e-10. Choose units in which x is of size about 1. Vertices are
+    rounded to 12 decimals, so that a vertex reached in two ways is one atom.
 
     >>> X = Polytope(A_ub=[[-1.0, 0.0], [0.0, -1.0], [1.0, 2.0]], b_ub=[0.0, 0.0, 4.0])
     >>> X.lmo(np.array([-1.0, -1.0])).dense()
     array([4., 0.])
     """
 
+    name = "polytope"
+    options = (Option("polytope", Kind.CONSTRAINTS),)
     A_ub: sp.csr_array
     b_ub: Point
     A_eq: sp.csr_array
@@ -65,7 +67,7 @@ class Polytope(ConvexSet):
 
     @property
     def diameter(self) -> float:
-        """An upper bound: the diagonal of the smallest box that holds the set (2d programs, once)."""
+        """An upper bound: the diagonal of the smallest box around the set, by 2d linear programs, once."""
         return self._diagonal
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
@@ -80,8 +82,14 @@ class Polytope(ConvexSet):
         return max(0.0, float(above.max(initial=0.0)), float(off.max(initial=0.0)))
 
     def start(self) -> Point:
-        """Return the center of a largest ball that keeps the inequalities."""
+        """Return the center of a largest ball inside the inequalities."""
         return self._program.center()
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> Polytope:
+        if len(shape) != 1:
+            raise ValueError(f"the set polytope must be of vectors; the model has shape {shape_text(shape)}.")
+        return cls(**options["polytope"])
 
     @cached_property
     def _diagonal(self) -> float:

@@ -9,21 +9,24 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Spike
-from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, lowest, set_fields
+from dcgs.points import Point, onto_simplex
+from dcgs.sets.base import ProjectableSet, as_shape, check_radius, lowest, set_fields
+from dcgs.sets.options import OPTIONAL_RADIUS
 
 
 @final
 @dataclass(frozen=True, init=False)
-class Simplex(ConvexSet):
+class Simplex(ProjectableSet):
     """{x ≥ 0 : Σxⱼ = radius}; its extreme points are radius times a unit vector.
 
-    With a single entry it is one point, and its diameter is 0.
+    With a single entry the set is one point, and its diameter is 0.
 
     >>> Simplex(3).lmo(np.array([1.0, -3.0, 0.0]))
     Spike(index=1, height=1.0, shape=(3,))
     """
 
+    name = "simplex"
+    options = (OPTIONAL_RADIUS,)
     shape: tuple[int, ...]
     radius: float
     polytope = True
@@ -39,8 +42,8 @@ class Simplex(ConvexSet):
         return Spike(int(direction.argmin()), self.radius, self.shape)
 
     def more(self, direction: Point, level: float, most: int) -> list[Spike]:
-        places = lowest(self.radius * direction.reshape(-1), level, most)
-        return [Spike(j, self.radius, self.shape) for j in places]
+        indices = lowest(self.radius * direction.reshape(-1), level, most)
+        return [Spike(j, self.radius, self.shape) for j in indices]
 
     def violation(self, x: Point) -> float:
         return max(0.0, -float(x.min()), abs(float(x.sum()) - self.radius))
@@ -48,3 +51,6 @@ class Simplex(ConvexSet):
     def start(self) -> Point:
         """Return the barycenter."""
         return np.full(self.shape, self.radius / math.prod(self.shape))
+
+    def project(self, y: Point) -> Point:
+        return onto_simplex(y, self.radius)

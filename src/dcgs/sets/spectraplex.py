@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point
-from dcgs.sets.base import ConvexSet, Direction, check_radius, check_side, check_tolerance, set_fields
+from dcgs.points import Point, onto_simplex
+from dcgs.sets.base import (
+    Direction,
+    ProjectableSet,
+    check_radius,
+    check_side,
+    check_tolerance,
+    set_fields,
+    square_side,
+)
 from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
+from dcgs.sets.options import OPTIONAL_RADIUS
 from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
 
 
 @final
 @dataclass(frozen=True, init=False)
-class Spectraplex(ConvexSet):
+class Spectraplex(ProjectableSet):
     """{x, n×n, symmetric positive semidefinite : trace = radius}; extreme points radius·vvᵀ, ‖v‖ = 1.
 
     The oracle takes the symmetric part S of the direction (dense, sparse or a LinearOperator) and
@@ -29,6 +38,8 @@ class Spectraplex(ConvexSet):
            [0., 0.]])
     """
 
+    name = "spectraplex"
+    options = (OPTIONAL_RADIUS,)
     n: int
     radius: float
     tolerance: float
@@ -55,6 +66,15 @@ class Spectraplex(ConvexSet):
     def start(self) -> Point:
         """Return the barycenter, radius/n times the identity."""
         return np.diag(np.full(self.n, self.radius / self.n))
+
+    def project(self, y: Point) -> Point:
+        values, v = np.linalg.eigh(0.5 * (y + y.T))
+        root = v * np.sqrt(onto_simplex(values, self.radius))
+        return np.asarray(root @ root.T)  # a matrix times its own transpose is symmetric to the last bit
+
+    @classmethod
+    def from_options(cls, shape: tuple[int, ...], **options: Any) -> Spectraplex:
+        return cls(square_side(cls.name, shape), **options)
 
     def _bottom(self, S: Direction, near: Atom | None) -> Vector:
         """Return an eigenvector for the smallest eigenvalue of S: the top one of −S."""
