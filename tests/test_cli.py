@@ -10,13 +10,6 @@ import pytest
 from dcgs.cli import main
 
 
-def test_help_teaches_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
-    assert "examples:" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("argv", [[], ["bench"], ["bench", "nothing"], ["bench", "step", "--repeats", "0"]])
 def test_what_makes_no_sense_is_refused_with_usage(
     argv: list[str], capsys: pytest.CaptureFixture[str]

@@ -17,8 +17,6 @@ import pytest
 from dcgs.cli import main
 from dcgs.experiments import catalog, cost
 from dcgs.experiments.catalog import Options
-from dcgs.front import Snapshot
-from dcgs.report import Progress
 
 PNG, PDF = b"\x89PNG", b"%PDF"
 
@@ -255,27 +253,6 @@ def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
 # Progress.
 
 
-def test_a_bar_shows_rounds_loss_and_time(capsys: pytest.CaptureFixture[str]) -> None:
-    snapshot = Snapshot(5, 10, 0, 0, 0, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
-    with Progress() as progress:
-        progress.bar("DFW", 10)(snapshot)
-        progress.bar("DCGS", 10)(snapshot)
-    shown = capsys.readouterr().out
-    assert shown.count("10 rounds, worst_loss 1.2e+04") == 2
-
-
-def test_a_download_has_its_bar_from_its_first_bytes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as progress:
-        fetched = progress.download("ml-100k.zip")
-        fetched(2_000_000, 5_000_000)
-    with Progress() as progress:
-        progress.download("never begun")
-    shown = capsys.readouterr().out
-    assert "ml-100k.zip" in shown
-    assert "2.0 MB" in shown
-    assert "never begun" not in shown
-
-
 def test_when_nothing_asked_for_could_be_run_the_status_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,19 +283,6 @@ def test_the_link_of_the_run_is_that_of_its_report(
     assert "On links of 7 MB/s" in (tmp_path / "copy" / "index.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("iterations", "calls", "share"), [(10, None, 0.5), (10, 100, 0.5), (10, 8, 0.75), (100, 8, 0.75)]
-)
-def test_a_bar_goes_by_iterations_or_calls_whichever_end_sooner(
-    iterations: int, calls: int | None, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved: list[float] = []
-    monkeypatch.setattr("rich.progress.Progress.update", lambda *_, **told: moved.append(told["completed"]))
-    snapshot = Snapshot(5, 10, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.0)
-    Progress().bar("DCGS", iterations, calls)(snapshot)
-    assert moved == [share * iterations]
-
-
 def test_an_interruption_elsewhere_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,18 +294,3 @@ def test_an_interruption_elsewhere_ends_without_a_traceback(
         main(["bench", "memory"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "dcgs: interrupted.\n"
-
-
-def test_what_is_said_stands_between_the_bars_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress() as progress:
-        progress.say("first")
-        progress.bar("DFW", 10)
-        progress.say("second")
-        progress.bar("DCGS", 10)
-    shown = capsys.readouterr().out
-    assert [word for word in shown.split() if word in ("first", "DFW", "second", "DCGS")] == [
-        "first",
-        "DFW",
-        "second",
-        "DCGS",
-    ]

@@ -124,7 +124,9 @@ def test_a_sample_is_random_and_given_by_its_seed() -> None:
 
 @pytest.mark.parametrize("count", [0, 11])
 def test_a_sample_larger_than_the_data_is_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=rf"count must be between 1 and 10, the rows of ten rows; got {count}\."):
+    with pytest.raises(
+        ValueError, match=rf"count must be between 1 and 10, the rows of ten rows; got {count}\."
+    ):
         regression().sample(count)
 
 
@@ -238,9 +240,7 @@ def test_a_path_given_that_is_wrong_is_not_replaced_by_another_place(cache: Path
         DataNotFoundError, match=r"nowhere must be Some Data; there is no such file\. Get http"
     ):
         wanted().locate(tmp_path / "nowhere", True, None)
-    with pytest.raises(
-        DataNotFoundError, match=r"Some Data must be in the folder .*; it has no plain or"
-    ):
+    with pytest.raises(DataNotFoundError, match=r"Some Data must be in the folder .*; it has no plain or"):
         wanted().locate(tmp_path, True, None)
 
 
@@ -337,9 +337,7 @@ def test_a_download_that_fails_says_why_and_leaves_nothing(
     cache: Path, site: str, remote: Remote, why: str
 ) -> None:
     there = Remote(site + remote.url, remote.sha256, remote.start)
-    message = (
-        rf"^the download of {there.url} failed; {why}\. Nothing was saved: .* put it in {cache} or"
-    )
+    message = rf"^the download of {there.url} failed; {why}\. Nothing was saved: .* put it in {cache} or"
     with pytest.raises(DownloadError, match=message) as caught:
         fetch(there, cache)
     assert isinstance(caught.value, OSError)
@@ -372,7 +370,5 @@ def test_a_download_that_fails_leaves_an_earlier_file_as_it_was(cache: Path, sit
 
 def test_a_cache_folder_that_cannot_be_made_is_told_in_a_sentence(cache: Path, site: str) -> None:
     put(cache.parent, b"a file where the folder should be")
-    with pytest.raises(
-        DownloadError, match=r"failed; the cache folder cannot be written: .*\. Nothing"
-    ):
+    with pytest.raises(DownloadError, match=r"failed; the cache folder cannot be written: .*\. Nothing"):
         fetch(Remote(f"{site}/whole", SHA256), cache)

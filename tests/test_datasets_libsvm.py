@@ -111,7 +111,9 @@ def test_a_line_at_fault_is_named_with_what_it_has(
     monkeypatch.setattr(libsvm, "_CHUNK", size)
     file = put(tmp_path, b"# one\n1 1:1\n\n" + fault + b"\n1 1:1\n")
     pattern = FAULTS[fault].replace("+", r"\+")
-    with pytest.raises(BrokenDataError, match=rf"^line 4 of data\.svm {pattern}.*\. Correct the line, or get"):
+    with pytest.raises(
+        BrokenDataError, match=rf"^line 4 of data\.svm {pattern}.*\. Correct the line, or get"
+    ):
         read_libsvm(file, 7)
 
 
@@ -134,9 +136,7 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, how: str, share: flo
     text = b"".join(b"%.17g 1:%.17g\n" % tuple(pair) for pair in rng.standard_normal((2000, 2)))
     packed = PACKERS[how](text)
     file = put(tmp_path, packed[: int(share * len(packed))])
-    with pytest.raises(
-        BrokenDataError, match=rf"must be a complete {how} file; it breaks off after line"
-    ):
+    with pytest.raises(BrokenDataError, match=rf"must be a complete {how} file; it breaks off after line"):
         read_libsvm(file)
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import registry
 from dcgs.cli import main
-from dcgs.fitting import PROBLEMS, Alone, Company, EntriesLayout, Model, SamplesLayout, Sites
+from dcgs.fitting import PROBLEMS, DataSource, EntriesLayout, Model, SamplesLayout
 from dcgs.fitting.loading import Loader
 from dcgs.fitting.models import models_in
 from dcgs.sets import ConvexSet
@@ -300,12 +300,12 @@ LASSO = "fit lasso --data d.npy --radius 1.5 --rounds 2 --out m"
 COMPLETION = "fit completion --radius 2 --rounds 2 --agents 1 --out m --data"
 FAULTS = {
     "fit lasso --data d.npy --radius 1 --agents 3 --method dfw --out m": "must have a limit; got none.",
-    f"{LASSO} --agents 3 --method dfw --gap 0.1": "only where it is measured on the way",
+    f"{LASSO} --agents 3 --method dfw --gap 0.1": "only if it is measured during the run",
     f"{LASSO} --agents 3 --method dfw --eta 2": "--eta must be left out for dfw; it is for fastdcgs.",
     f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for nids, pgextra,",
     f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many",
     f"{LASSO} --agents 3 --method nids --lmo-calls 3": "lmo_calls must be None for NIDS, which projects",
-    LASSO: "how many agents there are must be said, for one file of data; give --agents N",
+    LASSO: "the number of agents must be given for one file of data; give --agents N",
     f"{LASSO} --agents 25": "agents must be between 1 and 24",
     f"{LASSO} --agents 3 --shape 2,3": "--shape must be left out for lasso",
     f"{LASSO} --agents 3 --one-based": "--zero-based or --one-based must be left out for lasso",
@@ -342,7 +342,7 @@ def test_labels_of_any_two_values_are_told_and_mapped(capsys: pytest.CaptureFixt
     for low, high in ((0.0, 1.0), (1.0, 2.0), (-7.5, 3.0)):
         np.save("l.npy", np.column_stack([A, np.where(SIGNS > 0, high, low)]))
         assert run(f"{command} l.npy") == 0
-        assert f"label {low:.12g} was taken for -1 and {high:.12g} for +1" in capsys.readouterr().out
+        assert f"label {low:.12g} was mapped to -1 and {high:.12g} to +1" in capsys.readouterr().out
         np.testing.assert_array_equal(points(), expected)
         assert written()[0].reading["labels"] == [low, high]
 
@@ -412,37 +412,31 @@ def test_sites_agree_on_where_counting_starts() -> None:
     assert written()[0].x.shape == (3, 4)
 
 
-@final
-class Pair(Company):
-    """One of two processes that meet to compare numbers; process p hosts agents p, p + 2, …"""
-
-    def __init__(self, place: int, meeting: threading.Barrier, table: dict[int, list[float]]) -> None:
-        self.place, self.meeting, self.table = place, meeting, table
-
-    @property
-    def size(self) -> int:
-        return 2
-
-    def hosts(self, agents: int) -> Sequence[int]:
-        return range(self.place, agents, 2)
-
-    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
-        self.table[self.place] = list(numbers)
-        self.meeting.wait()
-        found = [max(pair) for pair in zip(*self.table.values(), strict=True)]
-        self.meeting.wait()
-        return found
+def load(
+    problem: str, source: DataSource, hosted: Sequence[int], largest: Any = lambda numbers: numbers
+) -> Any:
+    """Load the data of the hosted ones of four agents."""
+    loader = Loader(PROBLEMS[problem], source, 4, hosted, largest)
+    return (
+        loader.entries(EntriesLayout(), None) if problem == "completion" else loader.samples(SamplesLayout())
+    )
 
 
-def in_two_processes(problem: str, sites: Sites, layout: Any) -> list[Any]:
-    meeting, table, loaded = threading.Barrier(2, timeout=20), dict[int, list[float]](), dict[int, Any]()
+def load_in_two_processes(problem: str, source: DataSource) -> list[Any]:
+    """Load with two threads that compare their numbers as two processes do."""
+    barrier, sent, loaded = threading.Barrier(2, timeout=60), dict[int, Any](), dict[int, Any]()
 
-    def load(place: int) -> None:
-        loader = Loader(PROBLEMS[problem], sites, 4, Pair(place, meeting, table))
-        entries = isinstance(layout, EntriesLayout)
-        loaded[place] = loader.entries(layout, None) if entries else loader.samples(layout)
+    def run(rank: int) -> None:
+        def largest(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            sent[rank] = numbers
+            barrier.wait()
+            found: np.ndarray[Any, Any] = np.maximum(sent[0], sent[1])
+            barrier.wait()
+            return found
 
-    threads = [threading.Thread(target=load, args=(place,)) for place in range(2)]
+        loaded[rank] = load(problem, source, range(rank, 4, 2), largest)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -456,9 +450,9 @@ def test_two_processes_load_what_one_would_each_its_own_part(problem: str) -> No
         signs = np.full(3, 2.0) if i % 2 else np.full(3, 1.0)  # each process alone has one class
         pairs = "".join(f"{signs[k]} 1:{k + i} {i + 2}:1\n" for k in range(3))  # and another width
         Path(f"s-{i}.svm").write_text(pairs)
-    sites, layout = Sites("s-{rank}.svm"), SamplesLayout()
-    alone = Loader(PROBLEMS[problem], sites, 4, Alone()).samples(layout)
-    parts = in_two_processes(problem, sites, layout)
+    source = DataSource("s-{rank}.svm")
+    alone = load(problem, source, range(4))
+    parts = load_in_two_processes(problem, source)
     assert [sorted(part.objectives) for part in parts] == [[0, 2], [1, 3]]
     x = np.linspace(-1.0, 1.0, 5)
     for part in parts:
@@ -470,9 +464,9 @@ def test_two_processes_load_what_one_would_each_its_own_part(problem: str) -> No
 def test_two_processes_agree_on_the_shape_of_a_matrix() -> None:
     for i in range(4):
         Path(f"r-{i}.csv").write_text(f"{i + 1},{i},2\n{2 * i},{i + 2},3\n")
-    sites = Sites("r-{rank}.csv")
-    alone = Loader(PROBLEMS["completion"], sites, 4, Alone()).entries(EntriesLayout(), None)
-    parts = in_two_processes("completion", sites, EntriesLayout())
+    source = DataSource("r-{rank}.csv")
+    alone = load("completion", source, range(4))
+    parts = load_in_two_processes("completion", source)
     assert alone.shape == (7, 6)
     assert [(part.shape, part.reading) for part in parts] == [(alone.shape, alone.reading)] * 2
 
@@ -507,7 +501,7 @@ def test_a_full_disk_ends_in_a_sentence_and_leaves_what_was_there(
 
     monkeypatch.setattr("dcgs.fitting.models.np.savez_compressed", full)
     told = refused(f"{command} --out m", capsys)
-    assert "m must be a folder that can be written; No space left on device. Nothing half-written" in told
+    assert "m must be a folder that can be written; No space left on device. No incomplete file" in told
     assert not Path("m").exists()
     calls.clear()
     refused(f"{command} --seed 2 --force --out old", capsys)
@@ -521,7 +515,7 @@ def test_ctrl_c_ends_in_a_sentence_and_writes_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcgs.fitting.orders.minimize", interrupted)
+    monkeypatch.setattr("dcgs.fitting.run.minimize", interrupted)
     assert run("fit lasso --data d.npy --radius 1.5 --agents 3 --out m") == 130
     assert "interrupted: nothing was written." in capsys.readouterr().out
     assert not Path("m").exists()
@@ -572,13 +566,3 @@ def test_many_agents_are_told_in_short(capsys: pytest.CaptureFixture[str]) -> No
     assert run("fit lasso --data d.npy --radius 1.5 --agents 24 --rounds 2 --out m") == 0
     assert "and 4 agents more, in summary.json" in capsys.readouterr().out
     assert len(summary()["agents"]) == 24
-
-
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run("fit --help")
-    told = capsys.readouterr().out
-    assert ended.value.code == 0
-    assert [
-        name for name in (*PROBLEMS, *registry.sets(), "examples:", "agent-000.npz") if name not in told
-    ] == []

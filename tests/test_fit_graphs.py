@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs.fitting import GraphWish
+from dcgs.fitting import GraphSpec
 from dcgs.fitting.graphs import random_graph
 
 
@@ -32,14 +32,14 @@ from dcgs.fitting.graphs import random_graph
     ],
 )
 def test_named_graphs_are_those_of_networkx(name: str, agents: int, graph: nx.Graph) -> None:
-    made = GraphWish(name).wire(agents).graph
+    made = GraphSpec(name).build(agents).graph
     assert sorted(made) == list(range(agents))
     assert nx.is_isomorphic(made, graph)
     assert not list(nx.nodes_with_selfloops(made))
 
 
 def test_agents_of_a_grid_are_counted_along_its_rows() -> None:
-    assert sorted(GraphWish("grid:2x3").wire(6).graph[1]) == [0, 2, 4]
+    assert sorted(GraphSpec("grid:2x3").build(6).graph[1]) == [0, 2, 4]
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -55,7 +55,7 @@ def test_random_graphs_are_connected_and_have_the_mean_degree(agents: int, degre
 
 
 def test_a_seed_makes_another_random_graph() -> None:
-    one, two = (GraphWish("random:3", seed).wire(12).graph for seed in (0, 1))
+    one, two = (GraphSpec("random:3", seed).build(12).graph for seed in (0, 1))
     assert one.number_of_edges() == two.number_of_edges() == 18
     assert set(one.edges) != set(two.edges)
 
@@ -75,19 +75,19 @@ def test_edge_lists_are_read_and_numbered(
 ) -> None:
     file = tmp_path / "g.edges"
     file.write_text(text)
-    wish = GraphWish(str(file))
-    assert wish.own_size() == len(names)
-    wiring = wish.wire(len(names))
-    assert wiring.names == names
-    assert {(min(e), max(e)) for e in wiring.graph.edges} == edges
+    spec = GraphSpec(str(file))
+    assert spec.node_count() == len(names)
+    built = spec.build(len(names))
+    assert built.labels == names
+    assert {(min(e), max(e)) for e in built.graph.edges} == edges
 
 
 def test_graphml_keeps_the_order_of_its_nodes(tmp_path: Path) -> None:
     graph = nx.Graph([("rome", "oslo"), ("oslo", "bonn")])
     nx.write_graphml(graph, tmp_path / "g.graphml")
-    wiring = GraphWish(str(tmp_path / "g.graphml")).wire(3)
-    assert wiring.names == ("rome", "oslo", "bonn")
-    assert {(min(e), max(e)) for e in wiring.graph.edges} == {(0, 1), (1, 2)}
+    built = GraphSpec(str(tmp_path / "g.graphml")).build(3)
+    assert built.labels == ("rome", "oslo", "bonn")
+    assert {(min(e), max(e)) for e in built.graph.edges} == {(0, 1), (1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_graphml_keeps_the_order_of_its_nodes(tmp_path: Path) -> None:
 )
 def test_names_that_make_no_graph_are_refused(name: str, agents: int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        GraphWish(name).wire(agents)
+        GraphSpec(name).build(agents)
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_files_that_hold_no_graph_have_their_sentence(
 ) -> None:
     (tmp_path / file).write_text(content)
     with pytest.raises(ValueError, match=sentence):
-        GraphWish(str(tmp_path / file)).wire(3)
+        GraphSpec(str(tmp_path / file)).build(3)
 
 
 def test_graphml_must_be_undirected_and_without_loops(tmp_path: Path) -> None:
     file = tmp_path / "g.graphml"
     nx.write_graphml(nx.DiGraph([("a", "b")]), file)
     with pytest.raises(ValueError, match="must be undirected; it is directed"):
-        GraphWish(str(file)).wire(2)
+        GraphSpec(str(file)).build(2)
     nx.write_graphml(nx.Graph([("a", "b"), ("b", "b")]), file)
     with pytest.raises(ValueError, match="must have no loops; 'b' is its own neighbor"):
-        GraphWish(str(file)).wire(2)
+        GraphSpec(str(file)).build(2)

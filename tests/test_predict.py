@@ -128,7 +128,7 @@ def test_labels_the_model_does_not_know_are_told_and_predictions_still_made(
     capsys.readouterr()
     run("predict m --data n.csv")
     told = " ".join(capsys.readouterr().out.split())
-    assert "no error is told: the model knows labels 3 and 5, and the data have 0." in told
+    assert "no error is computed: the model knows labels 3 and 5, and the data have 0." in told
     assert "accuracy" not in told
 
 
@@ -218,9 +218,9 @@ def test_what_cannot_be_predicted_has_its_sentence(command: str, capsys: pytest.
 
 
 COMPLETION_FAULTS = {
-    "predict m --data far.csv": "a row must be from 1 to 5, as the model counts; entry 2 of far.csv has 9.",
+    "predict m --data far.csv": "a row must be from 1 to 5, as in the model; entry 2 of far.csv has 9.",
     "predict m --row 0": "the row must be from 1 to 5; got 0.",
-    "predict m --top 3 --data r.csv": "--top tells the best columns of a row; say which with --row.",
+    "predict m --top 3 --data r.csv": "--top is the number of columns to print for a row;",
     "predict m --data r.csv --target 3": "--target must be left out for a model of completion",
 }
 

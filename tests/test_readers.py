@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError
-from dcgs.fitting import EntriesLayout, SamplesLayout, Sites, read_entries, read_samples
+from dcgs.fitting import DataSource, EntriesLayout, SamplesLayout, read_entries, read_samples
 from dcgs.fitting.data import Samples
 from dcgs.fitting.readers import kind_of, read_table
 
@@ -289,7 +289,11 @@ FAULTS: dict[str, tuple[str, Write, str]] = {
         _text("a,b\n1,2\n3,x\n"),
         r"line 3 of .*d.csv must have a finite number in column 2, 'b'; it has 'x'",
     ),
-    "a gap": ("d.csv", _text("1,2\n3,\n"), r"line 2 of .*d.csv must have a number in column 2; it is empty"),
+    "a gap": (
+        "d.csv",
+        _text("1,2\n3,\n"),
+        r"line 2 of .*d.csv must have a finite number in column 2; it is empty",
+    ),
     "not finite": ("d.csv", _text("1,2\n3,nan\n"), r"line 2 .* finite number in column 2; it has 'nan'"),
     "too large": ("d.csv", _text("1,2\n3,1e999\n"), r"line 2 .* finite number in column 2; it has '1e999'"),
     "decimal commas": ("d.csv", _text("1;2\n3;4,5\n"), r"it has '4,5'. Write a decimal point"),
@@ -303,17 +307,21 @@ FAULTS: dict[str, tuple[str, Write, str]] = {
     "names twice": (
         "d.csv",
         _text("a,a,b\n0,1,2\n"),
-        r"names of columns of .*d.csv must differ; 'a' are there twice",
+        r"names of columns of .*d.csv must differ; 'a' occur twice",
     ),
     "one column": ("d.csv", _text("1\n2\n"), r"d.csv must have at least one row and one feature"),
-    "broken gz": ("d.csv.gz", _bytes(gzip.compress(b"1,2\n" * 99)[:-9]), r"d.csv.gz must be a whole gz file"),
+    "broken gz": (
+        "d.csv.gz",
+        _bytes(gzip.compress(b"1,2\n" * 99)[:-9]),
+        r"d.csv.gz must be a complete gz file",
+    ),
     "libsvm": (
         "d.svm",
         _text("1 1:2\n1 2:x\n"),
         r"line 2 of d.svm must have a number as a value; it has 'x'",
     ),
-    "no zip": ("d.npz", _bytes(b"no zip"), r"d.npz must be a whole .npz file"),
-    "cut npz": ("d.npz", _cut_npz, r"d.npz must be a whole .npz"),
+    "no zip": ("d.npz", _bytes(b"no zip"), r"the archive in .*d.npz must be readable; it is not"),
+    "cut npz": ("d.npz", _cut_npz, r"the archive in .*d.npz must be readable; it is not"),
     "no A": ("d.npz", lambda p: np.savez(p, M=A, b=B), r"must have an array A \(or X\), .* it has 'M', 'b'"),
     "no b": (
         "d.npz",
@@ -358,12 +366,12 @@ FAULTS: dict[str, tuple[str, Write, str]] = {
     "sparse without a part": (
         "d.npz",
         lambda p: np.savez(p, data=B, shape=(4, 3)),
-        r"'indices', 'indptr' are not there",
+        r"'indices', 'indptr' are missing",
     ),
     "sparse out of bounds": (
         "d.npz",
         lambda p: np.savez(p, data=[1.0], indices=[9], indptr=[0, 1], shape=(1, 3), b=[1.0]),
-        r"the sparse matrix in .*d.npz cannot be read",
+        r"the sparse matrix in .*d.npz must be readable; it is not",
     ),
     "pickle for npy": ("d.npy", _bytes(pickle.dumps(_Trap())), r"the array in .*d.npy must be plain numbers"),
     "npz for npy": (
@@ -371,13 +379,17 @@ FAULTS: dict[str, tuple[str, Write, str]] = {
         _archive_named_npy,
         r"d.npy must be an .npy file with one array; it is an archive",
     ),
-    "npy of a vector": ("d.npy", lambda p: np.save(p, B), r"d.npy must hold a matrix, .* has shape \(4,\)"),
+    "npy of a vector": (
+        "d.npy",
+        lambda p: np.save(p, B),
+        r"the array in .*d.npy must be a matrix; it has shape \(4,\)",
+    ),
     "npy not finite": (
         "d.npy",
         lambda p: np.save(p, A / 0.0 * 0.0),
-        r"entry\[0, 0\] in .*d.npy must be finite; it is nan, and",
+        r"the array\[0, 0\] in .*d.npy must be finite; it is nan, and",
     ),
-    "no parquet file": ("d.parquet", _bytes(b"PAR1 no"), r"d.parquet must be a whole Parquet file"),
+    "no parquet file": ("d.parquet", _bytes(b"PAR1 no"), r"d.parquet must be a complete Parquet file"),
 }
 
 
@@ -436,7 +448,7 @@ ENTRY_FAULTS: dict[str, tuple[str, Write, str]] = {
     "no values": (
         "r.npz",
         lambda p: np.savez(p, rows=ROWS, cols=COLS),
-        r"must have arrays rows, cols, values.*; 'values' are not",
+        r"must have arrays rows, cols, values.*; 'values' are missing",
     ),
     "lengths": (
         "r.npz",
@@ -525,7 +537,7 @@ def read_numbers(file: Path, agent: int) -> Samples:
 
 def test_one_file_is_cut_evenly_in_its_order(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.column_stack([np.arange(10.0), np.arange(10.0)]))
-    parts = Sites(str(tmp_path / "d.npy")).parts(3, range(3), read_numbers)
+    parts = DataSource(str(tmp_path / "d.npy")).parts(3, range(3), read_numbers)
     assert [part.A[:, 0].tolist() for part in parts.values()] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
 
 
@@ -533,10 +545,10 @@ def test_one_file_is_cut_evenly_in_its_order(tmp_path: Path) -> None:
 def test_a_process_gets_the_same_part_whomever_else_it_hosts(split: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "d.npy", rng.standard_normal((11, 3)))
-    sites = Sites(str(tmp_path / "d.npy"), split, seed=3)
-    together = sites.parts(4, range(4), read_numbers)
+    source = DataSource(str(tmp_path / "d.npy"), split, seed=3)
+    together = source.parts(4, range(4), read_numbers)
     for i in range(4):
-        (alone,) = sites.parts(4, [i], read_numbers).values()
+        (alone,) = source.parts(4, [i], read_numbers).values()
         np.testing.assert_array_equal(alone.A, together[i].A)
         np.testing.assert_array_equal(alone.b, together[i].b)
         assert alone.A.base is None or alone.A.base.shape == alone.A.shape  # keeps nobody else's rows
@@ -546,32 +558,32 @@ def test_a_process_gets_the_same_part_whomever_else_it_hosts(split: Any, tmp_pat
 
 def test_sorted_parts_follow_the_target(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]]))
-    parts = Sites(str(tmp_path / "d.npy"), "sorted").parts(2, range(2), read_numbers)
+    parts = DataSource(str(tmp_path / "d.npy"), "sorted").parts(2, range(2), read_numbers)
     assert [part.b.tolist() for part in parts.values() if part.b is not None] == [[0.0, 1.0], [2.0, 3.0]]
 
 
 def test_each_agent_reads_its_own_file_and_no_other(tmp_path: Path) -> None:
     np.save(tmp_path / "site-01.npy", np.ones((2, 3)))
-    sites = Sites(str(tmp_path / "site-{rank:02d}.npy"))
-    assert list(sites.parts(3, [1], read_numbers)) == [1]  # the files of 0 and 2 are not even there
+    source = DataSource(str(tmp_path / "site-{rank:02d}.npy"))
+    assert list(source.parts(3, [1], read_numbers)) == [1]  # the files of 0 and 2 are not even there
 
 
 def test_files_are_counted_from_agent_0(tmp_path: Path) -> None:
-    sites = Sites(str(tmp_path / "site-{agent}.npy"))
+    source = DataSource(str(tmp_path / "site-{agent}.npy"))
     with pytest.raises(DataNotFoundError, match=r"there is no .*site-0.npy.$"):
-        sites.found()
+        source.count_files()
     np.save(tmp_path / "site-1.npy", A)
     with pytest.raises(DataNotFoundError, match=r"There is .*site-1.npy: agents are counted from 0"):
-        sites.found()
+        source.count_files()
     np.save(tmp_path / "site-0.npy", A)
-    assert sites.found() == 2
+    assert source.count_files() == 2
     with pytest.raises(
         ValueError, match=r"as many files .* as agents; there are 1 agents .* Give --agents 2"
     ):
-        sites.check(1)
+        source.check(1)
 
 
 def test_more_agents_than_rows_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", A)
     with pytest.raises(ValueError, match="agents must be between 1 and 4"):
-        Sites(str(tmp_path / "d.npy")).parts(5, range(5), read_numbers)
+        DataSource(str(tmp_path / "d.npy")).parts(5, range(5), read_numbers)

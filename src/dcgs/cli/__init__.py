@@ -12,27 +12,28 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from dcgs import __version__
 from dcgs.cli import bench, fit, predict, reproduce
 from dcgs.cli.errors import ERRORS
 from dcgs.runtime import RunAbortedError, forsake, is_first, is_in_all, run_as_rank
 
 _DESCRIPTION = """\
-Decentralized, projection-free optimization: agents on a graph, each with private
-data, minimize a sum of smooth convex losses over a set known through its linear oracle.
+Decentralized, projection-free optimization: agents on a graph, each with private data,
+minimize a sum of smooth convex losses over a set that is given by its linear oracle.
 """
 
 _EPILOG = """\
 examples:
   dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
-                                    a model of your own data; see dcgs fit --help
+                                    fit a model to your own data; see dcgs fit --help
   dcgs predict model/ --data new.svm
-  dcgs reproduce --quick            the paper's experiments at small scale, as a page to look at
+  dcgs reproduce --quick            the paper's experiments at small scale, as an HTML page
   dcgs reproduce lasso-synthetic    one of them at full scale
-  dcgs report dcgs-report           make the page anew from what is in the folder
-  dcgs bench rounds --quick         rounds of all methods to an accuracy, on a small table
-  dcgs bench step                   what one inner step costs, over what it cannot avoid
-  dcgs bench threads --threads 2    what threads bring on the paper's dense Lasso
-  dcgs bench memory --out peak.json how much memory a run takes beyond its data
+  dcgs report dcgs-report           write the page again from the files in the folder
+  dcgs bench rounds --quick         rounds that each method needs to an accuracy, on small problems
+  dcgs bench step                   cost of one inner step over its unavoidable parts
+  dcgs bench threads --threads 2    speedup by threads on the paper's dense Lasso
+  dcgs bench memory --out peak.json peak memory of a run beyond its data
 
 In Python, start at help(dcgs.minimize).
 """
@@ -42,6 +43,17 @@ In Python, start at help(dcgs.minimize).
 _TURN = 3.0
 
 
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command with all its jobs."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
+    parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
+    jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
+    for job in (fit, predict, reproduce, bench):
+        job.add(jobs)
+    return parser
+
+
 def command() -> NoReturn:
     """Run the command and exit, under mpiexec or srun with somebody to tell if it is killed."""
     run_as_rank(main)
@@ -49,13 +61,7 @@ def command() -> NoReturn:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
-    jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    fit.add(jobs)
-    predict.add(jobs)
-    reproduce.add(jobs)
-    bench.add(jobs)
+    parser = make_parser()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     typed = sys.argv[1:] if argv is None else list(argv)

@@ -18,13 +18,26 @@ from dcgs.cli.values import count
 
 Rows = list[dict[str, Any]]
 
+_EXAMPLES = """\
+examples:
+  dcgs bench rounds --quick                     rounds that each method needs, on small problems
+  dcgs bench step --repeats 9                   the median of nine measurements
+  dcgs bench threads --threads 4                one thread against four
+  dcgs bench threads --samples 500 --features 2000
+  dcgs bench memory --out peak.json             also write the numbers to a file
+  dcgs bench exchange --ranks 4                 four MPI processes
+  dcgs bench checkpoint --every 5               a checkpoint after every five iterations
+"""
+
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
     bench = jobs.add_parser(
         "bench",
         help="measure ratios side by side in one run",
-        description="Measure ratios side by side in one run; no absolute time is worth comparing.",
+        description="Measure ratios side by side in one run; absolute times cannot be compared.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
 
@@ -71,8 +84,13 @@ def add(jobs: Any) -> None:
 def _add(
     benches: Any, name: str, bench: Callable[[argparse.Namespace, Console], Rows], about: str
 ) -> argparse.ArgumentParser:
+    examples = "\n".join(line for line in _EXAMPLES.splitlines() if f"dcgs bench {name}" in line)
     parser: argparse.ArgumentParser = benches.add_parser(
-        name, help=about, description=about.capitalize() + "."
+        name,
+        help=about.replace("%", "%%"),
+        description=about[0].upper() + about[1:] + ".",
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
     parser.add_argument(

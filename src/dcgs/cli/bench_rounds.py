@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,7 @@ from dcgs.bench.shelf import Shelf
 from dcgs.bench.standings import Grid, Standings, counts_grid, instance_grid, summary_grid
 from dcgs.cli.values import count, positive, seed
 from dcgs.parallel import cores
+from dcgs.report import Progress
 
 _ABOUT = """\
 Run every method once on every instance of a table, and tell the rounds, bytes and oracle calls
@@ -118,27 +118,19 @@ def _carry_out(
     console: Console,
 ) -> bool:
     """Do what is not done yet; return whether it was interrupted."""
-    bars = Progress(
-        TextColumn("  {task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )
     left = work_left(plan, instances, contestants)
     if left == 0:
         return False
     try:
-        with bars:
-            task = bars.add_task("runs", total=left)
+        with Progress(console) as progress:
+            advance = progress.counter("runs", left)
 
             def told(name: str, sentence: str | None) -> None:
-                bars.advance(task)
+                advance()
                 if sentence is not None:
                     notes.append(f"{name}: {sentence}")
 
             carry_out(plan, instances, contestants, told)
-            bars.update(task, total=max(1, int(bars.tasks[0].completed)))
     except KeyboardInterrupt:
         console.print("interrupted: every run that is done is kept. Run the same command again to go on.")
         return True

@@ -1,4 +1,4 @@
-"""``dcgs fit``: a model of one's own data, fitted by agents that keep theirs."""
+"""``dcgs fit``: fit a model to data that several agents hold."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from dcgs.cli.errors import in_words_of_the_command
-from dcgs.cli.fit_options import add_options, order_of
+from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.launch import launch, under_mpi
-from dcgs.fitting import Alone, Company, Fitted, Order, Output, Ticking, Together, agents_of, fit
-from dcgs.front import Callback, agreed
+from dcgs.fitting import FitConfig, FitResult, OutputFolder, fit
+from dcgs.front import agreed
 from dcgs.parallel import cores
-from dcgs.report.ticker import Ticker, shown_bytes
+from dcgs.report.progress import ObservedRuntime, Progress, format_bytes
 from dcgs.runtime import MPI, Lockstep, ProcessGroup, RunAbortedError, Runtime, advise, is_in_all
 
-_SHOWN_AGENTS = 20
+_PRINTED_AGENTS = 20
 _RANKS_PER_CORE = 4
 
 
@@ -33,12 +34,12 @@ def add(jobs: Any) -> None:
 def _run(args: argparse.Namespace, console: Console) -> int:
     args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
     if args.runtime == "mpi" and not under_mpi():
-        order, _ = _checked(args)
-        agents = agents_of(order, Alone())
-        # Said to the processes, which would take it that there are as many agents as processes.
-        said = [] if args.agents is not None else ["--agents", str(agents)]
-        return launch([*args.typed, *said], _ranks(args, agents))
-    new = not args.out.exists()  # before all meet, and any process makes it
+        config, _ = _checked(args)
+        agents = config.count_agents(processes=1)
+        # Without --agents, the processes would count one agent per process.
+        count = [] if args.agents is not None else ["--agents", str(agents)]
+        return launch([*args.typed, *count], _ranks(args, agents))
+    new = not args.out.exists()  # before any process creates it
     runtime = _runtime(args)
     group = runtime.group()
     with in_words_of_the_command(group, args.checkpoint):
@@ -49,28 +50,26 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             return _interrupted(stop, args.checkpoint, group, console)
         finally:
             if new:
-                Output(args.out).leave()
+                OutputFolder(args.out).remove_if_empty()
 
 
 def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: ProcessGroup) -> int:
-    company = Together(runtime, group)
+    def check() -> tuple[FitConfig, OutputFolder, bool]:
+        config, output = _checked(args)
+        return config, output, 0 in runtime.hosts(config.count_agents(group.size))
 
-    def door() -> tuple[Order, Output, bool]:
-        order, output = _checked(args)
-        return order, output, company.leads(agents_of(order, company))
-
-    order, output, leads = agreed(group, door)
-    agreed(group, output.open)
-    output = replace(output, meet=company.meet)
-    if order.checkpoint is not None:
+    config, output, is_root = agreed(group, check)
+    agreed(group, output.create)
+    output = replace(output, barrier=lambda: group.allreduce_max(np.zeros(1)))
+    if config.checkpoint is not None:
         advise("go on with --resume")
-    fitted = _fitted(order, runtime, company, console if leads else None)
-    if not leads:
-        output.write(fitted.models)
+    if not is_root:
+        output.write(fit(config, runtime, group).models)
         return 0
+    fitted = _fit_with_progress(config, runtime, group, console)
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    output.write_all(fitted.models, summary, fitted.history())
-    _tell(fitted, summary, args.out, console)
+    output.write(fitted.models, summary, fitted.history())
+    _print_result(fitted, summary, args.out, console)
     return 0
 
 
@@ -95,87 +94,88 @@ def _interrupted(
     return status
 
 
-def _checked(args: argparse.Namespace) -> tuple[Order, Output]:
-    """Return what is asked for, and where to write it, if that can be."""
-    order, output = order_of(args), Output(args.out)
-    order.check()
+def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
+    """Return what to fit and where to write it; raise if either is impossible."""
+    config, output = config_of(args), OutputFolder(args.out)
+    config.check()
     output.check(args.force or bool(args.resume))
-    return order, output
+    return config, output
 
 
 def _runtime(args: argparse.Namespace) -> Runtime:
-    """Return who carries messages."""
+    """Return the runtime that was asked for."""
     if args.runtime != "mpi":
         return Lockstep(threads=args.threads)
     return MPI() if args.timeout is None else MPI(timeout=args.timeout)
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:
-    """Return how many processes to start: one per agent, as far as the machine has cores for them."""
+    """Return how many processes to start: one per agent, but at most four per core."""
     return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
 
 
-def _fitted(order: Order, runtime: Runtime, company: Company, console: Console | None) -> Fitted:
-    """Return what the fit comes to; with progress where there is a console to show it on."""
-    if console is None:
-        return fit(order, runtime, company)
-    limits = [order.rules["rounds"], order.rules["iterations"]]
-    limits[1] = limits[1] and limits[1] * order.method.rounds_per_iteration
-    rounds = min((limit for limit in limits if limit is not None), default=None)
-    with Ticker(console, order.problem.name, rounds) as ticker:
-        callback: Callback | None = None if order.measure is None else ticker.measured
-        return fit(order, Ticking(runtime, ticker.tick), company, callback)
+def _fit_with_progress(
+    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console
+) -> FitResult:
+    rounds, iterations = config.rules["rounds"], config.rules["iterations"]
+    if iterations is not None:
+        iterations *= config.method.rounds_per_iteration
+    limits = [limit for limit in (rounds, iterations) if limit is not None]
+    with Progress(console) as progress:
+        task = progress.rounds(config.problem.name, min(limits, default=None))
+        callback = None if config.measure is None else task.measured
+        return fit(config, ObservedRuntime(runtime, task.after_round), group, callback)
 
 
-def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Console) -> None:
-    result, agents = fitted.result, len(fitted.wiring.graph)
+def _print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, console: Console) -> None:
+    result = fitted.result
     console.print(str(result.status), soft_wrap=True)
-    table = Table("agent")
-    for name in (
-        "rows",
-        "messages",
-        "bytes sent",
-        "projections" if fitted.order.method.projects else "oracle calls",
-        "s computing",
-        "s waiting",
-    ):
-        table.add_column(name, justify="right")
-    work = result.projections if fitted.order.method.projects else result.lmo_calls
-    for i in range(min(agents, _SHOWN_AGENTS)):
-        rows = str(fitted.loaded.rows.get(i, ""))
-        sent = str(result.messages[i]), shown_bytes(int(result.bytes[i]))
-        spent = f"{result.computing[i]:.2f}", f"{result.waiting[i]:.2f}"
-        table.add_row(str(i), rows, *sent, str(work[i]), *spent)
-    console.print(table)
-    if agents > _SHOWN_AGENTS:
-        console.print(f"and {agents - _SHOWN_AGENTS} agents more, in summary.json")
-    console.print(
-        f"{result.rounds} rounds, {shown_bytes(int(result.bytes.sum()))} in all, {result.seconds:.2f} s",
-        soft_wrap=True,
-    )
+    console.print(_agents_table(fitted))
+    if fitted.agents > _PRINTED_AGENTS:
+        console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
+    total = format_bytes(int(result.bytes.sum()))
+    console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
     if summary.get("checkpoint", {}).get("resumed"):
         console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
-    _tell_reading(fitted, console)
+    _print_reading(fitted, console)
     for name, value in summary.get("measures", {}).items():
         console.print(f"{name} {value:.6g}")
     for note in result.notes:
         console.print(note)
-    console.print(
-        f"written: {out}/agent-000.npz" + (" …" if agents > 1 else "") + ", summary.json", soft_wrap=True
-    )
+    more = " …" if fitted.agents > 1 else ""
+    console.print(f"written: {out}/agent-000.npz{more}, summary.json", soft_wrap=True)
 
 
-def _tell_reading(fitted: Fitted, console: Console) -> None:
-    """Say what was taken for granted in reading the data."""
-    reading, sides = fitted.loaded.reading, ",".join(map(str, fitted.loaded.shape))
+def _agents_table(fitted: FitResult) -> Table:
+    result, projects = fitted.result, fitted.config.method.projects
+    table = Table("agent")
+    work = "projections" if projects else "oracle calls"
+    for name in ("rows", "messages", "bytes sent", work, "s computing", "s waiting"):
+        table.add_column(name, justify="right")
+    for i in range(min(fitted.agents, _PRINTED_AGENTS)):
+        table.add_row(
+            str(i),
+            str(fitted.data.rows.get(i, "")),
+            str(result.messages[i]),
+            format_bytes(int(result.bytes[i])),
+            str((result.projections if projects else result.lmo_calls)[i]),
+            f"{result.computing[i]:.2f}",
+            f"{result.waiting[i]:.2f}",
+        )
+    return table
+
+
+def _print_reading(fitted: FitResult, console: Console) -> None:
+    """Print what was assumed in reading the data."""
+    reading, sides = fitted.data.reading, ",".join(map(str, fitted.data.shape))
     if "base" in reading:
         console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
         return
     if reading["target_at"] is not None:
-        name = f"column {reading['target_at'] + 1}" + (
-            f", {reading['target']!r}" if reading["target"] else ""
+        name = f", {reading['target']!r}" if reading["target"] else ""
+        console.print(
+            f"{sides} features; the target was column {reading['target_at'] + 1}{name}", soft_wrap=True
         )
-        console.print(f"{sides} features; the target was {name}", soft_wrap=True)
     if "labels" in reading:
         low, high = reading["labels"]
-        console.print(f"label {low:.12g} was taken for -1 and {high:.12g} for +1")
+        console.print(f"label {low:.12g} was mapped to -1 and {high:.12g} to +1")

@@ -1,4 +1,4 @@
-"""What ``dcgs fit`` can be asked for."""
+"""The options of ``dcgs fit``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dcgs.cli.values import assignment, count, fraction, name_of, positive, seed
 from dcgs.fitting import (
     NAMED,
     PROBLEMS,
+    DataSource,
     EntriesLayout,
-    GraphWish,
-    Order,
+    FitConfig,
+    GraphSpec,
     Problem,
     SamplesLayout,
     SetSpec,
-    Sites,
     built_in_options,
     method_named,
     problem_named,
@@ -27,20 +27,22 @@ from dcgs.front import Checkpoint
 from dcgs.sets.options import Kind
 
 _ABOUT = """\
-Fit a model to data that lie with several agents. Each agent keeps its data and talks to its
+Fit a model to data that several agents hold. Each agent keeps its data and sends messages to its
 neighbors on a graph; every agent ends with a model that is good on everyone's data.
 
 {problems}
 """
 
 _MORE = """\
-DATA is one file, which is cut into parts for the agents, or a name with {agent} (or {rank}) in it,
-a file for each agent, counted from 0. What it is, its name tells: LIBSVM text (plain, .gz, .bz2,
-.xz), .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet.
+DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
+one file for each agent, counted from 0. The name of a file tells its format: .npz (A and b; rows,
+cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
-dcgs predict applies a model. Between agents travel points, vectors of the size of the model and a
-few numbers; rows of data, labels and ratings never do. See docs/fit.md for all of it.
+dcgs predict applies a model. Agents send each other vectors of the size of the model and a few
+numbers; rows of data, labels and ratings are never sent. docs/fit.md has all details.
+
+Progress is a bar on a terminal, and lines on stderr elsewhere.
 
 sets:
 {sets}
@@ -54,13 +56,13 @@ examples:
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
   mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
-  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --every 20 --out model/
-  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint kept/ --resume --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint saved/ --every 20 --out model/
+  dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint saved/ --resume --out model/
 """
 
 
 def add_options(jobs: Any) -> argparse.ArgumentParser:
-    """Add the job to the command, and return what reads its options."""
+    """Add the job to the command; return its parser."""
     problems = "\n".join(f"  {problem.name:15} {problem.about}" for problem in PROBLEMS.values())
     sets = "\n".join(
         f"  {name:13} {(X.__doc__ or '').splitlines()[0]}" for name, X in registry.sets().items()
@@ -81,9 +83,9 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     _add_data(parser.add_argument_group("data"))
     _add_network(parser.add_argument_group("agents"))
     _add_set(parser.add_argument_group("set of models"))
-    _add_method(parser.add_argument_group("method, and when it ends"))
+    _add_method(parser.add_argument_group("method and stopping rules"))
     _add_running(parser.add_argument_group("running and writing"))
-    _add_keeping(parser.add_argument_group("going on after an interruption"))
+    _add_checkpoints(parser.add_argument_group("checkpoints"))
     return parser
 
 
@@ -92,17 +94,7 @@ def _add_data(group: Any) -> None:
     group.add_argument(
         "--target",
         metavar="COLUMN",
-        help="of tables, what to predict: a name or a number from 1 (default: the last); or a .npy file",
-    )
-    group.add_argument(
-        "--columns",
-        metavar="ROW,COL,VALUE",
-        help="of tables for completion (default: by name, or the first 3)",
-    )
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="whether the first line has names (default: see)",
+        help="of tables, the column to predict: a name or a number from 1 (default: the last); or .npy",
     )
     group.add_argument(
         "--features", type=count, metavar="N", help="of LIBSVM text (default: the highest index)"
@@ -113,21 +105,36 @@ def _add_data(group: Any) -> None:
         metavar="R,C",
         help="of the matrix to complete (default: the highest row, column)",
     )
-    based = group.add_mutually_exclusive_group()
-    for name, base in (("--zero-based", 0), ("--one-based", 1)):
-        based.add_argument(
-            name,
-            dest="base",
-            action="store_const",
-            const=base,
-            help=f"rows and columns count from {base} (default: from 0 if a 0 is there, else from 1)",
-        )
+    add_reading_options(
+        group,
+        "of tables for completion (default: by name, or the first 3)",
+        "from 0 if there is a 0, else from 1",
+    )
     group.add_argument(
         "--split",
         choices=["even", "random", "sorted"],
         default="even",
-        help="how one file is cut: in its order (default), shuffled by the seed, or sorted by target or row",
+        help="how one file is split: in order (default), shuffled by the seed, or sorted by target or row",
     )
+
+
+def add_reading_options(group: Any, columns: str, base: str) -> None:
+    """Add the options about tables that fit and predict share, with their help and their defaults."""
+    group.add_argument("--columns", metavar="ROW,COL,VALUE", help=columns)
+    group.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="the first line has names (default: found from the file)",
+    )
+    exclusive = group.add_mutually_exclusive_group()
+    for name, first in (("--zero-based", 0), ("--one-based", 1)):
+        text = f"rows and columns count from {first} (default: {base})"
+        exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
+
+
+def columns_of(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """Return the columns that ``--columns`` names."""
+    return None if args.columns is None else tuple(name.strip() for name in args.columns.split(","))
 
 
 def _add_network(group: Any) -> None:
@@ -211,22 +218,22 @@ def _add_method(group: Any) -> None:
 
 def _add_running(group: Any) -> None:
     group.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for models and summary.json"
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the models and summary.json"
     )
     group.add_argument("--force", action="store_true", help="replace the models that are there")
-    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of all that is random (default: 0)")
+    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random numbers (default: 0)")
     group.add_argument(
         "--measure",
         type=count,
         nargs="?",
         const=1,
         metavar="K",
-        help="tell the losses on everyone's data, every K iterations (1); needs all data, and is not counted",
+        help="measure losses on all data every K iterations (default: 1); needs all data, is not counted",
     )
     group.add_argument(
         "--runtime",
         choices=["lockstep", "mpi"],
-        help="all agents in this process, or spread over MPI processes (default: mpi under mpiexec or srun)",
+        help="all agents in this process, or in several MPI processes (default: mpi under mpiexec or srun)",
     )
     group.add_argument(
         "--ranks", type=count, metavar="R", help="MPI processes to start (default: as many as agents)"
@@ -235,19 +242,21 @@ def _add_running(group: Any) -> None:
         "--timeout",
         type=positive,
         metavar="S",
-        help="of mpi: seconds without a sign of life after which a process is taken for lost (default: 10)",
+        help="of mpi: seconds without a heartbeat after which a process is considered dead (default: 10)",
     )
-    group.add_argument("--threads", type=count, metavar="N", help="for lockstep (default: where they pay)")
+    group.add_argument(
+        "--threads", type=count, metavar="N", help="for lockstep (default: by the size of the data)"
+    )
 
 
-def _add_keeping(group: Any) -> None:
+def _add_checkpoints(group: Any) -> None:
     group.add_argument(
         "--checkpoint",
         type=Path,
         metavar="DIR",
-        help="keep the state of all agents here, also when Ctrl-C or SIGTERM ends the fit",
+        help="save the state of all agents here, also when Ctrl-C or SIGTERM ends the fit",
     )
-    group.add_argument("--every", type=count, metavar="K", help="keep it after every K iterations (10)")
+    group.add_argument("--every", type=count, metavar="K", help="after every K iterations (default: 10)")
     group.add_argument(
         "--resume",
         nargs="?",
@@ -255,8 +264,8 @@ def _add_keeping(group: Any) -> None:
         default=False,
         choices=["auto"],
         metavar="auto",
-        help="go on from the newest iteration that all agents have in DIR; "
-        "--resume auto starts anew where there is none",
+        help="continue from the newest iteration that all agents have in DIR; "
+        "--resume auto starts from the beginning if there is none",
     )
 
 
@@ -271,18 +280,18 @@ def _problem(text: str) -> str:
     return text
 
 
-def order_of(args: argparse.Namespace) -> Order:
-    """Return what the options ask for."""
+def config_of(args: argparse.Namespace) -> FitConfig:
+    """Return the configuration that the options describe."""
     problem = problem_named(args.problem)
     flags = {option.name: getattr(args, option.name) for option in built_in_options()}
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
     rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
     method_options = ("inner", "eta", "step", "answer")
-    return Order(
+    return FitConfig(
         problem=problem,
-        sites=Sites(args.data, args.split, args.seed),
+        source=DataSource(args.data, args.split, args.seed),
         layout=_layout(args, problem),
-        graph=GraphWish(args.graph, args.seed),
+        graph=GraphSpec(args.graph, args.seed),
         set=SetSpec(args.set or problem.usual_set, set_options),
         method=method_named(
             args.method, {name: getattr(args, name) for name in method_options}, dict(args.method_option)
@@ -301,10 +310,9 @@ def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | Entri
     given = [name for name in foreign if getattr(args, name) is not None]
     if given:
         name = {"base": "zero-based or --one-based"}.get(given[0], given[0])
-        raise ValueError(f"--{name} must be left out for {problem.name}, which has no use for it.")
+        raise ValueError(f"--{name} must be left out for {problem.name}, which does not use it.")
     if problem.entries:
-        columns = None if args.columns is None else tuple(name.strip() for name in args.columns.split(","))
-        return EntriesLayout(columns, args.header, args.base)
+        return EntriesLayout(columns_of(args), args.header, args.base)
     return SamplesLayout(args.target, args.header, args.features)
 
 
@@ -313,5 +321,5 @@ def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
         return Checkpoint(args.checkpoint, args.every or 10, args.resume)
     given = [name for name in ("every", "resume") if getattr(args, name)]
     if given:
-        raise ValueError(f"--{given[0]} needs a folder to keep the state of agents in. Add --checkpoint DIR.")
+        raise ValueError(f"--{given[0]} needs a folder for the state of the agents. Add --checkpoint DIR.")
     return None

@@ -79,7 +79,9 @@ def add(jobs: Any) -> None:
     report = jobs.add_parser(
         "report",
         help="make the page anew from a folder of dcgs reproduce",
-        description="Make page and figures anew from what is in the folder; nothing is run again.",
+        description="Write page and figures again from the files in the folder; nothing is run again.",
+        epilog="examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s",
+        formatter_class=raw,
     )
     report.add_argument("folder", type=Path, metavar="DIR", help="what dcgs reproduce wrote")
     _add_link(report)

@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from dcgs import registry
 from dcgs.experiments.link import Link
 from dcgs.fitting import parse_value
 
+Number = TypeVar("Number", int, float)
+
 
 def count(text: str) -> int:
     """Return a whole number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1; got {text}")
-    return value
+    return _checked(int(text), int(text) >= 1, "at least 1")
 
 
 def seed(text: str) -> int:
     """Return a whole number of at least 0."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0; got {text}")
-    return value
+    return _checked(int(text), int(text) >= 0, "at least 0")
 
 
 def positive(text: str) -> float:
     """Return a positive number."""
-    value = float(text)
-    if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be positive and finite; got {text}")
-    return value
+    return _checked(float(text), 0.0 < float(text) < math.inf, "positive and finite")
 
 
 def fraction(text: str) -> float:
     """Return a number between 0 and 1."""
-    value = float(text)
-    if not 0.0 < value < 1.0:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1; got {text}")
+    return _checked(float(text), 0.0 < float(text) < 1.0, "between 0 and 1")
+
+
+def _checked(value: Number, holds: bool, must: str) -> Number:
+    if not holds:
+        raise argparse.ArgumentTypeError(f"must be {must}; got {value!r}")
     return value
 
 

@@ -1,50 +1,42 @@
-"""Fit models to a user's own files, and predict with them: what ``dcgs fit`` and ``dcgs predict`` do."""
+"""Fit models to a user's own files, and predict with them: the work of ``dcgs fit`` and ``dcgs predict``."""
 
-from dcgs.fitting.company import Alone, Company, Together
-from dcgs.fitting.graphs import NAMED, GraphWish
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.methods import method_named
 from dcgs.fitting.models import Model, find_model
-from dcgs.fitting.orders import Fitted, Order, agents_of, fit
-from dcgs.fitting.output import Output, put, table, write_whole
-from dcgs.fitting.predicting import Predictions, best, predict, samples_layout
+from dcgs.fitting.output import OutputFolder, csv_text
+from dcgs.fitting.predicting import Predictions, predict, samples_layout, top_columns
 from dcgs.fitting.problems import PROBLEMS, Problem, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
+from dcgs.fitting.run import FitResult, fit
 from dcgs.fitting.sets import SetSpec, built_in_options, parse_value, sets_with
-from dcgs.fitting.sites import Sites
-from dcgs.fitting.ticking import Ticking
+from dcgs.fitting.source import DataSource
 
 __all__ = [
     "NAMED",
     "PROBLEMS",
-    "Alone",
-    "Company",
+    "DataSource",
     "EntriesLayout",
-    "Fitted",
-    "GraphWish",
+    "FitConfig",
+    "FitResult",
+    "GraphSpec",
     "Model",
-    "Order",
-    "Output",
+    "OutputFolder",
     "Predictions",
     "Problem",
     "SamplesLayout",
     "SetSpec",
-    "Sites",
-    "Ticking",
-    "Together",
-    "agents_of",
-    "best",
     "built_in_options",
+    "csv_text",
     "find_model",
     "fit",
     "method_named",
     "parse_value",
     "predict",
     "problem_named",
-    "put",
     "read_entries",
     "read_samples",
     "samples_layout",
     "sets_with",
-    "table",
-    "write_whole",
+    "top_columns",
 ]

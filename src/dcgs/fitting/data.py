@@ -81,6 +81,14 @@ class Entries:
         values = None if self.values is None else self.values.copy()
         return replace(self, rows=self.rows.copy(), cols=self.cols.copy(), values=values)
 
+    def first_outside(self, shape: tuple[int, int]) -> tuple[str, int, int, int] | None:
+        """Return the first entry outside a matrix: row or column, which entry, its index, and the side."""
+        for name, indices, side in (("row", self.rows, shape[0]), ("column", self.cols, shape[1])):
+            outside = np.flatnonzero((indices < 0) | (indices >= side))
+            if len(outside):
+                return name, int(outside[0]), int(indices[outside[0]]), side
+        return None
+
     def sort_key(self) -> Numbers:
         """Return the row, by which ``--split sorted`` sorts: an agent then has whole rows."""
         return self.rows.astype(np.float64)

@@ -1,4 +1,4 @@
-"""A model: what an agent ends with, and the file it is kept in (NumPy's npz, nothing pickled)."""
+"""A model: the result of one agent, and the file it is saved in (NumPy's npz, nothing pickled)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Model:
     """One agent's x, and what is needed to predict with it.
 
     ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``labels`` (the lower means
-    −1, the higher +1), ``base``, the number of the first row and column. ``about`` says where it is from.
+    −1, the higher +1), ``base``, the index of the first row and column. ``about`` describes the fit.
     """
 
     x: NDArray[np.float64]
@@ -83,10 +83,10 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def find_model(path: Path, agent: int | None) -> Path:
-    """Return the file of a model: the one given, or an agent's (0 if none is given) in the folder given."""
+    """Return the file of a model: ``path``, or if that is a folder, an agent's file (default: 0) in it."""
     if not path.is_dir():
         if agent is not None:
-            raise ValueError(f"--agent chooses a model in a folder; {path} is no folder. Leave it out.")
+            raise ValueError(f"--agent chooses a model in a folder; {path} is not a folder. Leave it out.")
         return path
     file = path / model_name(0 if agent is None else agent)
     if file.exists():

@@ -1,4 +1,4 @@
-"""What a model predicts, and how far off it is."""
+"""Predictions of a model for new data, and their errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, rea
 @final
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Columns to be shown or written; ``errors`` by name, none where the data have no targets.
+    """Columns to print or write, and errors by name; without targets there are no errors.
 
-    ``note`` says why there are no errors though there are targets.
+    ``note`` says why there are no errors although there are targets.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -29,7 +29,7 @@ class Predictions:
 
 
 def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> Predictions:
-    """Return what a model says of the data in a file."""
+    """Return the predictions of a model for the data in a file."""
     if isinstance(layout, EntriesLayout):
         return _of_entries(model, file, read_entries(file, layout))
     samples = read_samples(file, layout)
@@ -43,7 +43,7 @@ def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> 
 
 
 def samples_layout(model: Model, target: str | None, header: bool | None) -> SamplesLayout:
-    """Return how new samples are read: as those the model was fitted with, with targets or without."""
+    """Return how new samples are read: as those of the fit, with or without targets."""
     names = model.reading["names"]
     return SamplesLayout(
         target=model.reading["target"] if target is None else target,
@@ -55,8 +55,8 @@ def samples_layout(model: Model, target: str | None, header: bool | None) -> Sam
     )
 
 
-def best(model: Model, row: int, count: int, seen: Entries | None) -> Predictions:
-    """Return the columns with the highest predictions in a row, without those already seen there."""
+def top_columns(model: Model, row: int, count: int, seen: Entries | None) -> Predictions:
+    """Return the columns with the highest predictions in a row, except those that ``seen`` has there."""
     first = model.reading["base"]
     rows = model.x.shape[0]
     if not first <= row < rows + first:
@@ -90,7 +90,7 @@ def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
     odd = samples.b[(samples.b != low) & (samples.b != high)]
     if len(odd):
         known = f"{low:.12g} and {high:.12g}"
-        note = f"no error is told: the model knows labels {known}, and the data have {odd[0]:.12g}."
+        note = f"no error is computed: the model knows labels {known}, and the data have {odd[0]:.12g}."
         return Predictions(columns, {}, note)
     signs = np.where(samples.b == high, 1.0, -1.0)
     errors = {
@@ -103,17 +103,13 @@ def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
 def _of_entries(model: Model, file: Path, entries: Entries) -> Predictions:
     first = model.reading["base"] if entries.base is None else entries.base
     known = entries.from_zero(first)
-    for name, places, side in (
-        ("row", known.rows, model.x.shape[0]),
-        ("column", known.cols, model.x.shape[1]),
-    ):
-        outside = np.flatnonzero((places < 0) | (places >= side))
-        if len(outside):
-            raise BrokenDataError(
-                f"a {name} must be from {first} to {side - 1 + first}, as the model counts; entry "
-                f"{outside[0] + 1} of {file} has {places[outside[0]] + first}. Leave it out, or say "
-                "--zero-based or --one-based."
-            )
+    outside = known.first_outside((model.x.shape[0], model.x.shape[1]))
+    if outside is not None:
+        name, entry, found, side = outside
+        raise BrokenDataError(
+            f"a {name} must be from {first} to {side - 1 + first}, as in the model; entry {entry + 1} of "
+            f"{file} has {found + first}. Leave it out, or give --zero-based or --one-based."
+        )
     scores = model.x[known.rows, known.cols]
     columns = {"row": entries.rows.tolist(), "column": entries.cols.tolist(), "prediction": scores.tolist()}
     if entries.values is None:
@@ -122,5 +118,5 @@ def _of_entries(model: Model, file: Path, entries: Entries) -> Predictions:
 
 
 def _square_errors(scores: Numbers, targets: Numbers) -> dict[str, float]:
-    off = scores - targets
-    return {"RMSE": float(np.sqrt(np.mean(off**2))), "mean absolute error": float(np.mean(np.abs(off)))}
+    error = scores - targets
+    return {"RMSE": float(np.sqrt(np.mean(error**2))), "mean absolute error": float(np.mean(np.abs(error)))}

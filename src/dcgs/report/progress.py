@@ -52,7 +52,9 @@ class Progress:
             share = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
             done = max(snapshot.iterations, share)
             self._display.update(
-                done, iterations, lambda: f"{snapshot.rounds:>4} rounds, worst_loss {snapshot.worst_loss:.1e}"
+                done,
+                iterations,
+                lambda: f"{_count(snapshot.rounds, 'round')}, worst_loss {snapshot.worst_loss:.1e}",
             )
 
         return update
@@ -75,7 +77,7 @@ class Progress:
         return advance
 
     def download(self, name: str) -> Callable[[int, int | None], None]:
-        """Return a function of the bytes so far and in all (None: unknown); its first call begins the task."""
+        """Return a function of the bytes so far and in all (None: unknown); its first call begins a task."""
         begun = False
 
         def update(done: int, total: int | None) -> None:
@@ -110,7 +112,8 @@ class RoundProgress:
             traffic.rounds,
             self._total,
             lambda: (
-                f"{traffic.rounds} rounds, {format_bytes(int(traffic.bytes.sum()))} sent here{self._measured}"
+                f"{_count(traffic.rounds, 'round')}, {format_bytes(int(traffic.bytes.sum()))} sent here"
+                f"{self._measured}"
             ),
         )
 
@@ -237,7 +240,7 @@ class _Lines(_Display):
     def update(self, done: float, total: float | None, describe: Describe) -> None:
         self._steps += 1
         share = f" ({min(1.0, done / total):.0%})" if total else ""
-        self._pending = lambda: f"{self._name}: {describe().strip()}{share}"
+        self._pending = lambda: f"{self._name}: {describe()}{share}"
         silence = self._clock() - self._printed
         is_power_of_two = self._steps & (self._steps - 1) == 0
         if self._steps == 1 or silence >= _SILENCE or (is_power_of_two and silence >= _PAUSE):
@@ -252,6 +255,10 @@ class _Lines(_Display):
             self._printed = self._clock()
             print(f"{self._pending()}, {self._printed - self._begun:.1f} s", file=sys.stderr, flush=True)
             self._pending = None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_bytes(count: int) -> str:

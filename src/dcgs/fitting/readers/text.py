@@ -1,8 +1,8 @@
 """Read tables of text (CSV, TSV and the like), plain or compressed.
 
-Fields are separated by tabs, ``::``, semicolons, commas or blanks, whichever the first line has, and may be in
-double quotes. A field with a line break in it is not supported. Blank lines and lines that start with ``#``
-are skipped.
+Fields are separated by tabs, ``::``, semicolons, commas or blanks, whichever the first line has. They may
+be in double quotes. A field with a line break in it is not supported. Blank lines and lines that start
+with ``#`` are skipped.
 """
 
 from __future__ import annotations

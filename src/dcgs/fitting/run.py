@@ -1,0 +1,145 @@
+"""Fit: from a configuration to a model for each agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dcgs.datasets.store import sha256_of
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.graphs import LabeledGraph
+from dcgs.fitting.loading import LoadedData, Loader
+from dcgs.fitting.models import Model, model_name
+from dcgs.fitting.readers import EntriesLayout
+from dcgs.front import Callback, Result, minimize
+from dcgs.runtime import ProcessGroup, Runtime
+
+_MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """The result of a fit: that of the run, and a model for each hosted agent."""
+
+    config: FitConfig
+    data: LoadedData
+    graph: LabeledGraph
+    result: Result
+
+    @property
+    def agents(self) -> int:
+        """The number of all agents."""
+        return len(self.graph.graph)
+
+    @property
+    def models(self) -> dict[int, Model]:
+        """The models of the hosted agents."""
+        about = {
+            "set": _set(self.config),
+            "method": repr(self.config.method),
+            "status": str(self.result.status),
+            "agents": self.agents,
+            "rounds": self.result.rounds,
+            "seed": self.config.seed,
+            "versions": self.result.about["versions"],
+        }
+        return {
+            int(i): Model(x, self.config.problem, self.data.reading, {"agent": int(i)} | about)
+            for i, x in zip(self.result.hosted, self.result.agents, strict=True)
+            if i in self.data.objectives
+        }
+
+    def summary(self, command: str) -> dict[str, Any]:
+        """Return the content of summary.json."""
+        config, result = self.config, self.result
+        summary: dict[str, Any] = {
+            "format": 1,
+            "command": command,
+            "problem": config.problem.name,
+            "shape": list(self.data.shape),
+            "status": str(result.status),
+            "certified": result.status.success,
+            "iterations": result.iterations,
+            "rounds": result.rounds,
+            "messages": int(result.messages.sum()),
+            "bytes": int(result.bytes.sum()),
+            "seconds": result.seconds,
+            "agents": [self._agent(i) for i in range(self.agents)],
+            "data": self._data(),
+            "set": _set(config),
+            "graph": {"name": config.graph.text, "edges": self.graph.graph.number_of_edges()},
+            "method": result.about["method"],
+            "runtime": result.about["runtime"],
+            "seed": config.seed,
+            "versions": result.about["versions"],
+            "notes": list(result.notes),
+        }
+        if "checkpoint" in result.about:
+            summary["checkpoint"] = result.about["checkpoint"]
+        if self.graph.labels is not None:
+            summary["graph"]["agents are"] = list(self.graph.labels)
+        history = self.history()
+        if history is not None:
+            summary["measures"] = {name: history[name][-1] for name in _MEASURES}
+        return summary
+
+    def history(self) -> dict[str, list[float]] | None:
+        """Return the columns of history.csv; None if nothing was measured."""
+        if self.config.measure is None:
+            return None
+        return {name: column.tolist() for name, column in self.result.history.columns().items()}
+
+    def _agent(self, i: int) -> dict[str, Any]:
+        """Return the counters of an agent; its number of rows only if it is hosted."""
+        counters = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
+        agent: dict[str, Any] = {"agent": i, "model": model_name(i)}
+        agent |= {name: getattr(self.result, name)[i].item() for name in counters}
+        return agent | ({"rows": self.data.rows[i]} if i in self.data.rows else {})
+
+    def _data(self) -> dict[str, Any]:
+        """Return which files this process read, with their checksums, and how."""
+        source = self.config.source
+        files = dict.fromkeys(source.file(i) for i in self.data.objectives)
+        data: dict[str, Any] = {"files": {str(file): sha256_of(file) for file in files}}
+        data |= {name: value for name, value in self.data.reading.items() if name != "names"}
+        return data if source.is_per_agent else data | {"split": source.split}
+
+
+def fit(
+    config: FitConfig, runtime: Runtime, group: ProcessGroup, callback: Callback | None = None
+) -> FitResult:
+    """Read the data of the hosted agents, and minimize the sum of all agents' losses."""
+    config.check()
+    agents = config.count_agents(group.size)
+    graph = config.graph.build(agents)
+    data = _load(config, agents, runtime, group)
+    X = config.set.make(data.shape)
+    group.allreduce_max(np.zeros(1))  # a process that could not load ends the others here
+    result = minimize(
+        data.objectives,
+        X,
+        graph.graph,
+        config.method,
+        **config.rules,
+        runtime=runtime,
+        seed=config.seed,
+        every=config.measure,
+        callback=callback,
+        checkpoint=config.checkpoint,
+    )
+    return FitResult(config, data, graph, result)
+
+
+def _load(config: FitConfig, agents: int, runtime: Runtime, group: ProcessGroup) -> LoadedData:
+    loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group.allreduce_max)
+    if isinstance(config.layout, EntriesLayout):
+        return loader.entries(config.layout, config.shape)
+    return loader.samples(config.layout)
+
+
+def _set(config: FitConfig) -> dict[str, Any]:
+    """Return the set's name and the options that were given."""
+    return {"name": config.set.name, **config.set.options}
