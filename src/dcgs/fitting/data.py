@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,6 @@ class Samples:
         """Return these samples, in this order."""
         return replace(self, A=self.A[chosen], b=None if self.b is None else self.b[chosen])
 
-    def copy(self) -> Samples:
-        """Return a copy that holds no other samples in memory."""
-        A: Any = self.A.copy()
-        return replace(self, A=A, b=None if self.b is None else self.b.copy())
-
     def sort_key(self) -> Numbers:
         """Return the target, by which ``--split sorted`` sorts."""
         return np.zeros(len(self)) if self.b is None else self.b
@@ -75,11 +70,6 @@ class Entries:
         """Return the entries counted from 0; ``base`` is used if the file does not say its own."""
         first = base if self.base is None else self.base
         return replace(self, rows=self.rows - first, cols=self.cols - first, base=0)
-
-    def copy(self) -> Entries:
-        """Return a copy that holds no other entries in memory."""
-        values = None if self.values is None else self.values.copy()
-        return replace(self, rows=self.rows.copy(), cols=self.cols.copy(), values=values)
 
     def first_outside(self, shape: tuple[int, int]) -> tuple[str, int, int, int] | None:
         """Return the first entry outside a matrix: row or column, which entry, its index, and the side."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,24 +47,23 @@ class Model:
     def load(cls, path: Path) -> Model:
         """Read a model written by :meth:`save`."""
         try:
-            with path.open("rb") as file:
-                x, meta = _read(file)
-                version, name = meta["format"], meta["problem"]
-                made = (
-                    cls(x, problem_named(name), meta["reading"], meta["about"]) if version == FORMAT else None
-                )
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as npz:
+                x, meta = npz["x"], json.loads(str(npz["meta"]))
+            version = meta["format"]
+            if version == FORMAT:
+                if x.dtype != np.float64 or list(x.shape) != meta["shape"]:
+                    raise ValueError("x does not have the shape in meta")
+                return cls(x, problem_named(meta["problem"]), meta["reading"], meta["about"])
         except OSError as error:
             raise unreadable(path, error) from error
-        except Exception as error:  # damage can surface anywhere: zip, arrays, JSON, names
+        except Exception as error:  # damage can surface in the zip, the arrays, the JSON or the names
             raise ValueError(
                 f"{path} must be a model written by dcgs fit; it cannot be read as one. Fit it again."
             ) from error
-        if made is None:
-            raise ValueError(
-                f"a model must be of format {FORMAT}; {path} has {version!r}. "
-                "Read it with the version of dcgs that wrote it."
-            )
-        return made
+        raise ValueError(
+            f"a model must be of format {FORMAT}; {path} has {version!r}. "
+            "Read it with the version of dcgs that wrote it."
+        )
 
 
 def model_name(agent: int) -> str:
@@ -97,14 +95,3 @@ def find_model(path: Path, agent: int | None) -> Path:
     raise ValueError(
         f"the folder must hold {file.name}; {path} holds {there[0]} to {there[-1]}. Choose with --agent."
     )
-
-
-def _read(file: IO[bytes]) -> tuple[NDArray[np.float64], dict[str, Any]]:
-    if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
-        raise ValueError("no zip file")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as npz:
-        x, meta = npz["x"], json.loads(str(npz["meta"]))
-    if x.dtype != np.float64 or list(x.shape) != meta["shape"]:
-        raise ValueError("x is not what meta says")
-    return x, meta

@@ -71,10 +71,10 @@ class DataSource:
             return {i: self._read(i, read) for i in hosted}
         whole = read(self.file(0), 0)
         order = self._order(whole)
-        ranges = {i: slice(*part) for i, part in enumerate(cuts(len(whole), agents))}
-        parts = {i: whole.take(ranges[i] if order is None else order[ranges[i]]) for i in hosted}
-        # A slice of a dense array would hold the whole array in memory.
-        return parts if len(parts) == agents else {i: part.copy() for i, part in parts.items()}
+        if order is None and len(hosted) < agents:
+            order = np.arange(len(whole))  # a slice of a dense array would hold the whole array in memory
+        ranges = [slice(*part) for part in cuts(len(whole), agents)]
+        return {i: whole.take(ranges[i] if order is None else order[ranges[i]]) for i in hosted}
 
     def _read(self, agent: int, read: Callable[[Path, int], Data]) -> Data:
         try:

@@ -22,7 +22,6 @@ Clock: TypeAlias = Callable[[], float]
 Describe: TypeAlias = Callable[[], str]
 """Returns what the work has come to; called only when it is shown."""
 
-_REDRAW = 0.1  # seconds between two updates of a bar
 _PAUSE = 1.0  # seconds between two lines at least
 _SILENCE = 30.0  # seconds after which a line is printed in any case
 
@@ -37,7 +36,7 @@ class Progress:
 
     def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self._console = Console() if console is None else console
-        self._display: _Display = _Bars(self._console, clock) if self._console.is_terminal else _Lines(clock)
+        self._display: _Display = _Bars(self._console) if self._console.is_terminal else _Lines(clock)
 
     def say(self, sentence: str) -> None:
         """Print a sentence below the bars so far."""
@@ -166,61 +165,46 @@ class _Display(ABC):
 
 @final
 class _Bars(_Display):
-    def __init__(self, console: Console, clock: Clock) -> None:
-        self._console, self._clock = console, clock
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._bars: RichProgress | None = None
         self._task = TaskID(0)
-        self._drawn = 0.0
-        self._pending: Callable[[], None] | None = None
 
     def begin(self, name: str, total: float | None) -> None:
-        self._complete()
+        self._fill()
         if self._bars is None:
-            columns = (TextColumn("  {task.description}"), BarColumn(16), TextColumn("{task.fields[text]}"))
-            self._bars = RichProgress(*columns, _TimeColumn(), console=self._console)
+            columns = (TextColumn("  {task.description}"), BarColumn(16), _StatusColumn())
+            self._bars = RichProgress(*columns, console=self._console)
             self._bars.start()
-        self._task = self._bars.add_task(name, total=total, text="")
-        self._drawn = self._clock() - _REDRAW
+        self._task = self._bars.add_task(name, total=total, describe=str)
 
     def update(self, done: float, total: float | None, describe: Describe) -> None:
-        bars, task = self._bars, self._task
-        if bars is None:
-            return
-        self._pending = lambda: bars.update(task, completed=done, total=total, text=describe())
-        if self._clock() - self._drawn >= _REDRAW:
-            self._drawn = self._clock()
-            self._draw()
+        if self._bars is not None:
+            self._bars.update(self._task, completed=done, total=total, describe=describe)
 
     def close(self, completed: bool) -> None:
         if completed:
-            self._complete()
-        self._draw()
+            self._fill()
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
 
-    def _draw(self) -> None:
-        if self._pending is not None:
-            self._pending()
-            self._pending = None
-
-    def _complete(self) -> None:
+    def _fill(self) -> None:
         """Fill the bar: a run may end before its last iteration."""
-        self._draw()
         if self._bars is not None:
             done = max(self._bars.tasks[-1].completed, 1)
             self._bars.update(self._task, total=done, completed=done)
 
 
 @final
-class _TimeColumn(ProgressColumn):
-    """The time left, or the time taken where the end is not known or is reached."""
+class _StatusColumn(ProgressColumn):
+    """The description, and the time left; if the end is unknown or reached, the time taken."""
 
     def render(self, task: Task) -> Text:
         left = task.time_remaining
-        if task.finished or left is None:
-            return Text(f"{task.finished_time or task.elapsed or 0.0:.0f} s")
-        return Text(f"{left:.0f} s left")
+        taken = f"{task.finished_time or task.elapsed or 0.0:.0f} s"
+        time_text = taken if task.finished or left is None else f"{left:.0f} s left"
+        return Text(f"{task.fields['describe']()} {time_text}".lstrip())
 
 
 @final
