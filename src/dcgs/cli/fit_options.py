@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dcgs import registry
-from dcgs.cli.values import assignment, count, fraction, name_of, positive, seed, shape
+from dcgs.cli.values import assignment, count, fraction, name_of, option, positive, seed, shape
 from dcgs.fitting import (
     NAMED,
     PROBLEMS,
@@ -90,42 +91,28 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
 
 
 def _add_data(group: Any) -> None:
-    group.add_argument("--data", required=True, metavar="DATA", help="a file, or a name with {agent} in it")
-    group.add_argument(
-        "--target",
-        metavar="COLUMN",
-        help="of tables, the column to predict: a name or a number from 1 (default: the last); or .npy",
+    add = partial(option, group)
+    add("--data DATA", "a file, or a name with {agent} in it", required=True)
+    add(
+        "--target COLUMN", "of tables, the column to predict: a name or a number (default: the last); or .npy"
     )
-    group.add_argument(
-        "--features", type=count, metavar="N", help="of LIBSVM text (default: the highest index)"
-    )
-    group.add_argument(
-        "--shape",
-        type=shape,
-        metavar="R,C",
-        help="of the matrix to complete (default: the highest row, column)",
-    )
-    add_reading_options(
-        group,
-        "of tables for completion (default: by name, or the first 3)",
-        "from 0 if there is a 0, else from 1",
-    )
-    group.add_argument(
+    add("--features N", "of LIBSVM text (default: the highest index)", count)
+    add("--shape R,C", "of the matrix to complete (default: the highest row, column)", shape)
+    columns = "of tables for completion (default: by name, or the first 3)"
+    add_reading_options(group, columns, base="from 0 if there is a 0, else from 1")
+    add(
         "--split",
+        "how one file is split: in order (default), shuffled by the seed, or sorted by target or row",
         choices=["even", "random", "sorted"],
         default="even",
-        help="how one file is split: in order (default), shuffled by the seed, or sorted by target or row",
     )
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
     """Add the options about tables that fit and predict share, with their help and their defaults."""
-    group.add_argument("--columns", metavar="ROW,COL,VALUE", help=columns)
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="the first line has names (default: found from the file)",
-    )
+    option(group, "--columns ROW,COL,VALUE", columns)
+    text = "the first line has names (default: found from the file)"
+    group.add_argument("--header", action=argparse.BooleanOptionalAction, help=text)
     exclusive = group.add_mutually_exclusive_group()
     for name, first in (("--zero-based", 0), ("--one-based", 1)):
         text = f"rows and columns count from {first} (default: {base})"
@@ -138,135 +125,64 @@ def columns_of(args: argparse.Namespace) -> tuple[str, ...] | None:
 
 
 def _add_network(group: Any) -> None:
-    group.add_argument(
-        "--agents", type=count, metavar="M", help="how many (default: as many as files or nodes)"
-    )
-    group.add_argument(
-        "--graph",
-        default="cycle",
-        metavar="GRAPH",
-        help=f"{NAMED}; or a file of edges, or .graphml (default: cycle)",
-    )
+    option(group, "--agents M", "how many (default: as many as files or nodes)", count)
+    text = f"{NAMED}; or a file of edges, or .graphml (default: cycle)"
+    option(group, "--graph GRAPH", text, default="cycle")
 
 
 def _add_set(group: Any) -> None:
-    group.add_argument(
-        "--set",
-        type=name_of("set"),
-        metavar="SET",
-        help="one of the sets below, or package.module:Name "
-        "(default: l1; l2 for least-squares, nuclear for completion)",
-    )
+    add = partial(option, group)
+    defaults = "(default: l1; l2 for least-squares, nuclear for completion)"
+    add("--set SET", f"one of the sets below, or package.module:Name {defaults}", name_of("set"))
     types: dict[Kind, Any] = {Kind.NUMBER: positive, Kind.COUNT: count}
-    for option in built_in_options():
-        group.add_argument(
-            f"--{option.name}",
-            type=types.get(option.kind, str),
-            metavar=option.name.upper(),
-            help=f"of {', '.join(sets_with(option))}: {option.help}",
-        )
-    group.add_argument(
-        "--set-option",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of a set from another package",
-    )
+    for each in built_in_options():
+        text = f"of {', '.join(sets_with(each))}: {each.help}"
+        add(f"--{each.name} {each.name.upper()}", text, types.get(each.kind, str))
+    text = "an option of a set from another package"
+    add("--set-option KEY=VALUE", text, assignment, action="append", default=[])
 
 
 def _add_method(group: Any) -> None:
-    group.add_argument(
-        "--method",
-        type=name_of("method"),
-        default="fastdcgs",
-        metavar="METHOD",
-        help=f"{', '.join(registry.methods())}, or package.module:Name (default: fastdcgs)",
-    )
-    group.add_argument(
-        "--inner",
-        type=name_of("inner solver", "auto"),
-        metavar="SOLVER",
-        help=f"inner solver: auto, {', '.join(registry.inner_solvers())}, or package.module:Name "
-        "(default: chosen for the set and the loss)",
-    )
-    group.add_argument(
-        "--method-option",
-        type=assignment,
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an argument of the method that has no flag of its own",
-    )
-    group.add_argument(
-        "--eta", type=positive, metavar="ETA", help="of fastdcgs (default: found by the agents)"
-    )
-    group.add_argument(
-        "--step", type=positive, metavar="S", help="of methods that project (default: from the data)"
-    )
-    group.add_argument(
-        "--answer", choices=["average", "last"], help="of dcgs and primaldual (default: average)"
-    )
-    group.add_argument(
-        "--gap", type=fraction, metavar="G", help="certified, relative to the start (default: 1e-3)"
-    )
-    group.add_argument("--rounds", type=count, metavar="N", help="at most")
-    group.add_argument("--iterations", type=count, metavar="N", help="at most")
-    group.add_argument("--seconds", type=positive, metavar="S", help="at most")
-    group.add_argument("--lmo-calls", type=count, metavar="N", help="of any one agent, at most")
+    add = partial(option, group)
+    methods, solvers = ", ".join(registry.methods()), ", ".join(registry.inner_solvers())
+    text = f"{methods}, or package.module:Name (default: fastdcgs)"
+    add("--method METHOD", text, name_of("method"), default="fastdcgs")
+    text = f"inner solver: auto, {solvers}, or package.module:Name (default: chosen for the set and the loss)"
+    add("--inner SOLVER", text, name_of("inner solver", "auto"))
+    text = "an argument of the method that has no flag of its own"
+    add("--method-option KEY=VALUE", text, assignment, action="append", default=[])
+    add("--eta ETA", "of fastdcgs (default: found by the agents)", positive)
+    add("--step S", "of methods that project (default: from the data)", positive)
+    add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
+    add("--gap G", "stop at this certified gap, relative to that at the start (default: 1e-3)", fraction)
+    add("--rounds N", "stop after so many rounds", count)
+    add("--iterations N", "stop after so many iterations", count)
+    add("--seconds S", "stop after so many seconds", positive)
+    add("--lmo-calls N", "stop when any agent has made so many oracle calls", count)
 
 
 def _add_running(group: Any) -> None:
-    group.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for the models and summary.json"
-    )
-    group.add_argument("--force", action="store_true", help="replace the models that are there")
-    group.add_argument("--seed", type=seed, default=0, metavar="N", help="of the random numbers (default: 0)")
-    group.add_argument(
-        "--measure",
-        type=count,
-        nargs="?",
-        const=1,
-        metavar="K",
-        help="measure losses on all data every K iterations (default: 1); needs all data, is not counted",
-    )
-    group.add_argument(
-        "--runtime",
-        choices=["lockstep", "mpi"],
-        help="all agents in this process, or in several MPI processes (default: mpi under mpiexec or srun)",
-    )
-    group.add_argument(
-        "--ranks", type=count, metavar="R", help="MPI processes to start (default: as many as agents)"
-    )
-    group.add_argument(
-        "--timeout",
-        type=positive,
-        metavar="S",
-        help="of mpi: seconds without a heartbeat after which a process is considered dead (default: 10)",
-    )
-    group.add_argument(
-        "--threads", type=count, metavar="N", help="for lockstep (default: by the size of the data)"
-    )
+    add = partial(option, group)
+    add("--out DIR", "folder for the models and summary.json", Path, required=True)
+    group.add_argument("--force", action="store_true", help="replace the models in the folder")
+    add("--seed N", "of the random numbers (default: 0)", seed, default=0)
+    text = "measure losses on all data every K iterations (default: 1); needs all data, is not counted"
+    add("--measure K", text, count, nargs="?", const=1)
+    text = "all agents in this process, or in several MPI processes (default: mpi under mpiexec or srun)"
+    add("--runtime", text, choices=["lockstep", "mpi"])
+    add("--ranks R", "MPI processes to start (default: as many as agents)", count)
+    text = "of mpi: seconds without a heartbeat after which a process is considered dead (default: 10)"
+    add("--timeout S", text, positive)
+    add("--threads N", "for lockstep (default: chosen by the size of the data)", count)
 
 
 def _add_checkpoints(group: Any) -> None:
-    group.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="DIR",
-        help="save the state of all agents here, also when Ctrl-C or SIGTERM ends the fit",
-    )
-    group.add_argument("--every", type=count, metavar="K", help="after every K iterations (default: 10)")
-    group.add_argument(
-        "--resume",
-        nargs="?",
-        const=True,
-        default=False,
-        choices=["auto"],
-        metavar="auto",
-        help="continue from the newest iteration that all agents have in DIR; "
-        "--resume auto starts from the beginning if there is none",
-    )
+    add = partial(option, group)
+    text = "save the state of all agents here, also when Ctrl-C or SIGTERM ends the fit"
+    add("--checkpoint DIR", text, Path)
+    add("--every K", "save it after every K iterations (default: 10)", count)
+    text = "continue from the newest iteration that all agents have in DIR; auto: or from the beginning"
+    add("--resume auto", text, nargs="?", const=True, default=False, choices=["auto"])
 
 
 def _problem(text: str) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.cli.fit_options import add_reading_options, columns_of
-from dcgs.cli.values import count, seed
+from dcgs.cli.values import count, option, seed
 from dcgs.files import atomic_write
 from dcgs.fitting import (
     EntriesLayout,
@@ -55,17 +55,15 @@ def add(jobs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
-    parser.add_argument("--agent", type=seed, metavar="I", help="whose model of a folder (default: 0)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write all predictions as CSV")
+    option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
+    option(parser, "--out FILE", "write all predictions as CSV", Path)
     data = parser.add_argument_group("data")
-    data.add_argument("--data", type=Path, metavar="FILE", help="in any format of dcgs fit")
-    data.add_argument(
-        "--target", metavar="COLUMN", help="of tables (default: as in the fit, if the column is there)"
-    )
-    add_reading_options(data, "of tables, for completion", "as in the fit; .npz from 0")
+    option(data, "--data FILE", "in any format of dcgs fit", Path)
+    option(data, "--target COLUMN", "of tables (default: as in the fit, if the column is there)")
+    add_reading_options(data, "of tables, for completion", base="as in the fit; .npz from 0")
     best = parser.add_argument_group("the best columns of a row, for completion")
-    best.add_argument("--row", type=seed, metavar="R", help="the row")
-    best.add_argument("--top", type=count, metavar="N", help="how many columns (default: 10)")
+    option(best, "--row R", "the row", seed)
+    option(best, "--top N", "how many columns (default: 10)", count)
     parser.set_defaults(run=_run)
 
 

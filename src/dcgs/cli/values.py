@@ -1,4 +1,4 @@
-"""Values of options, checked as they are read."""
+"""Options, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from dcgs.experiments.link import Link
 from dcgs.fitting import parse_value
 
 Number = TypeVar("Number", int, float)
+
+
+def option(group: Any, flag: str, text: str, kind: Any = str, **more: Any) -> None:
+    """Add an option to a parser or a group; ``flag`` is ``--name`` or ``--name METAVAR``."""
+    name, _, metavar = flag.partition(" ")
+    group.add_argument(name, metavar=metavar or None, help=text, type=kind, **more)
 
 
 def count(text: str) -> int:
