@@ -11,9 +11,7 @@ from dcgs.cli import main
 
 
 @pytest.mark.parametrize("argv", [[], ["bench"], ["bench", "nothing"], ["bench", "step", "--repeats", "0"]])
-def test_what_makes_no_sense_is_refused_with_usage(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_arguments_print_the_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
@@ -48,7 +46,7 @@ def test_bench_threads_says_that_results_are_equal_to_the_bit(tmp_path: Path) ->
     assert written["environment"]["command"].startswith("dcgs")
 
 
-def test_too_few_samples_for_the_agents_end_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_samples_for_the_agents_end_with_an_error_message(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["bench", "threads", "--samples", "5", "--features", "300"])
     assert ended.value.code == 2

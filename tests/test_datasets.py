@@ -100,7 +100,7 @@ def regression() -> Regression:
     return Regression(A, A[:, 0], Source("ten rows", Kind.REAL))
 
 
-def test_a_sample_has_rows_and_labels_that_belong_together_and_none_twice() -> None:
+def test_a_sample_has_matching_rows_and_labels_without_repetition() -> None:
     sample = regression().sample(6, seed=1)
     assert sample.A.shape == (6, 2)
     np.testing.assert_array_equal(sample.A[:, 0], sample.b)
@@ -130,7 +130,7 @@ def test_a_sample_larger_than_the_data_is_refused(count: int) -> None:
         regression().sample(count)
 
 
-def test_entries_are_taken_in_the_order_asked_for() -> None:
+def test_entries_are_taken_in_the_given_order() -> None:
     ratings = completion_synthetic(10, 2, 30)
     chosen = np.array([7, 3, 7])
     taken = ratings.take(chosen)
@@ -145,7 +145,7 @@ def cells(ratings: Ratings) -> set[tuple[int, int, float]]:
     return set(zip(ratings.rows.tolist(), ratings.cols.tolist(), ratings.values.tolist(), strict=True))
 
 
-def test_a_split_has_every_entry_once_in_the_shares_asked_for() -> None:
+def test_a_split_has_every_entry_once_in_the_given_shares() -> None:
     ratings = completion_synthetic(20, 2, 100)
     learn, held_out = ratings.split(0.3, seed=2)
     assert (len(learn), len(held_out)) == (70, 30)
@@ -167,7 +167,7 @@ def test_a_share_that_leaves_nothing_is_refused(share: float) -> None:
         completion_synthetic(10, 2, 30).split(share)
 
 
-def test_synthetic_data_know_what_they_were_made_from() -> None:
+def test_synthetic_data_have_a_known_truth() -> None:
     lasso = lasso_synthetic(20, 30, 5, noise=0.0)
     np.testing.assert_allclose(lasso.A @ lasso.truth, lasso.b, rtol=1e-12)  # rounding of one product
     assert completion_synthetic(10, 2, 30).truth.shape == (10, 10)
@@ -185,7 +185,7 @@ def wanted(url: str = "http://127.0.0.1:9/pack.zip", sha256: str | None = SHA256
     return Wanted("Some Data", ("plain", "pack.zip"), ("some", "Some"), Remote(url, sha256))
 
 
-def test_the_cache_folder_is_in_the_home_folder_where_no_other_is_named(
+def test_the_default_cache_folder_is_in_the_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "")
@@ -193,18 +193,18 @@ def test_the_cache_folder_is_in_the_home_folder_where_no_other_is_named(
     assert cache_folder() == tmp_path / ".cache" / "dcgs"
 
 
-def test_a_file_given_is_taken_whatever_its_name(tmp_path: Path) -> None:
+def test_a_given_file_may_have_any_name(tmp_path: Path) -> None:
     file = put(tmp_path / "my copy.txt")
     assert wanted().locate(file, False, None) == file
 
 
 @pytest.mark.parametrize("inside", ["plain", "pack.zip", "some/plain", "Some/pack.zip"])
-def test_a_file_is_found_in_a_folder_given(tmp_path: Path, inside: str) -> None:
+def test_a_file_is_found_in_a_given_folder(tmp_path: Path, inside: str) -> None:
     file = put(tmp_path / "mine" / inside)
     assert wanted().locate(str(tmp_path / "mine"), False, None) == file
 
 
-def test_a_path_given_comes_before_every_other_place(
+def test_a_given_path_comes_before_every_other_place(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCGS_DATA", str(tmp_path / "named"))
@@ -228,13 +228,13 @@ def test_the_cache_comes_before_the_download(cache: Path) -> None:
     assert wanted().locate(None, True, None) == file
 
 
-def test_what_is_nowhere_is_downloaded_into_the_cache(cache: Path, site: str) -> None:
+def test_missing_data_are_downloaded_into_the_cache(cache: Path, site: str) -> None:
     file = wanted(f"{site}/whole").locate(None, True, None)
     assert file == cache / "whole"
     assert file.read_bytes() == CONTENT
 
 
-def test_a_path_given_that_is_wrong_is_not_replaced_by_another_place(cache: Path, tmp_path: Path) -> None:
+def test_a_wrong_path_is_not_replaced_by_another_place(cache: Path, tmp_path: Path) -> None:
     put(cache / "plain")
     with pytest.raises(
         DataNotFoundError, match=r"nowhere must be Some Data; there is no such file\. Get http"
@@ -244,7 +244,7 @@ def test_a_path_given_that_is_wrong_is_not_replaced_by_another_place(cache: Path
         wanted().locate(tmp_path, True, None)
 
 
-def test_data_that_are_missing_are_told_with_where_they_were_looked_for_and_what_to_do(
+def test_the_error_for_missing_data_says_where_they_were_searched_and_what_to_do(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCGS_DATA", str(tmp_path / "named"))
@@ -258,12 +258,12 @@ def test_data_that_are_missing_are_told_with_where_they_were_looked_for_and_what
     assert isinstance(caught.value, FileNotFoundError)
 
 
-def test_data_that_are_missing_are_told_with_a_variable_that_is_not_set(cache: Path) -> None:
+def test_the_error_for_missing_data_says_that_the_variable_is_not_set(cache: Path) -> None:
     with pytest.raises(DataNotFoundError, match=r"was found in .*dcgs \(DCGS_DATA is not set\)\. Get"):
         wanted().locate(None, False, None)
 
 
-def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_an_unreadable_file_has_its_error_message(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match=r"must be a file that can be read; Is a directory\."):
         sha256_of(tmp_path)
 
@@ -272,13 +272,13 @@ def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", [SHA256, f"{SHA256}  data\n", f"  {SHA256.upper()} *data\r\n"])
-def test_a_checksum_beside_a_file_is_honored_in_every_common_form(tmp_path: Path, text: str) -> None:
+def test_a_checksum_file_is_read_in_every_common_form(tmp_path: Path, text: str) -> None:
     file = put(tmp_path / "data")
     put(tmp_path / "data.sha256", text.encode())
     assert checked_sha256(file) == SHA256
 
 
-def test_a_file_that_differs_from_the_checksum_beside_it_is_refused_with_both(tmp_path: Path) -> None:
+def test_a_file_that_differs_from_its_checksum_file_is_refused_with_both(tmp_path: Path) -> None:
     file = put(tmp_path / "data", CONTENT + b"!")
     put(tmp_path / "data.sha256", SHA256.encode())
     changed = hashlib.sha256(CONTENT + b"!").hexdigest()
@@ -289,7 +289,7 @@ def test_a_file_that_differs_from_the_checksum_beside_it_is_refused_with_both(tm
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", SHA256[:-1].encode(), SHA256.encode() + b"0"])
-def test_a_checksum_beside_a_file_that_is_none_is_refused(tmp_path: Path, text: bytes) -> None:
+def test_an_invalid_checksum_file_is_refused(tmp_path: Path, text: bytes) -> None:
     put(tmp_path / "data.sha256", text)
     with pytest.raises(
         BrokenDataError, match=r"data.sha256 must start with a SHA-256 of 64 hexadecimal digits"
@@ -311,7 +311,7 @@ def test_a_download_reports_its_progress_up_to_the_end(cache: Path, site: str) -
     assert steps[-1] == (len(CONTENT), len(CONTENT))
 
 
-def test_a_server_that_does_not_say_the_length_is_taken_at_its_word(cache: Path, site: str) -> None:
+def test_a_download_without_a_known_length_is_complete_at_its_end(cache: Path, site: str) -> None:
     totals: list[int | None] = []
     fetch(Remote(f"{site}/open", SHA256), cache, lambda done, total: totals.append(total))
     assert set(totals) == {None}
@@ -344,7 +344,7 @@ def test_a_download_that_fails_says_why_and_leaves_nothing(
     assert left(cache) == []
 
 
-def test_a_download_from_a_server_that_is_gone_leaves_nothing(cache: Path) -> None:
+def test_a_download_from_a_stopped_server_leaves_nothing(cache: Path) -> None:
     with Server(("127.0.0.1", 0), Handler) as server:
         port = server.server_port
     with pytest.raises(DownloadError, match=r"the connection failed: .*refused"):
@@ -368,7 +368,7 @@ def test_a_download_that_fails_leaves_an_earlier_file_as_it_was(cache: Path, sit
     assert left(cache) == ["cut"]
 
 
-def test_a_cache_folder_that_cannot_be_made_is_told_in_a_sentence(cache: Path, site: str) -> None:
+def test_a_cache_folder_that_cannot_be_created_has_its_error_message(cache: Path, site: str) -> None:
     put(cache.parent, b"a file where the folder should be")
     with pytest.raises(DownloadError, match=r"failed; the cache folder cannot be written: .*\. Nothing"):
         fetch(Remote(f"{site}/whole", SHA256), cache)

@@ -1,4 +1,4 @@
-"""LIBSVM text: what is read back is what was written, and what is at fault is told by its line."""
+"""LIBSVM text: what is read back is what was written, and what is at fault is printed by its line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def put(folder: Path, content: bytes, name: str = "data.svm") -> Path:
 
 
 @pytest.mark.parametrize("how", PACKERS)
-def test_numbers_are_read_from_text_however_it_is_packed(tmp_path: Path, how: str) -> None:
+def test_numbers_are_read_from_plain_and_compressed_text(tmp_path: Path, how: str) -> None:
     A, b = read_libsvm(put(tmp_path, PACKERS[how](TEXT)))
     np.testing.assert_array_equal(A.toarray(), DENSE)
     np.testing.assert_array_equal(b, [1.5, -2.0, 3.0])
@@ -44,7 +44,9 @@ def test_numbers_are_read_from_text_however_it_is_packed(tmp_path: Path, how: st
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 16, 1000])
-def test_chunks_of_any_size_give_the_same(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_of_any_size_give_the_same_matrix(
+    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(libsvm, "_CHUNK", size)
     A, b = read_libsvm(put(tmp_path, TEXT.rstrip()))
     np.testing.assert_array_equal(A.toarray(), DENSE)
@@ -57,12 +59,12 @@ def test_comments_and_blank_lines_are_skipped(tmp_path: Path) -> None:
     np.testing.assert_array_equal(b, [1.0, 2.0])
 
 
-def test_the_width_is_the_one_asked_for(tmp_path: Path) -> None:
+def test_the_width_is_the_given_one(tmp_path: Path) -> None:
     A, _ = read_libsvm(str(put(tmp_path, TEXT)), features=9)
     assert A.shape == (3, 9)
 
 
-def test_samples_without_features_are_samples(tmp_path: Path) -> None:
+def test_samples_may_have_no_features(tmp_path: Path) -> None:
     A, b = read_libsvm(put(tmp_path, b"1\n2\n"))
     assert (A.shape, A.nnz, b.tolist()) == ((2, 0), 0, [1.0, 2.0])
 
@@ -105,7 +107,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[:20].decode("latin-1"))
 @pytest.mark.parametrize("size", [1, 1 << 20])
-def test_a_line_at_fault_is_named_with_what_it_has(
+def test_an_invalid_line_is_named_with_its_content(
     tmp_path: Path, fault: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libsvm, "_CHUNK", size)
@@ -117,7 +119,7 @@ def test_a_line_at_fault_is_named_with_what_it_has(
         read_libsvm(file, 7)
 
 
-def test_indices_may_fall_from_one_line_to_the_next_but_not_within_one(tmp_path: Path) -> None:
+def test_indices_must_increase_only_within_a_line(tmp_path: Path) -> None:
     A, _ = read_libsvm(put(tmp_path, b"1 5:1\n1 2:1 3:1\n1\n1 1:1\n"))
     assert A.indices.tolist() == [4, 1, 2, 0]
     assert A.indptr.tolist() == [0, 1, 3, 3, 4]
@@ -131,7 +133,7 @@ def test_a_file_without_samples_is_refused(tmp_path: Path, content: bytes) -> No
 
 @pytest.mark.parametrize("how", ["bz2", "xz", "gz"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999])
-def test_a_packed_file_cut_short_is_refused(tmp_path: Path, how: str, share: float) -> None:
+def test_a_truncated_compressed_file_is_refused(tmp_path: Path, how: str, share: float) -> None:
     rng = np.random.default_rng(0)
     text = b"".join(b"%.17g 1:%.17g\n" % tuple(pair) for pair in rng.standard_normal((2000, 2)))
     packed = PACKERS[how](text)
@@ -141,20 +143,20 @@ def test_a_packed_file_cut_short_is_refused(tmp_path: Path, how: str, share: flo
 
 
 @pytest.mark.parametrize("how", ["bz2", "xz", "gz"])
-def test_a_packed_file_that_is_damaged_is_refused(tmp_path: Path, how: str) -> None:
+def test_a_damaged_compressed_file_is_refused(tmp_path: Path, how: str) -> None:
     packed = bytearray(PACKERS[how](TEXT * 50))
     packed[len(packed) // 2] ^= 0xFF
     with pytest.raises(BrokenDataError, match=rf"must be a complete {how} file; it breaks off"):
         read_libsvm(put(tmp_path, bytes(packed)))
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_has_its_error_message(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match=r"none.svm must be a file that can be read; No such file"):
         read_libsvm(tmp_path / "none.svm")
 
 
 @pytest.mark.parametrize("features", [0, -1, 2**31])
-def test_a_width_that_cannot_be_is_refused(tmp_path: Path, features: int) -> None:
+def test_an_impossible_width_is_refused(tmp_path: Path, features: int) -> None:
     with pytest.raises(ValueError, match=rf"features must be between 1 and 2147483647; got {features}\."):
         read_libsvm(put(tmp_path, TEXT), features)
 
@@ -196,7 +198,7 @@ nearly = st.lists(st.one_of(pieces, st.sampled_from(["1 1:2", " 3:4", " 5:6", "\
 
 @settings(derandomize=True, deadline=None, max_examples=500)
 @given(nearly.map("".join).map(str.encode))
-def test_the_quick_reader_refuses_exactly_the_text_that_has_a_line_at_fault(text: bytes) -> None:
+def test_the_parser_refuses_exactly_the_text_with_an_invalid_line(text: bytes) -> None:
     faults = [fault for line in text.split(b"\n") if (fault := line_fault(line, 9)) is not None]
     assert (libsvm._parsed(text, 9) is None) == bool(faults)
 
@@ -228,7 +230,7 @@ def test_a_last_line_without_a_break_is_found_by_its_number(
     assert cut_off(file, size) == line
 
 
-def test_what_has_no_line_breaks_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_line_breaks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "LONGEST_LINE", 100)
     monkeypatch.setattr(libsvm, "_CHUNK", 64)
     file = tmp_path / "noise.svm"

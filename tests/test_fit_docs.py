@@ -55,5 +55,5 @@ def test_every_command_of_the_page_runs_in_its_order(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", [*PROBLEMS, *registry.sets(), *registry.methods()])
-def test_the_page_tells_of_everything_by_its_name(name: str) -> None:
+def test_the_page_names_every_problem_set_and_method(name: str) -> None:
     assert f"`{name}`" in PAGE

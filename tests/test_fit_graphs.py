@@ -99,7 +99,7 @@ def test_graphml_keeps_the_order_of_its_nodes(tmp_path: Path) -> None:
         ("grid:2x3", 5, "a grid must have a place for each agent; 2x3 has 6 and there are 5"),
     ],
 )
-def test_names_that_make_no_graph_are_refused(name: str, agents: int, sentence: str) -> None:
+def test_impossible_named_graphs_are_refused(name: str, agents: int, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         GraphSpec(name).build(agents)
 
@@ -115,7 +115,7 @@ def test_names_that_make_no_graph_are_refused(name: str, agents: int, sentence: 
         ("g.graphml", "<graphml", r"g.graphml must be GraphML; it cannot be read"),
     ],
 )
-def test_files_that_hold_no_graph_have_their_sentence(
+def test_invalid_graph_files_have_their_error_message(
     file: str, content: str, sentence: str, tmp_path: Path
 ) -> None:
     (tmp_path / file).write_text(content)

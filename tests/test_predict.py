@@ -48,9 +48,18 @@ def refused(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err
 
 
+MODELS: dict[str, dict[str, bytes]] = {}
+
+
 def fitted(problem: str) -> Model:
+    """Put a fitted folder ``m`` here; each problem is fitted once."""
     data = {"lasso": "d.csv --radius 3", "logistic": "c.csv --radius 20", "completion": "r.csv --radius 30"}
-    run(f"fit {problem} --data {data[problem]} --agents 3 --rounds 40 --out m")
+    if problem not in MODELS:
+        run(f"fit {problem} --data {data[problem]} --agents 3 --rounds 40 --out m")
+        MODELS[problem] = {file.name: file.read_bytes() for file in Path("m").iterdir()}
+    Path("m").mkdir(exist_ok=True)
+    for name, content in MODELS[problem].items():
+        Path("m", name).write_bytes(content)
     return Model.load(Path("m/agent-000.npz"))
 
 
@@ -107,29 +116,29 @@ def test_every_format_gives_the_same_predictions(file: str, capsys: pytest.Captu
     assert (f"RMSE {rmse:.6g}" in capsys.readouterr().out) == with_targets
 
 
-def test_labels_come_back_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+def test_predicted_labels_are_the_labels_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     model = fitted("logistic")
     run("predict m --data c.csv --out p.csv")
     found = columns()
     assert set(found["label"]) == {3.0, 5.0}
     np.testing.assert_array_equal(found["label"], np.where(A @ model.x > 0.0, 5.0, 3.0))
     np.testing.assert_allclose(found["probability"], 1.0 / (1.0 + np.exp(-(A @ model.x))), rtol=1e-12)
-    told = capsys.readouterr().out
-    assert f"accuracy {np.mean(found['label'] == LABELS):.6g}" in told
+    printed = capsys.readouterr().out
+    assert f"accuracy {np.mean(found['label'] == LABELS):.6g}" in printed
     signs = np.where(LABELS == 5.0, 1.0, -1.0)
-    assert f"log loss {np.mean(np.log1p(np.exp(-signs * (A @ model.x)))):.6g}" in told
+    assert f"log loss {np.mean(np.log1p(np.exp(-signs * (A @ model.x)))):.6g}" in printed
 
 
-def test_labels_the_model_does_not_know_are_told_and_predictions_still_made(
+def test_unknown_labels_are_reported_and_predictions_are_made(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fitted("logistic")
     table("n.csv", [*NAMES, "y"], np.column_stack([A, np.zeros(30)]))
     capsys.readouterr()
     run("predict m --data n.csv")
-    told = " ".join(capsys.readouterr().out.split())
-    assert "no error is computed: the model knows labels 3 and 5, and the data have 0." in told
-    assert "accuracy" not in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "no error is computed: the model knows labels 3 and 5, and the data have 0." in printed
+    assert "accuracy" not in printed
 
 
 @pytest.mark.parametrize("values", [True, False])
@@ -148,14 +157,14 @@ def test_entries_are_predicted_with_values_and_without(
     assert (f"RMSE {rmse:.6g}" in capsys.readouterr().out) == values
 
 
-def test_entries_of_npz_count_from_0_whatever_the_fit_counted_from() -> None:
+def test_entries_of_npz_count_from_0_also_if_the_fit_counted_from_1() -> None:
     model = fitted("completion")
     np.savez("n.npz", rows=ROWS, cols=COLS)
     run("predict m --data n.npz --out p.csv")
     np.testing.assert_array_equal(columns()["prediction"], model.x[ROWS, COLS])
 
 
-def test_the_best_columns_of_a_row_are_told_without_those_seen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_best_columns_of_a_row_exclude_those_in_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     model = fitted("completion")
     best = np.argsort(-model.x[1]) + 1
     run("predict m --row 2 --top 3 --out p.csv")
@@ -165,18 +174,18 @@ def test_the_best_columns_of_a_row_are_told_without_those_seen(capsys: pytest.Ca
     np.testing.assert_array_equal(columns()["column"], best[1:3])
 
 
-def test_the_first_predictions_are_shown_where_no_file_is_asked_for(
+def test_without_an_output_file_the_first_predictions_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = fitted("lasso")
     capsys.readouterr()
     run("predict m --data d.csv")
-    told = capsys.readouterr().out
-    assert f"{float(A[0] @ model.x):.6g}" in told
-    assert "and 20 more; write all with --out FILE" in told
+    printed = capsys.readouterr().out
+    assert f"{float(A[0] @ model.x):.6g}" in printed
+    assert "and 20 more; write all with --out FILE" in printed
 
 
-def test_any_agents_model_can_be_had() -> None:
+def test_the_model_of_any_agent_can_be_chosen() -> None:
     run(
         "fit lasso --data d.csv --agents 3 --radius 3 --rounds 1 --method nids --out m"
     )  # agents still differ
@@ -208,7 +217,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("command", FAULTS)
-def test_what_cannot_be_predicted_has_its_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_prediction_ends_with_its_error_message(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     fitted("lasso")
     table("narrow.csv", ["a", "b"], A[:, :2])
     np.save("narrow.npy", A[:, :3])
@@ -226,7 +237,9 @@ COMPLETION_FAULTS = {
 
 
 @pytest.mark.parametrize("command", COMPLETION_FAULTS)
-def test_what_is_not_in_the_matrix_has_its_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_entry_outside_the_matrix_ends_with_its_error_message(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     fitted("completion")
     table("far.csv", ["user", "item"], [[1, 1], [9, 1]])
     assert COMPLETION_FAULTS[command] in refused(command, capsys)
@@ -237,8 +250,8 @@ def test_a_model_of_another_format_is_refused_with_its_number(
 ) -> None:
     fitted("lasso")
     monkeypatch.setattr("dcgs.fitting.models.FORMAT", 2)
-    told = refused("predict m --data d.csv", capsys)
-    assert "a model must be of format 2; m/agent-000.npz has 1. Read it with the version" in told
+    printed = refused("predict m --data d.csv", capsys)
+    assert "a model must be of format 2; m/agent-000.npz has 1. Read it with the version" in printed
 
 
 def test_a_model_that_is_cut_short_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +262,7 @@ def test_a_model_that_is_cut_short_is_refused(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("problem", ["lasso", "logistic", "completion"])
-def test_a_model_comes_back_as_it_was_saved(problem: str, tmp_path: Path) -> None:
+def test_a_model_is_loaded_as_it_was_saved(problem: str, tmp_path: Path) -> None:
     model = fitted(problem)
     with (tmp_path / "copy.npz").open("wb") as file:
         model.save(file)

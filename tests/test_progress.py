@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from rich.console import Console
 import dcgs
 from dcgs.report import Progress
 from dcgs.report.progress import ObservedRuntime
+from fit_runs import together, write_sites
 
 SNAPSHOT = dcgs.Snapshot(5, 10, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.5)
 
@@ -138,3 +140,11 @@ def test_a_run_is_complete_after_its_iterations_or_its_calls(
     with Progress(Console(), Clock()) as progress:
         progress.bar("DCGS", iterations, calls)(SNAPSHOT)
     assert f"({share}%)" in lines(capsys)[0]
+
+
+def test_under_mpi_only_the_root_prints_progress(tmp_path: Path) -> None:
+    write_sites(2, tmp_path)
+    command = f"fit lasso --data '{tmp_path}/site-{{rank}}.npz' --radius 2 --rounds 3 --out {tmp_path}/m"
+    status, _, errors = together(2, command)
+    assert status == 0
+    assert len([line for line in errors.splitlines() if line.startswith("lasso: 1 round, ")]) == 1

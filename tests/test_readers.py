@@ -147,7 +147,7 @@ def test_the_target_is_a_column_by_name_or_by_number(target: str, tmp_path: Path
     assert (samples.names, samples.target) == (("size", "age", "price"), "rooms")
 
 
-def test_targets_may_have_a_file_of_their_own(tmp_path: Path) -> None:
+def test_targets_may_be_in_a_separate_file(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", A)
     np.save(tmp_path / "y.npy", B)
     samples = read_samples(tmp_path / "d.npy", SamplesLayout(str(tmp_path / "y.npy")))
@@ -155,20 +155,20 @@ def test_targets_may_have_a_file_of_their_own(tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples.b, B)
 
 
-def test_a_sparse_matrix_as_scipy_saves_it_goes_with_a_file_of_targets(tmp_path: Path) -> None:
+def test_a_matrix_saved_by_scipy_is_read_with_a_separate_file_of_targets(tmp_path: Path) -> None:
     sp.save_npz(tmp_path / "d.npz", sp.csr_array(A))
     np.save(tmp_path / "y.npy", B)
     samples = read_samples(tmp_path / "d.npz", SamplesLayout(str(tmp_path / "y.npy")))
     np.testing.assert_array_equal(as_dense(samples), A)
 
 
-def test_a_first_line_of_numbers_is_data_unless_it_is_said_to_be_names(tmp_path: Path) -> None:
+def test_a_first_line_of_numbers_is_data_unless_the_header_option_is_given(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("0,1,2\n5,6,7\n8,9,10\n")
     assert len(read_samples(tmp_path / "d.csv", SamplesLayout())) == 3
     assert len(read_samples(tmp_path / "d.csv", SamplesLayout(header=True))) == 2
 
 
-def test_a_column_that_is_named_like_a_number_is_found_by_its_name(tmp_path: Path) -> None:
+def test_a_column_whose_name_is_a_number_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("0,1,x\n5,6,7\n8,9,10\n")
     assert read_samples(tmp_path / "d.csv", SamplesLayout("1")).target == "1"
 
@@ -177,7 +177,7 @@ def test_a_column_that_is_named_like_a_number_is_found_by_its_name(tmp_path: Pat
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 4)), elements=st.floats(-1e300, 1e300))
 )
-def test_text_gives_back_every_number_to_the_bit(
+def test_numbers_of_text_are_exact_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, numbers: np.ndarray[Any, Any]
 ) -> None:
     file = tmp_path_factory.mktemp("bits") / "d.csv"
@@ -241,7 +241,7 @@ def test_every_format_gives_the_same_entries(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(entries.values, VALUES)
 
 
-def test_names_tell_the_columns_of_ratings_in_any_order(tmp_path: Path) -> None:
+def test_columns_of_ratings_are_found_by_name_in_any_order(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("when,Rating,Item ID,USER\n9,4.5,7,3\n")
     entries = read_entries(tmp_path / "r.csv", EntriesLayout())
     assert entries.values is not None
@@ -395,7 +395,7 @@ FAULTS: dict[str, tuple[str, Write, str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_every_fault_of_samples_has_its_sentence(name: str, tmp_path: Path) -> None:
+def test_every_invalid_file_of_samples_has_its_error_message(name: str, tmp_path: Path) -> None:
     file, write, sentence = FAULTS[name]
     with np.errstate(all="ignore"):
         write(tmp_path / file)
@@ -412,7 +412,7 @@ def test_every_fault_of_samples_has_its_sentence(name: str, tmp_path: Path) -> N
         ("none.npy", r"none.npy must be a file that can be read"),
     ],
 )
-def test_a_target_that_is_not_there_is_named(target: str, sentence: str, tmp_path: Path) -> None:
+def test_a_missing_target_is_named(target: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text(text_table())
     with pytest.raises((BrokenDataError, DataNotFoundError), match=sentence):
         read_samples(tmp_path / "d.csv", SamplesLayout(target))
@@ -464,7 +464,7 @@ ENTRY_FAULTS: dict[str, tuple[str, Write, str]] = {
 
 
 @pytest.mark.parametrize("name", ENTRY_FAULTS)
-def test_every_fault_of_entries_has_its_sentence(name: str, tmp_path: Path) -> None:
+def test_every_invalid_file_of_entries_has_its_error_message(name: str, tmp_path: Path) -> None:
     file, write, sentence = ENTRY_FAULTS[name]
     write(tmp_path / file)
     with pytest.raises(BrokenDataError, match=sentence):
@@ -485,7 +485,9 @@ def test_columns_of_entries_must_be_three_different_ones(tmp_path: Path) -> None
         ([1.0, float("inf")], r"column 'x' of .*d.parquet must be finite; row 2 is inf"),
     ],
 )
-def test_parquet_has_its_sentences(column: list[Any], sentence: str, tmp_path: Path) -> None:
+def test_invalid_columns_of_parquet_have_their_error_messages(
+    column: list[Any], sentence: str, tmp_path: Path
+) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -505,18 +507,20 @@ def test_parquet_reads_whole_numbers_truth_values_and_decimals(tmp_path: Path) -
     np.testing.assert_array_equal(samples.b, [1.0, 2.0])
 
 
-def test_without_pyarrow_parquet_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"needs pyarrow, which is not installed.*dcgs\[parquet\]"):
         read_samples(tmp_path / "d.parquet", SamplesLayout())
 
 
-def test_a_table_is_no_npz(tmp_path: Path) -> None:
+def test_a_table_cannot_be_an_npz_file(tmp_path: Path) -> None:
     with pytest.raises(BrokenDataError, match=r"must be one table.*; it is an .npz file"):
         read_table(tmp_path / "p.npz", lambda head: range(head.width), None)
 
 
-def test_what_a_file_is_its_name_tells() -> None:
+def test_the_name_of_a_file_tells_its_format() -> None:
     names = ["a.npz", "b.NPY", "c.csv.gz", "d.tsv", "e.pq", "f", "g.svm.bz2", "h.2024.csv", "i.xz"]
     assert [kind_of(Path(name)) for name in names] == [
         "npz",
@@ -535,14 +539,14 @@ def read_numbers(file: Path, agent: int) -> Samples:
     return read_samples(file, SamplesLayout())
 
 
-def test_one_file_is_cut_evenly_in_its_order(tmp_path: Path) -> None:
+def test_one_file_is_split_evenly_in_its_order(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.column_stack([np.arange(10.0), np.arange(10.0)]))
     parts = DataSource(str(tmp_path / "d.npy")).parts(3, range(3), read_numbers)
     assert [part.A[:, 0].tolist() for part in parts.values()] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
 
 
 @pytest.mark.parametrize("split", ["even", "random", "sorted"])
-def test_a_process_gets_the_same_part_whomever_else_it_hosts(split: Any, tmp_path: Path) -> None:
+def test_the_part_of_an_agent_does_not_depend_on_the_other_hosted_agents(split: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "d.npy", rng.standard_normal((11, 3)))
     source = DataSource(str(tmp_path / "d.npy"), split, seed=3)
@@ -556,7 +560,7 @@ def test_a_process_gets_the_same_part_whomever_else_it_hosts(split: Any, tmp_pat
     np.testing.assert_array_equal(np.sort(everything, axis=0), np.sort(np.load(tmp_path / "d.npy"), axis=0))
 
 
-def test_sorted_parts_follow_the_target(tmp_path: Path) -> None:
+def test_sorted_parts_are_in_order_of_the_target(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", np.array([[0.0, 3.0], [1.0, 1.0], [2.0, 2.0], [3.0, 0.0]]))
     parts = DataSource(str(tmp_path / "d.npy"), "sorted").parts(2, range(2), read_numbers)
     assert [part.b.tolist() for part in parts.values() if part.b is not None] == [[0.0, 1.0], [2.0, 3.0]]
