@@ -102,8 +102,8 @@ class Ratings:
         if not 0.0 < held_out < 1.0:
             raise ValueError(f"held_out must be a fraction between 0 and 1; got {held_out!r}.")
         order = np.random.default_rng(seed).permutation(len(self))
-        kept = len(self) - round(held_out * len(self))
-        return self.take(order[:kept]), self.take(order[kept:])
+        fitted = len(self) - round(held_out * len(self))
+        return self.take(order[:fitted]), self.take(order[fitted:])
 
     def objectives(self, agents: int) -> list[Objective]:
         """Return one completion objective per agent, with parts of about equal size in their order."""

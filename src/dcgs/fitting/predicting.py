@@ -87,10 +87,10 @@ def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
     if samples.b is None:
         return Predictions(columns, {})
     columns["target"] = samples.b.tolist()
-    odd = samples.b[(samples.b != low) & (samples.b != high)]
-    if len(odd):
+    unknown = samples.b[(samples.b != low) & (samples.b != high)]
+    if len(unknown):
         known = f"{low:.12g} and {high:.12g}"
-        note = f"no error is computed: the model knows labels {known}, and the data have {odd[0]:.12g}."
+        note = f"no error is computed: the model knows labels {known}, and the data have {unknown[0]:.12g}."
         return Predictions(columns, {}, note)
     signs = np.where(samples.b == high, 1.0, -1.0)
     errors = {

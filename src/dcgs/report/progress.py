@@ -20,10 +20,10 @@ from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
 
 Clock: TypeAlias = Callable[[], float]
 Describe: TypeAlias = Callable[[], str]
-"""Returns what the work has come to; called only when it is shown."""
+"""Returns the present state of the work; called only when it is printed."""
 
 _PAUSE = 1.0  # seconds between two lines at least
-_SILENCE = 30.0  # seconds after which a line is printed in any case
+_LONGEST_PAUSE = 30.0  # seconds after which a line is printed in any case
 
 
 @final
@@ -225,9 +225,9 @@ class _Lines(_Display):
         self._steps += 1
         share = f" ({min(1.0, done / total):.0%})" if total else ""
         self._pending = lambda: f"{self._name}: {describe()}{share}"
-        silence = self._clock() - self._printed
+        since = self._clock() - self._printed
         is_power_of_two = self._steps & (self._steps - 1) == 0
-        if self._steps == 1 or silence >= _SILENCE or (is_power_of_two and silence >= _PAUSE):
+        if self._steps == 1 or since >= _LONGEST_PAUSE or (is_power_of_two and since >= _PAUSE):
             self._print()
 
     def close(self, completed: bool) -> None:

@@ -23,12 +23,12 @@ from dcgs.datasets import BrokenDataError, read_libsvm
 from dcgs.fitting.data import Entries, Numbers, Samples
 from dcgs.fitting.readers.arrays import (
     Npz,
+    as_indices,
     read_entries_npz,
     read_npy,
     read_npy_table,
     read_samples_npz,
     read_targets,
-    whole,
 )
 from dcgs.fitting.readers.layout import Choose, EntriesLayout, Header, SamplesLayout
 from dcgs.fitting.readers.parquet import read_parquet
@@ -98,7 +98,7 @@ def read_entries(file: Path, layout: EntriesLayout) -> Entries:
         entries = read_entries_npz(file, layout)
     else:
         _, numbers = read_table(file, layout.choose, layout.header)
-        rows, cols = (whole(numbers[:, at], ("rows", "columns")[at], file) for at in range(2))
+        rows, cols = (as_indices(numbers[:, at], ("rows", "columns")[at], file) for at in range(2))
         values = numbers[:, 2].copy() if numbers.shape[1] > 2 else None
         entries = Entries(rows, cols, values, layout.base)
     if len(entries) == 0:

@@ -24,7 +24,7 @@ _FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_
 
 
 class Npz:
-    """The arrays of an .npz file; each is read when it is asked for."""
+    """The arrays of an .npz file; each is read on demand."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -119,7 +119,7 @@ def read_entries_npz(file: Path, layout: EntriesLayout) -> Entries:
             f"{file} must have arrays {', '.join(needed)}, or a sparse matrix as scipy.sparse.save_npz "
             f"writes it; {listed(missing)} are missing."
         )
-    rows, cols = (whole(npz.vector(name), name, file) for name in ("rows", "cols"))
+    rows, cols = (as_indices(npz.vector(name), name, file) for name in ("rows", "cols"))
     values = npz.vector("values") if "values" in npz.names else None
     lengths = {len(array) for array in (rows, cols, values) if array is not None}
     if len(lengths) > 1:
@@ -202,12 +202,12 @@ def finite(array: NDArray[Any], name: str, file: Path) -> Numbers:
     return numbers
 
 
-def whole(numbers: Numbers, name: str, file: Path) -> Indices:
+def as_indices(numbers: Numbers, name: str, file: Path) -> Indices:
     """Return indices of rows or columns, if they are whole and not negative."""
     bad = np.flatnonzero((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= 2**31))
     if len(bad):
         raise BrokenDataError(
             f"{name} in {file} must be whole numbers, from 0 or from 1 on; entry {bad[0] + 1} is "
-            f"{numbers[bad[0]]:.12g}. Number rows and columns so."
+            f"{numbers[bad[0]]:.12g}. Number rows and columns that way."
         )
     return numbers.astype(np.intp)
