@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dcgs.runtime.company import sentence_of
+from dcgs.runtime.heart import Heart
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,8 +23,6 @@ from numpy.typing import NDArray
 import dcgs
 from dcgs.bench import exchange
 from dcgs.runtime import RunAbortedError, mpi, wire
-from dcgs.runtime.company import sentence_of
-from dcgs.runtime.heart import Heart
 from dcgs.runtime.wire import Kind, MessageError
 
 HERE = Path(__file__).parent
