@@ -55,6 +55,11 @@ def together(ranks: int, command: str, program: str = "-m dcgs") -> tuple[int, s
     return ended(begin(ranks, command, program))
 
 
+def own_lines(text: str) -> list[str]:
+    """Return the lines that dcgs printed; mpiexec may add lines of its own."""
+    return [line for line in text.splitlines() if line.startswith("dcgs: ")]
+
+
 def points(folder: str | Path) -> list[NDArray[np.float64]]:
     """Return the models of all agents."""
     return [Model.load(path).x for path in sorted(Path(folder).glob("agent-*.npz"))]
