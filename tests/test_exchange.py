@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import nullcontext
-from queue import SimpleQueue
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -23,10 +20,10 @@ from dcgs.runtime import Job, Lockstep, Traffic, wire
 from dcgs.runtime.distributed import run_hosted
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
-from dcgs.runtime.heartbeat import Heartbeat
-from dcgs.runtime.transport import Receive, Send, Transport, hosted_by
+from dcgs.runtime.transport import hosted_by
 from dcgs.runtime.wire import Buffer, Header, Kind, MessageError
 from problems import neighbors_of
+from thread_transport import Network, Threads
 
 
 def empty_header() -> Buffer:
@@ -124,73 +121,6 @@ def test_a_message_beyond_the_capacity_has_a_second_part_once() -> None:
         second = next(step, None)
         parts.append([len(some.sends[0].buffer) for some in (first, second) if some is not None])
     assert parts == [[wire.SIZE + 65_536, 80_000 - 65_536], [wire.SIZE + 80_000]]
-
-
-class NoBeats:
-    """A heartbeat that nobody needs."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-
-    def send(self, text: bytes, rank: int, tag: int) -> None:
-        pass
-
-    def receive(self) -> None:
-        return None
-
-    def flush(self, seconds: float) -> None:
-        pass
-
-
-@final
-class Threads(Transport):
-    """A transport between threads: another one beside MPI."""
-
-    def __init__(self, rank: int, network: Network) -> None:
-        self.rank, self.size = rank, network.size
-        self.heartbeat = Heartbeat(NoBeats(rank, network.size), timeout=1e6)
-        self._network = network
-
-    def transfer(self, sends: Sequence[Send], receives: Sequence[Receive], peers: Sequence[int] = ()) -> None:
-        for buffer, rank, tag in sends:
-            self._network.queue(self.rank, rank, tag).put(buffer.tobytes())
-        for buffer, rank, tag in receives:
-            data = np.frombuffer(self._network.queue(rank, self.rank, tag).get(timeout=60.0), np.uint8)
-            buffer[: len(data)] = data
-
-    def _all(self, value: Any) -> list[Any]:
-        self._network.values[self.rank] = value
-        self._network.barrier.wait()
-        values = list(self._network.values)
-        self._network.barrier.wait()
-        return values
-
-    def broadcast(self, buffer: Buffer) -> None:
-        buffer[:] = self._all(buffer.copy())[0]
-
-    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.max(self._all(values), axis=0)
-
-    def abandon(self) -> None:
-        pass
-
-
-class Network:
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.barrier = threading.Barrier(size, timeout=60.0)
-        self.values: list[Any] = [None] * size
-        self._queues: dict[tuple[int, int, int], SimpleQueue[bytes]] = {}
-        self._lock = threading.Lock()
-
-    def queue(self, *ends: int) -> SimpleQueue[bytes]:
-        with self._lock:
-            return self._queues.setdefault((ends[0], ends[1], ends[2]), SimpleQueue())
-
-    def run(self, main: Callable[[Threads], Any]) -> list[Any]:
-        """Run main in every process, each a thread; return what each returns."""
-        with ThreadPoolExecutor(self.size) as pool:
-            return list(pool.map(main, [Threads(rank, self) for rank in range(self.size)]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
