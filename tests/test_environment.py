@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dcgs.runtime.environment import WrongSize, find_mpiexec, is_root, rank, started_by_mpi, wrong_size
+from dcgs.runtime.environment import find_mpiexec, is_root, rank, started_by_mpi, wrong_size
 
 STEP = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
 """srun -n 4, without support for an MPI."""
@@ -46,9 +46,9 @@ def test_a_process_knows_from_its_variables_whether_mpi_started_it_and_its_rank(
     [
         ({}, 1, None),
         ({"PMI_SIZE": "4"}, 4, None),
-        ({"PMI_SIZE": "4"}, 1, WrongSize("PMI_SIZE", 4)),
-        ({"OMPI_COMM_WORLD_SIZE": "4"}, 1, WrongSize("OMPI_COMM_WORLD_SIZE", 4)),
-        (STEP, 1, WrongSize("SLURM_STEP_NUM_TASKS", 4)),  # srun without support for this MPI
+        ({"PMI_SIZE": "4"}, 1, ("PMI_SIZE", 4)),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, 1, ("OMPI_COMM_WORLD_SIZE", 4)),
+        (STEP, 1, ("SLURM_STEP_NUM_TASKS", 4)),  # srun without support for this MPI
         (STEP, 4, None),
         (STEP | {"PMI_SIZE": "2"}, 2, None),  # mpiexec -n 2 inside the step
         (BATCH, 1, None),
@@ -56,7 +56,7 @@ def test_a_process_knows_from_its_variables_whether_mpi_started_it_and_its_rank(
     ],
 )
 def test_a_launcher_of_another_mpi_is_noticed(
-    variables: dict[str, str], seen: int, wrong: WrongSize | None
+    variables: dict[str, str], seen: int, wrong: tuple[str, int] | None
 ) -> None:
     assert wrong_size(seen, variables) == wrong
 

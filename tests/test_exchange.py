@@ -178,7 +178,7 @@ def test_collective_operations_return_the_same_in_all_processes() -> None:
         arrays = group.allgather([large, np.full((rank, 2), 0.5), np.frombuffer(b"text", np.uint8)])
         shapes = [(array.shape, str(array.dtype), float(array.sum())) for array in arrays]
         flags = group.any(rank == 1), group.any(False)
-        return [shapes, flags, group.decide(lambda: np.array([7.0])).tolist()]
+        return [shapes, flags, group.broadcast(np.array([7.0]) if group.is_root else None).tolist()]
 
     first, *others = Network(3).run(collect)
     assert all(other == first for other in others)

@@ -20,14 +20,14 @@ from recorder import Recorded, Recorder
 
 import dcgs
 from dcgs.points import Point
-from dcgs.runtime.transport import Receive, Send
+from dcgs.runtime.transport import Transfer
 
 # A link that is busy with a large message lets no sign of life pass meanwhile.
 _TIMEOUT = 60.0
 
 
 def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
-    """Send messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
+    """Transfer messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
     transport = dcgs.MPI(timeout=_TIMEOUT).transport
     near = sorted(cycle(transport.size)[transport.rank])
     subprocess.run(shaping(speed), check=True)
@@ -43,8 +43,8 @@ def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
             transport.allreduce_max(np.zeros(1))
             start = time.perf_counter()
             transport.transfer(
-                [Send(message.view(np.uint8), j, 1) for j in near],
-                [Receive(place.view(np.uint8), j, 1) for j, place in places.items()],
+                [Transfer(message.view(np.uint8), j, 1) for j in near],
+                [Transfer(place.view(np.uint8), j, 1) for j, place in places.items()],
             )
             seconds.append(time.perf_counter() - start)
         wire = sent_on_wire() - before

@@ -13,7 +13,7 @@ import numpy as np
 
 from dcgs.points import Point, vdot
 from dcgs.runtime.messages import check_finite
-from dcgs.runtime.transport import Receive, Send
+from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
 
 # Bytes of payload that a channel has room for at first.
@@ -36,7 +36,7 @@ class SendChannel:
         self._capacity = _CAPACITY
         self._buffer: Buffer = np.empty(SIZE + _CAPACITY, dtype=np.uint8)
 
-    def pack(self, array: Array, kind: Kind, round: int) -> tuple[list[Send], list[Send]]:
+    def pack(self, array: Array, kind: Kind, round: int) -> tuple[list[Transfer], list[Transfer]]:
         """Return what to send first, and what to send after that: the part beyond the capacity."""
         header = Header.of(array, kind, round, self.sender)
         end, border = SIZE + header.length, SIZE + self._capacity
@@ -52,8 +52,8 @@ class SendChannel:
         rest = self._buffer[border:end]
         return self._sends(self._buffer[: min(border, end)]), self._sends(rest) if rest.size else []
 
-    def _sends(self, buffer: Buffer) -> list[Send]:
-        return [Send(buffer, rank, self._tag) for rank in self._ranks]
+    def _sends(self, buffer: Buffer) -> list[Transfer]:
+        return [Transfer(buffer, rank, self._tag) for rank in self._ranks]
 
 
 @final
@@ -69,17 +69,17 @@ class RecvChannel:
         self._capacity = _CAPACITY
         self._buffer: Buffer = np.empty(0, dtype=np.uint8)
 
-    def first(self) -> Receive:
+    def first(self) -> Transfer:
         """Return the request for the next message, up to the capacity."""
         self._buffer = np.empty(SIZE + self._capacity, dtype=np.uint8)
-        return Receive(self._buffer, self._rank, self._tag)
+        return Transfer(self._buffer, self._rank, self._tag)
 
     def read_header(self) -> Header:
         """Read the header of the message that was received."""
         self.header = read(self._buffer, self.name)
         return self.header
 
-    def rest(self, kind: Kind, round: int) -> list[Receive]:
+    def rest(self, kind: Kind, round: int) -> list[Transfer]:
         """Check the header; return the request for what did not fit into the capacity, if there is any."""
         check(self.header, kind, round, self.sender, self.name)
         if self.header.length <= self._capacity:
@@ -87,7 +87,7 @@ class RecvChannel:
         received, self._capacity = self._buffer, self.header.length
         self._buffer = np.empty(SIZE + self._capacity, dtype=np.uint8)
         self._buffer[: len(received)] = received
-        return [Receive(self._buffer[len(received) :], self._rank, self._tag)]
+        return [Transfer(self._buffer[len(received) :], self._rank, self._tag)]
 
     def take(self) -> Array:
         """Return the array of the message that was received, read-only."""

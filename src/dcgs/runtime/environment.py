@@ -12,7 +12,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 # Hydra (MPICH, Intel MPI), Open MPI, PMIx, MVAPICH.
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
@@ -58,15 +57,8 @@ def is_root(variables: Variables = os.environ) -> bool:
     return rank(variables) in (None, 0)
 
 
-class WrongSize(NamedTuple):
-    """A variable whose number of processes is not that of MPI."""
-
-    name: str
-    size: int
-
-
-def wrong_size(seen: int, variables: Variables = os.environ) -> WrongSize | None:
-    """Return the variable that contradicts the number of processes that MPI sees, or None.
+def wrong_size(seen: int, variables: Variables = os.environ) -> tuple[str, int] | None:
+    """Return the variable, and its value, that contradicts the number of processes that MPI sees, or None.
 
     An ``mpiexec`` of another MPI starts processes each of which sees itself only. So does ``srun`` without
     support for the MPI. Inside a Slurm step an ``mpiexec`` may start fewer processes than the step has tasks.
@@ -75,7 +67,7 @@ def wrong_size(seen: int, variables: Variables = os.environ) -> WrongSize | None
     step = _step_size(variables)
     if not sizes and step is not None and seen == 1:
         sizes = {_STEP_SIZE: step}
-    return next((WrongSize(name, size) for name, size in sizes.items() if size != seen), None)
+    return next(((name, size) for name, size in sizes.items() if size != seen), None)
 
 
 def find_mpiexec(python: str | None = None) -> str:

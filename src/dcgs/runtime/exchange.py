@@ -15,7 +15,7 @@ from dcgs.points import Point, vdot
 from dcgs.protocol import Inbox
 from dcgs.runtime.channels import RecvChannel, SendChannel
 from dcgs.runtime.messages import check_finite, checked_copy, early_return
-from dcgs.runtime.transport import Receive, Send, Transport, hosted_by
+from dcgs.runtime.transport import Transfer, Transport, hosted_by
 from dcgs.runtime.wire import Kind
 
 T = TypeVar("T")
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Transfers(NamedTuple):
     """What to send and to receive before an exchange continues."""
 
-    sends: list[Send]
-    receives: list[Receive]
+    sends: list[Transfer]
+    receives: list[Transfer]
 
 
 Exchange: TypeAlias = Generator[Transfers, None, T]
@@ -79,14 +79,14 @@ class NeighborExchange:
 
     def _swap(self, message_of: Callable[[int], Point], kind: Kind) -> Exchange[dict[int, Point]]:
         self._round += 1
-        sends: list[Send] = []
-        later: list[Send] = []
+        sends: list[Transfer] = []
+        later: list[Transfer] = []
         for sender in self._sends:
             first, rest = sender.pack(message_of(sender.sender), kind, self._round)
             sends += first
             later += rest
         yield Transfers(sends, [receiver.first() for receiver in self._receives])
-        rests: list[Receive] = []
+        rests: list[Transfer] = []
         for receiver in self._receives:
             self._check_end(receiver, kind)
             rests += receiver.rest(kind, self._round)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import final
 
@@ -84,10 +84,6 @@ class ProcessGroup(ABC):
         gathered = list(self.gather(arrays))
         count = int(self.broadcast(np.array([len(gathered)]) if self.is_root else None)[0])
         return [self.broadcast(gathered[k] if self.is_root else None) for k in range(count)]
-
-    def decide(self, compute: Callable[[], Array]) -> Array:
-        """Return what the root computes."""
-        return self.broadcast(compute() if self.is_root else None)
 
     def any(self, flag: bool) -> bool:
         """Return whether the flag is set in any process."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -13,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -22,12 +20,12 @@ from numpy.typing import NDArray
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.distributed import run_hosted
-from dcgs.runtime.environment import wrong_size
-from dcgs.runtime.errors import RunAbortedError, mark_as_common
+from dcgs.runtime.environment import find_mpiexec, wrong_size
+from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.supervisor import abort_all, set_name
-from dcgs.runtime.transport import Receive, Send, Transport, hosted_by
+from dcgs.runtime.transport import Transfer, Transport, hosted_by
 from dcgs.runtime.wire import Buffer
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
@@ -40,8 +38,6 @@ _LONG_WAITS = 3
 _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds between two checks of the heartbeat during a wait.
 _CHECK = 0.05
-# Seconds for all processes to arrive: reading data may take long.
-_ARRIVAL = 3600.0
 # Bytes of freed memory that a process keeps, and the largest block that it keeps (the most glibc allows).
 _KEPT, _LARGEST_KEPT = 1 << 28, 1 << 25
 
@@ -118,7 +114,9 @@ class MPITransport(Transport):
         self.heartbeat.name = lambda rank: _name(hosted_by(rank, self.size, agents), rank)
         set_name(self.heartbeat.name(self.rank))
 
-    def transfer(self, sends: Sequence[Send], receives: Sequence[Receive], peers: Sequence[int] = ()) -> None:
+    def transfer(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer], peers: Sequence[int] = ()
+    ) -> None:
         comm, byte = self.comm, self._mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]
@@ -244,28 +242,20 @@ def _mpi4py() -> Any:
 
 def _check_launcher(size: int, library: str) -> None:
     wrong = wrong_size(size)
-    if wrong is None:
-        return
-    own = Path(sys.executable).with_name("mpiexec")
-    error = RuntimeError(
-        f"the mpiexec must be that of mpi4py's own MPI ({library.splitlines()[0].strip()}); this one "
-        f"started {wrong.size} processes ({wrong.name}), and mpi4py sees {size}. "
-        f"Use {own if own.exists() else 'the one it came with'}."
-    )
-    mark_as_common(error)
-    raise error
+    if wrong is not None:
+        name, started = wrong
+        error = RuntimeError(
+            f"the mpiexec must be that of mpi4py's own MPI ({library.splitlines()[0].strip()}); this one "
+            f"started {started} processes ({name}), and mpi4py sees {size}. Use {find_mpiexec()}."
+        )
+        mark_as_common(error)
+        raise error
 
 
 def _duplicate(comm: Any) -> Any:
-    """Return a copy of a communicator, when all its processes have asked for one."""
+    """Return a copy of a communicator. All its processes call this; it sleeps until the last of them does."""
     copy, request = comm.Idup()
-    end = time.monotonic() + _ARRIVAL
     while not request.Test():
-        if time.monotonic() > end:
-            raise RunAbortedError(
-                f"all {comm.size} processes must start the run within {_ARRIVAL:.0f} s; some have not. "
-                "See what they do instead."
-            )
         time.sleep(_LONGEST_SLEEP)
     return copy
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import final
 
 from dcgs.counting import BudgetSpentError
-from dcgs.points import Point
-from dcgs.protocol import Inbox, Program
+from dcgs.protocol import Inbox
 from dcgs.runtime.base import Job
 from dcgs.runtime.messages import Reply
 
@@ -34,56 +32,34 @@ class Programs:
         """
         # Side by side, the seconds of an agent are those of its thread. The wall clock would add waiting.
         clock = time.perf_counter if pool is None else time.thread_time
-        steps = [
-            _Step(i, program, None if inboxes is None else inboxes[i], clock)
-            for i, program in self._programs.items()
-        ]
-        outcomes = list(map(_run, steps) if pool is None else pool.map(_run, steps))
-        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+
+        def step(i: int) -> tuple[Reply, float, Exception | None]:
+            start, program = clock(), self._programs[i]
+            reply, error = None, None
+            try:
+                reply = next(program) if inboxes is None else program.send(inboxes[i])
+            except StopIteration:
+                pass
+            except Exception as raised:
+                raised.add_note(f"raised in agent {i}")
+                error = raised
+            return reply, clock() - start, error
+
+        outcomes = dict(
+            zip(self._programs, (map if pool is None else pool.map)(step, self._programs), strict=True)
+        )
+        errors = [error for _, _, error in outcomes.values() if error is not None]
         for error in errors:
             if not isinstance(error, BudgetSpentError):
                 raise error
-        self._job.traffic.count_step({outcome.agent: outcome.seconds for outcome in outcomes})
-        spent = self._job.spent(bool(errors)) if self._job.spent is not None else bool(errors)
+        self._job.traffic.count_step({i: seconds for i, (_, seconds, _) in outcomes.items()})
+        spent = bool(errors) if self._job.spent is None else self._job.spent(bool(errors))
         if spent:
             raise errors[0] if errors else BudgetSpentError
-        return {outcome.agent: outcome.reply for outcome in outcomes}
+        return {i: reply for i, (reply, _, _) in outcomes.items()}
 
     def close(self) -> None:
         """Close all programs; one that is still running, after a second Ctrl-C, is left alone."""
         for program in self._programs.values():
             with suppress(ValueError):
                 program.close()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Step:
-    agent: int
-    program: Program[Point]
-    inbox: Inbox | None
-    clock: Callable[[], float]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    agent: int
-    reply: Reply
-    seconds: float
-    error: Exception | None = None
-
-
-def _run(step: _Step) -> _Outcome:
-    """Resume one program."""
-    start = step.clock()
-    reply: Reply = None
-    failure: Exception | None = None
-    try:
-        reply = next(step.program) if step.inbox is None else step.program.send(step.inbox)
-    except StopIteration:
-        pass
-    except Exception as error:
-        error.add_note(f"raised in agent {step.agent}")
-        failure = error
-    return _Outcome(step.agent, reply, step.clock() - start, failure)

@@ -17,16 +17,8 @@ from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.wire import Buffer
 
 
-class Send(NamedTuple):
-    """A buffer to be sent to a process."""
-
-    buffer: Buffer
-    rank: int
-    tag: int
-
-
-class Receive(NamedTuple):
-    """A buffer to be filled by a message of a process; the message may be shorter than the buffer."""
+class Transfer(NamedTuple):
+    """A buffer to be sent to a process, or to be filled by a message of it, which may be shorter."""
 
     buffer: Buffer
     rank: int
@@ -47,7 +39,9 @@ class Transport(ABC):
     failure: BaseException | None = None
 
     @abstractmethod
-    def transfer(self, sends: Sequence[Send], receives: Sequence[Receive], peers: Sequence[int] = ()) -> None:
+    def transfer(
+        self, sends: Sequence[Transfer], receives: Sequence[Transfer], peers: Sequence[int] = ()
+    ) -> None:
         """Send and receive all of these, and return when that is done.
 
         ``peers`` are the processes that this one waits for, by default all that it watches.

@@ -109,17 +109,12 @@ def read(buffer: Buffer, sender: str) -> Header:
 
 def check(header: Header, kind: Kind, round: int, number: int, sender: str) -> None:
     """Raise unless a message is the expected one: its kind, its round and the number of its sender."""
-    if header.kind is not kind:
-        raise MessageError(
-            f"a message of kind {kind.name} was expected; {sender} sent one of kind {header.kind.name}."
-        )
-    if header.round != round:
-        raise MessageError(
-            f"a message of round {round} was expected; {sender} sent one of round {header.round}."
-        )
-    if header.sender != number:
-        raise MessageError(
-            f"a message of number {number} was expected; {sender} sent one of number {header.sender}."
-        )
+    expected = {"kind": kind.name, "round": round, "number": number}
+    given = {"kind": header.kind.name, "round": header.round, "number": header.sender}
+    for name, value in expected.items():
+        if given[name] != value:
+            raise MessageError(
+                f"a message of {name} {value} was expected; {sender} sent one of {name} {given[name]}."
+            )
     if kind is Kind.MESSAGE and header.dtype != np.float64:
         raise MessageError(f"a message must be an array of float64; {sender} sent one of {header.dtype}.")
