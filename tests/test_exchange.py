@@ -116,10 +116,10 @@ def test_a_message_beyond_the_capacity_has_a_second_part_once() -> None:
     parts: list[list[int]] = []
     for round in (1, 2):
         step = exchange.round({0: np.zeros(10_000)})
-        first = next(step)
-        Header.of(np.zeros(10_000), Kind.MESSAGE, round, 1).write(first.receives[0].buffer)
-        second = next(step, None)
-        parts.append([len(some.sends[0].buffer) for some in (first, second) if some is not None])
+        sends, receives = next(step)
+        Header.of(np.zeros(10_000), Kind.MESSAGE, round, 1).write(receives[0].buffer)
+        later = next(step, ([], []))[0]
+        parts.append([len(send.buffer) for send in (*sends, *later)])
     assert parts == [[wire.SIZE + 65_536, 80_000 - 65_536], [wire.SIZE + 80_000]]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.runtime.heartbeat import Heartbeat
-from dcgs.runtime.transport import Transfer, Transport
+from dcgs.runtime.transport import Transfers, Transport
 from dcgs.runtime.wire import Buffer
 
 
@@ -41,9 +41,7 @@ class Threads(Transport):
         self.heartbeat = Heartbeat(NoBeats(rank, network.size), timeout=1e6)
         self._network = network
 
-    def transfer(
-        self, sends: Sequence[Transfer], receives: Sequence[Transfer], peers: Sequence[int] = ()
-    ) -> None:
+    def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         for buffer, rank, tag in sends:
             self._network.queue(self.rank, rank, tag).put(buffer.tobytes())
         for buffer, rank, tag in receives:

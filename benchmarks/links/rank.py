@@ -27,7 +27,7 @@ _TIMEOUT = 60.0
 
 
 def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
-    """Transfer messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
+    """Send messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
     transport = dcgs.MPI(timeout=_TIMEOUT).transport
     near = sorted(cycle(transport.size)[transport.rank])
     subprocess.run(shaping(speed), check=True)

@@ -7,7 +7,7 @@ returns what was received. So it runs over any transport, and in tests over none
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -15,20 +15,14 @@ from dcgs.points import Point, vdot
 from dcgs.protocol import Inbox
 from dcgs.runtime.channels import RecvChannel, SendChannel
 from dcgs.runtime.messages import check_finite, checked_copy, early_return
-from dcgs.runtime.transport import Transfer, Transport, hosted_by
+from dcgs.runtime.transport import Transfer, Transfers, Transport, hosted_by
 from dcgs.runtime.wire import Kind
 
 T = TypeVar("T")
 
 
-class Transfers(NamedTuple):
-    """What to send and to receive before an exchange continues."""
-
-    sends: list[Transfer]
-    receives: list[Transfer]
-
-
-Exchange: TypeAlias = Generator[Transfers, None, T]
+Exchange: TypeAlias = Generator[tuple[Transfers, Transfers], None, T]
+"""Yields what must be sent and what must be received next."""
 
 
 def carry_out(exchange: Exchange[T], transport: Transport, peers: Sequence[int]) -> T:
@@ -85,13 +79,13 @@ class NeighborExchange:
             first, rest = sender.pack(message_of(sender.sender), kind, self._round)
             sends += first
             later += rest
-        yield Transfers(sends, [receiver.first() for receiver in self._receives])
+        yield sends, [receiver.first() for receiver in self._receives]
         rests: list[Transfer] = []
         for receiver in self._receives:
             self._check_end(receiver, kind)
             rests += receiver.rest(kind, self._round)
         if later or rests:
-            yield Transfers(later, rests)
+            yield later, rests
         return {receiver.sender: receiver.take() for receiver in self._receives}
 
     def _check_end(self, receiver: RecvChannel, kind: Kind) -> None:

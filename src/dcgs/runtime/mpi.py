@@ -25,7 +25,7 @@ from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.supervisor import abort_all, set_name
-from dcgs.runtime.transport import Transfer, Transport, hosted_by
+from dcgs.runtime.transport import Transfers, Transport, hosted_by
 from dcgs.runtime.wire import Buffer
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
@@ -114,9 +114,7 @@ class MPITransport(Transport):
         self.heartbeat.name = lambda rank: _name(hosted_by(rank, self.size, agents), rank)
         set_name(self.heartbeat.name(self.rank))
 
-    def transfer(
-        self, sends: Sequence[Transfer], receives: Sequence[Transfer], peers: Sequence[int] = ()
-    ) -> None:
+    def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         comm, byte = self.comm, self._mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]

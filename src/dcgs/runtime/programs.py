@@ -45,9 +45,8 @@ class Programs:
                 error = raised
             return reply, clock() - start, error
 
-        outcomes = dict(
-            zip(self._programs, (map if pool is None else pool.map)(step, self._programs), strict=True)
-        )
+        steps = map(step, self._programs) if pool is None else pool.map(step, self._programs)
+        outcomes = dict(zip(self._programs, steps, strict=True))
         errors = [error for _, _, error in outcomes.values() if error is not None]
         for error in errors:
             if not isinstance(error, BudgetSpentError):

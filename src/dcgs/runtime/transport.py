@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ class Transfer(NamedTuple):
     tag: int
 
 
+Transfers: TypeAlias = Sequence[Transfer]
+
+
 class Transport(ABC):
     """Carries buffers between processes 0, 1, …, size − 1, of which this one is ``rank``.
 
@@ -39,9 +42,7 @@ class Transport(ABC):
     failure: BaseException | None = None
 
     @abstractmethod
-    def transfer(
-        self, sends: Sequence[Transfer], receives: Sequence[Transfer], peers: Sequence[int] = ()
-    ) -> None:
+    def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         """Send and receive all of these, and return when that is done.
 
         ``peers`` are the processes that this one waits for, by default all that it watches.
