@@ -1,7 +1,7 @@
-"""What the environment variables of MPI launchers say: the only module that knows them.
+"""The environment variables of MPI launchers; only this module knows them.
 
 ``mpiexec`` sets the rank, and mostly the size. ``srun`` sets variables of Slurm, and those of an MPI only if
-it was told to support one. A batch script of Slurm has a rank (``SLURM_PROCID``), but is no MPI process. The
+it was configured for one. A batch script of Slurm has a rank (``SLURM_PROCID``), but is no MPI process. The
 same holds for an interactive shell (``srun --pty bash``). Both belong to a step of at most one task.
 """
 
@@ -45,7 +45,7 @@ def started_by_mpi(variables: Variables = os.environ) -> bool:
 
 
 def rank(variables: Variables = os.environ) -> int | None:
-    """Return the rank of this process, None if no MPI launcher started it or it does not say."""
+    """Return the rank of this process, None if no MPI launcher started it or the launcher set none."""
     for name in _RANKS:
         if name in variables:
             return _int(variables[name])

@@ -12,9 +12,9 @@ _IN_ALL = "raised in all processes"
 class Scope(Enum):
     """Which processes of a run raise an error, and hence which of them prints it."""
 
-    ONE = "this process raised it, and prints it; the others must be told"
+    ONE = "one process raised it, reports it to the others, and prints it"
     ALL = "all processes raise the same; the root prints it"
-    REMOTE = "another process raised it, and prints it"
+    REMOTE = "another process raised it and reported it; it prints it"
 
 
 class RunAbortedError(RuntimeError):

@@ -2,7 +2,7 @@
 
 A failure ends with one sentence on standard error, an exit status other than zero, and the end of all
 processes. ``mpiexec`` kills all processes as soon as one dies. So only a parent that outlives the killed
-process can say which agent it was: the supervisor.
+process can print which agent it was: the supervisor.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import NoReturn
 from dcgs.runtime import environment
 from dcgs.runtime.errors import RunAbortedError, Scope, is_printed_here, report
 
-# Seconds in which other processes may exit by themselves before they are aborted. A process that heard of a
-# failure elsewhere waits longer, so that the exit status is that of the process that failed.
+# Seconds in which other processes may exit by themselves before they are aborted. A process to
+# which a failure was reported waits longer, so that the exit status is that of the process that failed.
 _GRACE, _LONG_GRACE = 1.0, 3.0
 _MAX_LENGTH = 200
 
