@@ -1,4 +1,4 @@
-"""What the tests of MPI run under mpiexec: many small runs, each beside one in a single process.
+"""Many small runs under mpiexec, each compared with the same run in a single process.
 
 Prints, in the first process, one line of JSON: how many cases there were, and what went wrong in which.
 """
@@ -57,24 +57,24 @@ def problem(rng: np.random.Generator, agents: int, kind: int) -> tuple[list[dcgs
 
 def digest(result: Result) -> str:
     """Return a digest of all that must be equal to the bit."""
-    told = sha256(result.agents.tobytes() + result.x.tobytes())
+    hashed = sha256(result.agents.tobytes() + result.x.tobytes())
     for name in COUNTS:
-        told.update(getattr(result, name).tobytes())
+        hashed.update(getattr(result, name).tobytes())
     for name in ("iterations", "rounds", *COUNTS, *MEASURES):
-        told.update(getattr(result.history, name).tobytes())
-    told.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
-    return told.hexdigest()
+        hashed.update(getattr(result.history, name).tobytes())
+    hashed.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
+    return hashed.hexdigest()
 
 
 def same(runtime: dcgs.MPI, alone: dict[str, Any], here: dict[str, Any] | None = None) -> None:
     """Assert that a run over MPI gives every process what one process gets alone."""
     result = dcgs.minimize(**(alone | (here or {})), runtime=runtime)
     group = runtime.group()
-    told = [
+    digests = [
         bytes(text).decode() for text in group.allgather([np.frombuffer(digest(result).encode(), np.uint8)])
     ]
     if group.is_root:
-        assert set(told) == {digest(dcgs.minimize(**alone))}
+        assert set(digests) == {digest(dcgs.minimize(**alone))}
 
 
 def check_equal(runtime: dcgs.MPI, seed: int, processes: int) -> None:
@@ -103,15 +103,15 @@ CYCLE = nx.cycle_graph(6)
 
 
 def check_whole_sequences(runtime: dcgs.MPI) -> None:
-    """Every process may be given everyone's objectives; others' entries are not looked at."""
+    """Every process may be given a list of all objectives; entries of other agents are ignored."""
     held = runtime.hosts(6)
     given: list[Any] = [f if i in held else None for i, f in enumerate(LASSO[0])]
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 3}
     same(runtime, alone, {"objectives": given})
 
 
-def check_calls_end_it_before_the_first_round(runtime: dcgs.MPI) -> None:
-    """FastDCGS asks the oracle before it first speaks, so one call ends it, everywhere at once."""
+def check_oracle_calls_end_a_run_before_the_first_round(runtime: dcgs.MPI) -> None:
+    """FastDCGS calls the oracle before its first message, so one call ends it, in all processes."""
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "lmo_calls": 1}
     same(runtime, alone | {"method": dcgs.FastDCGS(form="edges")})
     same(runtime, alone | {"method": dcgs.DCGS(), "lmo_calls": 30})
@@ -136,7 +136,7 @@ class Asking(dcgs.Method):
         return agent.x0
 
 
-def check_the_calls_of_the_busiest_agent_anywhere_end_it(runtime: dcgs.MPI) -> None:
+def check_the_calls_of_the_busiest_agent_of_all_processes_end_a_run(runtime: dcgs.MPI) -> None:
     """Agent 5 has made its 12 calls after two rounds; that is known elsewhere as well."""
     rules: dict[str, Any] = {"method": Asking(), "lmo_calls": 12, "every": 0}
     result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, **rules, runtime=runtime)
@@ -161,7 +161,7 @@ def check_nothing_measured(runtime: dcgs.MPI) -> None:
     assert stopped.status is dcgs.Status.AGREED
 
 
-def check_the_first_process_s_callback_decides(runtime: dcgs.MPI) -> None:
+def check_the_callback_of_the_first_process_decides(runtime: dcgs.MPI) -> None:
     """Callbacks elsewhere are not called."""
     seen: list[int] = []
 
@@ -191,8 +191,8 @@ def refusal(runtime: dcgs.MPI, **arguments: Any) -> str:
     except (ValueError, TypeError) as error:
         kind, sentence = type(error).__name__, str(error)
     text = f"{kind}: {sentence}"
-    told = runtime.group().allgather([np.frombuffer(text.encode(), np.uint8)])
-    assert {bytes(each).decode() for each in told} == {text}
+    refusals = runtime.group().allgather([np.frombuffer(text.encode(), np.uint8)])
+    assert {bytes(each).decode() for each in refusals} == {text}
     return text
 
 
@@ -201,25 +201,25 @@ def check_bad_input_in_one_process_ends_all(runtime: dcgs.MPI) -> None:
     last = runtime.transport.rank == runtime.transport.size - 1
     good: dict[str, Any] = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 2}
     broken = [*LASSO[0][:-1], dcgs.LeastSquares(np.full((2, 7), np.nan), np.zeros(2))]
-    told = refusal(runtime, **good | {"objectives": broken if last else LASSO[0]})
-    assert told == "ValueError: data must be finite; agent 5: A[0, 0] is nan and 13 more."
+    sentence = refusal(runtime, **good | {"objectives": broken if last else LASSO[0]})
+    assert sentence == "ValueError: data must be finite; agent 5: A[0, 0] is nan and 13 more."
     odd = [*LASSO[0][:-1], dcgs.LeastSquares(np.ones((2, 3)), np.zeros(2))]
-    told = refusal(runtime, **good | {"objectives": odd if last else LASSO[0]})
-    assert told == "ValueError: all objectives must take points of shape (7,), as X; agent 5 takes (3,)."
-    told = refusal(runtime, **good | {"iterations": 0 if last else 2})
-    assert told == "ValueError: iterations must be a whole number of at least 1, or None; got 0."
-    told = refusal(runtime, **good | {"objectives": {} if last else LASSO[0]})
-    assert "those of all agents that this process runs" in told
-    told = refusal(runtime, **good | {"seed": int(last)})
-    assert told.startswith("ValueError: all processes must be given the same seed; process ")
-    told = refusal(runtime, **good | {"graph": nx.path_graph(6) if last else CYCLE})
-    assert "the same graph; process" in told
+    sentence = refusal(runtime, **good | {"objectives": odd if last else LASSO[0]})
+    assert sentence == "ValueError: all objectives must take points of shape (7,), as X; agent 5 takes (3,)."
+    sentence = refusal(runtime, **good | {"iterations": 0 if last else 2})
+    assert sentence == "ValueError: iterations must be a whole number of at least 1, or None; got 0."
+    sentence = refusal(runtime, **good | {"objectives": {} if last else LASSO[0]})
+    assert "those of all agents that this process runs" in sentence
+    sentence = refusal(runtime, **good | {"seed": int(last)})
+    assert sentence.startswith("ValueError: all processes must be given the same seed; process ")
+    sentence = refusal(runtime, **good | {"graph": nx.path_graph(6) if last else CYCLE})
+    assert "the same graph; process" in sentence
 
 
 def check_processes_without_agents_are_refused(runtime: dcgs.MPI) -> None:
     """More processes than agents."""
-    told = refusal(runtime, objectives=LASSO[0][:1], X=LASSO[1], graph=nx.path_graph(1), iterations=1)
-    assert told == (
+    sentence = refusal(runtime, objectives=LASSO[0][:1], X=LASSO[1], graph=nx.path_graph(1), iterations=1)
+    assert sentence == (
         "ValueError: there must be at least one agent for each process; got 1 agents and "
         f"{runtime.transport.size} processes. Start 1, or fewer."
     )
@@ -268,10 +268,10 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     2: [check_messages_of_every_size],
     3: [
         check_whole_sequences,
-        check_calls_end_it_before_the_first_round,
-        check_the_calls_of_the_busiest_agent_anywhere_end_it,
+        check_oracle_calls_end_a_run_before_the_first_round,
+        check_the_calls_of_the_busiest_agent_of_all_processes_end_a_run,
         check_nothing_measured,
-        check_the_first_process_s_callback_decides,
+        check_the_callback_of_the_first_process_decides,
         check_seconds,
         check_bad_input_in_one_process_ends_all,
         check_messages_of_every_size,

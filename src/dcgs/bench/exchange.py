@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -79,19 +79,13 @@ def _medians(
     runtime: MPI, message: Point, work: Callable[[], None], repeats: int, rounds: int
 ) -> tuple[float, float]:
     """Return milliseconds per round of the bare exchange and of ours, measured in turns."""
-    bare = _Bare(runtime, message)
-    cases: tuple[Callable[[], float], ...] = (
-        lambda: bare.seconds(rounds, work),
-        lambda: _seconds(runtime, message, work, rounds),
-    )
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(repeats + 1):
-        for column, case in zip(times, cases, strict=True):
+    times: dict[Callable[..., float], list[float]] = {_bare_seconds: [], _seconds: []}
+    for _ in range(repeats):
+        for seconds, column in times.items():
             runtime.transport.allreduce_max(np.zeros(1))
-            slowest = runtime.transport.allreduce_max(np.array([case()]))
-            if turn:  # the first is a warm-up
-                column.append(1e3 * float(slowest[0]) / rounds)
-    return median(times[0]), median(times[1])
+            mine = np.array([seconds(runtime, message, work, rounds)])
+            column.append(1e3 * float(runtime.transport.allreduce_max(mine)[0]) / rounds)
+    return median(times[_bare_seconds]), median(times[_seconds])
 
 
 def _neighbors(size: int) -> Sequence[tuple[int, ...]]:
@@ -119,27 +113,21 @@ def _seconds(runtime: MPI, message: Point, work: Callable[[], None], rounds: int
     return seconds
 
 
-@final
-class _Bare:
-    """Isend and Irecv of the same bytes into buffers that are used again, and nothing else."""
-
-    def __init__(self, runtime: MPI, message: Point) -> None:
-        self._comm = runtime.transport.comm
-        self._message = message
-        near = _neighbors(runtime.transport.size)[runtime.transport.rank]
-        self._buffers = {j: np.empty_like(message) for j in near}
-
-    def seconds(self, rounds: int, work: Callable[[], None]) -> float:
-        """Return the seconds of so many rounds, waiting as MPI does."""
-        comm = self._comm
-        start = time.perf_counter()
-        for _ in range(rounds):
-            work()
-            requests = [comm.Irecv(buffer, j, 1) for j, buffer in self._buffers.items()]
-            requests += [comm.Isend(self._message, j, 1) for j in self._buffers]
-            if requests:
-                type(requests[0]).Waitall(requests)
-        return time.perf_counter() - start
+def _bare_seconds(runtime: MPI, message: Point, work: Callable[[], None], rounds: int) -> float:
+    """Return the seconds of so many rounds of Isend, Irecv and Waitall with the same buffers, and no more."""
+    comm = runtime.transport.comm
+    near = _neighbors(runtime.transport.size)[runtime.transport.rank]
+    buffers = {j: np.empty_like(message) for j in near}
+    start = 0.0
+    for k in range(_WARM_UP + rounds):
+        if k == _WARM_UP:
+            start = time.perf_counter()
+        work()
+        requests = [comm.Irecv(buffer, j, 1) for j, buffer in buffers.items()]
+        requests += [comm.Isend(message, j, 1) for j in near]
+        if requests:
+            type(requests[0]).Waitall(requests)
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":
