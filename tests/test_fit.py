@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,10 @@ from dcgs.cli import main
 from dcgs.fitting import PROBLEMS, DataSource, EntriesLayout, Model, SamplesLayout
 from dcgs.fitting.loading import Loader
 from dcgs.fitting.models import models_in
+from dcgs.runtime import ProcessGroup, SingleProcess
+from dcgs.runtime.group import TransportGroup
 from dcgs.sets import ConvexSet
+from thread_transport import Network, Threads
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((24, 6))
@@ -415,36 +417,21 @@ def test_agents_agree_on_the_first_index() -> None:
     assert written()[0].x.shape == (3, 4)
 
 
-def load(
-    problem: str, source: DataSource, hosted: Sequence[int], largest: Any = lambda numbers: numbers
-) -> Any:
+def load(problem: str, source: DataSource, hosted: Sequence[int], group: ProcessGroup) -> Any:
     """Load the data of the hosted ones of four agents."""
-    loader = Loader(PROBLEMS[problem], source, 4, hosted, largest)
-    return (
-        loader.entries(EntriesLayout(), None) if problem == "completion" else loader.samples(SamplesLayout())
-    )
+    loader = Loader(PROBLEMS[problem], source, 4, hosted, group)
+    if problem == "completion":
+        return loader.entries(EntriesLayout(), None)
+    return loader.samples(SamplesLayout())
 
 
 def load_in_two_processes(problem: str, source: DataSource) -> list[Any]:
-    """Load with two threads that compare their numbers as two processes do."""
-    barrier, sent, loaded = threading.Barrier(2, timeout=60), dict[int, Any](), dict[int, Any]()
+    """Load in two processes; process p hosts agents p and p + 2."""
 
-    def run(rank: int) -> None:
-        def largest(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-            sent[rank] = numbers
-            barrier.wait()
-            found: np.ndarray[Any, Any] = np.maximum(sent[0], sent[1])
-            barrier.wait()
-            return found
+    def run_rank(transport: Threads) -> Any:
+        return load(problem, source, range(transport.rank, 4, 2), TransportGroup(transport))
 
-        loaded[rank] = load(problem, source, range(rank, 4, 2), largest)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [loaded[0], loaded[1]]
+    return Network(2).run(run_rank)
 
 
 @pytest.mark.parametrize("problem", ["lasso", "logistic"])
@@ -454,7 +441,7 @@ def test_two_processes_load_the_same_objectives_as_one(problem: str) -> None:
         pairs = "".join(f"{signs[k]} 1:{k + i} {i + 2}:1\n" for k in range(3))  # and another width
         Path(f"s-{i}.svm").write_text(pairs)
     source = DataSource("s-{rank}.svm")
-    alone = load(problem, source, range(4))
+    alone = load(problem, source, range(4), SingleProcess())
     parts = load_in_two_processes(problem, source)
     assert [sorted(part.objectives) for part in parts] == [[0, 2], [1, 3]]
     x = np.linspace(-1.0, 1.0, 5)
@@ -468,7 +455,7 @@ def test_two_processes_agree_on_the_shape_of_a_matrix() -> None:
     for i in range(4):
         Path(f"r-{i}.csv").write_text(f"{i + 1},{i},2\n{2 * i},{i + 2},3\n")
     source = DataSource("r-{rank}.csv")
-    alone = load("completion", source, range(4))
+    alone = load("completion", source, range(4), SingleProcess())
     parts = load_in_two_processes("completion", source)
     assert alone.shape == (7, 6)
     assert [(part.shape, part.reading) for part in parts] == [(alone.shape, alone.reading)] * 2

@@ -9,18 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.cli.errors import in_words_of_the_command
+from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
-from dcgs.cli.launch import launch, under_mpi
+from dcgs.cli.launch import launch
 from dcgs.fitting import FitConfig, FitResult, OutputFolder, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
 from dcgs.report.progress import ObservedRuntime, Progress, format_bytes
-from dcgs.runtime import MPI, Lockstep, ProcessGroup, RunAbortedError, Runtime, advise, is_in_all
+from dcgs.runtime import (
+    MPI,
+    Lockstep,
+    ProcessGroup,
+    Runtime,
+    Scope,
+    is_printed_here,
+    scope_of,
+    set_hint,
+    started_by_mpi,
+)
 
 _PRINTED_AGENTS = 20
 _RANKS_PER_CORE = 4
@@ -32,8 +41,8 @@ def add(jobs: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
-    if args.runtime == "mpi" and not under_mpi():
+    args.runtime = args.runtime or ("mpi" if started_by_mpi() else "lockstep")
+    if args.runtime == "mpi" and not started_by_mpi():
         config, _ = _checked(args)
         agents = config.count_agents(processes=1)
         # Without --agents, the processes would count one agent per process.
@@ -42,9 +51,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     new = not args.out.exists()  # before any process creates it
     runtime = _runtime(args)
     group = runtime.group()
-    with in_words_of_the_command(group, args.checkpoint):
+    with command_errors(group, args.checkpoint):
         try:
-            with group.told_of_failures():
+            with group.reporting_failures():
                 return _fit(args, console, runtime, group)
         except (KeyboardInterrupt, SystemExit) as stop:
             return _interrupted(stop, args.checkpoint, group, console)
@@ -54,16 +63,17 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: ProcessGroup) -> int:
-    def check() -> tuple[FitConfig, OutputFolder, bool]:
+    def check() -> tuple[FitConfig, OutputFolder]:
         config, output = _checked(args)
-        return config, output, 0 in runtime.hosts(config.count_agents(group.size))
+        runtime.hosts(config.count_agents(group.size))  # raises if there are more processes than agents
+        return config, output
 
-    config, output, is_root = agreed(group, check)
+    config, output = agreed(group, check)
     agreed(group, output.create)
-    output = replace(output, barrier=lambda: group.allreduce_max(np.zeros(1)))
+    output = replace(output, barrier=group.barrier)
     if config.checkpoint is not None:
-        advise("go on with --resume")
-    if not is_root:
+        set_hint("go on with --resume")
+    if not group.is_root:
         output.write(fit(config, runtime, group).models)
         return 0
     fitted = _fit_with_progress(config, runtime, group, console)
@@ -73,21 +83,16 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     return 0
 
 
-def _was_told(error: BaseException) -> bool:
-    """Return whether the error came while one was handled that another process has told of already."""
-    before = error.__context__
-    return before is not None and ((isinstance(before, RunAbortedError) and before.told) or _was_told(before))
-
-
 def _interrupted(
     stop: KeyboardInterrupt | SystemExit, kept: Path | None, group: ProcessGroup, console: Console
 ) -> int:
-    """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
+    """Print, in one process, what an interrupted fit has left and how to go on; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-    if (is_in_all(stop) and not group.is_root) or _was_told(stop):
+    scope = scope_of(stop)
+    if not is_printed_here(scope, group.is_root):
         return status
-    alone = is_in_all(stop) or group.size == 1
-    who = "interrupted" if alone else group.sentence(stop).rstrip(".")
+    common = scope is Scope.ALL or group.size == 1
+    who = "interrupted" if common else group.describe(stop).rstrip(".")
     there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {kept}; go on by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -24,6 +24,7 @@ from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
 from dcgs.fitting.source import DataSource, path_of_agent
 from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
+from dcgs.runtime import ProcessGroup
 
 
 @final
@@ -43,16 +44,13 @@ class LoadedData:
 @final
 @dataclass(frozen=True)
 class Loader:
-    """Loads the data of the ``hosted`` ones of ``agents`` agents.
-
-    ``allreduce_max`` returns the largest of each number over all processes.
-    """
+    """Loads the data of the hosted agents; the other processes of ``group`` load the others."""
 
     problem: Problem
     source: DataSource
     agents: int
     hosted: Sequence[int]
-    allreduce_max: Callable[[Numbers], Numbers]
+    group: ProcessGroup
 
     def samples(self, layout: SamplesLayout) -> LoadedData:
         """Return objectives of samples."""
@@ -105,7 +103,7 @@ class Loader:
         return LoadedData(objectives, whole, {"base": base}, {i: len(part) for i, part in parts.items()})
 
     def _largest(self, *numbers: float) -> list[float]:
-        return list(self.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())
+        return list(self.group.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())
 
     def _base(self, parts: Collection[Entries]) -> int:
         """Return the first index of files that do not say it: 0 if any of them has a 0, else 1."""

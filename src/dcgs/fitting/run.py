@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
 from dcgs.datasets.store import sha256_of
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.graphs import LabeledGraph
@@ -117,7 +115,7 @@ def fit(
     graph = config.graph.build(agents)
     data = _load(config, agents, runtime, group)
     X = config.set.make(data.shape)
-    group.allreduce_max(np.zeros(1))  # a process that could not load ends the others here
+    group.barrier()  # a process that could not load ends the others here
     result = minimize(
         data.objectives,
         X,
@@ -134,7 +132,7 @@ def fit(
 
 
 def _load(config: FitConfig, agents: int, runtime: Runtime, group: ProcessGroup) -> LoadedData:
-    loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group.allreduce_max)
+    loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group)
     if isinstance(config.layout, EntriesLayout):
         return loader.entries(config.layout, config.shape)
     return loader.samples(config.layout)
