@@ -18,7 +18,6 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
-from dcgs import registry
 from dcgs.cli import main
 from dcgs.fitting import PROBLEMS, DataSource, EntriesLayout, Model, SamplesLayout
 from dcgs.fitting.loading import Loader
@@ -208,10 +207,6 @@ def test_every_set_is_the_one_of_the_library(command: str) -> None:
     by_hand = dcgs.minimize(objectives, X, nx.cycle_graph(3), iterations=4, every=0)
     assert run(f"{command} --agents 3 --iterations 4 --out m") == 0
     np.testing.assert_array_equal(points(), by_hand.agents)
-
-
-def test_every_set_is_in_the_table_of_this_test() -> None:
-    assert {name for name, _ in MADE.values()} == set(registry.sets())
 
 
 SET_FAULTS = {

@@ -108,7 +108,7 @@ class Loader:
     def _base(self, parts: Collection[Entries]) -> int:
         """Return the first index of files that do not say it: 0 if any of them has a 0, else 1."""
         unknown = [part for part in parts if part.base is None]
-        lowest = min((min(part.rows.min(), part.cols.min()) for part in unknown), default=math.inf)
+        lowest = min((float(min(part.rows.min(), part.cols.min())) for part in unknown), default=math.inf)
         known = max((part.base for part in parts if part.base is not None), default=-1)
         below, highest_known = self._largest(-lowest, known)
         return int(min(1.0, -below)) if below > -math.inf else int(highest_known)
