@@ -10,20 +10,20 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-
-from dcgs.bench import instances, rounds
 from dcgs.bench.contestants import CONTESTANTS, GRID, Stepped, contestant
 from dcgs.bench.crossings import LEVELS, Cost, End, Trial, best_of, crossings
+from dcgs.bench.shelf import Shelf
+from dcgs.bench.standings import Standings, cell, profile, summary_grid
+from dcgs.report.profile import profile_figure
+
+from dcgs.bench import instances, rounds
 from dcgs.bench.instances import INSTANCES, QUICK, Problem, by_chance, by_value, instance, random_graph
 from dcgs.bench.optimum import Optimum, solve
 from dcgs.bench.rounds import GOAL, Plan, carry_out, work_left
-from dcgs.bench.shelf import Shelf
-from dcgs.bench.standings import Standings, cell, profile, summary_grid
 from dcgs.cli import main
 from dcgs.front import minimize
 from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
-from dcgs.report.profile import profile_figure
 from dcgs.sets import L1Ball, L2Ball
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.

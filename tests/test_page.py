@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dcgs.experiments import numbers
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Curve, Findings, Study
-from dcgs.report.page import numbers, render
-from dcgs.report.page.data import MOST_POINTS, kept
+from dcgs.experiments.results import Curve, Findings, Study
+from dcgs.report.page import render
+from dcgs.report.page.data import MOST_POINTS, thinned
 from study_sample import SHAPES, columns, curves, lasso, lookalike, manifest, sample
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def test_few_points_are_all_kept_exactly() -> None:
 def test_thinning_keeps_ends_extremes_and_early_points(length: int) -> None:
     spike = [1.0] * length
     spike[length // 3], spike[length // 7] = 9.0, 0.0
-    places = kept([spike, [float("nan")] * length], length)
+    places = thinned([spike, [float("nan")] * length], length)
     assert {0, 1, 2, 3, length // 7, length // 3, length - 1} <= set(places)
     assert places == sorted(set(places))
     assert MOST_POINTS // 2 < len(places) <= MOST_POINTS

@@ -1,4 +1,4 @@
-"""What the template asks of a study: rows, choices and words."""
+"""What the template shows of a study: rows, choices and labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, final
 
 from dcgs.datasets import Kind
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Claim, Cost, Findings, Measure, Study, Verdict
+from dcgs.experiments.results import Claim, Findings, Measure, OracleCost, Study, Verdict
 
 COST_TITLE = "What a round costs"
 LINES = 8
@@ -68,14 +68,14 @@ def groups(study: Study) -> Iterator[Group]:
 
 
 def tally(study: Study) -> list[tuple[Verdict, int]]:
-    """Return how often each verdict was reached, those that were; a look-alike decides nothing."""
+    """Return how often each verdict occurs; claims on a look-alike are not counted."""
     real = [group for group in groups(study) if group.kind is not Kind.LOOKALIKE]
     seen = Counter(claim.verdict for group in real for claim in group.claims)
     return [(verdict, seen[verdict]) for verdict in Verdict if seen[verdict]]
 
 
 def moment(text: str) -> str:
-    """Return a time of ISO 8601 as people write it.
+    """Return an ISO 8601 time with a space and UTC.
 
     >>> moment("2026-01-02T03:04:05+00:00")
     '2026-01-02 03:04:05 UTC'
@@ -89,50 +89,50 @@ def anchor(name: str) -> str:
 
 
 def verdict_class(verdict: Verdict) -> str:
-    """Return the style that a verdict is shown in."""
+    """Return the CSS class of a verdict."""
     return f"verdict-{verdict.name.lower().replace('_', '-')}"
 
 
 def verdict_symbol(verdict: Verdict) -> str:
-    """Return a sign that tells verdicts apart without color."""
+    """Return the symbol that distinguishes a verdict without color."""
     return _SYMBOLS[verdict]
 
 
 def kind_class(kind: Kind) -> str:
-    """Return the style that a kind of data is shown in."""
+    """Return the CSS class of a kind of data."""
     return f"kind-{_KINDS[kind][0]}"
 
 
 def kind_words(kind: Kind) -> str:
-    """Return the kind of data in words that cannot be misread."""
+    """Return the label of a kind of data."""
     return _KINDS[kind][1]
 
 
 def is_lookalike(findings: Findings) -> bool:
-    """Say whether the data only look like the real ones."""
+    """Return whether the data are a look-alike."""
     return findings.source.kind is Kind.LOOKALIKE
 
 
 def speeds(study: Study) -> list[tuple[str, float]]:
-    """Return the links to choose from, slowest first; the study's own is among them."""
+    """Return the link speeds to choose from, slowest first, with the study's own."""
     choices = {Link.parse(text).speed: text for text in _SPEEDS}
     choices.setdefault(study.link.speed, str(study.link))
     return [(text, speed) for speed, text in sorted(choices.items())]
 
 
 def speed_words(study: Study) -> str:
-    """Return the study's link as the list of links has it."""
+    """Return the label of the study's link speed."""
     return next(text for text, speed in speeds(study) if speed == study.link.speed)
 
 
 def shown_measures(findings: Findings) -> list[Measure]:
-    """Return the measures with the worst agent's loss right beside the paper's."""
+    """Return the measures: the paper's loss, the worst agent's loss, then the others."""
     paper, *honest = findings.measures
     return [paper, *sorted(honest, key=lambda measure: measure.key != "worst_loss")]
 
 
 def table_measures(findings: Findings) -> list[Measure]:
-    """Return the measures that the table of ends has room for: all but the average model's loss."""
+    """Return the measures of the table of final values: all but the average model's loss."""
     return [measure for measure in shown_measures(findings) if measure.key != "mean_loss"]
 
 
@@ -143,7 +143,7 @@ def all_measures(study: Study) -> list[Measure]:
     )
 
 
-def cost_columns(cost: Cost) -> list[tuple[str, str, str]]:
+def cost_columns(cost: OracleCost) -> list[tuple[str, str, str]]:
     """Return name, heading and form of each column of the cost table."""
     names = list(dict.fromkeys(name for row in cost.rows for name in row))
     return [(name, _COST_COLUMNS.get(name, name.replace("_", " ")), _form(cost.rows, name)) for name in names]
