@@ -17,7 +17,8 @@ from dcgs.experiments import catalog, oracle_cost
 from dcgs.experiments.catalog import Options
 from dcgs.experiments.results import Study
 from dcgs.front import Callback, Result, Snapshot, minimize
-from dcgs.report import Progress, study_report
+from dcgs.report import Progress
+from dcgs.report.figures import study_figures
 from dcgs.study import Budget
 
 PNG, PDF = b"\x89PNG", b"%PDF"
@@ -101,9 +102,8 @@ def test_report_makes_the_same_page_and_figures_anew_without_running(
         pytest.fail("something was run")
 
     def first(study: Study) -> object:
-        return original(replace(study, findings=study.findings[:1]))
+        return study_figures(replace(study, findings=study.findings[:1]))
 
-    original = study_report.study_figures
     monkeypatch.setattr("dcgs.study.run.minimize", run)
     monkeypatch.setattr("dcgs.report.study_report.study_figures", first)
     names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-honest.pdf"]
