@@ -289,7 +289,12 @@ QUICK: tuple[Instance, ...] = (
         "6 agents on a 2×3 grid",
         rounds=400,
     ),
-    _row("quick-completion", _completion(_fixed(nx.path_graph, 4), 20, 2, 200), "4 agents on a path", rounds=400),
+    _row(
+        "quick-completion",
+        _completion(_fixed(nx.path_graph, 4), 20, 2, 200),
+        "4 agents on a path",
+        rounds=400,
+    ),
 )
 """Small ones, to see that everything works."""
 
