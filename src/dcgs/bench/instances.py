@@ -25,9 +25,8 @@ from dcgs.study import Problem, load_outside
 Rows: TypeAlias = NDArray[np.intp]
 Split: TypeAlias = Callable[[NDArray[np.float64], int, int], Sequence[Rows]]
 """(b, agents, seed) ↦ the rows of each agent."""
-MakeGraph: TypeAlias = Callable[[int], nx.Graph]
 MakeProblem: TypeAlias = Callable[[int], Problem]
-"""Both take a seed; a problem with real data raises DataNotFoundError if they are missing."""
+"""A function of a seed; it raises DataNotFoundError if real data are missing."""
 
 
 @final
@@ -85,19 +84,33 @@ def random_graph(agents: int, degree: float, seed: int) -> nx.Graph:
     return found
 
 
-def _fixed(make: Callable[..., nx.Graph], *sizes: int) -> MakeGraph:
-    return lambda seed: nx.convert_node_labels_to_integers(make(*sizes), ordering="sorted")
+@final
+@dataclass(frozen=True)
+class _Graph:
+    about: str
+    make: Callable[[int], nx.Graph]
 
 
-def _random(agents: int, degree: float) -> MakeGraph:
-    return lambda seed: random_graph(agents, degree, seed)
+def _fixed(about: str, make: Callable[..., nx.Graph], *sizes: int) -> _Graph:
+    return _Graph(about, lambda seed: nx.convert_node_labels_to_integers(make(*sizes), ordering="sorted"))
 
 
-_CYCLE = _fixed(nx.cycle_graph, 10)
-_GRID = _fixed(nx.grid_2d_graph, 4, 5)
+def _random(agents: int, degree: float) -> _Graph:
+    about = f"{agents} agents on a random graph of mean degree {degree:g}"
+    return _Graph(about, lambda seed: random_graph(agents, degree, seed))
 
-# Each family of problems is a description and a function of the seed.
-Family: TypeAlias = tuple[str, MakeProblem]
+
+_CYCLE = _fixed("10 agents on a cycle", nx.cycle_graph, 10)
+_PATH = _fixed("10 agents on a path", nx.path_graph, 10)
+_LONG_PATH = _fixed("100 agents on a path", nx.path_graph, 100)
+_STAR = _fixed("20 agents on a star", nx.star_graph, 19)
+_GRID = _fixed("20 agents on a 4×5 grid", nx.grid_2d_graph, 4, 5)
+_LARGE_GRID = _fixed("36 agents on a 6×6 grid", nx.grid_2d_graph, 6, 6)
+_BARBELL = _fixed("20 agents, two cliques and one edge", nx.barbell_graph, 10, 0)
+_COMPLETE = _fixed("20 agents, everyone with everyone", nx.complete_graph, 20)
+
+# A family of problems on a graph: a description, the graph, and a function of the seed.
+Family: TypeAlias = tuple[str, _Graph, MakeProblem]
 
 
 @final
@@ -122,45 +135,45 @@ _NOISE = 20.0  # a fifth of ‖A θ‖, which is about 100 √samples, for ‖θ
 def _least_squares(
     draw: Callable[[int], Regression],
     ball: Callable[[Regression], ConvexSet],
-    graph: MakeGraph,
+    graph: _Graph,
     split: Split = by_size,
 ) -> MakeProblem:
     def make(seed: int) -> Problem:
-        data, edges = draw(seed), graph(seed)
+        data, edges = draw(seed), graph.make(seed)
         parts = split(data.b, len(edges), seed)
         return Problem([LeastSquares(data.A[rows], data.b[rows]) for rows in parts], ball(data), edges)
 
     return make
 
 
-def _lasso(graph: MakeGraph, size: _Size = _MIDDLE, split: Split = by_size) -> Family:
+def _lasso(graph: _Graph, size: _Size = _MIDDLE, split: Split = by_size) -> Family:
     """Return the paper's Lasso at some size: hardly any noise, and a radius that does not bind."""
     # ρ = 1000 at the paper's size is 1.25 times the norm of the truth; other sizes keep that.
     X = L1Ball(size.features, 1000.0 * (size.nonzeros / 100.0) ** 0.5)
     draw = size.draw(noise=1.0)
-    return f"Lasso {size}", _least_squares(draw, lambda data: X, graph, split)
+    return f"Lasso {size}", graph, _least_squares(draw, lambda data: X, graph, split)
 
 
-def _noisy(graph: MakeGraph, size: _Size) -> Family:
+def _noisy(graph: _Graph, size: _Size) -> Family:
     """Return a Lasso with noise over a ball of 0.6 ‖θ‖₁, which binds."""
 
     def ball(data: Regression) -> ConvexSet:
         return L1Ball(size.features, 0.6 * float(np.abs(data.truth).sum()))
 
-    return f"noisy Lasso {size} over a ball that binds", _least_squares(size.draw(_NOISE), ball, graph)
+    return f"noisy Lasso {size} over a ball that binds", graph, _least_squares(size.draw(_NOISE), ball, graph)
 
 
-def _euclidean(graph: MakeGraph, size: _Size) -> Family:
+def _euclidean(graph: _Graph, size: _Size) -> Family:
     """Return noisy least squares over ‖x‖ ≤ 0.6 ‖θ‖, which binds."""
 
     def ball(data: Regression) -> ConvexSet:
         return L2Ball(size.features, 0.6 * float(np.linalg.norm(data.truth)))
 
     what = f"noisy least squares {size} over an ℓ₂ ball that binds"
-    return what, _least_squares(size.draw(_NOISE), ball, graph)
+    return what, graph, _least_squares(size.draw(_NOISE), ball, graph)
 
 
-def _text(graph: MakeGraph, samples: int, features: int, radius: float) -> Family:
+def _text(graph: _Graph, samples: int, features: int, radius: float) -> Family:
     """Return a Lasso on the look-alike of E2006-tfidf: one column outweighs all others by far."""
     what = f"Lasso {samples}×{features} on a look-alike of E2006-tfidf (not the real data), radius {radius:g}"
     X = L1Ball(features, radius)
@@ -168,10 +181,10 @@ def _text(graph: MakeGraph, samples: int, features: int, radius: float) -> Famil
     def draw(seed: int) -> Regression:
         return e2006_lookalike(samples, features, seed=seed)
 
-    return f"{what}: sparse and ill-conditioned", _least_squares(draw, lambda data: X, graph)
+    return f"{what}: sparse and ill-conditioned", graph, _least_squares(draw, lambda data: X, graph)
 
 
-def _logistic(graph: MakeGraph, size: _Size) -> Family:
+def _logistic(graph: _Graph, size: _Size) -> Family:
     """Return logistic regression over a ball of half the norm of the truth, which binds."""
 
     def make(seed: int) -> Problem:
@@ -180,24 +193,28 @@ def _logistic(graph: MakeGraph, size: _Size) -> Family:
         truth = np.zeros(size.features)
         truth[: size.nonzeros] = rng.standard_normal(size.nonzeros)
         labels = np.where(rng.random(size.samples) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
-        edges = graph(seed)
+        edges = graph.make(seed)
         parts = by_value(labels, len(edges), seed)
         X = L1Ball(size.features, 0.5 * float(np.abs(truth).sum()))
         return Problem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
 
-    return f"logistic regression {size} over a ball that binds", make
+    return f"logistic regression {size} over a ball that binds", graph, make
 
 
-def _completion(graph: MakeGraph, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
+def _completion(graph: _Graph, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
     """Return completion of a matrix of low rank over the ball of its own nuclear norm."""
 
     def make(seed: int) -> Problem:
         data = completion_synthetic(side, rank, entries, seed=seed)
         radius = float(np.linalg.svd(data.truth, compute_uv=False).sum())
         held = data.take(np.argsort(data.cols, kind="stable")) if by_column else data
-        return _ratings(held, radius, graph(seed))
+        return _ratings(held, radius, graph.make(seed))
 
-    return f"completion {side}×{side} of rank {rank}, {entries} entries, radius the true nuclear norm", make
+    return (
+        f"completion {side}×{side} of rank {rank}, {entries} entries, radius the true nuclear norm",
+        graph,
+        make,
+    )
 
 
 def _ratings(data: Ratings, radius: float, graph: nx.Graph) -> Problem:
@@ -205,96 +222,62 @@ def _ratings(data: Ratings, radius: float, graph: nx.Graph) -> Problem:
 
 
 def _movielens(seed: int) -> Problem:
-    return _ratings(movielens100k(download=False), 1e4, nx.cycle_graph(10))
+    return _ratings(movielens100k(download=False), 1e4, _CYCLE.make(seed))
 
 
-def _row(name: str, family: Family, about: str, **limits: Any) -> Instance:
-    what, make = family
-    return Instance(name, f"{what}, {about}.", make, **limits)
+def _row(name: str, family: Family, about: str = "{}", **limits: Any) -> Instance:
+    """Return an instance; ``about`` is formatted with the description of the graph."""
+    what, graph, make = family
+    return Instance(name, f"{what}, {about.format(graph.about)}.", make, **limits)
 
 
-_RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", _movielens
-_ON_CYCLE = "10 agents on a cycle"
+_RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", _CYCLE, _movielens
+_PAPER, _WIDE, _TALL = _Size(2000, 10_000, 100), _Size(800, 2000, 20), _Size(2000, 100, 20)
+_FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
 
 INSTANCES: tuple[Instance, ...] = (
-    _row(
-        "lasso-paper",
-        _lasso(_CYCLE, _Size(2000, 10_000, 100)),
-        f"the paper's, {_ON_CYCLE}",
-        rounds=4000,
-        patience=12.0,
-    ),
-    _row("completion-paper", _completion(_CYCLE, 200, 5, 5000), _ON_CYCLE, patience=6.0),
-    _row("movielens", _RATINGS, _ON_CYCLE, reference=400, patience=6.0),
-    _row("lasso-cycle-10", _lasso(_CYCLE), _ON_CYCLE),
-    _row("lasso-path-10", _lasso(_fixed(nx.path_graph, 10)), "10 agents on a path"),
-    _row("lasso-star-20", _lasso(_fixed(nx.star_graph, 19)), "20 agents on a star"),
-    _row("lasso-grid-4x5", _lasso(_GRID), "20 agents on a 4×5 grid"),
-    _row(
-        "lasso-random-50",
-        _lasso(_random(50, 6.0), _Size(800, 2000, 20)),
-        "50 agents with 16 samples each on a random graph of mean degree 6",
-        patience=3.0,
-    ),
-    _row("lasso-barbell-20", _lasso(_fixed(nx.barbell_graph, 10, 0)), "20 agents, two cliques and one edge"),
-    _row("lasso-complete-20", _lasso(_fixed(nx.complete_graph, 20)), "20 agents, everyone with everyone"),
-    _row("lasso-uneven-10", _lasso(_CYCLE, split=by_chance), f"{_ON_CYCLE}, from 2 samples to many each"),
-    _row("lasso-sorted-10", _lasso(_CYCLE, split=by_value), f"{_ON_CYCLE}, samples sorted by b"),
-    _row("noisy-cycle-10", _noisy(_CYCLE, _MIDDLE), _ON_CYCLE),
-    _row(
-        "noisy-grid-6x6",
-        _noisy(_fixed(nx.grid_2d_graph, 6, 6), _Size(1080, 1000, 20)),
-        "36 agents on a 6×6 grid",
-    ),
-    _row(
-        "noisy-random-30",
-        _noisy(_random(30, 5.0), _Size(900, 1000, 20)),
-        "30 agents on a random graph of mean degree 5",
-    ),
-    _row(
-        "noisy-path-100",
-        _noisy(_fixed(nx.path_graph, 100), _Size(1000, 500, 20)),
-        "100 agents on a path",
-        rounds=6000,
-    ),
-    _row(
-        "strong-random-20",
-        _noisy(_random(20, 4.0), _Size(2000, 100, 20)),
-        "strongly convex, 20 agents on a random graph of mean degree 4",
-    ),
-    _row("strong-l2-10", _euclidean(_CYCLE, _Size(2000, 100, 20)), f"strongly convex, {_ON_CYCLE}"),
+    _row("lasso-paper", _lasso(_CYCLE, _PAPER), "the paper's, {}", rounds=4000, patience=12.0),
+    _row("completion-paper", _completion(_CYCLE, 200, 5, 5000), patience=6.0),
+    _row("movielens", _RATINGS, reference=400, patience=6.0),
+    _row("lasso-cycle-10", _lasso(_CYCLE)),
+    _row("lasso-path-10", _lasso(_PATH)),
+    _row("lasso-star-20", _lasso(_STAR)),
+    _row("lasso-grid-4x5", _lasso(_GRID)),
+    _row("lasso-random-50", _lasso(_random(50, 6.0), _WIDE), _FEW, patience=3.0),
+    _row("lasso-barbell-20", _lasso(_BARBELL)),
+    _row("lasso-complete-20", _lasso(_COMPLETE)),
+    _row("lasso-uneven-10", _lasso(_CYCLE, split=by_chance), "{}, from 2 samples to many each"),
+    _row("lasso-sorted-10", _lasso(_CYCLE, split=by_value), "{}, samples sorted by b"),
+    _row("noisy-cycle-10", _noisy(_CYCLE, _MIDDLE)),
+    _row("noisy-grid-6x6", _noisy(_LARGE_GRID, _Size(1080, 1000, 20))),
+    _row("noisy-random-30", _noisy(_random(30, 5.0), _Size(900, 1000, 20))),
+    _row("noisy-path-100", _noisy(_LONG_PATH, _Size(1000, 500, 20)), rounds=6000),
+    _row("strong-random-20", _noisy(_random(20, 4.0), _TALL), "strongly convex, {}"),
+    _row("strong-l2-10", _euclidean(_CYCLE, _TALL), "strongly convex, {}"),
     _row(
         "logistic-sorted-20",
         _logistic(_random(20, 4.0), _Size(1000, 300, 15)),
-        "20 agents on a random graph of mean degree 4, most of which see one class",
+        "{}, most of which see one class",
     ),
     # Of f(x⁰) − f*, the one heavy column leaves 2e-3: levels from 1e-3 on are about the other columns.
-    _row("text-cycle-10", _text(_CYCLE, 1000, 5000, 1000.0), _ON_CYCLE),
+    _row("text-cycle-10", _text(_CYCLE, 1000, 5000, 1000.0)),
     _row(
         "completion-sorted-4x5",
         _completion(_GRID, 100, 3, 3000, by_column=True),
-        "20 agents on a 4×5 grid who each see other columns",
+        "{} who each see other columns",
         patience=3.0,
     ),
 )
 """The whole table."""
 
+_SIX = _fixed("6 agents on a cycle", nx.cycle_graph, 6)
+_TWO_ROWS = _fixed("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
+_FOUR = _fixed("4 agents on a path", nx.path_graph, 4)
+
 QUICK: tuple[Instance, ...] = (
-    _row(
-        "quick-lasso", _lasso(_fixed(nx.cycle_graph, 6), _Size(60, 200, 5)), "6 agents on a cycle", rounds=400
-    ),
-    _row(
-        "quick-noisy",
-        _noisy(_fixed(nx.grid_2d_graph, 2, 3), _Size(120, 60, 6)),
-        "6 agents on a 2×3 grid",
-        rounds=400,
-    ),
-    _row(
-        "quick-completion",
-        _completion(_fixed(nx.path_graph, 4), 20, 2, 200),
-        "4 agents on a path",
-        rounds=400,
-    ),
+    _row("quick-lasso", _lasso(_SIX, _Size(60, 200, 5)), rounds=400),
+    _row("quick-noisy", _noisy(_TWO_ROWS, _Size(120, 60, 6)), rounds=400),
+    _row("quick-completion", _completion(_FOUR, 20, 2, 200), rounds=400),
 )
 """Small ones, to see that everything works."""
 

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from dcgs.datasets import Kind
 from dcgs.experiments.link import Link
-from dcgs.experiments.results import Claim, Findings, Measure, OracleCost, Study, Verdict
+from dcgs.experiments.numbers import count, duration, share
+from dcgs.experiments.results import Claim, Findings, Measure, Study, Verdict
 
 COST_TITLE = "What a round costs"
 LINES = 8
 """How many line styles there are: each has a color and a dash pattern of its own."""
 
-_SYMBOLS = {Verdict.HOLDS: "✓", Verdict.PAPER_ONLY: "◐", Verdict.FAILS: "✗", Verdict.OPEN: "○"}
-_KINDS = {
+SYMBOLS = {Verdict.HOLDS: "✓", Verdict.PAPER_ONLY: "◐", Verdict.FAILS: "✗", Verdict.OPEN: "○"}
+"""They distinguish verdicts without color."""
+KINDS = {
     Kind.REAL: ("real", "real data"),
     Kind.SYNTHETIC: ("synthetic", "synthetic data"),
     Kind.LOOKALIKE: ("lookalike", "look-alike, not the real data"),
 }
+"""The CSS class and the label of each kind of data."""
+COST_COLUMNS = {
+    "case": ("way of calling the oracle", str),
+    "products": ("matrix products", count),
+    "seconds": ("one oracle call", duration),
+    "round_seconds": ("sending one message", duration),
+    "waiting_share": ("waiting, one message a call", share),
+    "waiting_share_dfw": ("waiting, two messages a call", share),
+}
+"""The heading and the format of each column of the cost table."""
 _SPEEDS = ("1 Mbit/s", "1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s")
-_COST_COLUMNS = {
-    "case": "way of calling the oracle",
-    "seconds": "one oracle call",
-    "products": "matrix products",
-    "round_seconds": "sending one message",
-    "waiting_share": "waiting, one message a call",
-    "waiting_share_dfw": "waiting, two messages a call",
-}
-_COST_FORMS = {
-    "seconds": "duration",
-    "round_seconds": "duration",
-    "waiting_share": "share",
-    "waiting_share_dfw": "share",
-}
 
 
 @final
@@ -51,7 +49,7 @@ class Group:
 
 
 def check(study: Study) -> None:
-    """Refuse a study that would show the paper's loss alone."""
+    """Raise if the paper's loss would be shown alone."""
     alone = [findings.name for findings in study.findings if len(findings.measures) < 2]
     if alone:
         raise ValueError(
@@ -69,8 +67,8 @@ def groups(study: Study) -> Iterator[Group]:
 
 def tally(study: Study) -> list[tuple[Verdict, int]]:
     """Return how often each verdict occurs; claims on a look-alike are not counted."""
-    real = [group for group in groups(study) if group.kind is not Kind.LOOKALIKE]
-    seen = Counter(claim.verdict for group in real for claim in group.claims)
+    counted = (group.claims for group in groups(study) if group.kind is not Kind.LOOKALIKE)
+    seen = Counter(claim.verdict for claims in counted for claim in claims)
     return [(verdict, seen[verdict]) for verdict in Verdict if seen[verdict]]
 
 
@@ -84,33 +82,13 @@ def moment(text: str) -> str:
 
 
 def anchor(name: str) -> str:
-    """Return the name of an experiment's section inside the page."""
+    """Return the id of an experiment's section."""
     return f"experiment-{name}"
 
 
 def verdict_class(verdict: Verdict) -> str:
     """Return the CSS class of a verdict."""
     return f"verdict-{verdict.name.lower().replace('_', '-')}"
-
-
-def verdict_symbol(verdict: Verdict) -> str:
-    """Return the symbol that distinguishes a verdict without color."""
-    return _SYMBOLS[verdict]
-
-
-def kind_class(kind: Kind) -> str:
-    """Return the CSS class of a kind of data."""
-    return f"kind-{_KINDS[kind][0]}"
-
-
-def kind_words(kind: Kind) -> str:
-    """Return the label of a kind of data."""
-    return _KINDS[kind][1]
-
-
-def is_lookalike(findings: Findings) -> bool:
-    """Return whether the data are a look-alike."""
-    return findings.source.kind is Kind.LOOKALIKE
 
 
 def speeds(study: Study) -> list[tuple[str, float]]:
@@ -141,18 +119,3 @@ def all_measures(study: Study) -> list[Measure]:
     return list(
         {measure.key: measure for findings in study.findings for measure in findings.measures}.values()
     )
-
-
-def cost_columns(cost: OracleCost) -> list[tuple[str, str, str]]:
-    """Return name, heading and form of each column of the cost table."""
-    names = list(dict.fromkeys(name for row in cost.rows for name in row))
-    return [(name, _COST_COLUMNS.get(name, name.replace("_", " ")), _form(cost.rows, name)) for name in names]
-
-
-def _form(rows: Sequence[Mapping[str, Any]], name: str) -> str:
-    values = [row[name] for row in rows if name in row]
-    if all(isinstance(value, int) for value in values):
-        return "count"
-    if any(isinstance(value, str) for value in values):
-        return "text"
-    return _COST_FORMS.get(name, "number")
