@@ -218,7 +218,9 @@ def test_twice_the_theorys_step_is_the_step_times_two() -> None:
 
 
 def study_in(folder: Path, **settings: Any) -> RoundsStudy:
-    return RoundsStudy(ResultCache(folder), **{"seconds": 1e6, **settings})  # rounds end every run, on any machine
+    return RoundsStudy(
+        ResultCache(folder), **{"seconds": 1e6, **settings}
+    )  # rounds end every run, on any machine
 
 
 def test_a_second_call_runs_nothing_and_other_settings_run_anew(
