@@ -13,7 +13,7 @@ from rich.console import Console
 import dcgs
 from dcgs.datasets import completion_synthetic
 from dcgs.report import Progress, measures_table
-from dcgs.report.figure import losses_figure, save
+from dcgs.report.figures import losses_figure, save
 
 AGENTS = 10
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcgs.datasets import Kind, Source
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Claim, Cost, Curve, Findings, Measure, Skipped, Study, Verdict
+from dcgs.experiments.results import Claim, Curve, Findings, Measure, OracleCost, Skipped, Study, Verdict
 
 LOSSES = (
     Measure("local_loss", "each agent's model on its own data", "Σᵢ fᵢ(xᵢ)"),
@@ -217,9 +217,9 @@ def completion() -> Findings:
     )
 
 
-def cost() -> Cost:
+def cost() -> OracleCost:
     """Return a measured cost claim."""
-    return Cost(
+    return OracleCost(
         side=10_000,
         rows=[
             {

@@ -1,8 +1,9 @@
-"""``dcgs bench rounds``: what is read off a run, who is said to win, and what is kept."""
+"""``dcgs bench rounds``: the cost to accuracy, the ranking, the result cache, and methods from outside."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,19 @@ import numpy as np
 import pytest
 
 from dcgs.bench import instances, rounds
-from dcgs.bench.contestants import CONTESTANTS, GRID, Stepped, contestant
-from dcgs.bench.crossings import LEVELS, Cost, End, Trial, best_of, crossings
-from dcgs.bench.instances import INSTANCES, QUICK, Problem, by_chance, by_value, instance, random_graph
+from dcgs.bench.accuracy import LEVELS, LevelCost, Trial, best_of, cost_to_accuracy
+from dcgs.bench.entries import ENTRIES, GRID, Adapted, ScaledStep, entry
+from dcgs.bench.instances import INSTANCES, QUICK, by_chance, by_value, instance, random_graph
 from dcgs.bench.optimum import Optimum, solve
-from dcgs.bench.rounds import GOAL, Plan, carry_out, work_left
-from dcgs.bench.shelf import Shelf
-from dcgs.bench.standings import Standings, cell, profile, summary_grid
+from dcgs.bench.ranking import Ranking, cell_text, profile, summary_table
+from dcgs.bench.rounds import GOAL, RoundsStudy, run_study, runs_left
 from dcgs.cli import main
 from dcgs.front import minimize
 from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
-from dcgs.report.profile import profile_figure
+from dcgs.report.figures import profile_figure
 from dcgs.sets import L1Ball, L2Ball
+from dcgs.study import Problem, ResultCache
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.
 KNOWN = Optimum(value=10.0, start=110.0, gap=1e-6, iterations=1)
@@ -42,9 +43,9 @@ def history(*relative: float) -> dict[str, list[float]]:
     }
 
 
-def trial(instance: str, name: str, needed: int | None, end: End = End.ROUNDS) -> Trial:
+def trial(instance: str, name: str, needed: int | None, end: str = "ROUNDS") -> Trial:
     """Return a trial that needed so many rounds to every level, or got to none in 3000."""
-    cost = None if needed is None else Cost(needed, 8 * needed, needed)
+    cost = None if needed is None else LevelCost(needed, 8 * needed, needed)
     reached = 1.0 if needed is None else 1e-5
     return Trial(instance, name, "oracle calls", end, 3000, 1.0, reached, dict.fromkeys(LEVELS, cost))
 
@@ -56,66 +57,66 @@ SOLVED: dict[str, dict[str, int | None]] = {
     "three": {"FastDCGS": 50, "DFW": 500, "NIDS": None},
     "four": {"FastDCGS": None, "DFW": None, "NIDS": None},
 }
-STANDINGS = Standings(
+RANKING = Ranking(
     {name: [trial(name, method, n) for method, n in row.items()] for name, row in SOLVED.items()},
     ["FastDCGS", "DFW", "NIDS"],
 )
 
 
 def test_a_level_costs_what_was_spent_when_it_was_first_reached() -> None:
-    costs = crossings(history(1.0, 0.2, 0.05, 0.2, 0.009, 2e-4), KNOWN, "lmo_calls")
-    assert costs[1e-1] == Cost(rounds=4, bytes=200, work=14)
-    assert costs[1e-2] == Cost(rounds=8, bytes=400, work=28)
-    assert costs[1e-3] == Cost(rounds=10, bytes=500, work=35)
+    costs = cost_to_accuracy(history(1.0, 0.2, 0.05, 0.2, 0.009, 2e-4), KNOWN, "lmo_calls")
+    assert costs[1e-1] == LevelCost(rounds=4, bytes=200, work=14)
+    assert costs[1e-2] == LevelCost(rounds=8, bytes=400, work=28)
+    assert costs[1e-3] == LevelCost(rounds=10, bytes=500, work=35)
     assert costs[1e-4] is None
     assert costs[1e-5] is None
 
 
 def test_one_entry_may_reach_several_levels_at_once() -> None:
-    costs = crossings(history(1.0, 1e-6), KNOWN, "lmo_calls")
+    costs = cost_to_accuracy(history(1.0, 1e-6), KNOWN, "lmo_calls")
     assert {cost and cost.rounds for cost in costs.values()} == {2}
 
 
-def test_a_level_that_f_star_is_not_known_well_enough_for_is_not_told() -> None:
+def test_a_level_that_f_star_is_not_known_well_enough_for_is_not_reported() -> None:
     vague = replace(KNOWN, gap=0.05)  # 5e-4 of f(x⁰) − f*; ten times that is 5e-3
-    costs = crossings(history(1.0, 1e-6), vague, "lmo_calls")
+    costs = cost_to_accuracy(history(1.0, 1e-6), vague, "lmo_calls")
     assert [level for level, cost in costs.items() if cost is not None] == [1e-1, 1e-2]
 
 
 def test_of_a_grid_the_fewest_rounds_count_at_every_level_with_their_setting() -> None:
-    early = replace(trial("one", "a", 9), costs={**dict.fromkeys(LEVELS, None), 1e-1: Cost(5, 1, 1)})
-    late = replace(trial("one", "b", 9), costs=dict.fromkeys(LEVELS, Cost(9, 2, 2)))
+    early = replace(trial("one", "a", 9), costs={**dict.fromkeys(LEVELS, None), 1e-1: LevelCost(5, 1, 1)})
+    late = replace(trial("one", "b", 9), costs=dict.fromkeys(LEVELS, LevelCost(9, 2, 2)))
     best = best_of([(early, "step × 2"), (late, "step × 4")], "NIDS, best of grid")
-    assert best.costs[1e-1] == Cost(5, 1, 1, "step × 2")
-    assert best.costs[1e-5] == Cost(9, 2, 2, "step × 4")
+    assert best.costs[1e-1] == LevelCost(5, 1, 1, "step × 2")
+    assert best.costs[1e-5] == LevelCost(9, 2, 2, "step × 4")
 
 
 def test_profiles_are_as_worked_out_by_hand() -> None:
     # The fewest are 10, 20 and 50; the fourth instance, which nobody solves, is left out.
-    tau, share = profile(STANDINGS, "FastDCGS")
+    tau, share = profile(RANKING, "FastDCGS")
     assert tau.tolist() == [1.0, 1.0, 1.5]
     np.testing.assert_allclose(share, [1 / 3, 2 / 3, 1.0])
-    tau, share = profile(STANDINGS, "DFW")
+    tau, share = profile(RANKING, "DFW")
     assert tau.tolist() == [4.0, 10.0]
     np.testing.assert_allclose(share, [1 / 3, 2 / 3])
 
 
 def test_wins_near_wins_and_failures_are_counted() -> None:
-    assert STANDINGS.counts("FastDCGS") == (2, 2, 3)
-    assert STANDINGS.counts("NIDS") == (1, 2, 2)
-    assert STANDINGS.counts("DFW") == (0, 0, 2)
+    assert RANKING.counts("FastDCGS") == (2, 2, 3)
+    assert RANKING.counts("NIDS") == (1, 2, 2)
+    assert RANKING.counts("DFW") == (0, 0, 2)
 
 
 def test_the_best_of_a_grid_is_shown_and_wins_nothing() -> None:
     tuned = "NIDS, best of grid"
-    rows = {name: [*row, trial(name, tuned, 1)] for name, row in STANDINGS.trials.items()}
-    standings = Standings(rows, STANDINGS.names, [tuned])
-    assert standings.fewest("one") == 10
-    assert ("1", False) in summary_grid(standings).rows[0]
+    rows = {name: [*row, trial(name, tuned, 1)] for name, row in RANKING.trials.items()}
+    ranking = Ranking(rows, RANKING.names, [tuned])
+    assert ranking.fewest("one") == 10
+    assert ("1", False) in summary_table(ranking).rows[0]
 
 
 def test_the_summary_shows_losses_of_our_method_as_losses() -> None:
-    head, rows = summary_grid(STANDINGS).head, summary_grid(STANDINGS).rows
+    head, rows = summary_table(RANKING).head, summary_table(RANKING).rows
     assert head == ["rounds to 1e-03", "FastDCGS", "DFW", "NIDS", "DFW / FastDCGS"]
     assert rows[0] == [("one", False), ("10", True), ("40", False), ("12", False), ("4.0", False)]
     assert rows[1] == [("two", False), ("30", False), (">3,000", False), ("20", True), (">100.0", False)]
@@ -123,17 +124,17 @@ def test_the_summary_shows_losses_of_our_method_as_losses() -> None:
 
 
 def test_a_cell_says_which_limit_ended_a_run() -> None:
-    assert cell(trial("one", "DFW", None), 1e-3) == ">3,000"
-    assert cell(trial("one", "DFW", None, End.SECONDS), 1e-3) == ">3,000†"
-    assert cell(trial("one", "DFW", None, End.FAILED), 1e-3) == "—"
-    assert cell(None, 1e-3) == "—"
+    assert cell_text(trial("one", "DFW", None), 1e-3) == ">3,000"
+    assert cell_text(trial("one", "DFW", None, "SECONDS"), 1e-3) == ">3,000†"
+    assert cell_text(trial("one", "DFW", None, "FAILED"), 1e-3) == "—"
+    assert cell_text(None, 1e-3) == "—"
 
 
 def test_the_profile_shows_every_method_once_and_its_legend_beside_the_lines() -> None:
-    figure = profile_figure(STANDINGS)
+    figure = profile_figure(RANKING)
     (axes,) = figure.axes
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == list(STANDINGS.names)
+    assert [text.get_text() for text in legend.get_texts()] == list(RANKING.names)
     figure.draw_without_rendering()
     assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
 
@@ -191,7 +192,7 @@ def test_random_graphs_are_connected_and_repeat() -> None:
 def test_names_are_distinct_for_people_and_for_files() -> None:
     names = [chosen.name for chosen in (*INSTANCES, *QUICK)]
     assert len(set(names)) == len(names)
-    everyone = [*CONTESTANTS, *GRID]
+    everyone = [*ENTRIES, *GRID]
     assert len({one.name for one in everyone}) == len({one.file for one in everyone}) == len(everyone)
 
 
@@ -200,7 +201,7 @@ def test_a_multiple_of_the_theorys_step_of_one_is_the_method_itself(method: Any)
     problem = instance("quick-noisy").make(0)
     own, same, twice = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
-        for one in (method, Stepped(method, 1.0), Stepped(method, 2.0))
+        for one in (method, Adapted(method, ScaledStep(1.0)), Adapted(method, ScaledStep(2.0)))
     )
     np.testing.assert_array_equal(own, same)
     assert not np.array_equal(own, twice)
@@ -211,43 +212,45 @@ def test_twice_the_theorys_step_is_the_step_times_two() -> None:
     step = 2.0 * 1.9 / max(f.smoothness for f in problem.objectives)  # NIDS takes 1.9/l
     given, scaled = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
-        for one in (NIDS(step=step), Stepped(NIDS(), 2.0))
+        for one in (NIDS(step=step), Adapted(NIDS(), ScaledStep(2.0)))
     )
     np.testing.assert_allclose(given, scaled, rtol=1e-12)  # rounding of one division
 
 
-def plan_in(folder: Path, **settings: Any) -> Plan:
-    return Plan(Shelf(folder), **{"seconds": 5.0, **settings})
+def study_in(folder: Path, **settings: Any) -> RoundsStudy:
+    return RoundsStudy(
+        ResultCache(folder), **{"seconds": 1e6, **settings}
+    )  # rounds end every run, on any machine
 
 
 def test_a_second_call_runs_nothing_and_other_settings_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, entrants = [instance("quick-noisy")], [contestant("NIDS"), contestant("ProjectedAGD")]
-    told: list[tuple[str, str | None]] = []
-    carry_out(plan_in(tmp_path), chosen, entrants, lambda *what: told.append(what))
-    assert told == [
+    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    reported: list[tuple[str, str | None]] = []
+    run_study(study_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
+    assert reported == [
         ("f* of quick-noisy", None),
         ("NIDS on quick-noisy", None),
         ("ProjectedAGD on quick-noisy", None),
     ]
-    assert work_left(plan_in(tmp_path), chosen, entrants) == 0
-    assert work_left(plan_in(tmp_path, seed=1), chosen, entrants) == 3
-    assert work_left(plan_in(tmp_path, seconds=6.0), chosen, entrants) == 2
+    assert runs_left(study_in(tmp_path), chosen, entries) == 0
+    assert runs_left(study_in(tmp_path, seed=1), chosen, entries) == 3
+    assert runs_left(study_in(tmp_path, seconds=6.0), chosen, entries) == 2
 
     def work(*_: object, **__: object) -> None:
         pytest.fail("work was done")
 
-    monkeypatch.setattr(rounds, "minimize", work)
+    monkeypatch.setattr(rounds, "execute", work)
     monkeypatch.setattr(rounds, "solve", work)
-    carry_out(plan_in(tmp_path), chosen, entrants, work)
+    run_study(study_in(tmp_path), chosen, entries, work)
 
 
 def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path: Path) -> None:
-    chosen, plan = instance("quick-noisy"), plan_in(tmp_path)
-    default, better, worse = (contestant(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
-    carry_out(plan, [chosen], [worse, better, default], lambda *_: None)
-    own, quick, slow = (plan.trial(chosen, entrant) for entrant in (default, better, worse))
+    chosen, study = instance("quick-noisy"), study_in(tmp_path)
+    default, better, worse = (entry(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
+    run_study(study, [chosen], [worse, better, default], lambda *_: None)
+    own, quick, slow = (study.trial(chosen, one) for one in (default, better, worse))
     assert own is not None
     assert quick is not None
     assert slow is not None
@@ -258,46 +261,34 @@ def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path:
     assert quick.rounds < goal.rounds
     assert slow.costs[GOAL] is None
     assert slow.rounds == goal.rounds
-    assert work_left(plan, [chosen], [worse, better, default]) == 0
+    assert runs_left(study, [chosen], [worse, better, default]) == 0
 
 
-def test_processes_give_what_one_gives(tmp_path: Path) -> None:
-    chosen, entrants = [instance("quick-noisy")], [contestant("NIDS"), contestant("ProjectedAGD")]
-    one, two = plan_in(tmp_path / "one"), plan_in(tmp_path / "two", jobs=2)
-    for plan in (one, two):
-        carry_out(plan, chosen, entrants, lambda *_: None)
-    for entrant in entrants:
-        first, second = (plan.trial(chosen[0], entrant) for plan in (one, two))
-        assert first is not None
-        assert second is not None
-        assert first.costs == second.costs
+def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:
+    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    single, several = study_in(tmp_path / "one"), study_in(tmp_path / "two", jobs=2)
+    for study in (single, several):
+        run_study(study, chosen, entries, lambda *_: None)
+    data = [sorted((tmp_path / name / "data").rglob("*.csv")) for name in ("one", "two")]
+    assert len(data[0]) == 2
+    assert [file.read_bytes() for file in data[0]] == [file.read_bytes() for file in data[1]]
 
 
-def test_an_interrupted_write_leaves_no_result(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    (tmp_path / "cut.json").write_text('{"key": {"format": 1}, "resu')
-    assert shelf.get("cut.json", {}) is None
-    shelf.put("whole.json", {"seed": 0}, {"x": 1})
-    assert shelf.get("whole.json", {"seed": 0}) == {"x": 1}
-    assert shelf.get("whole.json", {"seed": 1}) is None
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["cut.json", "whole.json"]
-
-
-def test_a_method_that_raises_is_told_of_and_not_kept(
+def test_a_run_that_raises_is_reported_and_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("agents [0] returned while agents [1] still send.")
 
-    monkeypatch.setattr(rounds, "minimize", broken)
-    chosen, entrants = [instance("quick-noisy")], [contestant("NIDS")]
-    told: list[tuple[str, str | None]] = []
-    carry_out(plan_in(tmp_path), chosen, entrants, lambda *what: told.append(what))
-    assert "RuntimeError: agents [0] returned" in str(told[-1][1])
-    assert work_left(plan_in(tmp_path), chosen, entrants) == 1
+    monkeypatch.setattr(rounds, "execute", broken)
+    chosen, entries = [instance("quick-noisy")], [entry("NIDS")]
+    reported: list[tuple[str, str | None]] = []
+    run_study(study_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
+    assert "RuntimeError: agents [0] returned" in str(reported[-1][1])
+    assert runs_left(study_in(tmp_path), chosen, entries) == 1
 
 
-def test_data_that_are_not_at_hand_are_left_out_with_a_sentence(
+def test_an_instance_without_data_is_left_out_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -305,7 +296,7 @@ def test_data_that_are_not_at_hand_are_left_out_with_a_sentence(
     argv = ["bench", "rounds", "--instances", "movielens", "--out", str(tmp_path / "out"), "--jobs", "1"]
     assert main(argv) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "f* of movielens: left out, for its data are not at hand" in said
+    assert "f* of movielens: left out, because its data are missing" in said
     page = (tmp_path / "out" / "rounds.md").read_text()
     assert "f* of movielens: left out" in page
 
@@ -330,8 +321,96 @@ def test_bad_names_end_in_a_sentence_with_the_known_ones(
 def test_the_list_names_all_instances_and_methods(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "rounds", "--list"]) == 0
     said = capsys.readouterr().out
-    names = [chosen.name for chosen in INSTANCES] + [entrant.name for entrant in CONTESTANTS]
+    names = [chosen.name for chosen in INSTANCES] + [one.name for one in ENTRIES]
     assert [name for name in names if name not in said] == []
+
+
+OUTSIDE = """
+import networkx as nx
+import numpy as np
+import dcgs
+
+class Slow(dcgs.Method):
+    "DFW under another name."
+    rounds_per_iteration = 2
+    def incompatibility(self, objectives, X):
+        return None
+    def program(self, agent):
+        return dcgs.DFW().program(agent)
+    def __repr__(self):
+        return "Slow()"
+
+def plants(seed):
+    "Least squares of three plants."
+    rng = np.random.default_rng(seed)
+    f = [dcgs.LeastSquares(rng.standard_normal((8, 5)), rng.standard_normal(8)) for _ in range(3)]
+    return f, dcgs.L1Ball(5, 0.5), nx.path_graph(3)
+
+def nothing(seed):
+    return None
+
+number = 7
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder to run in, with a module of methods and instances that is not in the package."""
+    (tmp_path / "outside_of_dcgs.py").write_text(OUTSIDE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "outside_of_dcgs", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_methods_and_instances_outside_the_package_run_beside_the_built_in_ones(
+    outside: Path, jobs: str
+) -> None:
+    argv = ["bench", "rounds", "--quick", "--methods", "DFW", "--instances", "plants", "--jobs", jobs]
+    argv += ["--method", "outside_of_dcgs:Slow", "--instance", "outside_of_dcgs:plants", "--out", "out"]
+    assert main([*argv, "--seconds", "10000"]) == 0
+    written = json.loads(Path("out/rounds.json").read_text())
+    assert written["instances"]["plants"]["about"] == "Least squares of three plants."
+    trials = written["instances"]["plants"]["trials"]
+    assert list(trials) == ["DFW", "Slow"]
+    assert trials["Slow"]["costs"] == trials["DFW"]["costs"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["--method", "Newton"], "--method must be package.module:name; got 'Newton'."),
+        (["--method", "outside_of_dcgs:Fast"], "importable; got 'outside_of_dcgs:Fast'"),
+        (["--method", "outside_of_dcgs:number"], "must be a dcgs.Method, or make one without arguments"),
+        (["--method", "dcgs:DFW"], "every method must have a name of its own; DFW is there twice."),
+        (["--instance", "outside_of_dcgs:number"], "must be a function of a seed; it is a int."),
+    ],
+)
+def test_what_cannot_be_loaded_from_outside_ends_in_a_sentence(
+    argv: list[str], sentence: str, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "rounds", "--out", str(outside / "out"), *argv])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_outside_instance_that_returns_no_problem_is_left_out_with_a_sentence(
+    outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--quick", "--instance", "outside_of_dcgs:nothing", "--instances", "nothing", "--jobs", "1"]
+    assert main(["bench", "rounds", "--out", "out", *argv]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "must return a tuple of objectives, set and graph; it returned a NoneType." in printed
+
+
+def test_a_ninth_and_tenth_method_have_lines_of_their_own_in_the_profile() -> None:
+    names = [*(one.name for one in ENTRIES), "Ninth", "Tenth"]
+    ranking = Ranking({"one": [trial("one", name, 10) for name in names]}, names)
+    (axes,) = profile_figure(ranking).axes
+    looks = {(str(drawn.get_color()), str(drawn.get_linestyle())) for drawn in axes.get_lines()}
+    assert len(looks) == 10
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +418,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a quick run of two methods."""
     out = tmp_path_factory.mktemp("quick")
     argv = ["bench", "rounds", "--quick", "--methods", "DFW", "NIDS", "--out", str(out), "--jobs", "1"]
-    assert main([*argv, "--seconds", "2"]) == 0
+    assert main([*argv, "--seconds", "10000"]) == 0
     return out
 
 
@@ -359,8 +438,8 @@ def test_the_page_has_the_numbers_of_the_json(quick: Path) -> None:
     page = (quick / "rounds.md").read_text()
     costs = [
         (name, cost)
-        for told in written["instances"].values()
-        for name, trial in told["trials"].items()
+        for reported in written["instances"].values()
+        for name, trial in reported["trials"].items()
         for cost in [trial["costs"]["1e-03"]]
         if cost is not None
     ]

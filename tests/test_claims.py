@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dcgs.experiments.claims import PROMISES, at, first, judge
-from dcgs.experiments.study import Claim, Curve, Verdict
+from dcgs.experiments.results import Claim, Curve, Verdict
 
 
 def curve(key: str, rounds: list[int], local: list[float], worst: list[float], calls: list[int]) -> Curve:

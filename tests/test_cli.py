@@ -59,9 +59,9 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     def work(*_: object) -> None:
         pytest.fail("work was done")
 
-    monkeypatch.setattr("dcgs.bench.memory.measure", work)
+    monkeypatch.setattr("dcgs.bench.exchange.measure", work)
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as ended:
-        main(["bench", "memory", "--out", str(tmp_path / "file" / "x.json")])
+        main(["bench", "exchange", "--out", str(tmp_path / "file" / "x.json")])
     assert ended.value.code == 2
     assert "cannot be written" in capsys.readouterr().err

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dcgs.cli import main
-from dcgs.experiments import catalog, cost
+from dcgs.experiments import catalog, oracle_cost
 from dcgs.experiments.catalog import Options
+from dcgs.experiments.results import Study
+from dcgs.front import Callback, Result, Snapshot, minimize
+from dcgs.report.figures import study_figures
+from dcgs.study import Budget
 
 PNG, PDF = b"\x89PNG", b"%PDF"
 
@@ -27,7 +29,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def shortened(name: str, options: Options) -> object:
         made = original(name, options)
-        return replace(made, runs=[replace(run, iterations=8, every=4, lmo_calls=200) for run in made.runs])
+        return replace(
+            made, runs=[replace(run, budget=Budget(8, lmo_calls=200, every=4)) for run in made.runs]
+        )
 
     monkeypatch.setattr("dcgs.cli.reproduce.experiment", shortened)
     monkeypatch.setattr("dcgs.cli.reproduce.PAPER_SIDE", 500)
@@ -96,7 +100,11 @@ def test_report_makes_the_same_page_and_figures_anew_without_running(
     def run(*_: object, **__: object) -> None:
         pytest.fail("something was run")
 
-    monkeypatch.setattr("dcgs.experiments.runner.minimize", run)
+    def first(study: Study) -> object:
+        return study_figures(replace(study, findings=study.findings[:1]))
+
+    monkeypatch.setattr("dcgs.study.run.minimize", run)
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", first)
     names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-honest.pdf"]
     before = {name: (report / name).read_bytes() for name in names}
     for name in names:
@@ -111,7 +119,7 @@ def test_the_same_command_again_finds_all_done(
 ) -> None:
     monkeypatch.setenv("DCGS_DATA", str(report))
     monkeypatch.setenv("XDG_CACHE_HOME", str(report))
-    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     small(monkeypatch)
     before = json.loads((report / "manifest.json").read_text())
     assert main(["reproduce", "--quick", "--out", str(report)]) == 0
@@ -132,7 +140,7 @@ def test_another_seed_does_not_go_into_the_same_folder(
 def test_another_link_changes_the_page_and_nothing_else(
     report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     shutil.copytree(report, tmp_path / "copy", ignore=shutil.ignore_patterns("figures"))
     study = [*(tmp_path / "copy" / "data").rglob("*.csv"), tmp_path / "copy" / "manifest.json"]
     before = [file.read_bytes() for file in study]
@@ -195,31 +203,36 @@ def test_broken_data_are_refused_by_their_line_and_leave_nothing(
 def test_without_matplotlib_it_is_said_what_to_install_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dcgs.report.book", None)
-    monkeypatch.delattr("dcgs.report.book", raising=False)
+    monkeypatch.setitem(sys.modules, "dcgs.report.study_report", None)
+    monkeypatch.delattr("dcgs.report.study_report", raising=False)
     message = refused(["reproduce", "--out", str(tmp_path / "out")], capsys)
     assert "pip install 'dcgs[report]'" in message
     assert not (tmp_path / "out").exists()
 
 
-def test_ctrl_c_keeps_what_is_done_and_makes_the_page_of_it(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_every_finished_run_and_writes_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[str] = []
+
+    def interrupted(*args: Any, callback: Callback, **settings: Any) -> Result:
+        started.append(type(args[3]).__name__)
+
+        def observe(snapshot: Snapshot) -> bool | None:
+            if len(started) == 2:
+                signal.raise_signal(signal.SIGINT)  # in the middle of the second run
+            return callback(snapshot)
+
+        return minimize(*args, callback=observe, **settings)
+
+    monkeypatch.setattr("dcgs.study.run.minimize", interrupted)
+    small(monkeypatch)
     out = tmp_path / "out"
-    command = [sys.executable, "-c", "from dcgs.cli import main; raise SystemExit(main())"]
-    argv = ["reproduce", "lasso-synthetic", "--quick", "--out", str(out)]
-    process = subprocess.Popen(
-        [*command, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    deadline = time.monotonic() + 120.0
-    while not (out / "data" / "lasso-synthetic" / "dfw.csv").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    shown, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
-    assert "every method that is done is kept" in shown
-    assert list(
-        json.loads((out / "manifest.json").read_text())["experiments"]["lasso-synthetic"]["runs"]
-    ) == ["dfw"]
+    assert main(["reproduce", "lasso-synthetic", "--quick", "--out", str(out)]) == 130
+    assert started == ["DFW", "DCGS"]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Run the same command again to continue." in shown
+    assert [record.stem for record in (out / "runs" / "lasso-synthetic").iterdir()] == ["dfw"]
     assert "run the same command again" in (out / "index.html").read_text()
 
 
@@ -228,7 +241,7 @@ def test_ctrl_c_keeps_what_is_done_and_makes_the_page_of_it(tmp_path: Path) -> N
 
 def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
     calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, 1.0)]
-    judged = cost.judged({"side": 10_000, "threads": 2, "calls": calls})
+    judged = oracle_cost.judged({"side": 10_000, "threads": 2, "calls": calls})
     assert [row["waiting_share"] for row in judged.rows] == [80 / 88, 80 / 84, 80 / 81]
     assert judged.rows[0]["waiting_share_dfw"] == 160 / 168
     assert str(judged.claim.verdict) == "holds"
@@ -240,11 +253,11 @@ def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
 )
 def test_the_verdict_is_on_the_papers_size_only(side: int, seconds: float, verdict: str) -> None:
     calls = [{"case": "a", "products": 40, "seconds": s} for s in (8.0, 4.0, seconds)]
-    assert str(cost.judged({"side": side, "threads": 2, "calls": calls}).claim.verdict) == verdict
+    assert str(oracle_cost.judged({"side": side, "threads": 2, "calls": calls}).claim.verdict) == verdict
 
 
 def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
-    calls = cost.measure(300, seed=0)["calls"]
+    calls = oracle_cost.measure(300, seed=0)["calls"]
     dense, loose, sparing = calls
     assert dense["products"] == sparing["products"] > loose["products"] > 2
     assert all(call["seconds"] > 0.0 for call in calls)
@@ -267,7 +280,7 @@ def test_a_path_with_brackets_is_shown_as_it_is(
     report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(report, tmp_path / "out[old]")
-    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     assert main(["report", str(tmp_path / "out[old]")]) == 0
     assert "out[old]/index.html" in capsys.readouterr().out.replace("\n", "")
 
@@ -278,7 +291,7 @@ def test_the_link_of_the_run_is_that_of_its_report(
     shutil.copytree(report, tmp_path / "copy")
     manifest = json.loads((report / "manifest.json").read_text())
     (tmp_path / "copy" / "manifest.json").write_text(json.dumps(manifest | {"link": 7e6}))
-    monkeypatch.setattr("dcgs.report.book.plates", lambda study: {})
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     assert main(["report", str(tmp_path / "copy")]) == 0
     assert "On links of 7 MB/s" in (tmp_path / "copy" / "index.html").read_text()
 
@@ -289,8 +302,8 @@ def test_an_interruption_elsewhere_ends_without_a_traceback(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcgs.bench.memory.measure", interrupted)
+    monkeypatch.setattr("dcgs.bench.exchange.measure", interrupted)
     with pytest.raises(SystemExit) as ended:
-        main(["bench", "memory"])
+        main(["bench", "exchange"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "dcgs: interrupted.\n"

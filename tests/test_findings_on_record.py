@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dcgs.experiments.findings import load
-from dcgs.experiments.folder import Folder
 from dcgs.experiments.link import Link
-from dcgs.experiments.words import count, number
+from dcgs.experiments.numbers import count, short_number
+from dcgs.study import ResultCache
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "reproduction"
@@ -27,7 +27,7 @@ def asked(name: str) -> str:
 
 def docs_number(value: float) -> str:
     """Return a number as the docs have it: to whole ones where the page has more digits."""
-    return f"{value:.0f}" if value < 1000.0 else number(value)
+    return f"{value:.0f}" if value < 1000.0 else short_number(value)
 
 
 def row_of(start: str) -> str:
@@ -52,12 +52,12 @@ def test_every_verdict_in_the_docs_is_that_of_the_record(
     record: str, place: tuple[int, int], start: str
 ) -> None:
     experiment, claim = place
-    verdict = load(Folder(RECORDS / record), Link()).findings[experiment].claims[claim].verdict
+    verdict = load(ResultCache(RECORDS / record), Link()).findings[experiment].claims[claim].verdict
     assert f"**{verdict}**" in row_of(start)
 
 
 def test_the_verdict_on_waiting_is_that_of_the_record() -> None:
-    cost = load(Folder(RECORDS / "synthetic"), Link()).cost
+    cost = load(ResultCache(RECORDS / "synthetic"), Link()).cost
     assert cost is not None
     assert cost.side == 10_000
     assert f"**{cost.claim.verdict}**" in row_of("DFW waits over 97% of its time | 10⁴ × 10⁴ at 10 MB/s")
@@ -72,7 +72,7 @@ def test_the_verdict_on_waiting_is_that_of_the_record() -> None:
     ],
 )
 def test_the_losses_in_the_docs_are_those_of_the_record(record: str, names: list[str]) -> None:
-    study = load(Folder(RECORDS / record), Link())
+    study = load(ResultCache(RECORDS / record), Link())
     assert [findings.name for findings in study.findings] == names
     for findings in study.findings:
         section = DOCS.partition(f"dcgs reproduce {asked(findings.name)}`")[2].partition("\n## ")[0]

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import account
-import field
+import analysis
 import mpich
 import netns
 import numpy as np
-import pages
+import output
+import problem
 import pytest
 import recorder
 import run
@@ -48,7 +48,9 @@ needs_namespaces = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("module", [account, field, mpich, netns, pages], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [analysis, mpich, netns, output, problem], ids=lambda module: module.__name__
+)
 def test_the_examples_in_the_benchmark_are_true(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -179,34 +181,34 @@ def test_a_process_is_known_by_its_number_and_its_start() -> None:
 
 
 class Ends:
-    """A small problem of three agents, and the judge of it."""
+    """A small problem of three agents, and its evaluator."""
 
     def __init__(self, folder: Path) -> None:
         data = completion_synthetic(side=12, rank=2, entries=90, seed=1)
-        self.known, self.held_out = field.lay_out(folder, data, 3, 40.0)
-        self.judge = account.Judge(self.known, self.held_out, 3)
-        self.field = field.Field(folder)
+        self.known, self.held_out = problem.write_shares(folder, data, 3, 40.0)
+        self.evaluator = analysis.Evaluator(self.known, self.held_out, 3)
+        self.problem = problem.ProblemFolder(folder)
 
 
 @pytest.fixture(scope="module")
 def ends(tmp_path_factory: pytest.TempPathFactory) -> Ends:
-    return Ends(tmp_path_factory.mktemp("field"))
+    return Ends(tmp_path_factory.mktemp("problem"))
 
 
 def test_each_agent_has_its_own_ratings_and_nobody_elses(ends: Ends) -> None:
     whole = ends.known.objectives(3)
     x = np.random.default_rng(0).standard_normal((12, 12))
-    assert [ends.field.objective(i).value(x) for i in range(3)] == [f.value(x) for f in whole]
-    with np.load(ends.field.folder / "places.npz") as places:
+    assert [ends.problem.objective(i).value(x) for i in range(3)] == [f.value(x) for f in whole]
+    with np.load(ends.problem.folder / "places.npz") as places:
         assert set(places.files) == {"rows", "cols"}  # and no values
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_looks_at_models_give_the_losses_of_the_models(ends: Ends, seed: int) -> None:
+def test_samples_of_models_give_the_losses_of_the_models(ends: Ends, seed: int) -> None:
     models = np.random.default_rng(seed).standard_normal((3, 12, 12))
-    rows, cols = ends.field.places()
-    found = ends.judge.losses(models[:, rows, cols])
+    rows, cols = ends.problem.places()
+    found = ends.evaluator.losses(models[:, rows, cols])
     objectives = ends.known.objectives(3)
     on_all = [sum(f.value(x) for f in objectives) for x in models]
     wanted = {
@@ -222,30 +224,32 @@ def test_looks_at_models_give_the_losses_of_the_models(ends: Ends, seed: int) ->
     assert found == pytest.approx(wanted, rel=1e-12)
 
 
-@pytest.mark.parametrize("key", field.CONTESTANTS)
+@pytest.mark.parametrize("key", problem.ENTRIES)
 def test_a_recorder_changes_nothing_of_a_run(key: str, ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder, "sent_on_wire", lambda: 0)
-    method = field.CONTESTANTS[key].make(ends.field.facts["distance"])
+    method = problem.ENTRIES[key].make(ends.problem.facts["distance"])
     notes = Recorder(lambda x: x[0], speed=None)
 
     def solve(chosen: dcgs.Method) -> dcgs.Result:
         objectives = ends.known.objectives(3)
         once = dcgs.Lockstep(threads=1)
-        return dcgs.minimize(objectives, ends.field.ball, ends.field.graph, chosen, rounds=6, runtime=once)
+        return dcgs.minimize(
+            objectives, ends.problem.ball, ends.problem.graph, chosen, rounds=6, runtime=once
+        )
 
     plain, recorded = solve(method), solve(Recorded(method, notes))
     np.testing.assert_array_equal(recorded.agents, plain.agents)
     assert recorded.bytes.tolist() == plain.bytes.tolist()
     assert recorded.rounds == plain.rounds
-    # Three agents take a step before the first message and after each; every answer is looked at.
+    # Three agents take a step before the first message and after each; every answer is sampled.
     assert len(notes.steps) == 3 * (plain.rounds + 1)
     assert len(notes.waits) == 3 * plain.rounds
-    assert len(notes.looks) == 3 * plain.iterations
+    assert len(notes.samples) == 3 * plain.iterations
 
 
-def record(steps: Any, sent: Any) -> account.Record:
+def record(steps: Any, sent: Any) -> analysis.Record:
     nothing = np.zeros((2, 0))
-    return account.Record([], np.array(steps), np.array(sent), nothing, nothing, nothing)
+    return analysis.Record([], np.array(steps), np.array(sent), nothing, nothing, nothing)
 
 
 def test_the_model_adds_the_slowest_of_each_step_and_the_largest_message() -> None:
@@ -254,13 +258,13 @@ def test_the_model_adds_the_slowest_of_each_step_and_the_largest_message() -> No
         [[[1.0, 0.5], [2.0, 0.5], [0.5, 0.5]], [[3.0, 0.25], [1.0, 1.0], [0.25, 0.25]]],
         [[10e6, 20e6], [10e6, 10e6]],
     )
-    measured = account.Model.of(noted, Link(10e6), 2, cpu=False)
+    measured = analysis.Model.of(noted, Link(10e6), 2, cpu=False)
     assert measured.computing.tolist() == [3.0, 2.0, 0.5]
     assert measured.traveling.tolist() == [2.0, 4.0]
     assert measured.seconds == 11.5
     assert measured.waiting_share == 6.0 / 11.5
     assert [measured.at(step) for step in range(3)] == [3.0, 7.0, 11.5]
-    alone = account.Model.of(noted, Link(10e6), 1, cpu=True)
+    alone = analysis.Model.of(noted, Link(10e6), 1, cpu=True)
     assert alone.seconds == 0.5 + 1.0 + 0.5 + 3.0
 
 
@@ -268,7 +272,7 @@ def noted(folder: Path, i: int, looks: int, rounds: int, done: int) -> None:
     notes = Recorder(lambda x: x, speed=None)
     notes.steps, notes.sent, notes.waits = [(1.0, 0.5)] * (rounds + 1), [8] * (rounds + 1), [0.1] * rounds
     for _ in range(looks):
-        notes.saw(np.ones(4))
+        notes.observed(np.ones(4))
     notes.save(folder / f"dfw-{i}.npz")
     (folder / f"dfw-{i}.json").write_text(json.dumps({"rounds": rounds, "iterations": done}))
 
@@ -279,8 +283,8 @@ def test_an_iteration_counts_when_all_have_finished_it(
 ) -> None:
     noted(tmp_path, 0, done + 1, 3, done)
     noted(tmp_path, 1, done, 3, done)
-    found = account.Record.read(tmp_path, "dfw", 2)
-    assert found.looks.shape[: len(shape)] == shape
+    found = analysis.Record.read(tmp_path, "dfw", 2)
+    assert found.samples.shape[: len(shape)] == shape
     assert found.steps.shape == (2, 4, 2)
     assert found.sent.shape == found.waits.shape == (2, 3)  # a message that nobody got is not one
 
@@ -325,7 +329,7 @@ def results() -> dict[str, Any]:
 
 
 def test_the_tables_say_what_was_measured(results: dict[str, Any]) -> None:
-    lines = pages.tables(results).splitlines()
+    lines = output.tables(results).splitlines()
     assert "| 0.08 MB | 0.020 | 0.016 | 1.25 | 1.0100 |" in lines
     assert "| DFW | 90.5 | 30 | 91% (93%) | 88.0 | 80.0 | 98.1% | 1 | +0.4 to 1.0% |" in lines
     assert "| DFW | 15 | 15 | 3 | 2.5 | 0.5 |" in lines
@@ -333,12 +337,12 @@ def test_the_tables_say_what_was_measured(results: dict[str, Any]) -> None:
 
 def test_who_finished_nothing_is_named_in_the_figure(results: dict[str, Any]) -> None:
     results["runs"].append(made_up("DCGS") | {"iterations": 0})
-    (legend,) = pages.figure(results).legends
+    (legend,) = output.figure(results).legends
     assert [text.get_text() for text in legend.get_texts()] == ["DFW", "DCGS (no iteration finished)"]
 
 
 def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
-    for axes in pages.figure(results).axes:
+    for axes in output.figure(results).axes:
         worst, own = axes.lines
         assert np.asarray(worst.get_ydata()).tolist() == [4.0, 3.0]
         assert np.asarray(own.get_ydata()).tolist() == [4.0, 0.5]
@@ -349,7 +353,7 @@ def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
 
 def test_what_was_counted_crossed_the_wire() -> None:
     kept = json.loads(KEPT.read_text())
-    assert [each["key"] for each in kept["runs"]] == list(field.CONTESTANTS)
+    assert [each["key"] for each in kept["runs"]] == list(problem.ENTRIES)
     for each in kept["runs"]:
         more = np.array(each["wire"]) / np.array(each["bytes"]) - 1.0
         assert len(more) == kept["agents"]
@@ -360,9 +364,9 @@ def test_what_was_counted_crossed_the_wire() -> None:
 
 def test_the_page_shows_the_tables_of_the_run_that_is_kept() -> None:
     page = (ROOT / "docs" / "links.md").read_text()
-    rows = [line for line in pages.tables(json.loads(KEPT.read_text())).splitlines() if line.startswith("|")]
+    rows = [line for line in output.tables(json.loads(KEPT.read_text())).splitlines() if line.startswith("|")]
     assert [row for row in rows if row not in page] == []
-    longer = pages.tables(json.loads(KEPT.with_name("longer.json").read_text())).splitlines()
+    longer = output.tables(json.loads(KEPT.with_name("longer.json").read_text())).splitlines()
     assert [row for row in longer if row.startswith("| DCGS") and row not in page] == []
 
 

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from html import escape, unescape
 from html.parser import HTMLParser
 from itertools import pairwise, product
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dcgs.experiments import numbers
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Curve, Findings, Study
-from dcgs.report.page import numbers, render
-from dcgs.report.page.data import MOST_POINTS, kept
+from dcgs.experiments.results import Curve, Findings, Study
+from dcgs.report.page import render
+from dcgs.report.page.data import MOST_POINTS, thinned
 from study_sample import SHAPES, columns, curves, lasso, lookalike, manifest, sample
 
 if TYPE_CHECKING:
@@ -46,6 +48,11 @@ class Seen(HTMLParser):
         return [value for attribute, value in self.attributes if attribute == name]
 
 
+@cache
+def sample_page() -> str:
+    return render(sample())
+
+
 def data_of(page: str) -> Any:
     found = re.search(r'<script type="application/json" id="study-data">(.*?)</script>', page, re.DOTALL)
     assert found is not None
@@ -67,7 +74,7 @@ def claims(study: Study) -> Iterator[str]:
 
 @pytest.mark.parametrize("findings", sample().findings, ids=lambda findings: findings.name)
 def test_an_experiment_is_on_the_page_in_full(findings: Findings) -> None:
-    page = unescape(render(sample()))
+    page = unescape(sample_page())
     texts = [findings.title, findings.problem, *findings.summary, findings.source.name]
     texts += [
         text for curve in findings.curves for text in (curve.label, curve.about, curve.status, *curve.notes)
@@ -87,7 +94,7 @@ def test_every_claim_verdict_banner_and_skipped_experiment_is_on_the_page() -> N
 
 
 def test_the_cost_section_has_the_papers_figures_and_the_measured_rows() -> None:
-    page = unescape(render(sample()))
+    page = unescape(sample_page())
     shown = [
         "10⁴ × 10⁴",
         "800 MB",
@@ -102,7 +109,7 @@ def test_the_cost_section_has_the_papers_figures_and_the_measured_rows() -> None
 
 
 def test_the_page_says_how_it_was_made() -> None:
-    page = unescape(render(sample()))
+    page = unescape(sample_page())
     told = [
         "dcgs reproduce --quick",
         "2026-01-02 03:04:05 UTC",
@@ -121,7 +128,7 @@ def test_the_page_says_plainly_at_what_scale_it_was_made(quick: bool, words: str
 
 
 def test_the_page_refers_to_nothing_outside_its_folder() -> None:
-    page = render(sample())
+    page = sample_page()
     seen = Seen(page)
     inside = re.compile(r"#|figures/|data/|timing/|manifest\.json$|data:,$")
     assert [href for href in seen.all("href") if not inside.match(href)] == []
@@ -132,7 +139,7 @@ def test_the_page_refers_to_nothing_outside_its_folder() -> None:
 
 
 def test_the_page_leads_to_figures_data_and_manifest() -> None:
-    links = set(Seen(render(sample())).all("href"))
+    links = set(Seen(sample_page()).all("href"))
     name = "lasso-e2006"
     figures = {f"figures/{name}-{kind}.{form}" for kind in ("paper", "honest") for form in ("png", "pdf")}
     assert (
@@ -144,13 +151,13 @@ def test_the_page_leads_to_figures_data_and_manifest() -> None:
 
 
 def test_every_link_inside_the_page_has_its_target() -> None:
-    seen = Seen(render(sample()))
+    seen = Seen(sample_page())
     assert {href[1:] for href in seen.all("href") if href.startswith("#")} <= set(seen.all("id"))
     assert len(seen.all("id")) == len(set(seen.all("id")))
 
 
 def test_without_its_data_the_page_is_small() -> None:
-    page = render(sample())
+    page = sample_page()
     assert len(page.encode()) - len(json.dumps(data_of(page))) < 150_000
 
 
@@ -199,7 +206,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_data(odd: float) -> None:
 
 
 def test_few_points_are_all_kept_exactly() -> None:
-    shown = data_of(render(sample()))[0]["curves"][0]["columns"]
+    shown = data_of(sample_page())[0]["curves"][0]["columns"]
     given = lasso().curves[0].columns
     assert all(shown[name] == list(given[name]) for name in ("rounds", "bytes", "lmo_calls"))
     assert shown["worst_loss"] == pytest.approx(list(given["worst_loss"]), rel=1e-6)  # seven digits are kept
@@ -209,7 +216,7 @@ def test_few_points_are_all_kept_exactly() -> None:
 def test_thinning_keeps_ends_extremes_and_early_points(length: int) -> None:
     spike = [1.0] * length
     spike[length // 3], spike[length // 7] = 9.0, 0.0
-    places = kept([spike, [float("nan")] * length], length)
+    places = thinned([spike, [float("nan")] * length], length)
     assert {0, 1, 2, 3, length // 7, length // 3, length - 1} <= set(places)
     assert places == sorted(set(places))
     assert MOST_POINTS // 2 < len(places) <= MOST_POINTS
@@ -280,31 +287,54 @@ def browser() -> Iterator[Browser]:
 Opener = Callable[..., "Page"]
 
 
+@dataclass
+class Visitor:
+    """A browser window that is used again by the next test, and all that went wrong in it."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on("request", lambda request: self._check(request.url))
+
+    def _check(self, url: str) -> None:
+        if not url.startswith(("file:", "data:")):
+            self.complaints.append(f"asked for {url}")
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Visitor:
+    return Visitor(browser.new_context().new_page())
+
+
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
-    """Open a study's page as a visitor would, with a fresh profile; any complaint fails the test."""
-    complaints: list[str] = []
-    contexts = []
+def opened(browser: Browser, window: Visitor, tmp_path: Path) -> Iterator[Opener]:
+    """Open a study's page; any message on the console and any request fails the test.
+
+    Settings of the browser, if there are any, need a window of their own.
+    """
+    visitors = [window]
 
     def open_page(study: Study, width: int = 1280, **settings: Any) -> Page:
         path = tmp_path / "index.html"
         path.write_text(render(study), encoding="utf-8")
-        context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.on("request", lambda request: asked.append(request.url))
+        if settings:
+            visitors.append(Visitor(browser.new_context(**settings).new_page()))
+        page = visitors[-1].page
+        page.mouse.move(0, 0)
+        page.set_viewport_size({"width": width, "height": 800})
         page.goto(path.as_uri())
         return page
 
-    asked: list[str] = []
     yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    complaints = [visitor.complaints.copy() for visitor in visitors]
+    window.complaints.clear()
+    for visitor in visitors[1:]:
+        visitor.page.context.close()
+    assert complaints == [[] for _ in visitors]
 
 
 def one_experiment() -> Study:

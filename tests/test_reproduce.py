@@ -8,29 +8,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import networkx as nx
 import numpy as np
 import pytest
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError, DownloadError, Kind, Source, lasso_synthetic
-from dcgs.experiments.base import Experiment, Problem, Run
+from dcgs.experiments.base import Experiment, PlannedRun, Prepared
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.findings import load
-from dcgs.experiments.folder import Folder, FolderError
 from dcgs.experiments.link import Link
-from dcgs.experiments.runner import Work
-from dcgs.experiments.study import Study
+from dcgs.experiments.manifest import open_manifest, write_manifest
+from dcgs.experiments.results import Study
+from dcgs.experiments.runner import Runner
 from dcgs.front import Callback, Result, Snapshot, minimize
 from dcgs.methods import DCGS, DFW
 from dcgs.points import Point
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball
+from dcgs.study import Budget, FolderError, Problem, ResultCache
 
 SETTINGS = {"seed": 0}
 
 
 @dataclass
-class Watcher:
-    """Notes what it is told; ``interrupt`` names a run to be broken off at its second measure."""
+class Display:
+    """Records what it shows; ``interrupt`` names a run that fails at its second measure."""
 
     interrupt: str | None = None
     said: list[str] = field(default_factory=list)
@@ -41,11 +43,11 @@ class Watcher:
 
     def bar(self, name: str, iterations: int, lmo_calls: int | None) -> Callback:
         self.bars.append((name, iterations))
-        return self._break_off if name == self.interrupt else _go_on
+        return self._interrupt if name == self.interrupt else _go_on
 
     @staticmethod
-    def _break_off(snapshot: Snapshot) -> None:
-        assert snapshot.iterations < 1, "broken off"
+    def _interrupt(snapshot: Snapshot) -> None:
+        assert snapshot.iterations < 1, "interrupted"
 
 
 def _go_on(snapshot: Snapshot) -> None:
@@ -57,10 +59,10 @@ def dcgs(balance: float) -> Callable[[float], DCGS]:
 
 
 RUNS = (
-    Run("dfw", "DFW", "the baseline.", lambda distance: DFW(), 20, every=5),
-    Run("dcgs-theorem", "DCGS", "as printed.", dcgs(1.0), 4),
-    Run("dcgs-x10", "ten", "scaled.", dcgs(10.0), 12, scaling=10.0),
-    Run("dcgs-x0.1", "a tenth", "scaled.", dcgs(0.1), 12, scaling=0.1),
+    PlannedRun("dfw", "DFW", "the baseline.", lambda distance: DFW(), Budget(20, every=5)),
+    PlannedRun("dcgs-theorem", "DCGS", "as printed.", dcgs(1.0), Budget(4)),
+    PlannedRun("dcgs-x10", "ten", "scaled.", dcgs(10.0), Budget(12), scaling=10.0),
+    PlannedRun("dcgs-x0.1", "a tenth", "scaled.", dcgs(0.1), Budget(12), scaling=0.1),
 )
 
 
@@ -68,14 +70,13 @@ def size(agents: Sequence[Point]) -> float:
     return float(max(np.abs(x).sum() for x in agents))
 
 
-def problem(seed: int = 0, source: Source | None = None) -> Problem:
+def prepared(seed: int = 0, source: Source | None = None, radius: float = 200.0) -> Prepared:
     data = lasso_synthetic(40, 30, 3, seed=seed)
-    return Problem(
-        data.objectives(4), L1Ball(30, 200.0), source or data.source, 100.0, "small", {"size": size}
-    )
+    problem = Problem(data.objectives(4), L1Ball(30, radius), nx.cycle_graph(4), {"size": size})
+    return Prepared(problem, source or data.source, 100.0, "small")
 
 
-LASSO = Experiment("lasso-synthetic", "Lasso", problem, RUNS)
+LASSO = Experiment("lasso-synthetic", "Lasso", prepared, RUNS)
 
 
 def missing() -> NoReturn:
@@ -89,9 +90,9 @@ def broken() -> NoReturn:
 MISSING = Experiment("completion-movielens", "MovieLens", missing, RUNS, "it is not on this machine.")
 
 
-def work(path: Path, watcher: Watcher | None = None) -> Work:
-    folder = Folder(path)
-    return Work(folder, folder.open(SETTINGS), 0, watcher or Watcher())
+def runner(path: Path, display: Display | None = None, seed: int = 0) -> Runner:
+    cache = ResultCache(path)
+    return Runner(cache, open_manifest(cache, SETTINGS), seed, display or Display())
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -99,17 +100,17 @@ def files(path: Path) -> dict[str, bytes]:
 
 
 def loaded(path: Path) -> Study:
-    return load(Folder(path), Link())
+    return load(ResultCache(path), Link())
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("done")
-    work(path).carry_out([LASSO, MISSING])
+    runner(path).run([LASSO, MISSING])
     return path
 
 
-def test_every_run_is_kept_with_all_measures_and_the_gauges(done: Path) -> None:
+def test_every_run_is_recorded_with_all_measures_and_metrics(done: Path) -> None:
     assert sorted(files(done)) == ["dcgs-theorem.csv", "dcgs-x0.1.csv", "dcgs-x10.csv", "dfw.csv"]
     for content in files(done).values():
         assert content.splitlines()[0] == (
@@ -121,38 +122,38 @@ def test_every_run_is_kept_with_all_measures_and_the_gauges(done: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_digits(done: Path, tmp_path: Path) -> None:
-    work(tmp_path).carry_out([LASSO])
+    runner(tmp_path).run([LASSO])
     assert files(tmp_path) == files(done)
 
 
 def test_another_seed_gives_others(done: Path, tmp_path: Path) -> None:
-    work(tmp_path).carry_out([replace(LASSO, prepare=lambda: problem(seed=1))])
+    runner(tmp_path).run([replace(LASSO, prepare=lambda: prepared(seed=1))])
     assert all(content != files(done)[name] for name, content in files(tmp_path).items())
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
-def test_what_was_done_before_a_break_is_kept_and_the_rest_continued(
-    run: Run, done: Path, tmp_path: Path
+def test_runs_before_an_interruption_are_recorded_and_the_rest_is_run_next_time(
+    run: PlannedRun, done: Path, tmp_path: Path
 ) -> None:
     before = RUNS[: RUNS.index(run)]
-    with pytest.raises(AssertionError, match="broken off"):
-        work(tmp_path, Watcher(interrupt=run.label)).carry_out([LASSO])
+    with pytest.raises(AssertionError, match="interrupted"):
+        runner(tmp_path, Display(interrupt=run.label)).run([LASSO])
     assert sorted(files(tmp_path)) == sorted(f"{earlier.key}.csv" for earlier in before)
     assert list(tmp_path.rglob("*.part")) == []
-    watcher = Watcher()
-    work(tmp_path, watcher).carry_out([LASSO])
-    assert [name for name, _ in watcher.bars] == [later.label for later in RUNS[len(before) :]]
+    display = Display()
+    runner(tmp_path, display).run([LASSO])
+    assert [name for name, _ in display.bars] == [later.label for later in RUNS[len(before) :]]
     assert files(tmp_path) == files(done)
 
 
-def test_what_is_done_is_not_done_again(done: Path) -> None:
-    watcher = Watcher()
-    work(done, watcher).carry_out([LASSO])
-    assert watcher.bars == []
-    assert watcher.said == ["lasso-synthetic: done before"]
+def test_recorded_runs_are_not_repeated(done: Path) -> None:
+    display = Display()
+    runner(done, display).run([LASSO])
+    assert display.bars == []
+    assert display.said == ["lasso-synthetic: done before"]
 
 
-def test_an_experiment_without_data_is_told_and_the_others_run(done: Path) -> None:
+def test_an_experiment_without_data_is_skipped_and_the_others_run(done: Path) -> None:
     study = loaded(done)
     assert [findings.name for findings in study.findings] == ["lasso-synthetic"]
     assert [(s.name, s.why, s.how) for s in study.skipped] == [
@@ -160,38 +161,38 @@ def test_an_experiment_without_data_is_told_and_the_others_run(done: Path) -> No
     ]
 
 
-def test_an_experiment_whose_download_fails_is_told_and_the_others_run(tmp_path: Path) -> None:
+def test_an_experiment_whose_download_fails_is_skipped_and_the_others_run(tmp_path: Path) -> None:
     def fetch() -> NoReturn:
         raise DownloadError("the server must answer; it did not.")
 
-    work(tmp_path).carry_out([replace(MISSING, prepare=fetch), LASSO])
+    runner(tmp_path).run([replace(MISSING, prepare=fetch), LASSO])
     study = loaded(tmp_path)
     assert [findings.name for findings in study.findings] == ["lasso-synthetic"]
     assert [skipped.how for skipped in study.skipped] == ["The server must answer; it did not."]
 
 
 def test_once_the_data_are_there_the_experiment_is_run(tmp_path: Path) -> None:
-    work(tmp_path).carry_out([MISSING])
-    work(tmp_path).carry_out([replace(MISSING, prepare=problem)])
+    runner(tmp_path).run([MISSING])
+    runner(tmp_path).run([replace(MISSING, prepare=prepared)])
     study = loaded(tmp_path)
     assert [findings.name for findings in study.findings] == ["completion-movielens"]
     assert study.skipped == []
 
 
 def test_broken_data_end_it_before_the_first_run(tmp_path: Path) -> None:
-    watcher = Watcher()
+    display = Display()
     with pytest.raises(BrokenDataError, match="line 7"):
-        work(tmp_path, watcher).carry_out([LASSO, replace(MISSING, prepare=broken)])
-    assert watcher.bars == []
+        runner(tmp_path, display).run([LASSO, replace(MISSING, prepare=broken)])
+    assert display.bars == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_on_other_data_are_not_mixed(tmp_path: Path) -> None:
     first = replace(LASSO, runs=RUNS[:1])
-    work(tmp_path).carry_out([first])
+    runner(tmp_path).run([first])
     other = Source("MovieLens", Kind.REAL, {"u.data": "ab"})
     with pytest.raises(FolderError, match=r"must see the same data; .* now there are \{'u.data': 'ab'\}"):
-        work(tmp_path).carry_out([replace(LASSO, prepare=lambda: problem(source=other))])
+        runner(tmp_path).run([replace(LASSO, prepare=lambda: prepared(source=other))])
 
 
 def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) -> None:
@@ -210,7 +211,7 @@ def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) 
 
 
 def test_a_study_that_is_not_complete_says_how_to_go_on(tmp_path: Path) -> None:
-    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:1])])
+    runner(tmp_path).run([replace(LASSO, runs=RUNS[:1])])
     findings = loaded(tmp_path).findings[0]
     assert findings.claims == []
     assert "run the same command again" in findings.summary[0]
@@ -228,7 +229,7 @@ def test_the_summary_has_the_claim_both_losses_and_the_waiting(done: Path) -> No
 
 
 def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
-    slow = load(Folder(done), Link(1e-3)).findings[0]
+    slow = load(ResultCache(done), Link(1e-3)).findings[0]
     dfw = slow.curves[0]
     # Half the bytes of an agent go over each of its two links, at 1/1000 byte a second.
     hours = dfw.columns["bytes"][-1] / 2 / 1e-3 / 3600
@@ -237,8 +238,8 @@ def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
 
 def test_a_look_alike_is_named_so_in_everything_shown(tmp_path: Path) -> None:
     look = Source("E2006-tfidf", Kind.LOOKALIKE, seed=3)
-    lasso = replace(LASSO, name="lasso-e2006-lookalike", prepare=lambda: problem(source=look))
-    work(tmp_path).carry_out([lasso])
+    lasso = replace(LASSO, name="lasso-e2006-lookalike", prepare=lambda: prepared(source=look))
+    runner(tmp_path).run([lasso])
     findings = loaded(tmp_path).findings[0]
     assert findings.banner == "Not the real data: a look-alike of E2006-tfidf, made from seed 3."
     assert "not the real data" in str(findings.source.kind)
@@ -250,8 +251,11 @@ def test_the_manifest_says_what_is_needed_to_repeat_each_run(done: Path) -> None
     entry = manifest["experiments"]["lasso-synthetic"]
     assert entry["source"] == {"name": "synthetic Lasso", "kind": "SYNTHETIC", "files": {}, "seed": 0}
     assert entry["degree"] == 2
-    assert "Theorem1(balance=10.0, distance=100.0" in entry["runs"]["dcgs-x10"]["method"]
-    assert entry["runs"]["dfw"]["status"] == "the limit on iterations was reached."
+    scaled = json.loads((done / "runs" / "lasso-synthetic" / "dcgs-x10.json").read_text())
+    assert "Theorem1(balance=10.0, distance=100.0" in scaled["result"]["method"]
+    dfw = json.loads((done / "runs" / "lasso-synthetic" / "dfw.json").read_text())
+    assert dfw["result"]["status"] == "the limit on iterations was reached."
+    assert dfw["key"]["budget"]["iterations"] == 20
 
 
 # The catalog.
@@ -272,8 +276,8 @@ def test_dfw_has_the_rounds_that_the_paper_gives_it() -> None:
     for name in NAMES:
         dfw = experiment(name, Options()).runs[0]
         assert dfw.key == "dfw"
-        assert 2 * dfw.iterations >= 800
-        assert dfw.iterations % dfw.every == 0
+        assert dfw.budget.iterations == 400  # two rounds each
+        assert 400 % dfw.budget.every == 0
 
 
 @pytest.mark.parametrize(
@@ -290,55 +294,55 @@ def test_real_and_look_alike_never_share_a_name(options: Options, name: str) -> 
 
 def test_the_small_problems_are_spread_evenly_over_ten_agents_on_a_cycle() -> None:
     for name in ("lasso-synthetic", "lasso-e2006", "completion-synthetic"):
-        small = experiment(name, Options(quick=True)).prepare()
+        small = experiment(name, Options(quick=True)).prepare().problem
         assert len({f.map.size for f in small.objectives}) == 1
         assert sorted(degree for _, degree in small.graph.degree) == [2] * 10
 
 
 def test_held_out_entries_are_learnt_from_by_nobody() -> None:
-    small = experiment("completion-synthetic", Options(quick=True)).prepare()
+    small = experiment("completion-synthetic", Options(quick=True)).prepare().problem
     zero = np.zeros(small.X.shape)
     fitting = sum((-0.5 * f.grad(zero) for f in small.objectives), start=zero)
     assert sum(f.map.size for f in small.objectives) == 900
     assert sum(f.value(fitting) for f in small.objectives) == 0.0
     # Right wherever something is known, zero elsewhere: as wrong as zero on what is held out.
-    rmse = small.gauges["test_rmse"]
+    rmse = small.metrics["test_rmse"]
     assert rmse([fitting]) == rmse([zero]) > 1.0
 
 
 def test_the_test_error_is_the_worst_agents() -> None:
-    small = experiment("completion-synthetic", Options(quick=True)).prepare()
-    rmse = small.gauges["test_rmse"]
+    small = experiment("completion-synthetic", Options(quick=True)).prepare().problem
+    rmse = small.metrics["test_rmse"]
     zero, far = np.zeros(small.X.shape), np.full(small.X.shape, 50.0)
     assert rmse([zero, far, zero]) == rmse([far]) > rmse([zero])
 
 
 def test_a_summary_says_when_dfw_is_hardly_better_than_nothing(done: Path, tmp_path: Path) -> None:
     # With a ball a thousand times too large the first steps of DFW lead far away, and it takes long back.
-    def far() -> Problem:
-        return replace(problem(), X=L1Ball(30, 2e5))
-
-    work(tmp_path).carry_out([replace(LASSO, prepare=far, runs=RUNS[:2])])
+    lasso = replace(LASSO, prepare=lambda: prepared(radius=2e5), runs=RUNS[:2])
+    runner(tmp_path).run([lasso])
     assert "The bar is low here" in loaded(tmp_path).findings[0].summary[-1]
     assert "The bar is low here" not in loaded(done).findings[0].summary[-1]
 
 
-def test_runs_that_would_be_made_otherwise_now_are_not_mixed(tmp_path: Path) -> None:
-    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:1])])
-    longer = replace(LASSO, runs=(replace(RUNS[0], iterations=40), *RUNS[1:]))
-    with pytest.raises(FolderError, match=r"of lasso-synthetic dfw would be run otherwise now\. .*--out"):
-        work(tmp_path).carry_out([longer])
+def test_a_run_with_another_budget_is_made_again_and_the_others_are_not(tmp_path: Path) -> None:
+    runner(tmp_path).run([replace(LASSO, runs=RUNS[:2])])
+    longer = replace(RUNS[0], budget=Budget(40, every=5))
+    display = Display()
+    runner(tmp_path, display).run([replace(LASSO, runs=(longer, RUNS[1]))])
+    assert display.bars == [("DFW", 40)]
+    assert loaded(tmp_path).findings[0].curves[0].rounds == 80
 
 
-def test_runs_that_are_no_longer_made_are_not_mixed(tmp_path: Path) -> None:
-    work(tmp_path).carry_out([replace(LASSO, runs=RUNS[:2])])
-    with pytest.raises(FolderError, match="dfw would be run otherwise now"):
-        work(tmp_path).carry_out([replace(LASSO, runs=RUNS[1:])])
+def test_runs_that_are_no_longer_planned_are_not_shown(tmp_path: Path) -> None:
+    runner(tmp_path).run([replace(LASSO, runs=RUNS[:2])])
+    runner(tmp_path).run([replace(LASSO, runs=RUNS[1:2])])
+    assert [curve.key for curve in loaded(tmp_path).findings[0].curves] == ["dcgs-theorem"]
 
 
-def test_calls_of_an_iteration_that_was_not_finished_are_told(tmp_path: Path) -> None:
-    cut = replace(RUNS[1], lmo_calls=1)
-    work(tmp_path).carry_out([replace(LASSO, runs=[cut])])
+def test_calls_of_an_iteration_that_was_not_finished_are_noted(tmp_path: Path) -> None:
+    cut = replace(RUNS[1], budget=Budget(4, lmo_calls=1))
+    runner(tmp_path).run([replace(LASSO, runs=[cut])])
     curve = loaded(tmp_path).findings[0].curves[0]
     assert curve.columns["lmo_calls"] == [0]
     assert (curve.rounds, curve.lmo_calls) == (2, 1)
@@ -346,15 +350,16 @@ def test_calls_of_an_iteration_that_was_not_finished_are_told(tmp_path: Path) ->
 
 
 def test_a_manifest_is_there_before_the_first_run_ends(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="broken off"):
-        work(tmp_path, Watcher(interrupt="DFW")).carry_out([LASSO])
-    assert Folder(tmp_path).open(SETTINGS)["experiments"]["lasso-synthetic"]["runs"] == {}
+    with pytest.raises(AssertionError, match="interrupted"):
+        runner(tmp_path, Display(interrupt="DFW")).run([LASSO])
+    assert list(open_manifest(ResultCache(tmp_path), SETTINGS)["experiments"]) == ["lasso-synthetic"]
+    assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(("old", "new"), [("lasso-synthetic", "lasso-unheard-of"), ("degree", "grade")])
 def test_a_manifest_that_was_changed_is_refused(old: str, new: str, done: Path, tmp_path: Path) -> None:
-    (tmp_path / "data").symlink_to(done / "data")
-    (tmp_path / "timing").symlink_to(done / "timing")
+    for folder in ("data", "timing", "runs"):
+        (tmp_path / folder).symlink_to(done / folder)
     text = (done / "manifest.json").read_text()
     (tmp_path / "manifest.json").write_text(text.replace(f'"{old}"', f'"{new}"'))
     with pytest.raises(FolderError, match="must be"):
@@ -362,8 +367,8 @@ def test_a_manifest_that_was_changed_is_refused(old: str, new: str, done: Path, 
 
 
 def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None:
-    cut = (RUNS[0], replace(RUNS[1], lmo_calls=1))
-    work(tmp_path).carry_out([replace(LASSO, runs=cut)])
+    cut = (RUNS[0], replace(RUNS[1], budget=Budget(4, lmo_calls=1)))
+    runner(tmp_path).run([replace(LASSO, runs=cut)])
     findings = loaded(tmp_path).findings[0]
     assert "DCGS did not finish an iteration in 1 oracle calls" in findings.summary[1]
     assert str(findings.claims[0].verdict) == "not settled here"
@@ -373,18 +378,15 @@ def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None
 def test_the_best_scaling_is_best_on_everyones_data_not_on_the_papers_loss(
     done: Path, tmp_path: Path
 ) -> None:
-    manifest: dict[str, Any] = json.loads((done / "manifest.json").read_text())
-    runs = manifest["experiments"]["lasso-synthetic"]["runs"]
-    folder = Folder(tmp_path)
+    cache = ResultCache(tmp_path)
+    write_manifest(cache, json.loads((done / "manifest.json").read_text()))
     for key, local, worst in (("dcgs-x10", 1.0, 900.0), ("dcgs-x0.1", 50.0, 800.0)):
-        columns = loaded(done).findings[0].curves[1].columns
+        run = ResultCache(done).run("lasso-synthetic", key)
+        assert run is not None
         ends = {"local_loss": local, "worst_loss": worst}
-        changed = {name: [*column[:-1], ends.get(name, column[-1])] for name, column in columns.items()}
-        runs[key]["files"] = folder.keep("lasso-synthetic", key, changed)
-    for key in ("dfw", "dcgs-theorem"):
-        runs.pop(key)
-    folder.write_manifest(manifest)
-    assert [curve.kept_as for curve in loaded(tmp_path).findings[0].curves] == ["dcgs-x0.1"]
+        changed = {name: [*column[:-1], ends.get(name, column[-1])] for name, column in run.columns.items()}
+        cache.save_run("lasso-synthetic", key, {}, replace(run, columns=changed))
+    assert [curve.recorded_as for curve in loaded(tmp_path).findings[0].curves] == ["dcgs-x0.1"]
 
 
 def test_the_seed_is_that_of_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +396,6 @@ def test_the_seed_is_that_of_every_run(tmp_path: Path, monkeypatch: pytest.Monke
         seeds.append(settings["seed"])
         return minimize(*args, **settings)
 
-    monkeypatch.setattr("dcgs.experiments.runner.minimize", noted)
-    folder = Folder(tmp_path)
-    Work(folder, folder.open(SETTINGS), 7, Watcher()).carry_out([replace(LASSO, runs=RUNS[:2])])
+    monkeypatch.setattr("dcgs.study.run.minimize", noted)
+    runner(tmp_path, seed=7).run([replace(LASSO, runs=RUNS[:2])])
     assert seeds == [7, 7]

@@ -58,7 +58,7 @@ class Launcher:
         return self.folder / "enter"
 
     def run(self, program: Sequence[str], seconds: float) -> str:
-        """Run the program with open links at first; return what it printed. It may take so many seconds."""
+        """Run the program, at first on unshaped links; return what it printed, or raise after the seconds."""
         self.network.open()
         self.wrapper.write_text(launcher(self.network.owner))
         self.wrapper.chmod(0o755)
@@ -85,15 +85,15 @@ class Launcher:
             raise
         if process.returncode != 0:
             raise RuntimeError(
-                f"the processes failed with status {process.returncode} and said: {said(wrong)}"
+                f"the processes failed with status {process.returncode} and wrote: {last_line(wrong)}"
             )
         return shown
 
 
-def said(wrong: str) -> str:
-    """Return the last line that a process said, or where none did, the launcher.
+def last_line(wrong: str) -> str:
+    """Return the last line that a process wrote, or else the launcher.
 
-    >>> said("ValueError: no.\\n[proxy:0@vm] error waiting for event\\n"), said("")
+    >>> last_line("ValueError: no.\\n[proxy:0@vm] error waiting for event\\n"), last_line("")
     ('ValueError: no.', 'nothing')
     """
     lines = [line.strip() for line in wrong.splitlines() if line.strip()]

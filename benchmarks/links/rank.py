@@ -1,7 +1,7 @@
 """What each process does in its namespace: bare exchanges, or one method on its own agent's data.
 
 Started by run.py under mpiexec: ``rank.py exchange FOLDER SPEED ROUNDS NUMBERS...`` or
-``rank.py METHOD FOLDER SPEED SECONDS``. What it has to tell it writes to the folder.
+``rank.py METHOD FOLDER SPEED SECONDS``. It writes its results to the folder.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from field import CONTESTANTS, Field, cycle
 from netns import sent_on_wire, shaping
+from problem import ENTRIES, ProblemFolder, cycle
 from recorder import Recorded, Recorder
 
 import dcgs
 from dcgs.points import Point
 from dcgs.runtime.transport import Transfer
 
-# A link that is busy with a large message lets no sign of life pass meanwhile.
+# While a large message occupies the link, no heartbeat gets through.
 _TIMEOUT = 60.0
 
 
 def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
-    """Send messages of so many numbers to both neighbors and receive theirs, with nothing around it."""
+    """Exchange bare messages of these sizes with both neighbors, and time them."""
     transport = dcgs.MPI(timeout=_TIMEOUT).transport
     near = sorted(cycle(transport.size)[transport.rank])
     subprocess.run(shaping(speed), check=True)
@@ -54,21 +54,21 @@ def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
 
 
 def run(key: str, folder: Path, speed: float, seconds: float) -> None:
-    """Run one method for so many seconds, this process's agent only."""
-    field = Field(folder)
-    rows, cols = field.places()
+    """Run the agent of this process with one method, for a number of seconds."""
+    problem = ProblemFolder(folder)
+    rows, cols = problem.places()
 
-    def look(x: Point) -> Any:
+    def sample(x: Point) -> Any:
         return x[rows, cols]
 
-    recorder = Recorder(look, speed)
+    recorder = Recorder(sample, speed)
     runtime = dcgs.MPI(timeout=_TIMEOUT)
-    (i,) = runtime.hosts(int(field.facts["agents"]))
-    method = CONTESTANTS[key].make(field.facts["distance"])
+    (i,) = runtime.hosts(int(problem.facts["agents"]))
+    method = ENTRIES[key].make(problem.facts["distance"])
     result = dcgs.minimize(
-        {i: field.objective(i)},
-        field.ball,
-        field.graph,
+        {i: problem.objective(i)},
+        problem.ball,
+        problem.graph,
         Recorded(method, recorder),
         seconds=seconds,
         runtime=runtime,

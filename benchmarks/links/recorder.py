@@ -1,4 +1,4 @@
-"""A recorder beside each agent: it shapes the link when the run starts, and notes what happens when."""
+"""A recorder for each agent: it shapes the link when the run starts, and records times and answers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from dcgs.sets.base import ConvexSet
 @final
 @dataclass(eq=False)
 class Recorder:
-    """Notes of one agent: seconds and CPU seconds of each step, what was sent, waits, looks at answers.
+    """Measurements of one agent: seconds and CPU seconds of each step, bytes sent, waits, samples of answers.
 
-    A step is what an agent does between two messages. A look is the model at some places, which is all
-    that losses depend on; it costs a millisecond, which is on the clock.
+    A step is what an agent does between two messages. A sample is the model where ratings are, which is all
+    that losses depend on; it takes a millisecond, which is counted in the time.
     """
 
-    look: Callable[[Point], NDArray[np.float64]]
+    sample: Callable[[Point], NDArray[np.float64]]
     speed: float | None
     began: float = 0.0
     wire: int = 0
@@ -37,33 +37,33 @@ class Recorder:
     sent: list[int] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     stamps: list[tuple[float, int]] = field(default_factory=list)
-    looks: list[NDArray[np.float64]] = field(default_factory=list)
+    samples: list[NDArray[np.float64]] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Shape the link, if it is to be; all that was sent before is not counted."""
+        """Shape the link, unless ``speed`` is None; bytes that were sent before are not counted."""
         if self.speed is not None:
             subprocess.run(shaping(self.speed), check=True)
         self.wire = sent_on_wire()
         self.began = time.perf_counter()
 
-    def saw(self, x: Point) -> None:
-        """Note an answer, the seconds, and the step it came in."""
-        self.looks.append(self.look(x))
+    def observed(self, x: Point) -> None:
+        """Record an answer, the seconds, and the step it came in."""
+        self.samples.append(self.sample(x))
         self.stamps.append((time.perf_counter() - self.began, len(self.steps)))
 
     def save(self, path: Path) -> None:
-        """Write all notes to a file."""
+        """Write all measurements to a file."""
         np.savez(
             path,
             steps=np.array(self.steps).reshape(-1, 2),
             sent=np.array(self.sent, dtype=np.float64),
             waits=np.array(self.waits),
             stamps=np.array(self.stamps).reshape(-1, 2),
-            looks=np.array(self.looks),
+            samples=np.array(self.samples),
         )
 
-    def beside(self, program: Program[Point]) -> Program[Point]:
-        """Run a program as it is, and take the time of its steps."""
+    def timed(self, program: Program[Point]) -> Program[Point]:
+        """Run a program unchanged, and time its steps."""
         self.begin()
         try:
             message = self._step(lambda: next(program))
@@ -94,7 +94,7 @@ def _resumption(program: Program[Point], inbox: Inbox) -> Callable[[], Point]:
 
 @final
 class Recorded(Method):
-    """A method with a recorder beside the agent of this process; what agents do and send is the same."""
+    """A method with a recorder for the agent of this process; what agents do and send is unchanged."""
 
     def __init__(self, method: Method, recorder: Recorder) -> None:
         self.method = method
@@ -112,6 +112,6 @@ class Recorded(Method):
     def program(self, agent: Agent) -> Program[Point]:
         def observe(k: int, answer: Point) -> None:
             agent.observe(k, answer)
-            self.recorder.saw(answer)
+            self.recorder.observed(answer)
 
-        return self.recorder.beside(self.method.program(replace(agent, observe=observe)))
+        return self.recorder.timed(self.method.program(replace(agent, observe=observe)))

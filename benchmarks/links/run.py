@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, final
 
 import netns
-from account import Judge, account, exchanges
-from field import CONTESTANTS, RADIUS, lay_out, ratings
+from analysis import Evaluator, analyze, exchanges
 from mpich import Launcher
-from pages import figure, tables
+from output import figure, tables
+from problem import ENTRIES, RADIUS, ratings, write_shares
 
 from dcgs.bench.record import environment
 from dcgs.datasets import DataNotFoundError, Ratings
 from dcgs.experiments.link import Link
-from dcgs.report.figure import save
+from dcgs.report.figures import save
 
 RANK = Path(__file__).with_name("rank.py")
 SIZES = (10_000, 150_360, 943 * 1682)
@@ -34,8 +34,8 @@ _PATIENCE = 900.0
 _REFUSED = 2
 
 _ABOUT = """\
-Measure what communication really costs: every agent is a process in a network namespace of its own, all
-uplinks carry 10 MB/s, and each method is run for the same time on MovieLens 100K (12.7 MB a message).
+Measure what communication costs on real links: every agent is a process in a network namespace of its
+own, all uplinks carry 10 MB/s, and each method runs for the same time on MovieLens 100K (12.7 MB a message).
 
 Namespaces, links and processes are gone at the end, also after Ctrl-C; what a killed run left is removed
 at the next start, or by --clean. The network of this machine is not touched. Only root may do this.
@@ -54,7 +54,7 @@ The output folder gets results.json, links.md (tables) and links.png.
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What is asked for."""
+    """The options of the command."""
 
     methods: Sequence[str]
     agents: int
@@ -70,7 +70,7 @@ class Plan:
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="benchmarks/links/run.py",
         description=_ABOUT,
@@ -83,9 +83,9 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--methods",
         type=_methods,
-        default=list(CONTESTANTS),
+        default=list(ENTRIES),
         metavar="M,M,…",
-        help=f"of {', '.join(CONTESTANTS)} (default: all)",
+        help=f"of {', '.join(ENTRIES)} (default: all)",
     )
     parser.add_argument("--data", type=Path, metavar="PATH", help="MovieLens 100K (default: by DCGS_DATA)")
     parser.add_argument("--quick", action="store_true", help="a 60 × 60 synthetic matrix, for a trial")
@@ -95,7 +95,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Carry out what the command line says; return the exit status."""
+    """Run the command; return the exit status."""
     args = parsed(argv)
     reason = netns.refusal()
     if reason is not None:
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         data = ratings(plan.quick, args.data)
         plan.out.mkdir(parents=True, exist_ok=True)
-        return carry_out(plan, data)
+        return run_all(plan, data)
     except DataNotFoundError as error:
         return _refuse(str(error))
     except (RuntimeError, OSError) as error:
@@ -118,13 +118,13 @@ def main(argv: Sequence[str]) -> int:
         return 130
 
 
-def carry_out(plan: Plan, data: Ratings) -> int:
-    """Build the network, run everything in it, and write the account after every method."""
+def run_all(plan: Plan, data: Ratings) -> int:
+    """Build the network, run everything in it, and write the results after every method."""
     with netns.work_folder() as folder, netns.network(plan.agents) as network:
         work = str(folder)
         radius = 180.0 if plan.quick else RADIUS
-        known, held_out = lay_out(folder, data, plan.agents, radius)
-        judge = Judge(known, held_out, plan.agents)
+        known, held_out = write_shares(folder, data, plan.agents, radius)
+        evaluator = Evaluator(known, held_out, plan.agents)
         netns.wait_until_up(network)
         launcher = Launcher(network, folder)
         results = _heading(plan, data, known, radius)
@@ -140,10 +140,10 @@ def carry_out(plan: Plan, data: Ratings) -> int:
             try:
                 command = [str(RANK), key, work, repr(plan.link.speed), repr(plan.seconds)]
                 launcher.run(command, plan.seconds + _PATIENCE)
-                run = account(key, folder, judge, plan.link)
+                run = analyze(key, folder, evaluator, plan.link)
             except RuntimeError as error:
                 results["failed"][key] = str(error)
-                print(f"{CONTESTANTS[key].label}: {error}", file=sys.stderr, flush=True)
+                print(f"{ENTRIES[key].label}: {error}", file=sys.stderr, flush=True)
                 continue
             results["runs"].append(run)
             print(_line(run), flush=True)
@@ -215,10 +215,10 @@ def _link(text: str) -> Link:
 
 def _methods(text: str) -> list[str]:
     keys = [key.strip() for key in text.split(",") if key.strip()]
-    unknown = [key for key in keys if key not in CONTESTANTS]
+    unknown = [key for key in keys if key not in ENTRIES]
     if unknown or not keys:
         raise argparse.ArgumentTypeError(
-            f"must be some of {', '.join(CONTESTANTS)}; got {', '.join(unknown) or 'none'}."
+            f"must be some of {', '.join(ENTRIES)}; got {', '.join(unknown) or 'none'}."
         )
     return keys
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import dataclass
-from typing import final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,18 +18,8 @@ from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
 AGENTS = 10
 
 
-@final
-@dataclass(frozen=True)
-class Peak:
-    """The most memory a run held at a time, its data not counted, in points per agent."""
-
-    case: str
-    method: str
-    points: float
-
-
-def measure(seed: int = 0) -> list[Peak]:
-    """Run DCGS and DFW on a dense, a sparse and a completion problem, and watch every allocation."""
+def measure(seed: int) -> list[dict[str, Any]]:
+    """Trace all allocations of DCGS and DFW on a dense, a sparse and a completion problem."""
     rng = np.random.default_rng(seed)
     problems: list[tuple[str, list[Objective], ConvexSet]] = [
         ("dense Lasso, d = 50000", _dense(rng), L1Ball(50_000, 1e3)),
@@ -39,13 +28,14 @@ def measure(seed: int = 0) -> list[Peak]:
     ]
     methods: list[Method] = [DCGS(schedule=Theorem1(distance=100.0, horizon=5)), DFW()]
     return [
-        Peak(case, type(method).__name__, _points_per_agent(objectives, X, method))
+        {"case": case, "method": type(method).__name__, "points": _peak(objectives, X, method)}
         for case, objectives, X in problems
         for method in methods
     ]
 
 
-def _points_per_agent(objectives: list[Objective], X: ConvexSet, method: Method) -> float:
+def _peak(objectives: list[Objective], X: ConvexSet, method: Method) -> float:
+    """Return the peak memory of a run, its data not counted, in points per agent."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

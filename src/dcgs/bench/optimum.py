@@ -1,7 +1,7 @@
-"""f*, by a solver that shares nothing with the decentralized methods but the projections.
+"""f*, found on the pooled data by a solver that shares only the projections with the decentralized methods.
 
-Beck and Teboulle's FISTA on the pooled data, started anew where momentum leads uphill (O'Donoghue and
-Candès 2015), until the Wolfe gap certifies how near f* is.
+It is Beck and Teboulle's FISTA with restarts where the momentum points uphill (O'Donoghue and Candès 2015).
+It ends when the Wolfe gap certifies f* to the target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.bench.instances import Problem
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.history import certify
 from dcgs.methods.projections import Projection, projection
@@ -23,10 +22,11 @@ from dcgs.objectives import LeastSquares, Objective
 from dcgs.objectives.maps import SparseMap
 from dcgs.points import Point, vdot
 from dcgs.sets import L1Ball
+from dcgs.study import Problem
 
 TARGET = 1e-7  # of f(x⁰) − f(x), for the Wolfe gap at x
-_EVERY = 10  # iterations between two looks at the gap
-_MARGIN = 10.0  # a level must be so many times what f* is uncertain by
+_EVERY = 10  # iterations between two evaluations of the gap
+_MARGIN = 10.0  # a level must be at least this many times the uncertainty of f*
 
 
 @final
@@ -48,13 +48,13 @@ class Optimum:
         """Return (loss − f*)/(f(x⁰) − f*) for each loss."""
         return (np.asarray(losses, dtype=np.float64) - self.value) / (self.start - self.value)
 
-    def tells(self, level: float) -> bool:
-        """Return whether f* is known well enough to say when a relative error of that level is reached."""
+    def resolves(self, level: float) -> bool:
+        """Return whether f* is known precisely enough to tell when that relative error is reached."""
         return level >= _MARGIN * self.uncertainty
 
 
 def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
-    """Return f* and how well it is known: to the target, unless the iterations were spent before."""
+    """Return f* and its certified gap, which is at most the target unless the iterations ran out."""
     objectives, X = problem.objectives, problem.X
     alpha, project = _geometry(problem)
     x = y = np.asarray(X.start())
@@ -67,19 +67,20 @@ def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) ->
         t = 0.5 + math.sqrt(0.25 + t_prev**2)
         y = x + ((t_prev - 1.0) / t) * (x - x_prev)
         if k % _EVERY == 0 or k == iterations:
-            best = _better(best, Optimum(*_pair(problem, x, start), k))
+            value, gap = certify(objectives, X, x)
+            best = _better(best, Optimum(value, start, gap, k))
             if best.gap <= target * (start - best.value):
                 break
     if not best.value < start:
-        raise ValueError(f"x⁰ must not be optimal already; f(x⁰) = {start:.6e} could not be bettered.")
+        raise ValueError(f"x⁰ must not be optimal already; f(x⁰) = {start:.6e} could not be improved.")
     return best
 
 
 def _geometry(problem: Problem) -> tuple[float | Point, Projection]:
-    """Return steps and the projection that goes with them, for f to be no steeper than they allow.
+    """Return step sizes that the curvature of f allows, and the projection in the metric they define.
 
-    One step for all entries, or, over an ℓ₁ ball with a column that outweighs all others together, one for
-    that column and one for the rest: (a + b)² ≤ 2a² + 2b² then bounds f by twice the curvature of each.
+    There is one step for all coordinates. Over an ℓ₁ ball with a column that outweighs all others together,
+    that column has a step of its own: (a + b)² ≤ 2a² + 2b² bounds f by twice the curvature of each.
     """
     objectives, X = problem.objectives, problem.X
     heavy = _heavy_column(problem)
@@ -90,7 +91,7 @@ def _geometry(problem: Problem) -> tuple[float | Point, Projection]:
         return alpha, partial(onto_l1_ball, weights=1.0 / alpha, radius=X.radius)
     project = projection(X)
     if project is None:
-        raise ValueError(f"X must have a projection at hand for f* to be found; {type(X).__name__} has none.")
+        raise ValueError(f"X must have a projection for f* to be found; {type(X).__name__} has none.")
     return 1.0 / sum_smoothness(objectives), project
 
 
@@ -126,11 +127,6 @@ def onto_l1_ball(y: Point, weights: Point, radius: float) -> Point:
     theta = (np.cumsum(size[order]) - radius) / np.cumsum(1.0 / weights[order])
     last = int(np.flatnonzero((weights * size)[order] > theta)[-1])
     return np.asarray(np.copysign(np.maximum(size - theta[last] / weights, 0.0), y))
-
-
-def _pair(problem: Problem, x: Point, start: float) -> tuple[float, float, float]:
-    value, gap = certify(problem.objectives, problem.X, x)
-    return value, start, gap
 
 
 def _better(one: Optimum, other: Optimum) -> Optimum:

@@ -1,4 +1,4 @@
-"""What a benchmark's numbers were measured with."""
+"""The environment of a benchmark, and its numbers as a JSON file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from dcgs.front.minimize import versions
+from dcgs.files import atomic_write
+from dcgs.front import versions
 
 
 def environment(seed: int) -> dict[str, Any]:
@@ -26,26 +27,26 @@ def environment(seed: int) -> dict[str, Any]:
     }
 
 
-def check(path: Path) -> None:
-    """Raise unless a file can be written there; its folder is made if need be."""
+def check_writable(path: Path) -> None:
+    """Raise unless the file can be written; its folder is created if it does not exist."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a"):
             pass
     except OSError as error:
         raise ValueError(
-            f"the output must be a file of yours; {str(path)!r} cannot be written ({error.strerror})."
+            f"the output must be a writable file; {str(path)!r} cannot be written ({error.strerror})."
         ) from error
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Write rows and environment as JSON; return the path."""
-    path.write_text(json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n")
-    return path
+    content = json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n"
+    return atomic_write(path, content.encode())
 
 
 def _processor() -> str:
-    """Return the name of the processor, as Linux tells it, else as Python does."""
+    """Return the name of the processor: from /proc/cpuinfo on Linux, else from Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

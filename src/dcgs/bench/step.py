@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 from dcgs.atoms import Atom
 from dcgs.inner import CG, PCG, Inner, Subproblem, Task
@@ -18,24 +19,6 @@ from dcgs.points import Point
 from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
 from dcgs.sets.block import Nearest
 from dcgs.sets.lanczos import Matrix
-
-
-@final
-@dataclass(frozen=True)
-class Cost:
-    """Milliseconds of one step of an inner solver, and of one adjoint product and oracle call."""
-
-    case: str
-    solver: str
-    steps: int
-    step: float
-    adjoint: float
-    oracle: float
-
-    @property
-    def ratio(self) -> float:
-        """What one step costs in units of its unavoidable parts."""
-        return self.step / (self.adjoint + self.oracle)
 
 
 @final
@@ -50,32 +33,35 @@ class Case:
     steps: int
 
 
-def cases(seed: int = 0) -> list[Case]:
-    """Return the three cases: dense Lasso, sparse Lasso, matrix completion, one agent's share each."""
-    rng = np.random.default_rng(seed)
-    return [_dense(rng), _sparse(rng), _completion(rng)]
-
-
-def measure(case: Case, inner: Inner, repeats: int = 5) -> Cost:
-    """Time the solver on its first subproblem and, between its runs, the bare product and oracle.
+def measure(repeats: int, seed: int) -> list[dict[str, Any]]:
+    """Time every inner solver on one agent's share of a dense Lasso, a sparse one, and a completion.
 
     Oracle and bare product are timed inside the solver's own run, once a step: what they cost there,
-    with the caches as a step leaves them.
+    with the caches as a step leaves them. Times are in milliseconds.
     """
+    rng = np.random.default_rng(seed)
+    rows = []
+    with threadpool_limits(1, user_api="blas"):
+        for case in (_dense(rng), _sparse(rng), _completion(rng)):
+            solvers: list[Inner] = [CG(max_steps=case.steps), PCG(max_steps=case.steps)]
+            rows += [
+                {"case": case.name, "solver": type(inner).__name__, "steps": case.steps}
+                | _measure(case, inner, repeats)
+                for inner in solvers
+                if inner.incompatibility(case.f, case.X) is None
+            ]
+    return rows
+
+
+def _measure(case: Case, inner: Inner, repeats: int) -> dict[str, float]:
     results = [_once(case, inner) for _ in range(repeats + 1)][1:]
-    step, adjoint, oracle = (median(column) for column in zip(*results, strict=True))
-    return Cost(case.name, type(inner).__name__, case.steps, 1e3 * step, 1e3 * adjoint, 1e3 * oracle)
-
-
-def solvers(case: Case) -> list[Inner]:
-    """Return the inner solvers that serve the case, each limited to the steps to be timed."""
-    choices: list[Inner] = [CG(max_steps=case.steps), PCG(max_steps=case.steps)]
-    return [inner for inner in choices if inner.incompatibility(case.f, case.X) is None]
+    step, adjoint, oracle = (1e3 * median(column) for column in zip(*results, strict=True))
+    return {"step": step, "adjoint": adjoint, "oracle": oracle, "ratio": step / (adjoint + oracle)}
 
 
 @final
 class _TimedOracle:
-    """A set's oracle that also computes the bare product, and keeps the time of both."""
+    """A set's oracle that also computes the bare product, and adds up the time of both."""
 
     def __init__(self, case: Case) -> None:
         self.case = case

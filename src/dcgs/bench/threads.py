@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
-from typing import final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -16,59 +15,30 @@ from dcgs.runtime import Lockstep
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball
 
-
-@final
-@dataclass(frozen=True)
-class Speedup:
-    """Seconds of one run on one thread and on several, and whether the results agree to the bit."""
-
-    case: str
-    threads: int
-    one: float
-    several: float
-    equal: bool
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast several threads are."""
-        return self.one / self.several
+AGENTS = 10
 
 
-@final
-@dataclass(frozen=True)
-class Size:
-    """A dense Lasso as in the paper, and how long to run on it."""
-
-    samples: int = 2000
-    features: int = 10_000
-    agents: int = 10
-    iterations: int = 3
-
-
-def measure(size: Size, threads: int = 2, repeats: int = 3, seed: int = 0) -> Speedup:
-    """Run DCGS on one thread and on several, in turns, and compare the medians."""
-    data = lasso_synthetic(size.samples, size.features, seed=seed)
-    objectives = data.objectives(size.agents)
-    X = L1Ball(size.features, radius=1e3)
+def measure(samples: int, features: int, threads: int, repeats: int, seed: int) -> list[dict[str, Any]]:
+    """Run DCGS on a dense Lasso with one thread and with several, in turns; compare medians and bits."""
+    objectives = lasso_synthetic(samples, features, seed=seed).objectives(AGENTS)
+    X, graph = L1Ball(features, radius=1e3), nx.cycle_graph(AGENTS)
     # Subproblems that take each agent some hundred oracle calls in all.
     method = DCGS(inner="pcg", schedule=Theorem1(balance=100.0, distance=100.0, horizon=10), answer="last")
 
     def run(threads: int) -> Result:
         return minimize(
-            objectives,
-            X,
-            nx.cycle_graph(size.agents),
-            method,
-            iterations=size.iterations,
-            every=0,
-            runtime=Lockstep(threads=threads),
+            objectives, X, graph, method, iterations=3, every=0, runtime=Lockstep(threads=threads)
         )
 
     pairs = [(run(1), run(threads)) for _ in range(repeats)]
-    return Speedup(
-        case=f"DCGS on a Lasso of {size.samples}×{size.features}, {size.agents} agents",
-        threads=threads,
-        one=median(first.seconds for first, _ in pairs),
-        several=median(second.seconds for _, second in pairs),
-        equal=all(np.array_equal(first.agents, second.agents) for first, second in pairs),
-    )
+    one, several = (median(result.seconds for result in results) for results in zip(*pairs, strict=True))
+    return [
+        {
+            "case": f"DCGS on a Lasso of {samples}×{features}, {AGENTS} agents",
+            "threads": threads,
+            "one": one,
+            "several": several,
+            "equal": all(np.array_equal(first.agents, second.agents) for first, second in pairs),
+            "ratio": one / several,
+        }
+    ]

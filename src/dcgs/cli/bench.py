@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits
 
 from dcgs.bench import checkpoint, exchange, memory, record, step, threads
 from dcgs.cli import bench_rounds
@@ -28,6 +27,99 @@ examples:
   dcgs bench exchange --ranks 4                 four MPI processes
   dcgs bench checkpoint --every 5               a checkpoint after every five iterations
 """
+# Whole-number options: the metavar and what the number is.
+_OPTIONS = {
+    "repeats": ("N", "median of N"),
+    "threads": ("N", "threads"),
+    "samples": ("N", "rows in all"),
+    "features": ("D", "columns"),
+    "every": ("K", "iterations between two checkpoints"),
+    "iterations": ("N", "iterations in all"),
+    "ranks": ("N", "processes"),
+}
+
+
+@final
+@dataclass(frozen=True)
+class _Benchmark:
+    """A benchmark: its defaults of the options above, its title, and a format for each column."""
+
+    name: str
+    about: str
+    measure: Callable[..., Rows]
+    defaults: Mapping[str, int]
+    title: str
+    columns: Mapping[str, str]
+
+    def run(self, args: argparse.Namespace, console: Console) -> Rows:
+        """Measure, print the table and return its rows."""
+        with console.status("measuring…"):
+            rows = self.measure(**{name: getattr(args, name) for name in self.defaults}, seed=args.seed)
+        table = Table(title=self.title, title_justify="left")
+        for name, form in self.columns.items():
+            table.add_column(name.format_map(rows[0]), justify="right" if ":" in form else "left")
+        for row in rows:
+            shown = {name: _yes_or_no(value) for name, value in row.items()}
+            table.add_row(*(form.format_map(shown) for form in self.columns.values()))
+        console.print(table)
+        return rows
+
+
+_BENCHMARKS = (
+    _Benchmark(
+        "step",
+        "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
+        step.measure,
+        {"repeats": 5},
+        "one inner step over its unavoidable parts",
+        {
+            "case": "{case}",
+            "solver": "{solver}",
+            "step ms": "{step:.3f}",
+            "adjoint ms": "{adjoint:.3f}",
+            "oracle ms": "{oracle:.3f}",
+            "ratio": "{ratio:.2f}",
+        },
+    ),
+    _Benchmark(
+        "threads",
+        "one run on one thread and on several, in turns; equal to the bit",
+        threads.measure,
+        {"threads": 2, "repeats": 3, "samples": 2000, "features": 10_000},
+        "one thread against several, in turns",
+        {
+            "case": "{case}",
+            "1 thread, s": "{one:.2f}",
+            "{threads} threads, s": "{several:.2f}",
+            "times as fast": "{ratio:.2f}",
+            "equal to the bit": "{equal:}",
+        },
+    ),
+    _Benchmark(
+        "memory",
+        "peak memory of a run beyond its data; at most 12 points an agent",
+        memory.measure,
+        {},
+        "peak memory beyond the data",
+        {"case": "{case}", "method": "{method}", "points per agent": "{points:.1f}"},
+    ),
+    _Benchmark(
+        "checkpoint",
+        "the share of a run's time that checkpoints take; at most 0.05 is wanted",
+        checkpoint.measure,
+        {"every": 10, "iterations": 30, "samples": 2000, "features": 10_000},
+        "what checkpoints take of a run",
+        {
+            "case": "{case}",
+            "every": "{every:}",
+            "run, s": "{seconds:.2f}",
+            "checkpoints, s": "{writing:.2f}",
+            "share": "{share:.1%}",
+            "bytes each": "{bytes:,}",
+            "resumed equal to the bit": "{equal:}",
+        },
+    ),
+)
 
 
 def add(jobs: Any) -> None:
@@ -40,58 +132,38 @@ def add(jobs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
-
-    one = _add(
-        benches,
-        "step",
-        _bench_step,
-        "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
-    )
-    one.add_argument("--repeats", type=count, default=5, metavar="N", help="median of N (default: 5)")
-
-    many = _add(
-        benches, "threads", _bench_threads, "one run on one thread and on several, in turns; equal to the bit"
-    )
-    many.add_argument("--threads", type=count, default=2, metavar="N", help="threads (default: 2)")
-    many.add_argument("--repeats", type=count, default=3, metavar="N", help="median of N (default: 3)")
-    many.add_argument("--samples", type=count, default=2000, metavar="N", help="rows in all (default: 2000)")
-    many.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
-
-    _add(benches, "memory", _bench_memory, "peak memory of a run beyond its data; at most 12 points an agent")
-
-    over = _add(
+    for one in _BENCHMARKS:
+        _add(benches, one.name, one.run, one.about, one.defaults)
+    _add(
         benches,
         "exchange",
         _bench_exchange,
         "a round over MPI beside the bare exchange of the same bytes; starts the processes by itself",
+        {"ranks": 10, "repeats": 9},
     )
-    over.add_argument("--ranks", type=count, default=10, metavar="N", help="processes (default: 10)")
-    over.add_argument("--repeats", type=count, default=9, metavar="N", help="median of N (default: 9)")
-    kept = _add(
-        benches,
-        "checkpoint",
-        _bench_checkpoint,
-        "the share of a run's time that checkpoints take; at most 5 % is wanted",
-    )
-    kept.add_argument("--every", type=count, default=10, metavar="K", help="iterations (default: 10)")
-    kept.add_argument("--iterations", type=count, default=30, metavar="N", help="in all (default: 30)")
-    kept.add_argument("--samples", type=count, default=2000, metavar="N", help="rows in all (default: 2000)")
-    kept.add_argument("--features", type=count, default=10_000, metavar="D", help="columns (default: 10000)")
-
     bench_rounds.add(benches)
 
 
 def _add(
-    benches: Any, name: str, bench: Callable[[argparse.Namespace, Console], Rows], about: str
-) -> argparse.ArgumentParser:
+    benches: Any,
+    name: str,
+    bench: Callable[[argparse.Namespace, Console], Rows],
+    about: str,
+    defaults: Mapping[str, int],
+) -> None:
     examples = "\n".join(line for line in _EXAMPLES.splitlines() if f"dcgs bench {name}" in line)
-    parser: argparse.ArgumentParser = benches.add_parser(
+    parser = benches.add_parser(
         name,
         help=about.replace("%", "%%"),
         description=about[0].upper() + about[1:] + ".",
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    for option, default in defaults.items():
+        metavar, what = _OPTIONS[option]
+        parser.add_argument(
+            f"--{option}", type=count, default=default, metavar=metavar, help=f"{what} (default: {default})"
+        )
     parser.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="also write the numbers as JSON, with versions and machine"
@@ -99,68 +171,17 @@ def _add(
 
     def run(args: argparse.Namespace, console: Console) -> int:
         if args.out is not None:
-            record.check(args.out)
+            record.check_writable(args.out)
         rows = bench(args, console)
         if args.out is not None:
             console.print(f"written: {record.write(args.out, rows, args.seed)}")
         return 0
 
     parser.set_defaults(run=run)
-    return parser
 
 
-def _bench_step(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    table = Table("case", "solver", title="one inner step over its unavoidable parts", title_justify="left")
-    for name in ("step ms", "adjoint ms", "oracle ms", "ratio"):
-        table.add_column(name, justify="right")
-    rows = []
-    with threadpool_limits(1, user_api="blas"), console.status("measuring…"):
-        for case in step.cases(args.seed):
-            for inner in step.solvers(case):
-                cost = step.measure(case, inner, args.repeats)
-                times = (f"{t:.3f}" for t in (cost.step, cost.adjoint, cost.oracle))
-                table.add_row(cost.case, cost.solver, *times, f"{cost.ratio:.2f}")
-                rows.append(asdict(cost) | {"ratio": cost.ratio})
-    console.print(table)
-    return rows
-
-
-def _bench_threads(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    size = threads.Size(samples=args.samples, features=args.features)
-    with console.status("measuring…"):
-        speedup = threads.measure(size, args.threads, args.repeats, args.seed)
-    table = Table("case", title="one thread against several, in turns", title_justify="left")
-    for name in ("1 thread, s", f"{speedup.threads} threads, s", "times as fast", "equal to the bit"):
-        table.add_column(name, justify="right")
-    equal = "yes" if speedup.equal else "NO"
-    table.add_row(speedup.case, f"{speedup.one:.2f}", f"{speedup.several:.2f}", f"{speedup.ratio:.2f}", equal)
-    console.print(table)
-    return [asdict(speedup) | {"ratio": speedup.ratio}]
-
-
-def _bench_checkpoint(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    size = checkpoint.Size(samples=args.samples, features=args.features, iterations=args.iterations)
-    with console.status("measuring…"):
-        cost = checkpoint.measure(size, args.every, args.seed)
-    table = Table("case", title="what checkpoints take of a run", title_justify="left")
-    for name in ("every", "run, s", "checkpoints, s", "share", "MB each", "resumed equal to the bit"):
-        table.add_column(name, justify="right")
-    equal = "yes" if cost.equal else "NO"
-    times = (f"{cost.seconds:.2f}", f"{cost.writing:.2f}", f"{cost.share:.1%}")
-    table.add_row(cost.case, str(cost.every), *times, f"{1e-6 * cost.bytes:.1f}", equal)
-    console.print(table)
-    return [asdict(cost) | {"share": cost.share}]
-
-
-def _bench_memory(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    with console.status("measuring…"):
-        peaks = memory.measure(args.seed)
-    table = Table("case", "method", title="peak memory beyond the data", title_justify="left")
-    table.add_column("points per agent", justify="right")
-    for peak in peaks:
-        table.add_row(peak.case, peak.method, f"{peak.points:.1f}")
-    console.print(table)
-    return [asdict(peak) for peak in peaks]
+def _yes_or_no(value: Any) -> Any:
+    return ("yes" if value else "NO") if isinstance(value, bool) else value
 
 
 def _bench_exchange(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,40 +14,42 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dcgs.bench import rounds_page
-from dcgs.bench.contestants import CONTESTANTS, GRID, Contestant
-from dcgs.bench.crossings import LEVELS
-from dcgs.bench.instances import INSTANCES, QUICK, Instance
-from dcgs.bench.rounds import Plan, carry_out, take_off, work_left
-from dcgs.bench.shelf import Shelf
-from dcgs.bench.standings import Grid, Standings, counts_grid, instance_grid, summary_grid
+from dcgs.bench import rounds_report
+from dcgs.bench.accuracy import LEVELS
+from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
+from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
+from dcgs.bench.ranking import Ranking, TextTable, counts_table, instance_table, summary_table
+from dcgs.bench.rounds import RoundsStudy, run_study, runs_left
 from dcgs.cli.values import count, positive, seed
 from dcgs.parallel import cores
 from dcgs.report import Progress
+from dcgs.study import ResultCache
 
 _ABOUT = """\
-Run every method once on every instance of a table, and tell the rounds, bytes and oracle calls
-or projections each needed until the worst agent's relative error was 1e-1, 1e-2, ... 1e-5.
+Run every method once on every instance of a table. Print the rounds, the bytes, and the oracle calls
+or projections that each needed until the worst agent's relative error was 1e-1, 1e-2, ... 1e-5.
 """
 
 _MORE = """\
-The folder gets rounds.md, rounds.json and profile.png, and one file for every run in runs/. What is
-there is not run again: the same command goes on where it was interrupted. A result made with other
-settings, another seed or other versions is made anew; a change of a method's code is not noticed, so
-name the method with --methods and give --anew after one.
+The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
+in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
+A run with another seed, budget or version is made again. A change of a method's code is not noticed:
+after one, name the method with --methods or --method and give --anew.
 
 examples:
   dcgs bench rounds --quick                                       small problems, under a minute
   dcgs bench rounds --list                                        instances and methods by name
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
-  dcgs bench rounds --methods FastDCGS --anew                     one method again, the rest as it was
-  dcgs bench rounds --grid                                        also settings found by trying
+  dcgs bench rounds --methods FastDCGS --anew                     one method again, the rest as recorded
+  dcgs bench rounds --grid                                        also settings found by search
+  dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
+  dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 
 _SECONDS, _QUICK_SECONDS = 40.0, 3.0
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=,) |(?<=/) ")
+_BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=,) |(?<=/) ")
 
-Named = TypeVar("Named", Instance, Contestant)
+Named = TypeVar("Named", Instance, Entry)
 
 
 def add(benches: Any) -> None:
@@ -59,161 +61,177 @@ def add(benches: Any) -> None:
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--instances", nargs="+", metavar="NAME", help="which instances (default: all)")
-    parser.add_argument("--methods", nargs="+", metavar="NAME", help="which methods (default: all)")
-    parser.add_argument(
-        "--grid", action="store_true", help="also try settings, and show the best of them to 1e-3"
+    option = parser.add_argument
+    option("--instances", nargs="+", metavar="NAME", help="which instances (default: all)")
+    option("--methods", nargs="+", metavar="NAME", help="which methods (default: all)")
+    option(
+        "--instance",
+        action="append",
+        default=[],
+        metavar="PACKAGE.MODULE:NAME",
+        help="add an instance of your own: a function of a seed that returns objectives, set and graph",
     )
-    parser.add_argument("--list", action="store_true", help="tell the names of all, and end")
-    parser.add_argument("--quick", action="store_true", help="a few small instances instead of the table")
-    parser.add_argument("--anew", action="store_true", help="run what is asked for though it is there")
-    parser.add_argument("--level", type=float, default=1e-3, help="of the summary (default: 1e-3)")
-    parser.add_argument(
+    option(
+        "--method",
+        action="append",
+        default=[],
+        metavar="PACKAGE.MODULE:NAME",
+        help="add a method of your own: a dcgs.Method, or a class or function that makes one",
+    )
+    option("--grid", action="store_true", help="also search settings, and show the best of them to 1e-3")
+    option("--list", action="store_true", help="print the names of all, and end")
+    option("--quick", action="store_true", help="a few small instances instead of the table")
+    option("--anew", action="store_true", help="repeat the chosen runs though they are recorded")
+    option("--level", type=float, default=1e-3, help="of the summary (default: 1e-3)")
+    option(
         "--seconds",
         type=positive,
         metavar="S",
-        help="at most, for each run (default: 40, more for the largest instances; 3 with --quick)",
+        help="time limit of each run (default: 40, more for the largest instances; 3 with --quick)",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of data and graphs (default: 0)")
-    parser.add_argument("--jobs", type=count, metavar="N", help="processes (default: the cores at hand)")
-    parser.add_argument(
+    option("--seed", type=seed, default=0, metavar="N", help="of data and graphs (default: 0)")
+    option("--jobs", type=count, metavar="N", help="processes (default: the available cores)")
+    option(
         "--out", type=Path, metavar="DIR", help="output (default: out/rounds; out/rounds-quick with --quick)"
     )
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = QUICK if args.quick else INSTANCES
+    table = _with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
+    methods = _with_outside("method", ENTRIES, args.method, entry)
     if args.list:
-        _list(console, table)
+        _list(console, table, methods)
         return 0
     instances = _chosen("an instance", args.instances, table)
-    contestants = _chosen("a method", args.methods, CONTESTANTS)
-    families = {entrant.name for entrant in contestants}
-    grid = [entrant for entrant in GRID if args.grid and entrant.family in families]
+    entries = _chosen("a method", args.methods, methods)
+    families = {one.name for one in entries}
+    grid = [one for one in GRID if args.grid and one.family in families]
     level = _level(args.level)
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     out = args.out or Path("out/rounds-quick" if args.quick else "out/rounds")
-    plan = Plan(Shelf(out), args.seed, limit, args.jobs or cores())
-    plan.shelf.check()
-    notes: list[str] = []
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
+    study.cache.check_writable()
     if args.anew:
-        take_off(plan, instances, [*contestants, *grid])
-    interrupted = _carry_out(plan, instances, [*contestants, *grid], notes, console)
-    # Methods that were run before and not asked for now are shown, too: a page is always the whole.
-    standings = rounds_page.standings_of(plan, table, _there(plan, table, contestants), grid, level)
-    _show(standings, [chosen for chosen in instances if chosen.name in standings.trials], console)
-    notes += rounds_page.remarks(plan, standings, table)
+        for chosen in instances:
+            for one in (*entries, *grid):
+                study.cache.remove_run(chosen.file, one.file)
+    notes: list[str] = []
+    interrupted = _run_study(study, instances, [*entries, *grid], notes, console)
+    # The report has all recorded methods, also those that were not chosen this time.
+    recorded = [
+        one for one in methods if one in entries or any(study.has_trial(chosen, one) for chosen in table)
+    ]
+    ranking = rounds_report.ranking_of(study, table, recorded, grid, level)
+    for chosen in instances:
+        if chosen.name in ranking.trials:
+            console.print(_rich(instance_table(ranking, chosen.name, chosen.about)))
+    if ranking.trials:
+        console.print(_rich(summary_table(ranking)))
+        console.print(_rich(counts_table(ranking)))
+    notes += rounds_report.remarks(study, ranking, table)
     for note in notes:
         console.print(note)
-    _write(plan, standings, table, grid, notes, console)
+    numbers = rounds_report.as_json(study, ranking, table, grid, notes)
+    study.cache.write_file("rounds.md", rounds_report.markdown(study, ranking, table, notes).encode())
+    study.cache.write_file("rounds.json", numbers.encode())
+    study.cache.write_file("profile.png", _profile(ranking))
+    console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
     return 130 if interrupted else 0
 
 
-def _carry_out(
-    plan: Plan,
+def _run_study(
+    study: RoundsStudy,
     instances: Sequence[Instance],
-    contestants: Sequence[Contestant],
+    entries: Sequence[Entry],
     notes: list[str],
     console: Console,
 ) -> bool:
-    """Do what is not done yet; return whether it was interrupted."""
-    left = work_left(plan, instances, contestants)
+    """Make all runs that are not recorded; return whether Ctrl-C ended it."""
+    left = runs_left(study, instances, entries)
     if left == 0:
         return False
     try:
         with Progress(console) as progress:
             advance = progress.counter("runs", left)
 
-            def told(name: str, sentence: str | None) -> None:
+            def report(name: str, sentence: str | None) -> None:
                 advance()
                 if sentence is not None:
                     notes.append(f"{name}: {sentence}")
 
-            carry_out(plan, instances, contestants, told)
+            run_study(study, instances, entries, report)
     except KeyboardInterrupt:
-        console.print("interrupted: every run that is done is kept. Run the same command again to go on.")
+        console.print("interrupted: finished runs are recorded. Run the same command again to continue.")
         return True
     return False
 
 
-def _there(plan: Plan, table: Sequence[Instance], asked: Sequence[Contestant]) -> list[Contestant]:
-    """Return the methods asked for, and those that there are results of."""
-    return [
-        entrant
-        for entrant in CONTESTANTS
-        if entrant in asked or any(plan.trial(chosen, entrant) is not None for chosen in table)
-    ]
-
-
-def _show(standings: Standings, instances: Sequence[Instance], console: Console) -> None:
-    for chosen in instances:
-        console.print(_rich(instance_grid(standings, chosen.name, chosen.about)))
-    if standings.trials:
-        console.print(_rich(summary_grid(standings)))
-        console.print(_rich(counts_grid(standings)))
-
-
-def _write(
-    plan: Plan,
-    standings: Standings,
-    table: Sequence[Instance],
-    grid: Sequence[Contestant],
-    notes: Sequence[str],
-    console: Console,
-) -> None:
-    abouts = {chosen.name: chosen.about for chosen in table}
-    page = rounds_page.markdown(standings, abouts, notes, plan)
-    plan.shelf.write("rounds.md", page.encode())
-    plan.shelf.write("rounds.json", rounds_page.as_json(plan, standings, table, grid, notes).encode())
-    plan.shelf.write("profile.png", _profile(standings))
-    console.print(f"written: {plan.shelf.path / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
-
-
-def _profile(standings: Standings) -> bytes:
+def _profile(ranking: Ranking) -> bytes:
     try:
-        from dcgs.report.profile import profile_figure
+        from dcgs.report.figures import profile_figure
     except ImportError as error:
         raise ImportError(
             f"the profile needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'; runs that are done are kept."
+            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
         ) from error
     buffer = io.BytesIO()
-    profile_figure(standings).savefig(buffer, format="png", dpi=150)
+    profile_figure(ranking).savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
 
 
-def _rich(grid: Grid) -> Table:
-    table = Table(title=grid.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, name in enumerate(grid.head):
+def _rich(text: TextTable) -> Table:
+    table = Table(title=text.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for place, name in enumerate(text.head):
         table.add_column(
-            _CAMEL.sub("\n", name), justify="right" if place else "left", no_wrap=not place, overflow="fold"
+            _BREAKS.sub("\n", name), justify="right" if place else "left", no_wrap=not place, overflow="fold"
         )
-    for row in grid.rows:
-        table.add_row(*(Text(text, "bold" if best else "") for text, best in row))
+    for row in text.rows:
+        table.add_row(*(Text(cell, "bold" if best else "") for cell, best in row))
     return table
 
 
-def _list(console: Console, table: Sequence[Instance]) -> None:
-    for title, names in (
+def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry]) -> None:
+    for title, rows in (
         ("instances", [(chosen.name, chosen.about) for chosen in table]),
-        ("methods", [(entrant.name, repr(entrant.method)) for entrant in CONTESTANTS]),
-        ("with --grid also", [(entrant.name, repr(entrant.method)) for entrant in GRID]),
+        ("methods", [(one.name, repr(one.method)) for one in methods]),
+        ("with --grid also", [(one.name, repr(one.method)) for one in GRID]),
     ):
         listed = Table("name", "what it is", title=title, title_justify="left")
-        for row in names:
+        for row in rows:
             listed.add_row(*row)
         console.print(listed)
 
 
+def _with_outside(
+    what: str, known: Sequence[Named], specs: Sequence[str], load: Callable[[str], Named]
+) -> list[Named]:
+    """Return the built-in ones and those that ``--method`` or ``--instance`` names."""
+    unclear = [spec for spec in specs if ":" not in spec]
+    if unclear:
+        raise ValueError(
+            f"--{what} must be package.module:name; got {', '.join(map(repr, unclear))}. "
+            f"Choose among the built-in ones with --{what}s."
+        )
+    everyone = list(known) + [load(spec) for spec in specs]
+    names = [one.name for one in everyone]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"every {what} must have a name of its own; {', '.join(twice)} is there twice. Rename one."
+        )
+    return everyone
+
+
 def _chosen(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
+    """Return those of the names, and all outside ones; all if there are no names."""
     unknown = [name for name in names or () if name not in [one.name for one in known]]
     if unknown:
         raise ValueError(
             f"{what} must be one of {', '.join(repr(one.name) for one in known)}; "
             f"got {', '.join(map(repr, unknown))}. See dcgs bench rounds --list."
         )
-    return [one for one in known if names is None or one.name in names]
+    return [one for one in known if names is None or one.spec or one.name in names]
 
 
 def _level(level: float) -> float:

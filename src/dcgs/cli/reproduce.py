@@ -17,17 +17,18 @@ from rich.table import Table
 from dcgs.bench import record
 from dcgs.cli.values import link, seed
 from dcgs.experiments.catalog import NAMES, Options, experiment
-from dcgs.experiments.cost import PAPER_SIDE
-from dcgs.experiments.folder import Folder
 from dcgs.experiments.link import Link
-from dcgs.experiments.runner import Work
-from dcgs.experiments.study import Study
+from dcgs.experiments.manifest import open_manifest, read_manifest, write_manifest
+from dcgs.experiments.oracle_cost import PAPER_SIDE
+from dcgs.experiments.results import Study
+from dcgs.experiments.runner import Runner
 from dcgs.front import versions
 from dcgs.report import Progress
+from dcgs.study import ResultCache
 
 _ABOUT = """\
 Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that
-shows the paper's curves, the honest ones beside them, and what is true of each claim.
+shows the paper's curves, the honest ones beside them, and a verdict on each claim.
 
   lasso-synthetic        2000 samples x 10000 features, 100 of them nonzero, l1 radius 1000
   lasso-e2006            E2006-tfidf, 4000 samples x 150360 features, l1 radius 1000
@@ -36,13 +37,13 @@ shows the paper's curves, the honest ones beside them, and what is true of each 
 """
 
 _MORE = """\
-The folder gets index.html (open it in a browser), figures/ (PNG and PDF), data/ (all histories
-as CSV; the same seed gives the same digits), timing/ and manifest.json. Ctrl-C keeps every
-method that is done; the same command goes on from there.
+The folder gets index.html (open it in a browser), figures/ (PNG and PDF), data/ (all histories as
+CSV; the same seed gives the same digits), timing/, runs/ and manifest.json. Ctrl-C keeps every
+finished run; the same command continues from there.
 
 Real data are looked for in the folder that --data or DCGS_DATA names and in the cache; they are
-fetched only with --download. What is not there is left out, and the page says so. With --quick,
-lasso-e2006 is always on the look-alike.
+downloaded only with --download. An experiment without data is left out, and the page says so.
+With --quick, lasso-e2006 is always on the look-alike.
 
 examples:
   dcgs reproduce --quick                               all of it at small scale, in a minute
@@ -57,7 +58,7 @@ def add(jobs: Any) -> None:
     raw = argparse.RawDescriptionHelpFormatter
     run = jobs.add_parser(
         "reproduce",
-        help="run the paper's experiments and tell what is true of them",
+        help="run the paper's experiments and check its claims",
         description=_ABOUT,
         epilog=_MORE,
         formatter_class=raw,
@@ -69,7 +70,7 @@ def add(jobs: Any) -> None:
     run.add_argument("--quick", action="store_true", help="small problems: the whole picture in a minute")
     run.add_argument("--seed", type=seed, default=0, metavar="N", help="of all data made here (default: 0)")
     run.add_argument("--data", type=Path, metavar="DIR", help="folder with real data (default: $DCGS_DATA)")
-    run.add_argument("--download", action="store_true", help="fetch real data that are not at hand")
+    run.add_argument("--download", action="store_true", help="download real data that are missing")
     run.add_argument(
         "--look-alike", action="store_true", help="for lasso-e2006: data made to resemble the real ones"
     )
@@ -78,12 +79,12 @@ def add(jobs: Any) -> None:
 
     report = jobs.add_parser(
         "report",
-        help="make the page anew from a folder of dcgs reproduce",
-        description="Write page and figures again from the files in the folder; nothing is run again.",
+        help="write the page of a folder of dcgs reproduce again",
+        description="Write page and figures again from the recorded runs; nothing is run.",
         epilog="examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s",
         formatter_class=raw,
     )
-    report.add_argument("folder", type=Path, metavar="DIR", help="what dcgs reproduce wrote")
+    report.add_argument("folder", type=Path, metavar="DIR", help="a folder that dcgs reproduce wrote")
     _add_link(report)
     report.set_defaults(run=_report)
 
@@ -98,38 +99,38 @@ def _add_link(parser: argparse.ArgumentParser) -> None:
 
 
 def _reproduce(args: argparse.Namespace, console: Console) -> int:
-    book = _book()
+    report = _study_report()
     names = _chosen(args.names)
     if args.data is not None:
         os.environ["DCGS_DATA"] = str(args.data)
-    folder = Folder(args.out)
-    manifest = folder.open({"seed": args.seed, "quick": args.quick, "versions": versions()})
+    cache = ResultCache(args.out)
+    manifest = open_manifest(cache, {"seed": args.seed, "quick": args.quick, "versions": versions()})
     _note_circumstances(manifest, args)
     progress = Progress(console)
-    fetched = progress.download("downloading")
-    options = Options(args.quick, args.seed, args.download, args.look_alike, fetched)
-    work = Work(folder, manifest, args.seed, progress)
-    begun, earlier = time.perf_counter(), manifest["seconds"]
+    downloaded = progress.download("downloading")
+    options = Options(args.quick, args.seed, args.download, args.look_alike, downloaded)
+    runner = Runner(cache, manifest, args.seed, progress)
+    start, earlier = time.perf_counter(), manifest["seconds"]
     interrupted = False
     try:
         with progress:
-            work.carry_out([experiment(name, options) for name in names])
-            work.measure_cost(side=PAPER_SIDE // 5 if args.quick else PAPER_SIDE)
+            runner.run([experiment(name, options) for name in names])
+            runner.measure_oracle(side=PAPER_SIDE // 5 if args.quick else PAPER_SIDE)
     except KeyboardInterrupt as stop:
         interrupted = True
-        console.print(str(stop) or "interrupted: every method that is done is kept.")
-        console.print("Run the same command again to go on.")
-    manifest["seconds"] = earlier + time.perf_counter() - begun
-    if work.anything or not interrupted:
-        folder.write_manifest(manifest)
-        _write(book, folder, Link(manifest["link"]), console)
+        console.print(str(stop) or "interrupted: every finished run is kept.")
+        console.print("Run the same command again to continue.")
+    manifest["seconds"] = earlier + time.perf_counter() - start
+    if runner.has_runs or not interrupted:
+        write_manifest(cache, manifest)
+        _write(report, cache, Link(manifest["link"]), console)
     if interrupted:
         return 130
-    return 0 if work.anything else 1
+    return 0 if runner.has_runs else 1
 
 
 def _note_circumstances(manifest: dict[str, Any], args: argparse.Namespace) -> None:
-    """Put into the manifest what is not a result: the command, when, on what, and the link to show."""
+    """Add to the manifest the command, the time, the machine and the link speed."""
     earlier = manifest.get("command")
     manifest |= record.environment(args.seed) | {"quick": args.quick}
     if earlier not in (None, manifest["command"]):
@@ -140,16 +141,16 @@ def _note_circumstances(manifest: dict[str, Any], args: argparse.Namespace) -> N
 
 
 def _report(args: argparse.Namespace, console: Console) -> int:
-    book = _book()
-    folder = Folder(args.folder)
-    kept = Link(folder.manifest().get("link", Link().speed))
-    _write(book, folder, args.link or kept, console)
+    report = _study_report()
+    cache = ResultCache(args.folder)
+    link = args.link or Link(read_manifest(cache).get("link", Link().speed))
+    _write(report, cache, link, console)
     return 0
 
 
-def _write(book: ModuleType, folder: Folder, link: Link, console: Console) -> None:
+def _write(report: ModuleType, cache: ResultCache, link: Link, console: Console) -> None:
     with console.status("drawing the figures…"):
-        study, page = book.write(folder, link)
+        study, page = report.write_report(cache, link)
     console.print(_verdicts(study))
     console.print(f"open {page}", soft_wrap=True)
 
@@ -164,20 +165,20 @@ def _chosen(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names or NAMES))
 
 
-def _book() -> ModuleType:
-    """Return what writes pages, or say what it needs."""
+def _study_report() -> ModuleType:
+    """Return the module that writes reports, or raise with what it needs."""
     try:
-        from dcgs.report import book
+        from dcgs.report import study_report
     except ImportError as error:
         raise ImportError(
             f"reports need matplotlib and Jinja2; {error.name} is not installed. "
             "Install them with: pip install 'dcgs[report]'"
         ) from error
-    return book
+    return study_report
 
 
 def _verdicts(study: Study) -> Table:
-    title = "verdicts at small scale" if study.manifest["quick"] else "what is true of it"
+    title = "verdicts at small scale" if study.manifest["quick"] else "verdicts"
     table = Table("experiment", "the paper says", "verdict", title=title, title_justify="left")
     for findings in study.findings:
         for claim in findings.claims:

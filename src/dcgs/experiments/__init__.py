@@ -1,1 +1,1 @@
-"""The paper's experiments: what is run, how it is kept, and what it says of the paper's claims."""
+"""The paper's experiments: data, runs, and verdicts on the paper's claims."""

@@ -1,8 +1,7 @@
-"""The paper's claims of its section 5, each held against what was measured.
+"""Verdicts on the claims of the paper's section 5.
 
-A claim is judged by the curve of DCGS with the theorem's parameters, since it is of those that the
-paper speaks; what the best scaling reaches is said beside it. What DFW has after 800 rounds is the bar,
-or what x⁰ has, if that is lower: DFW may be worse than doing nothing.
+A claim is judged by the curve of DCGS with the theorem's parameters, which the paper speaks of; the result of
+the best scaling is given beside it. The bar is DFW's loss after 800 rounds, or that of x⁰ if it is lower.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import final
 
-from dcgs.experiments.study import Claim, Curve, Verdict
-from dcgs.experiments.words import count, number, times
+from dcgs.experiments.numbers import count, short_number, times
+from dcgs.experiments.results import Claim, Curve, Verdict
 
 DFW_ROUNDS = 800
 _ORDERS = 100.0  # "orders of magnitude", in the plural
@@ -22,7 +21,7 @@ _LOSSES = ("local_loss", "worst_loss")
 @final
 @dataclass(frozen=True)
 class Promise:
-    """What the paper says of an experiment, in short; ``rounds`` is what it gives DCGS against 800."""
+    """What the paper claims of an experiment; ``rounds`` are those of DCGS, against 800 of DFW."""
 
     rounds: int
     of_rounds: str
@@ -35,9 +34,9 @@ class Promise:
         return 2 * self.rounds
 
     def of(self, data: str) -> Promise:
-        """Return the promise for other data, of which the paper says that the gap is similar."""
-        said = (self.of_rounds, self.of_loss, self.of_calls)
-        rounds, loss, calls = (text and f"Similar on {data}: {text}" for text in said)
+        """Return the same claims for other data, on which the paper calls the gap similar."""
+        texts = (self.of_rounds, self.of_loss, self.of_calls)
+        rounds, loss, calls = (text and f"Similar on {data}: {text}" for text in texts)
         return replace(self, of_rounds=rounds or "", of_loss=loss, of_calls=calls)
 
 
@@ -73,13 +72,13 @@ def judge(promise: Promise, theorem: Curve, scaled: Curve | None, dfw: Curve) ->
 
 
 def at(curve: Curve, across: str, limit: float, measure: str) -> float:
-    """Return the measure at the last entry whose ``across`` is within the limit."""
+    """Return the measure at the last recorded point whose ``across`` is within the limit."""
     pairs = zip(curve.columns[across], curve.columns[measure], strict=True)
     return [value for x, value in pairs if x <= limit][-1]
 
 
 def first(curve: Curve, across: str, measure: str, level: float) -> float | None:
-    """Return where along ``across`` the measure of an iterate, not of x⁰, is first at most the level."""
+    """Return the ``across`` of the first iterate, x⁰ excluded, whose measure is at most the level."""
     pairs = list(zip(curve.columns[across], curve.columns[measure], strict=True))
     return next((x for x, value in pairs[1:] if value <= level), None)
 
@@ -92,11 +91,11 @@ class _Case:
     dfw: Curve
 
     def reached(self, measure: str) -> float:
-        """Return what DFW has after the rounds the paper gives it."""
+        """Return DFW's loss after the rounds that the paper gives it."""
         return at(self.dfw, "rounds", DFW_ROUNDS, measure)
 
     def bar(self, measure: str) -> float:
-        """Return what DCGS has to get down to."""
+        """Return the loss that DCGS must reach."""
         return min(self.reached(measure), self.dfw.columns[measure][0])
 
     def better(self, curve: Curve, measure: str) -> float:
@@ -104,12 +103,12 @@ class _Case:
         value = curve.columns[measure][-1]
         return self.reached(measure) / value if value > 0.0 else float("inf")
 
-    def told(self) -> str:
-        """Return what DFW has, in words."""
+    def describe_dfw(self) -> str:
+        """Return DFW's losses as a sentence."""
         rounds = count(min(DFW_ROUNDS, self.dfw.columns["rounds"][-1]))
         calls = count(at(self.dfw, "rounds", DFW_ROUNDS, "lmo_calls"))
-        own, all_data = (number(self.reached(name)) for name in _LOSSES)
-        start = number(self.dfw.columns["worst_loss"][0])
+        own, all_data = (short_number(self.reached(name)) for name in _LOSSES)
+        start = short_number(self.dfw.columns["worst_loss"][0])
         return (
             f"After {rounds} rounds and {calls} oracle calls DFW has {own} on the paper's loss and "
             f"{all_data} on everyone's data (x⁰ = 0, which needs none, has {start} on both)."
@@ -118,33 +117,32 @@ class _Case:
 
 def _rounds(promise: Promise, case: _Case) -> Claim:
     own, all_data = (_within(case.theorem, "rounds", name, case, promise.enough) for name in _LOSSES)
-    text = f"{case.told()} With the theorem's parameters DCGS is as good {_when(case.theorem, case)}."
+    text = f"{case.describe_dfw()} With the theorem's parameters DCGS is as good {_when(case.theorem, case)}."
     if case.scaled is not None:
         text += f" With the best scaling and the last iterate it is as good {_when(case.scaled, case)}."
     return Claim(promise.of_rounds, text, _verdict(own, all_data))
 
 
-def _loss(said: str, case: _Case) -> Claim:
-    text = f"{case.told()} With the theorem's parameters DCGS has {_end(case.theorem, case)}."
+def _loss(paper: str, case: _Case) -> Claim:
+    text = f"{case.describe_dfw()} With the theorem's parameters DCGS has {_end(case.theorem, case)}."
     if case.scaled is not None:
         text += f" With the best scaling and the last iterate it has {_end(case.scaled, case)}."
     own, all_data = (case.better(case.theorem, name) >= _ORDERS for name in _LOSSES)
-    return Claim(said, text, _verdict(own, all_data))
+    return Claim(paper, text, _verdict(own, all_data))
 
 
-def _calls(said: str, case: _Case) -> Claim:
+def _calls(paper: str, case: _Case) -> Claim:
     spent = at(case.dfw, "rounds", DFW_ROUNDS, "lmo_calls")
     own, all_data = (_within(case.theorem, "lmo_calls", name, case, _COMPARABLE * spent) for name in _LOSSES)
-    text = (
-        f"{case.told()} To be as good, DCGS needs {_needs(case.theorem, case)} with the theorem's parameters"
-    )
+    needs = f"{_needs(case.theorem, case)} with the theorem's parameters"
+    text = f"{case.describe_dfw()} To be as good, DCGS needs {needs}"
     if case.scaled is not None:
         text += f"; {_needs(case.scaled, case)} with the best scaling and the last iterate"
-    return Claim(said, text + ".", _verdict(own, all_data))
+    return Claim(paper, text + ".", _verdict(own, all_data))
 
 
 def _within(curve: Curve, across: str, measure: str, case: _Case, enough: float) -> bool | None:
-    """Return whether the curve is down to the bar soon enough; None if it ended too early to tell."""
+    """Return whether the curve reaches the bar within the limit; None if it ended too early to tell."""
     reached = first(curve, across, measure, case.bar(measure))
     if reached is not None:
         return reached <= enough
@@ -153,7 +151,7 @@ def _within(curve: Curve, across: str, measure: str, case: _Case, enough: float)
 
 
 def _verdict(own: bool | None, all_data: bool | None) -> Verdict:
-    """Return the verdict on what is true, false or unknown on the paper's loss and on everyone's data."""
+    """Return the verdict from what holds, or is unknown, on the paper's loss and on everyone's data."""
     if all_data:
         return Verdict.HOLDS
     if own is False:
@@ -177,7 +175,9 @@ def _needs(curve: Curve, case: _Case) -> str:
 
 def _end(curve: Curve, case: _Case) -> str:
     last = {name: column[-1] for name, column in curve.columns.items()}
-    own, all_data = (f"{number(last[name])} ({_compared(case.better(curve, name))})" for name in _LOSSES)
+    own, all_data = (
+        f"{short_number(last[name])} ({_compared(case.better(curve, name))})" for name in _LOSSES
+    )
     return f"{own} and {all_data} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} calls"
 
 

@@ -1,4 +1,4 @@
-"""The link model: what a run would take with one machine per agent and links of a chosen speed."""
+"""The link model: the time of a run with one machine per agent and links of a given speed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SPEED = re.compile(r"\s*([0-9.eE+]+)\s*([kKMG]?)(B|bit)/s\s*")
 @final
 @dataclass(frozen=True)
 class Link:
-    """A link between two agents; it carries ``speed`` bytes a second each way, at the same time.
+    """A link between two agents that carries ``speed`` bytes a second, in both directions at once.
 
-    A round takes as long as its largest message: what an agent sends to several neighbors goes
-    over as many links. That is how the paper reckons 80 seconds for 800 MB at 10 MB/s.
+    Every edge of the graph has its own link, so a round takes as long as its largest message. In the same
+    way the paper counts 80 seconds for 800 MB at 10 MB/s.
     """
 
     speed: float = 10e6

@@ -1,16 +1,16 @@
-"""A plain-language summary: what the paper claimed, what was measured, whether it holds."""
+"""The summary of an experiment in plain language."""
 
 from __future__ import annotations
 
 from dcgs.experiments.base import DFW, SCALED, THEOREM
 from dcgs.experiments.claims import DFW_ROUNDS, Promise, at
 from dcgs.experiments.link import Link
-from dcgs.experiments.study import Curve, Findings, Verdict
-from dcgs.experiments.words import count, number, seconds, share
+from dcgs.experiments.numbers import count, share, short_duration, short_number
+from dcgs.experiments.results import Curve, Findings, Verdict
 
 
 def summarize(findings: Findings, promise: Promise, link: Link) -> list[str]:
-    """Return the summary of an experiment, a paragraph an entry."""
+    """Return the paragraphs of the summary: claims, losses, waiting, conclusion."""
     if not findings.claims:
         return ["Not all of DCGS and DFW have been run yet; run the same command again to go on."]
     by_key = {curve.key: curve for curve in findings.curves}
@@ -29,10 +29,10 @@ def _end(curve: Curve) -> str:
     last = {name: column[-1] for name, column in curve.columns.items()}
     if last["rounds"] == 0:
         return f"{curve.label} did not finish an iteration in {count(curve.lmo_calls)} oracle calls"
+    own, worst = (short_number(last[name]) for name in ("local_loss", "worst_loss"))
     text = (
         f"{curve.label} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} oracle calls "
-        f"loses {number(last['local_loss'])} on each agent's own data and {number(last['worst_loss'])} with "
-        "the worst agent's model on everyone's"
+        f"loses {own} on each agent's own data and {worst} with the worst agent's model on everyone's"
     )
     if "test_rmse_clipped" in last:
         text += f" (error on held-out ratings {last['test_rmse_clipped']:.3f})"
@@ -45,11 +45,11 @@ def _wait(findings: Findings, curve: Curve, link: Link) -> str:
     waiting, total = findings.waiting(curve, link)[-1], findings.time(curve, link)[-1]
     if total == 0.0:
         return f"{curve.label} did not finish an iteration"
-    return f"{curve.label} would take {seconds(total)} and wait for {share(waiting / total)} of it"
+    return f"{curve.label} would take {short_duration(total)} and wait for {share(waiting / total)} of it"
 
 
 def _meaning(verdict: Verdict, theorem: Curve, promise: Promise) -> str:
-    """Say what the verdict on the rounds comes to."""
+    """Return the conclusion from the verdict on the rounds."""
     if verdict is Verdict.HOLDS:
         return "So DCGS gets where DFW gets in far fewer rounds, on everyone's data."
     if verdict is Verdict.FAILS:
@@ -69,11 +69,11 @@ def _meaning(verdict: Verdict, theorem: Curve, promise: Promise) -> str:
 
 
 def _worth(dfw: Curve) -> str:
-    """Say so if what DCGS is compared with is hardly better than doing nothing."""
+    """Return a warning if DFW is hardly better than x⁰, else nothing."""
     reached, start = at(dfw, "rounds", DFW_ROUNDS, "worst_loss"), dfw.columns["worst_loss"][0]
     if reached < 0.5 * start:
         return ""
     return (
-        f" The bar is low here: on everyone's data DFW has {number(reached)} after its rounds, and x⁰ = 0, "
-        f"which needs none, has {number(start)}."
+        f" The bar is low here: on everyone's data DFW has {short_number(reached)} after its rounds, and "
+        f"x⁰ = 0, which needs none, has {short_number(start)}."
     )

@@ -1,4 +1,4 @@
-"""The report as one page: it opens from a folder, offline, and loads nothing from anywhere."""
+"""The report as one HTML page, which opens offline and loads no other file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from urllib.parse import quote
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from dcgs.experiments.cost import PAPER_LINK, PAPER_SIDE
-from dcgs.experiments.study import Study
-from dcgs.report.page import numbers, view
+from dcgs.experiments import numbers
+from dcgs.experiments.oracle_cost import PAPER_LINK, PAPER_SIDE
+from dcgs.experiments.results import Study
+from dcgs.report.page import view
 from dcgs.report.page.data import MOST_POINTS, embedded
 
 __all__ = ["render"]
@@ -75,5 +76,5 @@ def _wrapped(*names: str) -> str:
 
 
 def _digest(script: str) -> str:
-    """Return what the page's security policy knows the script by; no other script runs."""
+    """Return the script's hash for the page's content security policy, which allows no other script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

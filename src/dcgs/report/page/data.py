@@ -1,4 +1,4 @@
-"""The numbers that the page carries: few enough to load at once, and safe inside HTML."""
+"""The data that the page embeds: thinned to load fast, and escaped for HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dcgs.experiments.study import Curve, Findings, Study
+from dcgs.experiments.results import Curve, Findings, Study
 
 MOST_POINTS = 400
 
@@ -17,16 +17,16 @@ _COUNTED = ("rounds", "bytes", "lmo_calls")
 
 
 def embedded(study: Study) -> str:
-    """Return what the charts are drawn from, as JSON that may stand inside a script element."""
+    """Return the data of the charts as JSON that is safe inside a script element."""
     text = json.dumps([_experiment(findings) for findings in study.findings], separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def kept(measures: Iterable[Sequence[float]], length: int, most: int = MOST_POINTS) -> list[int]:
-    """Return the places to keep of columns of that length, in order and at most so many.
+def thinned(measures: Iterable[Sequence[float]], length: int, most: int = MOST_POINTS) -> list[int]:
+    """Return the indices of the points to show, at most ``most`` of ``length``, in order.
 
-    First, last, and each measure's smallest and largest value are kept; the rest of the room goes
-    half to even spacing and half to logarithmic spacing, so that both kinds of axis look smooth.
+    The first, the last, and each measure's smallest and largest value are among them. Half of the others are
+    spaced evenly and half logarithmically, so that both kinds of axis look smooth.
     """
     if length <= most:
         return list(range(length))
@@ -62,13 +62,13 @@ def _experiment(findings: Findings) -> dict[str, Any]:
 
 
 def _columns(curve: Curve, measures: Sequence[str]) -> Mapping[str, list[float | None]]:
-    places = kept([curve.columns[key] for key in measures], len(curve.columns["rounds"]))
+    places = thinned([curve.columns[key] for key in measures], len(curve.columns["rounds"]))
     names = (*_COUNTED, "computing", *measures)
     return {name: [_plain(curve.columns[name][place]) for place in places] for name in names}
 
 
 def _plain(value: float) -> float | None:
-    """Return a whole number as it is, another one to seven digits, and what is not finite as None."""
+    """Return a whole number exactly, others to seven digits, and None if it is not finite."""
     value = float(value)
     if not math.isfinite(value):
         return None

@@ -1,0 +1,172 @@
+"""The entries of the comparison: methods with default settings, and with settings found by search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
+from dcgs.objectives import Objective
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.sets import ConvexSet
+from dcgs.study import load_outside
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """A method under the name that tables show.
+
+    ``setting`` is what differs from the default settings of the entry ``family``; empty for defaults.
+    ``patience`` multiplies the time limit. ``spec`` is where a method outside the package is imported from.
+    """
+
+    name: str
+    method: Method
+    family: str
+    setting: str = ""
+    patience: float = 1.0
+    spec: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its files."""
+        name = (self.spec or self.name).replace("×", "x")
+        return "".join(c if c.isalnum() or c in ".-" else "-" for c in name).lower()
+
+
+@final
+@dataclass(frozen=True)
+class Adapted(Method):
+    """A method whose agents are changed by ``adapt`` before they start."""
+
+    method: Method
+    adapt: Callable[[Agent], Agent]
+
+    @property
+    def rounds_per_iteration(self) -> int:  # type: ignore[override]  # the wrapped method's
+        return self.method.rounds_per_iteration
+
+    @property
+    def projects(self) -> bool:  # type: ignore[override]  # the wrapped method's
+        return self.method.projects
+
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        return self.method.incompatibility(objectives, X)
+
+    def program(self, agent: Agent) -> Program[Point]:
+        return self.method.program(self.adapt(agent))
+
+
+@final
+@dataclass(frozen=True)
+class ScaledStep:
+    """Multiply the steps of a method that takes a constant over the smoothness."""
+
+    times: float
+
+    def __call__(self, agent: Agent) -> Agent:
+        """Return the agent, told of a smoothness that is ``times`` smaller."""
+        facts = agent.facts
+        smoothness, mean = facts.smoothness / self.times, facts.mean_smoothness / self.times
+        return replace(agent, facts=replace(facts, smoothness=smoothness, mean_smoothness=mean))
+
+
+@final
+@dataclass(frozen=True)
+class SparseObservation:
+    """Observe every early iteration, and later one in each ``share`` of the iterations.
+
+    Measuring needs everyone's data and often costs more than the iteration that is measured.
+    """
+
+    share: float = 0.01
+
+    def __call__(self, agent: Agent) -> Agent:
+        """Return the agent, observed less often."""
+        return replace(agent, observe=sparsely(agent.observe, self.share))
+
+
+def sparsely(observe: Callable[[int, Point], None], share: float) -> Callable[[int, Point], None]:
+    """Return an observer that skips iterations before (1 + share) times the last one observed.
+
+    >>> seen = []
+    >>> observe = sparsely(lambda place, k: seen.append((place, k)), 0.5)
+    >>> for k in range(1, 12): observe(k, k)
+    >>> seen
+    [(1, 1), (2, 2), (3, 3), (4, 5), (5, 8)]
+    """
+    place, due = 0, 1
+
+    def observe_if_due(k: int, answer: Point) -> None:
+        nonlocal place, due
+        if k >= due:
+            place, due = place + 1, max(k + 1, math.ceil((1.0 + share) * k))
+            observe(place, answer)
+
+    return observe_if_due
+
+
+# DCGS and PrimalDual hardly ever reach 1e-3, so they get a quarter of the time. A precision of 1e-3 took
+# PrimalDual hardly farther in as many rounds, for up to six times the oracle calls.
+_DEFAULTS: tuple[tuple[str, Method, float], ...] = (
+    ("FastDCGS", FastDCGS(), 1.0),
+    ("DFW", DFW(), 1.0),
+    ("DCGS, last", DCGS(answer="last"), 0.25),
+    ("DCGS", DCGS(), 0.25),
+    ("PrimalDual", PrimalDual(precision=1e-2), 0.25),
+    ("PGExtra", PGExtra(), 1.0),
+    ("NIDS", NIDS(), 1.0),
+    ("ProjectedAGD", ProjectedAGD(), 1.0),
+)
+ENTRIES = tuple(Entry(name, method, name, patience=patience) for name, method, patience in _DEFAULTS)
+"""Every method with default settings; nothing is tuned."""
+
+OURS, BASELINE = "FastDCGS", "DFW"
+
+_ETAS = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+_TIMES = (0.25, 0.5, 2.0, 4.0, 8.0)  # 1 is the default
+_GOSSIP = [(rounds, times) for rounds in (2, 3, 4, 6, 8) for times in (1.0, 2.0)]
+
+
+def _scaled(method: Method, times: float) -> Method:
+    return Adapted(method, ScaledStep(times))
+
+
+_SETTINGS: list[tuple[str, str, Method]] = [
+    *(("FastDCGS", f"η={eta:g}", FastDCGS(eta=eta)) for eta in _ETAS),
+    *((e.name, f"×{t:g}", _scaled(e.method, t)) for e in ENTRIES if e.method.projects for t in _TIMES),
+    *(
+        (
+            "ProjectedAGD",
+            f"K={rounds}" + f" ×{t:g}" * (t != 1.0),
+            _scaled(ProjectedAGD(gossip_rounds=rounds), t),
+        )
+        for rounds, t in _GOSSIP
+    ),
+]
+GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, method in _SETTINGS)
+"""Settings of a grid search, from which the best is chosen with hindsight.
+
+×2 is twice the step of the method's theory; K=3 is three rounds of gossip an iteration.
+"""
+
+
+def entry(name: str) -> Entry:
+    """Return the entry of that name, or of a method outside the package named ``package.module:name``.
+
+    The latter is a method, or a class or function that makes one without arguments.
+    """
+    if ":" not in name:
+        return next(one for one in (*ENTRIES, *GRID) if one.name == name)
+    found = load_outside(name)
+    method = found if isinstance(found, Method) or not callable(found) else found()
+    if not isinstance(method, Method):
+        raise ValueError(
+            f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."
+        )
+    short = name.partition(":")[2]
+    return Entry(short, method, short, spec=name)

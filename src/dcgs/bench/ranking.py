@@ -1,0 +1,156 @@
+"""The ranking of the entries by rounds: counts, performance profiles and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.bench.accuracy import LEVELS, Trial
+from dcgs.bench.entries import BASELINE, OURS
+
+_NEAR = 1.2  # times the fewest: within 20 %
+_SHORT = {"oracle calls": "lmo", "projections": "proj"}
+NOT_REACHED = "—"
+
+
+@final
+@dataclass(frozen=True)
+class Ranking:
+    """All trials by instance, and the level to rank at.
+
+    ``names`` are the entries with default settings. ``grids`` are the names of the best of each grid search;
+    they are chosen with hindsight, so they are shown and not ranked.
+    """
+
+    trials: Mapping[str, Sequence[Trial]]
+    names: Sequence[str]
+    grids: Sequence[str] = ()
+    level: float = 1e-3
+
+    def trial(self, instance: str, name: str) -> Trial | None:
+        """Return the trial of an entry on an instance, or None if there is none."""
+        return next((trial for trial in self.trials[instance] if trial.entry == name), None)
+
+    def rounds(self, instance: str, name: str, level: float | None = None) -> int | None:
+        """Return the rounds that an entry needed, or None if it did not reach the level."""
+        trial = self.trial(instance, name)
+        cost = None if trial is None else trial.costs[self.level if level is None else level]
+        return None if cost is None else cost.rounds
+
+    def fewest(self, instance: str, level: float | None = None) -> int | None:
+        """Return the fewest rounds of all ranked entries."""
+        found = (self.rounds(instance, name, level) for name in self.names)
+        return min((rounds for rounds in found if rounds is not None), default=None)
+
+    def decided(self) -> list[str]:
+        """Return the instances on which some ranked entry reached the level."""
+        return [name for name in self.trials if self.fewest(name) is not None]
+
+    def ratios(self, name: str) -> list[float]:
+        """Return the entry's rounds over the fewest, for all instances on which it reached the level."""
+        pairs = ((self.rounds(instance, name), self.fewest(instance)) for instance in self.decided())
+        # A level that is reached before the first round counts as one round.
+        return [max(1, own) / max(1, least) for own, least in pairs if own is not None and least is not None]
+
+    def counts(self, name: str) -> tuple[int, int, int]:
+        """Return on how many instances it needs the fewest rounds, at most 20 % more, or gets there."""
+        ratios = self.ratios(name)
+        return sum(ratio == 1.0 for ratio in ratios), sum(ratio <= _NEAR for ratio in ratios), len(ratios)
+
+
+def profile(ranking: Ranking, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return τ and the share of instances on which an entry needs at most τ times the fewest rounds.
+
+    This is the performance profile of Dolan and Moré 2002, over the instances that some entry solves.
+    """
+    tau = np.sort(np.array(ranking.ratios(name)))
+    share = np.arange(1.0, len(tau) + 1.0) / max(1, len(ranking.decided()))
+    return tau, share
+
+
+@final
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text; each cell has a flag that says whether it is the best of its row."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, bool]]]
+
+    def markdown(self) -> str:
+        """Return it as Markdown; the best cells are bold."""
+        rows = [[f"**{text}**" if best else text for text, best in row] for row in self.rows]
+        lines = [self.head, ["---", *(["---:"] * (len(self.head) - 1))], *rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def instance_table(ranking: Ranking, instance: str, about: str) -> TextTable:
+    """Return the table of one instance: rounds to every level, then bytes and work to the ranking's."""
+    level = f"{ranking.level:.0e}"
+    head = ["rounds to", *(f"{each:.0e}" for each in LEVELS), f"bytes to {level}", f"work to {level}"]
+    rows = []
+    for trial in ranking.trials[instance]:
+        cost = trial.costs[ranking.level]
+        spent = ("", "") if cost is None else (f"{cost.bytes:,}", f"{cost.work:,} {_SHORT[trial.work]}")
+        cells = [_cell(ranking, instance, trial.entry, level) for level in LEVELS]
+        rows.append([(trial.entry, False), *cells, *((text or NOT_REACHED, False) for text in spent)])
+    return TextTable(f"{instance}: {about}", head, rows)
+
+
+def summary_table(ranking: Ranking) -> TextTable:
+    """Return rounds to the ranking's level, instances × entries, and DFW's rounds over FastDCGS's."""
+    both = {OURS, BASELINE} <= set(ranking.names)
+    shown = (*ranking.names, *ranking.grids)
+    head = [f"rounds to {ranking.level:.0e}", *shown, *([f"{BASELINE} / {OURS}"] if both else [])]
+    rows = []
+    for instance in ranking.trials:
+        cells = [_cell(ranking, instance, name, ranking.level) for name in shown]
+        ratio = [(_ratio(ranking, instance), False)] if both else []
+        rows.append([(instance, False), *cells, *ratio])
+    return TextTable(f"rounds to a relative error of {ranking.level:.0e} of the worst agent", head, rows)
+
+
+def counts_table(ranking: Ranking) -> TextTable:
+    """Return how often each entry needs the fewest rounds, nearly the fewest, and reaches the level."""
+    counts = {name: ranking.counts(name) for name in ranking.names}
+    most = max((wins for wins, _, _ in counts.values()), default=0)
+    rows = [
+        [(name, False), (str(wins), wins == most > 0), (str(near), False), (str(there), False)]
+        for name, (wins, near, there) in counts.items()
+    ]
+    head = [f"of {len(ranking.trials)} instances", "the fewest", "within 20 %", "reached"]
+    return TextTable("", head, rows)
+
+
+def cell_text(trial: Trial | None, level: float) -> str:
+    """Return the rounds to a level; ``>`` the rounds of a run that ended before, † if by its time limit."""
+    if trial is None:
+        return NOT_REACHED
+    cost = trial.costs[level]
+    if cost is not None:
+        return f"{cost.rounds:,}" + (f" ({cost.setting})" if cost.setting else "")
+    if trial.end == "ROUNDS":
+        return f">{trial.rounds:,}"
+    # A level that was reached and has no cost is one that f* is not known well enough for.
+    return f">{trial.rounds:,}†" if trial.end == "SECONDS" and trial.reached > level else NOT_REACHED
+
+
+def _cell(ranking: Ranking, instance: str, name: str, level: float) -> tuple[str, bool]:
+    """Return the cell of an entry, and whether it has the fewest rounds of all ranked entries."""
+    rounds = ranking.rounds(instance, name, level)
+    best = name in ranking.names and rounds is not None and rounds == ranking.fewest(instance, level)
+    return cell_text(ranking.trial(instance, name), level), best
+
+
+def _ratio(ranking: Ranking, instance: str) -> str:
+    """Return the baseline's rounds over ours; a lower bound if the baseline did not get there."""
+    ours, theirs = (ranking.rounds(instance, name) for name in (OURS, BASELINE))
+    baseline = ranking.trial(instance, BASELINE)
+    if ours is None or baseline is None:
+        return NOT_REACHED
+    bound, rounds = (">", baseline.rounds) if theirs is None else ("", theirs)
+    return f"{bound}{rounds / max(1, ours):.1f}"

@@ -1,0 +1,131 @@
+"""What ``dcgs bench rounds`` writes: a report in Markdown, and all numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dcgs.bench import record
+from dcgs.bench.accuracy import LEVELS, Trial, best_of
+from dcgs.bench.entries import Entry
+from dcgs.bench.instances import Instance
+from dcgs.bench.optimum import TARGET
+from dcgs.bench.ranking import Ranking, counts_table, instance_table, summary_table
+from dcgs.bench.rounds import RoundsStudy
+from dcgs.study.run import FAILED
+
+LEGEND = (
+    "Relative error is (worst_loss − f*)/(f(x⁰) − f*), the worst agent's model on everyone's data. A number "
+    "is the rounds of the first measured iteration at the level: every iteration up to the 100th, "
+    "then one in each percent. > is a run that ended by its limit on rounds, † by that on seconds, the one "
+    "thing that depends on the machine. — is a run that failed, or a level for which f* is not known well "
+    "enough. Bytes and work are the busiest agent's; work is oracle calls (lmo) or projections (proj), which "
+    "cost very different things. The fewest rounds are bold. The best of a grid is chosen with hindsight, so "
+    "it is not ranked: × is the step as a multiple of the theory's, K the rounds of gossip an iteration. A "
+    "setting of a grid is run to 1e-3, or for the rounds that the default settings need, since it is then no "
+    "better."
+)
+
+
+def ranking_of(
+    study: RoundsStudy,
+    instances: Sequence[Instance],
+    entries: Sequence[Entry],
+    grid: Sequence[Entry],
+    level: float,
+) -> Ranking:
+    """Return the ranking of all recorded runs, and the best of each grid."""
+    grids = {one.family: f"{one.family}, best of grid" for one in grid}
+    trials = {}
+    for chosen in instances:
+        own = {one: trial for one in (*entries, *grid) if (trial := study.trial(chosen, one)) is not None}
+        shown = [trial for one, trial in own.items() if not one.setting]
+        for family, name in grids.items():
+            tried = [(trial, one.setting or "default") for one, trial in own.items() if one.family == family]
+            if any(setting != "default" for _, setting in tried):
+                shown.append(best_of(tried, name))
+        if shown:
+            trials[chosen.name] = shown
+    return Ranking(trials, [one.name for one in entries], list(grids.values()), level)
+
+
+def remarks(study: RoundsStudy, ranking: Ranking, instances: Sequence[Instance]) -> list[str]:
+    """Return a sentence for every f* that is not known to the target, and every run that diverged."""
+    found = []
+    for chosen in instances:
+        optimum = study.optimum(chosen)
+        if optimum is not None and optimum.uncertainty > TARGET:
+            found.append(
+                f"f* of {chosen.name}: known to {optimum.uncertainty:.1e} only, after {optimum.iterations} "
+                "iterations; levels below ten times that are not shown."
+            )
+        found += [
+            f"{trial.entry} on {chosen.name}: the run failed: {trial.note}"
+            for trial in ranking.trials.get(chosen.name, ())
+            if trial.end == FAILED
+        ]
+    return found
+
+
+def markdown(
+    study: RoundsStudy, ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str]
+) -> str:
+    """Return the report: the summary, then the table of every instance."""
+    made = record.environment(study.seed)
+    parts = [
+        "# Rounds to an accuracy",
+        f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}; at most {study.seconds:g} "
+        "seconds a run, times the `patience` in `bench/instances.py` and `bench/entries.py`.",
+        LEGEND,
+        summary_table(ranking).markdown(),
+        counts_table(ranking).markdown(),
+        "![Share of instances on which a method needs at most τ times the fewest rounds](profile.png)",
+    ]
+    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
+    for chosen in instances:
+        if chosen.name in ranking.trials:
+            table = instance_table(ranking, chosen.name, chosen.about)
+            parts += [f"## {chosen.name}", chosen.about, table.markdown()]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(
+    study: RoundsStudy,
+    ranking: Ranking,
+    instances: Sequence[Instance],
+    grid: Sequence[Entry],
+    notes: Sequence[str],
+) -> str:
+    """Return all numbers but the histories, which are in the folder as CSV."""
+
+    def described(chosen: Instance) -> dict[str, Any]:
+        optimum = study.optimum(chosen)
+        assert optimum is not None
+        settings = [trial for one in grid if (trial := study.trial(chosen, one)) is not None]
+        return {
+            "about": chosen.about,
+            "optimum": asdict(optimum) | {"uncertainty": optimum.uncertainty},
+            "rounds": chosen.rounds,
+            "trials": _by_entry(ranking.trials[chosen.name]),
+            "grid": _by_entry(settings),
+        }
+
+    counted = ("fewest", "within 20 %", "reached")
+    numbers: dict[str, Any] = {
+        "environment": record.environment(study.seed),
+        "levels": [f"{level:.0e}" for level in LEVELS],
+        "level": f"{ranking.level:.0e}",
+        "seconds": study.seconds,
+        "notes": list(notes),
+        "instances": {
+            chosen.name: described(chosen) for chosen in instances if chosen.name in ranking.trials
+        },
+        "counts": {name: dict(zip(counted, ranking.counts(name), strict=True)) for name in ranking.names},
+    }
+    return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
+
+
+def _by_entry(trials: Sequence[Trial]) -> dict[str, Any]:
+    return {trial.entry: trial.to_json() for trial in trials}

@@ -1,0 +1,262 @@
+"""All figures: losses of some runs, the experiments of a study, and the performance profile of a ranking."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogFormatterSciNotation,
+    LogLocator,
+    NullLocator,
+    PercentFormatter,
+)
+from numpy.typing import NDArray
+
+from dcgs.bench.entries import ENTRIES
+from dcgs.bench.ranking import Ranking, profile
+from dcgs.experiments.link import Link
+from dcgs.experiments.results import Curve, Findings, Measure, Study
+from dcgs.front import Result
+
+# Distinct also for the color-blind (Okabe and Ito), and by line style in black and white.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.", ":")
+_STYLE: dict[Any, Any] = {
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.5,
+    "pdf.fonttype": 42,  # text stays text
+}
+_PANEL = (2.6, 2.1)  # inches
+_FEW = 30  # curves with fewer points get markers
+_DECADE = 10.0
+
+_LOSSES = {
+    "local_loss": "Σ fᵢ(xᵢ): each agent on its own data\n(the paper's loss)",
+    "worst_loss": "maxᵢ f(xᵢ): the worst agent\non everyone's data",
+}
+_ACROSS = {
+    "lmo_calls": "oracle calls, busiest agent",
+    "rounds": "rounds of communication",
+    "bytes": "bytes sent, busiest agent",
+    "time": "modeled seconds, links of {link}",
+}
+
+
+def line(place: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
+    """Return color and dashes of the curve at that place; four times as many curves as colors differ."""
+    turn, color = divmod(place, len(colors))
+    shift = turn if len(colors) % len(DASHES) == 0 else 0
+    return {"color": colors[color], "linestyle": DASHES[(place + shift) % len(DASHES)]}
+
+
+def encoded(figure: Figure, kind: str) -> bytes:
+    """Return the figure as a PNG or PDF without a date in it."""
+    buffer = io.BytesIO()
+    metadata = {"CreationDate": None} if kind == "pdf" else None
+    with rc_context(_STYLE):
+        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write the figure and return its path; the folder is created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    return path
+
+
+# Losses of some runs.
+
+
+def losses_figure(results: Mapping[str, Result], title: str, optimum: float | None = None) -> Figure:
+    """Draw the paper's loss and the worst agent's, against rounds and against oracle calls.
+
+    ``optimum`` is f*, drawn as a thin line if it is given.
+    """
+    figure = _empty((9.0, 6.2))
+    panels = figure.subplots(2, 2, sharex="row", sharey=True)
+    for row, across in zip(panels, ("rounds", "lmo_calls"), strict=True):
+        for axes, loss in zip(row, _LOSSES, strict=True):
+            for place, (name, result) in enumerate(results.items()):
+                columns = result.history.columns()
+                axes.plot(columns[across], columns[loss], label=name, linewidth=1.8, **line(place))
+            axes.set_yscale("log")
+            axes.set_xscale("symlog", linthresh=1.0)
+            axes.set_xlim(left=0)
+            axes.set_xlabel("oracle calls per agent" if across == "lmo_calls" else _ACROSS[across])
+            _plain(axes)
+            if optimum is not None:
+                axes.axhline(optimum, color="0.5", linewidth=0.8, zorder=0)
+    for axes, label in zip(panels[0], _LOSSES.values(), strict=True):
+        axes.set_title(label, fontsize=10)
+    if optimum is not None:
+        beside: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points"}
+        panels[0, 1].annotate("f*", (1.0, optimum), xycoords=("axes fraction", "data"), **beside)
+    handles = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
+# The experiments of a study.
+
+
+def study_figures(study: Study) -> dict[str, Figure]:
+    """Return all figures of a study by the name of their file, without its ending."""
+    drawn = {}
+    for findings in study.findings:
+        drawn[f"{findings.name}-paper"] = paper_figure(findings, study.link)
+        drawn[f"{findings.name}-honest"] = honest_figure(findings, study.link)
+    return drawn
+
+
+def paper_figure(findings: Findings, link: Link) -> Figure:
+    """Draw the paper's two panels, and under each the same with the worst agent's loss on all data."""
+    losses, across = findings.measures[:2], ("lmo_calls", "rounds")
+    return _panels(findings, link, [[(x, loss) for x in across] for loss in losses], same_y=True)
+
+
+def honest_figure(findings: Findings, link: Link) -> Figure:
+    """Draw every honest measure against oracle calls, rounds, bytes and modeled time."""
+    return _panels(findings, link, [[(x, measure) for x in _ACROSS] for measure in findings.measures[1:]])
+
+
+def _panels(
+    findings: Findings, link: Link, panels: Sequence[Sequence[tuple[str, Measure]]], same_y: bool = False
+) -> Figure:
+    with rc_context(_STYLE):
+        rows, columns = len(panels), len(panels[0])
+        figure = _empty((_PANEL[0] * columns, _PANEL[1] * rows + 0.9))
+        grid = figure.subplots(rows, columns, sharex="col", sharey="all" if same_y else "row", squeeze=False)
+        for row, row_axes in zip(panels, grid, strict=True):
+            for (across, measure), axes in zip(row, row_axes, strict=True):
+                _draw(axes, findings, link, across, measure.key)
+            paper = " (the paper's loss)" if measure.key == "local_loss" else ""
+            row_axes[0].set_ylabel(fill(measure.label + paper, 30) + f"\n{measure.symbol}")
+            alike = panels if same_y else [row]
+            _scale(row_axes[0], _span(findings, [drawn.key for row in alike for _, drawn in row]))
+        for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
+            axes.set_xlabel(_ACROSS[across].format(link=link))
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(panels[0]), frameon=False)
+        figure.suptitle("\n".join(filter(None, (findings.title, findings.banner))), fontsize=9.5)
+        if findings.banner is not None:
+            _watermark(grid.ravel())
+        # Laid out once, not for each file: the layout takes most of the time.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    return figure
+
+
+def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str) -> None:
+    for place, curve in enumerate(findings.curves):
+        y = np.asarray(curve.columns[measure], dtype=float)
+        shown = np.where(y > 0.0, y, np.nan)  # a logarithmic axis has no zero
+        marker = "." if len(y) < _FEW else ""
+        x = _x(findings, curve, across, link)
+        axes.plot(x, shown, label=curve.label, marker=marker, markersize=4.0, **line(place))
+    axes.set_xscale("symlog", linthresh=_first_step(findings, link, across), linscale=1.5)
+    axes.set_xlim(left=0)
+    axes.xaxis.minorticks_off()
+
+
+def _scale(axes: Axes, span: float) -> None:
+    """Choose a logarithmic y-axis for values over a decade, with enough labels to read them."""
+    if span < _DECADE:
+        return
+    axes.set_yscale("log")
+    subs = (1.0, 2.0, 5.0) if span < _DECADE**2 else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axes.yaxis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(np.inf, np.inf)))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _span(findings: Findings, measures: Iterable[str]) -> float:
+    """Return the ratio of the largest to the smallest positive value, over all curves."""
+    drawn = np.concatenate([np.ravel(curve.columns[key]) for curve in findings.curves for key in measures])
+    positive = drawn[drawn > 0.0]
+    return float(positive.max() / positive.min()) if positive.size else 1.0
+
+
+def _x(findings: Findings, curve: Curve, across: str, link: Link) -> NDArray[np.float64]:
+    return findings.time(curve, link) if across == "time" else np.asarray(curve.columns[across], dtype=float)
+
+
+def _first_step(findings: Findings, link: Link, across: str) -> float:
+    """Return the smallest positive x of all curves; below it the axis is linear, so that it shows 0."""
+    steps = (_x(findings, curve, across, link) for curve in findings.curves)
+    return float(min((x[x > 0.0].min() for x in steps if (x > 0.0).any()), default=1.0))
+
+
+def _watermark(panels: Iterable[Axes]) -> None:
+    """Mark every panel as not showing the real data."""
+    centered: dict[str, Any] = {"ha": "center", "va": "center", "rotation": 20.0, "fontsize": 13.0}
+    pale: dict[str, Any] = {"color": "0.5", "alpha": 0.35, "zorder": 0}
+    for axes in panels:
+        axes.text(0.5, 0.5, "look-alike\nnot the real data", transform=axes.transAxes, **centered, **pale)
+
+
+# The performance profile.
+
+
+def profile_figure(ranking: Ranking) -> Figure:
+    """Draw the share of instances on which each method needs at most τ times the fewest rounds."""
+    figure = _empty((7.2, 4.6))
+    axes = figure.subplots()
+    curves = {name: profile(ranking, name) for name in ranking.names}
+    farthest = max((float(tau[-1]) for tau, _ in curves.values() if tau.size), default=1.0)
+    end = 10.0 ** math.ceil(math.log10(1.2 * farthest))
+    # A built-in method has the same color in every figure; methods outside the package come after them.
+    places = list(dict.fromkeys([*(one.name for one in ENTRIES), *curves]))
+    for name, (tau, share) in curves.items():
+        look = line(places.index(name), (*COLORS, "0.55"))
+        steps = [1.0, *tau, end], [0.0, *share, share[-1] if share.size else 0.0]
+        axes.step(*steps, where="post", label=name, linewidth=2.0, **look)
+    axes.set_xscale("log")
+    axes.set_xlim(0.95, end)  # a step at τ = 1 is visible beside the axis
+    axes.set_ylim(-0.02, 1.02)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda tau, _: f"{tau:g}"))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("τ: at most so many times the fewest rounds", fontsize=11)
+    axes.set_ylabel("share of instances", fontsize=11)
+    axes.tick_params(labelsize=10)
+    _plain(axes)
+    level, of = f"{ranking.level:.0e}", len(ranking.decided())
+    axes.set_title(f"Rounds to a relative error of {level} of the worst agent, {of} instances", fontsize=11)
+    figure.legend(loc="outside right center", frameon=False, fontsize=10)
+    return figure
+
+
+def _empty(size: tuple[float, float]) -> Figure:
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _plain(axes: Axes) -> None:
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)

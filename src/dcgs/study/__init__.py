@@ -1,0 +1,18 @@
+"""The study engine: run methods on problems, record every run in a folder, and skip what is recorded."""
+
+from dcgs.study.cache import FolderError, ResultCache
+from dcgs.study.outside import load_outside
+from dcgs.study.pool import run_in_processes
+from dcgs.study.run import Budget, Metric, Problem, RunResult, execute
+
+__all__ = [
+    "Budget",
+    "FolderError",
+    "Metric",
+    "Problem",
+    "ResultCache",
+    "RunResult",
+    "execute",
+    "load_outside",
+    "run_in_processes",
+]

@@ -1,0 +1,97 @@
+"""The figures: readable axes, curves where the data are, marked look-alikes, and a line for every method."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.testing import assert_allclose
+
+from dcgs.datasets import Kind
+from dcgs.experiments.link import Link
+from dcgs.experiments.results import Findings
+from dcgs.report.figures import COLORS, encoded, honest_figure, line, paper_figure, study_figures
+from study_sample import sample
+
+LINK = Link(2e6)
+STUDY = sample(link=LINK)
+every_experiment = pytest.mark.parametrize("findings", STUDY.findings, ids=lambda findings: findings.name)
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    return study_figures(STUDY)
+
+
+def y_labels(axes: Axes) -> list[str]:
+    low, high = axes.get_ylim()
+    ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+    return [label.get_text() for place, label in ticks if low <= place <= high and label.get_text()]
+
+
+def narrowed(findings: Findings, span: float) -> Findings:
+    """Return two measures of the findings, with all of worst_loss between 3 and span times that."""
+    curves = []
+    for curve in findings.curves:
+        count = len(curve.columns["worst_loss"])
+        values = [3.0 * span ** (place / max(count - 1, 1)) for place in range(count)]
+        curves.append(replace(curve, columns={**curve.columns, "worst_loss": values}))
+    return replace(findings, curves=curves, measures=findings.measures[:2])
+
+
+def test_there_is_a_figure_of_the_losses_and_one_of_the_honest_measures(figures: dict[str, Figure]) -> None:
+    panels = {name: len(figure.axes) for name, figure in figures.items()}
+    wanted = {f"{findings.name}-paper": 4 for findings in STUDY.findings}
+    wanted |= {f"{findings.name}-honest": 4 * (len(findings.measures) - 1) for findings in STUDY.findings}
+    assert panels == wanted
+
+
+@every_experiment
+def test_the_papers_loss_is_above_the_worst_agents_on_the_same_axis(
+    findings: Findings, figures: dict[str, Figure]
+) -> None:
+    paper, _, honest, _ = figures[f"{findings.name}-paper"].axes
+    assert "the paper's loss" in paper.get_ylabel().replace("\n", " ")
+    assert "everyone's" in honest.get_ylabel()
+    assert paper.get_ylim() == honest.get_ylim()
+
+
+@pytest.mark.parametrize("span", [1.5, 9.9, 11.0, 60.0, 1e9])
+def test_every_axis_has_labels_to_read_values_off(span: float) -> None:
+    labels = y_labels(honest_figure(narrowed(STUDY.findings[0], span), LINK).axes[0])
+    assert 2 <= len(labels) <= 12
+    assert len(set(labels)) == len(labels)
+
+
+@every_experiment
+def test_curves_are_drawn_against_modeled_time(findings: Findings, figures: dict[str, Figure]) -> None:
+    axes = figures[f"{findings.name}-honest"].axes
+    assert "2 MB/s" in axes[-1].get_xlabel()
+    for drawn, curve in zip(axes[3].get_lines(), findings.curves, strict=True):
+        assert_allclose(np.asarray(drawn.get_xdata(), dtype=float), findings.time(curve, LINK))
+
+
+@every_experiment
+def test_a_look_alike_is_marked_in_every_panel_and_nothing_else_is(
+    findings: Findings, figures: dict[str, Figure]
+) -> None:
+    axes = figures[f"{findings.name}-paper"].axes
+    lookalike = findings.source.kind is Kind.LOOKALIKE
+    assert [[text.get_text() for text in panel.texts] for panel in axes] == [
+        ["look-alike\nnot the real data"] * lookalike
+    ] * 4
+
+
+def test_the_same_figure_has_the_same_bytes(figures: dict[str, Figure]) -> None:
+    first, again = figures["lasso-synthetic-paper"], paper_figure(STUDY.findings[0], LINK)
+    for kind, start in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
+        assert encoded(first, kind) == encoded(again, kind)
+        assert encoded(first, kind).startswith(start)
+
+
+@pytest.mark.parametrize("colors", [COLORS, (*COLORS, "0.55")], ids=["7 colors", "8 colors"])
+def test_the_first_28_methods_have_lines_of_their_own(colors: tuple[str, ...]) -> None:
+    assert len({tuple(line(place, colors).values()) for place in range(28)}) == 28
