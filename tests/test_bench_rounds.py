@@ -325,9 +325,8 @@ def test_the_list_names_all_instances_and_methods(capsys: pytest.CaptureFixture[
     assert [name for name in names if name not in said] == []
 
 
+MEASURING = (Path(__file__).parent.parent / "docs" / "measuring.md").read_text()
 OUTSIDE = """
-import networkx as nx
-import numpy as np
 import dcgs
 
 class Slow(dcgs.Method):
@@ -340,12 +339,6 @@ class Slow(dcgs.Method):
     def __repr__(self):
         return "Slow()"
 
-def plants(seed):
-    "Least squares of three plants."
-    rng = np.random.default_rng(seed)
-    f = [dcgs.LeastSquares(rng.standard_normal((8, 5)), rng.standard_normal(8)) for _ in range(3)]
-    return f, dcgs.L1Ball(5, 0.5), nx.path_graph(3)
-
 def nothing(seed):
     return None
 
@@ -355,11 +348,13 @@ number = 7
 
 @pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder to run in, with a module of methods and instances that is not in the package."""
+    """Return a folder to run in, with modules outside the package; one is the example of the docs."""
     (tmp_path / "outside_of_dcgs.py").write_text(OUTSIDE)
+    (tmp_path / "my_data.py").write_text(MEASURING.partition("```python\n")[2].partition("```")[0])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "outside_of_dcgs", raising=False)
+    for name in ("outside_of_dcgs", "my_data"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 
@@ -368,10 +363,10 @@ def test_methods_and_instances_outside_the_package_run_beside_the_built_in_ones(
     outside: Path, jobs: str
 ) -> None:
     argv = ["bench", "rounds", "--quick", "--methods", "DFW", "--instances", "plants", "--jobs", jobs]
-    argv += ["--method", "outside_of_dcgs:Slow", "--instance", "outside_of_dcgs:plants", "--out", "out"]
+    argv += ["--method", "outside_of_dcgs:Slow", "--instance", "my_data:plants", "--out", "out"]
     assert main([*argv, "--seconds", "10000"]) == 0
     written = json.loads(Path("out/rounds.json").read_text())
-    assert written["instances"]["plants"]["about"] == "Least squares of three plants."
+    assert written["instances"]["plants"]["about"] == "Least squares of three plants on a path."
     trials = written["instances"]["plants"]["trials"]
     assert list(trials) == ["DFW", "Slow"]
     assert trials["Slow"]["costs"] == trials["DFW"]["costs"]

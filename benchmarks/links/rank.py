@@ -1,7 +1,7 @@
 """What each process does in its namespace: bare exchanges, or one method on its own agent's data.
 
 Started by run.py under mpiexec: ``rank.py exchange FOLDER SPEED ROUNDS NUMBERS...`` or
-``rank.py METHOD FOLDER SPEED SECONDS``. It writes its results to the folder.
+``rank.py METHOD FOLDER SPEED SECONDS [ROUNDS]``. It writes its results to the folder.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
     _write(folder / f"exchange-{transport.rank}.json", rows)
 
 
-def run(key: str, folder: Path, speed: float, seconds: float) -> None:
-    """Run the agent of this process with one method, for a number of seconds."""
+def run(key: str, folder: Path, speed: float, seconds: float, rounds: int | None) -> None:
+    """Run the agent of this process with one method, within limits on seconds and rounds."""
     problem = ProblemFolder(folder)
     rows, cols = problem.places()
 
@@ -71,6 +71,7 @@ def run(key: str, folder: Path, speed: float, seconds: float) -> None:
         problem.graph,
         Recorded(method, recorder),
         seconds=seconds,
+        rounds=rounds,
         runtime=runtime,
         every=None,
     )
@@ -101,4 +102,4 @@ if __name__ == "__main__":
     if _job == "exchange":
         exchange(Path(_folder), float(_speed), int(_rest[0]), [int(numbers) for numbers in _rest[1:]])
     else:
-        run(_job, Path(_folder), float(_speed), float(_rest[0]))
+        run(_job, Path(_folder), float(_speed), float(_rest[0]), int(_rest[1]) if _rest[1:] else None)

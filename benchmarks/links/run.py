@@ -35,7 +35,8 @@ _REFUSED = 2
 
 _ABOUT = """\
 Measure what communication costs on real links: every agent is a process in a network namespace of its
-own, all uplinks carry 10 MB/s, and each method runs for the same time on MovieLens 100K (12.7 MB a message).
+own, all uplinks carry 10 MB/s, and each method runs for the same time on MovieLens 100K, with messages
+of 12.7 MB.
 
 Namespaces, links and processes are gone at the end, also after Ctrl-C; what a killed run left is removed
 at the next start, or by --clean. The network of this machine is not touched. Only root may do this.
@@ -62,6 +63,7 @@ class Plan:
     link: Link
     quick: bool
     out: Path
+    rounds: int | None = None
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -78,6 +80,9 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=_positive, default=90.0, help="of each method (default: 90)")
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help="end each method after N rounds at the latest"
+    )
     parser.add_argument("--agents", type=_agents, default=10, help="on a cycle (default: 10)")
     parser.add_argument("--link", type=_link, default=Link(), help="speed of an uplink (default: 10MB/s)")
     parser.add_argument(
@@ -103,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
     if args.clean:
         print(f"removed: {', '.join(netns.clean()) or 'nothing, nothing was left'}")
         return 0
-    plan = Plan(args.methods, args.agents, args.seconds, args.link, args.quick, args.out)
+    plan = Plan(args.methods, args.agents, args.seconds, args.link, args.quick, args.out, args.rounds)
     try:
         data = ratings(plan.quick, args.data)
         plan.out.mkdir(parents=True, exist_ok=True)
@@ -139,6 +144,7 @@ def run_all(plan: Plan, data: Ratings) -> int:
         for key in plan.methods:
             try:
                 command = [str(RANK), key, work, repr(plan.link.speed), repr(plan.seconds)]
+                command += [] if plan.rounds is None else [str(plan.rounds)]
                 launcher.run(command, plan.seconds + _PATIENCE)
                 run = analyze(key, folder, evaluator, plan.link)
             except RuntimeError as error:
