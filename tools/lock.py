@@ -24,6 +24,7 @@ HEADER = """\
 
 
 def main() -> None:
+    """Write the lock."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     oldest = project["project"]["requires-python"].removeprefix(">=")
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
