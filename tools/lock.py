@@ -45,8 +45,9 @@ def resolve(requirements: list[str]) -> dict[str, list[dict[str, dict[str, str]]
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python, report = Path(folder, "bin", "python"), Path(folder, "report.json")
-        command = f"{python} -m pip install --quiet --dry-run --ignore-installed --report {report}"
-        subprocess.run([*command.split(), *requirements], cwd=ROOT, env=unlocked, check=True)
+        options = ["--quiet", "--dry-run", "--ignore-installed", "--report", str(report)]
+        command = [str(python), "-m", "pip", "install", *options, *requirements]
+        subprocess.run(command, cwd=ROOT, env=unlocked, check=True)
         return json.loads(report.read_text())  # type: ignore[no-any-return]
 
 

@@ -41,6 +41,7 @@ fi
 echo "setting up $venv with Python $wanted (about a minute, once)"
 [ -d "$venv" ] || "$python" -m venv "$venv"
 # pip 25.3 and newer lock the build backend by the second variable, older ones by the first.
-PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extra]"
+export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
+# Python compiles what it imports, which is a small part of what is installed: so pip need not compile it all.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --editable ".[$extra]"
 echo "$inputs" >"$venv/.installed-$extra"
