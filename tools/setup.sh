@@ -8,8 +8,8 @@ python=${PYTHON:-python3}
 version='import sys; print("%d.%d" % sys.version_info[:2])'
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-    found=$("$python" --version 2>&1 || true)
-    echo "dcgs needs Python 3.11 or newer; $python is ${found:-not there}. Use: make PYTHON=python3.11" >&2
+    found=$("$python" --version 2>/dev/null || echo "not there")
+    echo "dcgs needs Python 3.11 or newer; $python is $found. Use: make PYTHON=python3.11" >&2
     exit 1
 fi
 wanted=$("$python" -c "$version")
