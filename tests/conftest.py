@@ -1,5 +1,7 @@
 """Settings for all tests."""
 
+import os
+import re
 import signal
 
 import pytest
@@ -12,6 +14,15 @@ threadpool_limits(1, user_api="blas")
 # start. Some tests send Ctrl-C to such a process, so it must not be ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Variables of a terminal, a plotting backend or a batch system would change what dcgs prints, or how mpiexec
+# starts processes.
+FOREIGN = re.compile(
+    r"(FORCE|NO)_COLOR|CLICOLOR.*|COLORTERM|TTY_.*|COLUMNS|LINES|MPLBACKEND|PYTHONWARNINGS"
+    r"|(SLURM|PBS|PMI|PMIX|OMPI|HYDRA|MPIEXEC)_.*"
+)
+for name in filter(FOREIGN.fullmatch, list(os.environ)):
+    del os.environ[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
