@@ -20,8 +20,8 @@ if [ "$("$venv/bin/python" -c "import pip; $version" 2>/dev/null)" != "$wanted" 
 fi
 
 inputs=$(cat pyproject.toml constraints.txt tools/setup.sh | cksum)
-for done in "$extra" test; do  # the tests need all that the demo needs
-    if [ "$(cat "$venv/.installed-$done" 2>/dev/null)" = "$inputs" ]; then
+for installed in "$extra" test; do  # the tests need all that the demo needs
+    if [ "$(cat "$venv/.installed-$installed" 2>/dev/null)" = "$inputs" ]; then
         exit 0
     fi
 done
