@@ -240,7 +240,7 @@ def test_programs_that_say_nothing_take_no_round() -> None:
         raise AssertionError("no round was there to ask after")
 
     traffic = run(nx.path_graph(3), lambda i: silent(np.zeros(1), 0), after_round=after_round)
-    assert (traffic.rounds, traffic.messages.sum()) == (0, 0)
+    assert (traffic.rounds, int(traffic.messages.sum())) == (0, 0)
 
 
 @every_count

@@ -98,11 +98,11 @@ class Loader:
         rows, cols = self.company.allreduce_max(
             [
                 max(
-                    max(part.rows.max() + 1, side[0])
+                    max(int(part.rows.max()) + 1, side[0])
                     for part, side in zip(counted.values(), sides, strict=True)
                 ),
                 max(
-                    max(part.cols.max() + 1, side[1])
+                    max(int(part.cols.max()) + 1, side[1])
                     for part, side in zip(counted.values(), sides, strict=True)
                 ),
             ]
@@ -114,7 +114,7 @@ class Loader:
     def _base(self, parts: Collection[Entries]) -> int:
         """Return where those count from that do not say: 0 if a 0 is among them, else 1."""
         silent = [part for part in parts if part.base is None]
-        lowest = min((min(part.rows.min(), part.cols.min()) for part in silent), default=math.inf)
+        lowest = min((float(min(part.rows.min(), part.cols.min())) for part in silent), default=math.inf)
         said = max((part.base for part in parts if part.base is not None), default=-1)
         below, loudest = self.company.allreduce_max([-lowest, said])
         return int(min(1.0, -below)) if below > -math.inf else int(loudest)
