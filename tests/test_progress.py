@@ -63,7 +63,7 @@ def test_a_line_comes_after_thirty_seconds_at_any_step(capsys: pytest.CaptureFix
         assert [line.split()[1] for line in lines(capsys)] == ["1", "2", "4", "6"]
 
 
-def test_a_line_names_the_run_its_rounds_loss_and_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_names_the_run_its_rounds_loss_gap_and_time(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Progress(Console(), clock) as progress:
         update = progress.bar("DFW", 10)
@@ -73,8 +73,8 @@ def test_a_line_names_the_run_its_rounds_loss_and_time(capsys: pytest.CaptureFix
         progress.bar("DCGS", 10)(replace(SNAPSHOT, rounds=1))
     printed = capsys.readouterr()
     assert printed.err.splitlines() == [
-        "DFW: 10 rounds, worst_loss 1.2e+04 (50%), 3.0 s",
-        "DCGS: 1 round, worst_loss 1.2e+04 (50%), 0.0 s",
+        "DFW: 10 rounds, worst_loss 1.2e+04, gap 5.0e-01 (50%), 3.0 s",
+        "DCGS: 1 round, worst_loss 1.2e+04, gap 5.0e-01 (50%), 0.0 s",
     ]
     assert printed.out == "between\n"
 

@@ -50,11 +50,9 @@ class Progress:
         def update(snapshot: Snapshot) -> None:
             share = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
             done = max(snapshot.iterations, share)
-            self._display.update(
-                done,
-                iterations,
-                lambda: f"{_count(snapshot.rounds, 'round')}, worst_loss {snapshot.worst_loss:.1e}",
-            )
+            measures = f"worst_loss {snapshot.worst_loss:.1e}, gap {snapshot.gap:.1e}"
+            text = f"{_count(snapshot.rounds, 'round')}, {measures}"
+            self._display.update(done, iterations, lambda: text)
 
         return update
 
