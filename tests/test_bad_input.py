@@ -769,7 +769,7 @@ def test_a_gap_that_nobody_measures_is_refused() -> None:
 
 
 def test_a_callback_that_is_never_called_is_refused() -> None:
-    message = "a callback is told of measures; got one with every=None. Use every=1, or 0."
+    message = "a callback is called with measurements; got one with every=None. Use every=1, or 0."
     refused(ValueError, message, callback=lambda snapshot: None, every=None)
 
 

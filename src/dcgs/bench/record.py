@@ -12,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from dcgs.front.minimize import versions
+from dcgs.front import versions
 
 
 def environment(seed: int) -> dict[str, Any]:
