@@ -209,10 +209,6 @@ def test_every_set_is_the_one_of_the_library(command: str) -> None:
     np.testing.assert_array_equal(points(), by_hand.agents)
 
 
-def test_no_set_is_left_out() -> None:
-    assert {name for name, _ in MADE.values()} == set(registry.sets())
-
-
 SET_FAULTS = {
     f"{VECTORS}": "the set l1 needs --radius: how large a model may be",
     f"{VECTORS} --set box --lower 0": "the set box needs --upper: a number, or an .npy file",

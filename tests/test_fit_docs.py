@@ -54,6 +54,6 @@ def test_every_command_of_the_page_runs_in_its_order(tmp_path: Path, monkeypatch
         assert main(shlex.split(small)[1:]) == 0, line
 
 
-@pytest.mark.parametrize("name", [*PROBLEMS, *registry.sets(), *registry.methods()])
+@pytest.mark.parametrize("name", [*PROBLEMS, *registry.methods()])
 def test_the_page_tells_of_everything_by_its_name(name: str) -> None:
     assert f"`{name}`" in PAGE

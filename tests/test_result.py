@@ -383,9 +383,8 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
         Result.load(tmp_path / "none.npz")
 
 
-def test_a_missing_folder_is_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        RESULT.save(tmp_path / "nowhere" / "run.npz")
+def test_a_missing_folder_is_created(tmp_path: Path) -> None:
+    assert Result.load(RESULT.save(tmp_path / "new" / "run.npz")).rounds == RESULT.rounds
 
 
 # Statuses.

@@ -66,9 +66,9 @@ class History:
 
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's. ``mean_loss`` is f(x̄) at the network average x̄. ``worst_loss``
     is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
-    is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and ``projections``
-    are the largest of any agent. ``seconds`` is wall-clock time without measurements. ``computing`` sums the
-    time of the slowest agent of each round, as if every agent had its own machine.
+    is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
+    ``projections`` are the largest of any agent. ``seconds`` is wall-clock time without measurements.
+    ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
     """
 
     iterations: NDArray[np.int64]
