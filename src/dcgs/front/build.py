@@ -11,11 +11,11 @@ from typing import final
 import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
-from dcgs.front.arguments import Problem
 from dcgs.front.checkpoint import Keeper
 from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
 from dcgs.front.observer import Counters, Observer
+from dcgs.front.problem import Problem
 from dcgs.front.stopping import Stopwatch
 from dcgs.methods import Agent
 from dcgs.runtime import Job, Traffic
@@ -51,18 +51,18 @@ class Run:
 def build(problem: Problem) -> Run:
     """Return the run of a problem; with a checkpoint to resume it starts from there."""
     f, method = problem.f, problem.method
-    checkpoints = Keeper(problem.checkpoint, list(f.local), problem.limits.iterations, f.group)
+    checkpoints = Keeper(problem.settings.checkpoint, list(f.local), problem.limits.iterations, f.group)
     checkpoints.find()
     counters = _counters(problem)
     observer = Observer(problem, counters)
     facts = replace(
         facts_of(f, problem.X, problem.network, method.projects),
-        horizon=problem.horizon,
+        horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
         accuracy=observer.target,
     )
     agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
     checkpoints.begin(
-        lambda agent: fingerprint(agent, method, problem.network, problem.seed), agents, observer
+        lambda agent: fingerprint(agent, method, problem.network, problem.settings.seed), agents, observer
     )
     return Run(problem, counters, observer, agents, checkpoints)
 
@@ -79,7 +79,7 @@ def _agent(i: int, problem: Problem, facts: Facts, observer: Observer, checkpoin
         weights=network.weights(i),
         facts=facts,
         iterations=limits.iterations or sys.maxsize,
-        rng=np.random.default_rng((problem.seed, i)),
+        rng=np.random.default_rng((problem.settings.seed, i)),
         observe=partial(observer.post, i),
         gap=limits.gap if problem.method.stops_itself else None,
         agree=observer.agree,

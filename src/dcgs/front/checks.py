@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.agreement import agreed, check_same
-from dcgs.front.arguments import Arguments, Problem
 from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.network import Network, as_network
+from dcgs.front.problem import Problem, Settings
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
@@ -26,51 +27,44 @@ from dcgs.sets.base import ConvexSet
 _FEASIBLE = 1e-9
 
 
-def check(given: Arguments) -> Problem:
+def check(
+    objectives: Sequence[Objective] | Mapping[int, Objective],
+    X: ConvexSet,
+    graph: nx.Graph,
+    x0: ArrayLike | None,
+    settings: Settings,
+) -> Problem:
     """Return the problem that the arguments describe; raise, in all processes, if one of them is wrong."""
-    method, limits = given.method, given.limits
-    check_running(given.runtime, given.seed, given.callback)
-    group = given.runtime.group()
+    method, limits, runtime = settings.method, settings.limits, settings.runtime
+    check_running(runtime, settings.seed, settings.callback)
+    group = runtime.group()
 
-    def check_locally() -> tuple[Network, dict[int, Objective], Point]:
+    def check_locally() -> Problem:
         limits.check()
-        network = as_network(given.graph)
-        local = check_objectives(given.objectives, given.runtime.hosts(len(network)), network)
-        check_types(given.X, method)
-        limits.check_method(method, given.callback)
-        check_checkpoint(given.checkpoint, local, given.X, method)
-        return network, local, check_start(given.x0, given.X)
+        network = as_network(graph)
+        local = check_objectives(objectives, runtime.hosts(len(network)), network)
+        check_types(X, method)
+        limits.check_method(method, settings.callback)
+        check_checkpoint(settings.checkpoint, local, X, method)
+        return Problem(DistributedObjective(local, group), X, network, check_start(x0, X), settings)
 
-    network, local, x0 = agreed(group, check_locally)
-    problem = Problem(
-        f=DistributedObjective(local, group),
-        X=given.X,
-        network=network,
-        x0=x0,
-        method=method,
-        limits=limits.with_defaults(method.stops_itself),
-        horizon=limits.horizon(method.rounds_per_iteration),
-        runtime=given.runtime,
-        seed=given.seed,
-        callback=given.callback,
-        checkpoint=given.checkpoint,
-    )
+    problem = agreed(group, check_locally)
     with group.in_step():
         check_same(group, _identity(problem))
-        check_compatible(problem.f, problem.X, method)
+        check_compatible(problem.f, X, method)
     return problem
 
 
 def _identity(problem: Problem) -> dict[str, str]:
     """Return a text for each argument that must be the same in all processes."""
-    X, checkpoint = problem.X, problem.checkpoint
+    X, checkpoint = problem.X, problem.settings.checkpoint
     edges = _digest(repr(problem.network.neighbors).encode())
     return {
         "graph": f"{len(problem.network)} agents with edges {edges}",
         "method": type(problem.method).__name__,
         "set": f"{type(X).__name__} of shape {X.shape}, {X.diameter:.6e} wide",
         "limits": repr(problem.limits),
-        "seed": repr(int(problem.seed)),
+        "seed": repr(int(problem.settings.seed)),
         "x0": f"a point {_digest(problem.x0.tobytes())}",
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dcgs.front.arguments import Problem
 from dcgs.front.build import Run
 from dcgs.front.history import as_history, average
+from dcgs.front.problem import Problem
 from dcgs.front.result import Result
 from dcgs.inner import Outcome
 
@@ -74,12 +74,12 @@ def _about(problem: Problem) -> dict[str, Any]:
     """Return what is needed to repeat the run."""
     return {
         "method": repr(problem.method),
-        "runtime": repr(problem.runtime),
+        "runtime": repr(problem.settings.runtime),
         "set": type(problem.X).__name__,
         "shape": list(problem.X.shape),
         "agents": len(problem.network),
         "edges": problem.network.edges,
-        "seed": int(problem.seed),
+        "seed": int(problem.settings.seed),
         "versions": versions(),
     }
 

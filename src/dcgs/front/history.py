@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True)
-class Quality:
-    """The losses, the disagreement and the gap of the agents' models."""
-
-    local_loss: float
-    mean_loss: float
-    worst_loss: float
-    disagreement: float
-    gap: float
-
-
-@final
-@dataclass(frozen=True)
 class Snapshot:
     """All measurements after one iteration; see :class:`History` for their meaning.
 
@@ -129,8 +117,8 @@ def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
     return [Snapshot(**row) for row in named]
 
 
-def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> Quality:
-    """Return the quality of all agents' models, on the data of all agents."""
+def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> dict[str, float]:
+    """Return the losses, the disagreement and the gap of all agents' models, on the data of all agents."""
     x_bar = average(answers)
     mean_loss, gap = certify(f, X, x_bar)
 
@@ -139,10 +127,14 @@ def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> 
         disagreement = max(norm(x - x_bar) for x in answers)
         return float(np.trace(losses)), float(losses.sum(axis=0).max()), disagreement
 
-    local_loss, worst_loss, disagreement = f.reduce(
-        lambda _, part: (np.array(part.values(answers)),), compare
-    )
-    return Quality(local_loss, mean_loss, worst_loss, disagreement, gap)
+    local, worst, disagreement = f.reduce(lambda _, part: (np.array(part.values(answers)),), compare)
+    return {
+        "local_loss": local,
+        "mean_loss": mean_loss,
+        "worst_loss": worst,
+        "disagreement": disagreement,
+        "gap": gap,
+    }
 
 
 def average(answers: Sequence[Point]) -> Point:

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
-from dcgs.front.arguments import Arguments
 from dcgs.front.build import Run, build
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.checks import check
 from dcgs.front.collect import collect
 from dcgs.front.history import Callback
+from dcgs.front.problem import Settings
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits
 from dcgs.methods import FastDCGS, Method
@@ -68,21 +68,17 @@ def minimize(
     >>> str(result.status), result.x.round(1)
     ('the limit on rounds was reached.', array([2., 0.]))
     """
-    arguments = Arguments(
-        objectives,
-        X,
-        graph,
-        x0,
-        method=FastDCGS() if method is None else method,
-        limits=Limits(iterations, rounds, seconds, lmo_calls, gap, every),
-        runtime=Lockstep() if runtime is None else runtime,
-        seed=seed,
-        callback=callback,
-        checkpoint=checkpoint,
+    settings = Settings(
+        FastDCGS() if method is None else method,
+        Limits(iterations, rounds, seconds, lmo_calls, gap, every),
+        Lockstep() if runtime is None else runtime,
+        seed,
+        callback,
+        checkpoint,
     )
     # One BLAS thread gives the same bits in every run. Runtimes use more only where bits stay the same.
     with threadpool_limits(1, user_api="blas"):
-        problem = check(arguments)
+        problem = check(objectives, X, graph, x0, settings)
         run = build(problem)
         _run(run)
         return collect(run)
@@ -95,5 +91,5 @@ def _run(run: Run) -> None:
         if observer.status is None:
             run.counters.clock.start()
             with suppress(BudgetSpentError):
-                run.problem.runtime.run(run.job())
+                run.problem.settings.runtime.run(run.job())
         observer.finish()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
-from dcgs.front.arguments import Problem
 from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
+from dcgs.front.problem import Problem
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.points import Point
 from dcgs.runtime import Traffic
@@ -171,7 +171,7 @@ class Observer:
             seconds=seconds,
             computing=self.computing,
             agents=tuple(answers),
-            **asdict(measure(self.problem.f, self.problem.X, answers)),
+            **measure(self.problem.f, self.problem.X, answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))
         stopped = self._callback_ends(snapshot)
@@ -186,7 +186,7 @@ class Observer:
 
     def _callback_ends(self, snapshot: Snapshot) -> bool:
         """Return whether the callback ends the run; it is called at the root."""
-        callback = self.problem.callback
+        callback = self.problem.settings.callback
         return self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
 
     def _reached(self, snapshot: Snapshot) -> bool:
