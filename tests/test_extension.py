@@ -208,3 +208,12 @@ def test_a_built_in_class_is_listed_in_its_package_and_nowhere_else_in_the_sourc
     files = {path for path in SOURCE.rglob("*.py") if re.search(rf"\b{name}\b", path.read_text())}
     module = Path(sys.modules[getattr(dcgs, name).__module__].__file__ or "")
     assert files == {module, SOURCE / package / "__init__.py"}
+
+
+@pytest.mark.parametrize("name", registry.sets())
+def test_the_guide_has_a_row_for_every_set_with_its_options(name: str) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "guide.md").read_text()
+    made = registry.sets()[name]
+    flags = [f"--{o.name}" if o.required else f"[--{o.name}]" for o in made.command_options()]
+    rows = [line for line in guide.splitlines() if line.startswith(f"| `{made.__name__}(")]
+    assert [row.rstrip(" |").endswith(f"`{' '.join([name, *flags])}`") for row in rows] == [True]
