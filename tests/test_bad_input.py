@@ -359,15 +359,15 @@ def test_a_matrix_must_have_observed_entries() -> None:
         ),
         (
             lambda: dcgs.Logistic(np.ones((3, 2)), [1.0, 2.0, 7.0]),
-            "labels must be −1 and +1, or 0 and 1; got also [2.0, 7.0]. Encode the two classes so.",
+            "labels must be −1 and +1, or 0 and 1; got also [2.0, 7.0]. Encode the classes as −1 and +1.",
         ),
         (
             lambda: dcgs.Logistic(np.ones((3, 2)), [1.0, -1.0, NAN]),
-            "labels must be −1 and +1, or 0 and 1; got also [nan]. Encode the two classes so.",
+            "labels must be −1 and +1, or 0 and 1; got also [nan]. Encode the classes as −1 and +1.",
         ),
         (
             lambda: dcgs.Logistic(np.ones((3, 2)), [0.0, -1.0, 1.0]),
-            "labels must be −1 and +1, or 0 and 1; got also [0.0]. Encode the two classes so.",
+            "labels must be −1 and +1, or 0 and 1; got also [0.0]. Encode the classes as −1 and +1.",
         ),
         (
             lambda: dcgs.MatrixCompletion([0, 1], [0], [1.0, 2.0], shape=(2, 2)),

@@ -1,7 +1,7 @@
-"""Smooth convex losses ℓ of an image z ∈ ℝⁿ, each a sum over the entries of z.
+"""Smooth convex losses ℓ of an image z ∈ ℝⁿ; each is a sum over the entries of z.
 
-To bring a loss of one's own, derive from :class:`Loss` and hand it to
-:class:`~dcgs.objectives.objective.Objective` with a linear map.
+A loss of your own derives from :class:`Loss`. An :class:`~dcgs.objectives.objective.Objective` joins it with
+a linear map.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Loss(ABC):
     @property
     @abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """(lower, upper) with lower ≤ ℓᵢ″ ≤ upper everywhere; equal bounds mean a quadratic."""
+        """Bounds (lower, upper) of ℓᵢ″ everywhere; equal bounds mean a quadratic."""
 
     @abstractmethod
     def value(self, z: Image) -> float:
@@ -46,13 +46,13 @@ class Loss(ABC):
 
     @abstractmethod
     def data(self) -> dict[str, Image]:
-        """Return the arrays the loss holds, by the names its user knows them by."""
+        """Return the arrays of the loss, by the names that the user knows."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SquaredLoss(Loss):
-    """Σ (zᵢ − bᵢ)²; without a factor ½, as in the paper."""
+    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper."""
 
     target: Image
     name: str = "b"
@@ -142,7 +142,7 @@ class HuberLoss(Loss):
 
 
 def as_image(values: ArrayLike, name: str) -> Image:
-    """Return values as a read-only vector of floats."""
+    """Return values as a read-only vector of float64."""
     array = as_floats(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be a vector; got shape {array.shape}.")
