@@ -65,33 +65,17 @@ def read_only(x: Point) -> Point:
 @every_set
 @examples
 @given(data=st.data())
-def test_the_answer_is_in_the_set_and_extreme(case: Case, data: st.DataObject) -> None:
-    x = case.X.lmo(data.draw(directions(case.X))).dense()
-    assert x.shape == case.X.shape
-    assert x.dtype == np.float64
+def test_the_answer_is_an_extreme_point_of_the_set_that_no_other_point_beats(
+    case: Case, data: st.DataObject
+) -> None:
+    direction = data.draw(directions(case.X))
+    x = case.X.lmo(direction).dense()
+    assert (x.shape, x.dtype) == (case.X.shape, np.float64)
     assert case.is_extreme(x)
     assert case.X.violation(x) <= case.accuracy * case.size
-
-
-@every_set
-@examples
-@given(data=st.data())
-def test_the_answer_attains_the_least_value(case: Case, data: st.DataObject) -> None:
-    direction = data.draw(directions(case.X))
-    value = vdot(direction, case.X.lmo(direction).dense())
-    assert value == pytest.approx(
-        case.best(direction), rel=0, abs=case.accuracy * norm(direction) * case.size
-    )
-
-
-@every_set
-@examples
-@given(data=st.data())
-def test_no_feasible_point_beats_the_answer(case: Case, data: st.DataObject) -> None:
-    direction = data.draw(directions(case.X))
-    value = vdot(direction, case.X.lmo(direction).dense())
-    slack = case.accuracy * norm(direction) * case.size
-    assert all(value <= vdot(direction, x) + slack for x in case.points)
+    value, slack = vdot(direction, x), case.accuracy * norm(direction) * case.size
+    assert value == pytest.approx(case.best(direction), rel=0, abs=slack)
+    assert all(value <= vdot(direction, other) + slack for other in case.points)
 
 
 @every_set
@@ -145,10 +129,13 @@ def test_an_atom_computes_as_its_dense_array_does(case: Case, data: st.DataObjec
 
 
 @every_set
-def test_the_same_direction_gives_the_same_bits(case: Case) -> None:
+def test_the_same_direction_gives_the_same_bits_and_is_not_changed(case: Case) -> None:
     for direction in fixed_directions(case.X):
-        first, second = case.X.lmo(direction), case.X.lmo(direction.copy())
+        copy = direction.copy()
+        first, second = case.X.lmo(direction), case.X.lmo(copy)
         assert first.dense().tobytes() == second.dense().tobytes()
+        case.X.lmo(copy, near=case.X.lmo(-direction))
+        np.testing.assert_array_equal(copy, direction)
 
 
 @every_set
@@ -158,14 +145,6 @@ def test_the_layout_of_the_direction_does_not_matter(case: Case) -> None:
     for layout in (np.asfortranarray(direction), twice):
         answers = case.X.lmo(layout).dense(), case.X.lmo(direction).dense()
         np.testing.assert_allclose(*answers, rtol=0, atol=ROUNDING * case.size)
-
-
-@every_set
-def test_the_oracle_leaves_the_direction_as_it_is(case: Case) -> None:
-    for direction in fixed_directions(case.X):
-        given_away = direction.copy()
-        case.X.lmo(given_away, near=case.X.lmo(-direction))
-        np.testing.assert_array_equal(given_away, direction)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.X.polytope], ids=lambda case: case.name)
@@ -180,14 +159,10 @@ def test_a_vertex_met_twice_is_one_key(case: Case) -> None:
 
 
 @every_set
-def test_every_atom_can_key_a_dictionary(case: Case) -> None:
+def test_an_atom_can_key_a_dictionary_and_cannot_be_changed(case: Case) -> None:
     atom = case.X.lmo(case.far)
     assert {atom: 1.0}[atom] == 1.0
-
-
-@every_set
-def test_an_atom_cannot_be_changed(case: Case) -> None:
-    assert not any(array.flags.writeable for array in arrays_of(case.X.lmo(case.far)))
+    assert not any(array.flags.writeable for array in arrays_of(atom))
 
 
 def arrays_of(atom: Atom) -> list[NDArray[Any]]:
@@ -285,7 +260,7 @@ every_many = pytest.mark.parametrize("case", MANY.values(), ids=MANY)
 
 
 @every_many
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(deadline=None, derandomize=True, max_examples=40)
 @given(data=st.data())
 def test_many_answers_are_the_best_that_are_good_enough(case: Many, data: st.DataObject) -> None:
     direction = data.draw(directions(case.X))
@@ -301,7 +276,7 @@ def test_many_answers_are_the_best_that_are_good_enough(case: Many, data: st.Dat
 
 
 @every_many
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=20)
 @given(data=st.data())
 def test_the_best_answer_is_among_many(case: Many, data: st.DataObject) -> None:
     direction = data.draw(directions(case.X))

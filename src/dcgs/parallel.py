@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 # BLAS splits a product r A with more columns than rows between columns. Each entry of the result is summed as
-# on one thread if every part is a whole number of vector registers. That holds for 1, 2, 4, 8 or 16 parts of a
-# multiple of this number of columns. The remaining columns are a product of their own.
+# on one thread if every part is a whole number of vector registers. That holds for 1, 2, 4, 8 or 16 parts of
+# a multiple of this number of columns. The remaining columns are a product of their own.
 _COLUMNS = 1024
 # For fewer entries (2 MB) BLAS threads cost more than they gain.
 _LEAST = 1 << 18
