@@ -70,7 +70,8 @@ def test_the_answer_is_an_extreme_point_of_the_set_that_no_other_point_beats(
 ) -> None:
     direction = data.draw(directions(case.X))
     x = case.X.lmo(direction).dense()
-    assert (x.shape, x.dtype) == (case.X.shape, np.float64)
+    assert x.shape == case.X.shape
+    assert x.dtype == np.float64
     assert case.is_extreme(x)
     assert case.X.violation(x) <= case.accuracy * case.size
     value, slack = vdot(direction, x), case.accuracy * norm(direction) * case.size
