@@ -24,11 +24,6 @@ class Loss(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """The n of z ∈ ℝⁿ."""
-
-    @property
-    @abstractmethod
     def curvature(self) -> tuple[float, float]:
         """Bounds (lower, upper) of ℓᵢ″ everywhere; equal bounds mean a quadratic."""
 
@@ -46,7 +41,12 @@ class Loss(ABC):
 
     @abstractmethod
     def data(self) -> dict[str, Image]:
-        """Return the arrays of the loss, by the names that the user knows."""
+        """Return the arrays of the loss, an entry for each of z, by the names that the user knows."""
+
+    @property
+    def size(self) -> int:
+        """The n of z ∈ ℝⁿ."""
+        return next(iter(self.data().values())).size
 
 
 @final
@@ -60,10 +60,6 @@ class SquaredLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", as_image(self.target, self.name))
-
-    @property
-    def size(self) -> int:
-        return self.target.size
 
     def value(self, z: Image) -> float:
         r = z - self.target
@@ -89,10 +85,6 @@ class LogisticLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", as_image(self.labels, "labels"))
-
-    @property
-    def size(self) -> int:
-        return self.labels.size
 
     def value(self, z: Image) -> float:
         return float(np.logaddexp(0.0, -self.labels * z).sum())
@@ -121,10 +113,6 @@ class HuberLoss(Loss):
         if not 0.0 < self.delta < np.inf:
             raise ValueError(f"delta must be a positive finite number; got {self.delta!r}.")
         object.__setattr__(self, "target", as_image(self.target, "target"))
-
-    @property
-    def size(self) -> int:
-        return self.target.size
 
     def value(self, z: Image) -> float:
         r = np.abs(z - self.target)

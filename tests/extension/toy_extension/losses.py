@@ -21,10 +21,6 @@ class LogCosh(dcgs.Loss):
     b: Image
     curvature = (0.0, 1.0)
 
-    @property
-    def size(self) -> int:
-        return self.b.size
-
     def value(self, z: Image) -> float:
         r = np.abs(z - self.b)
         return float((r + np.log1p(np.exp(-2.0 * r)) - np.log(2.0)).sum())
