@@ -8,33 +8,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.sets import (
-    BirkhoffPolytope,
-    Box,
-    ConvexHull,
-    ConvexSet,
-    GroupL1Ball,
-    KSparseBall,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NuclearNormBall,
-    Polytope,
-    Simplex,
-    Spectraplex,
-)
+from dcgs.sets import ConvexSet
+from set_cases import CONSTRAINTS
+from set_cases import cp as cp
 
 Point: TypeAlias = NDArray[np.float64]
-
-# Imported so, as CVXPY is annotated only in part, which strict mypy refuses.
-cp: Any = import_module("cvxpy")
 
 # Clarabel's tolerances, tightest first: cones other than the half-line may stall before the first.
 TOLERANCES = (1e-11, 1e-10, 1e-9)
@@ -69,38 +53,4 @@ def _solve(problem: Any) -> None:
 
 def constraints(X: ConvexSet, x: Any) -> list[Any]:
     """Return what x ∈ X means to CVXPY."""
-    flat = cp.vec(x, order="C")
-    match X:
-        case L1Ball():
-            return [cp.norm1(flat) <= X.radius]
-        case L2Ball():
-            return [cp.norm2(flat) <= X.radius]
-        case LInfBall():
-            return [cp.abs(flat) <= X.radius]
-        case KSparseBall():
-            return [cp.norm1(flat) <= X.k * X.radius, cp.abs(flat) <= X.radius]
-        case GroupL1Ball():
-            return [sum(cp.norm2(flat[list(group)]) for group in X.groups) <= X.radius]
-        case NuclearNormBall():
-            return [cp.normNuc(x) <= X.radius]
-        case Simplex():
-            return [flat >= 0, cp.sum(flat) == X.radius]
-        case Box():
-            return [x >= X.lower, x <= X.upper]
-        case BirkhoffPolytope():
-            return [x >= 0, cp.sum(x, axis=0) == 1, cp.sum(x, axis=1) == 1]
-        case Spectraplex():
-            return [x >> 0, x == x.T, cp.trace(x) == X.radius]
-        case ConvexHull():
-            weights = cp.Variable(len(X.points), nonneg=True)
-            return [flat == X.points.reshape(len(X.points), -1).T @ weights, cp.sum(weights) == 1]
-        case Polytope():
-            return _rows(X, x)
-        case _:
-            raise TypeError(f"the reference must know the set; it does not know {type(X).__name__}.")
-
-
-def _rows(X: Polytope, x: Any) -> list[Any]:
-    inequalities = [X.A_ub @ x <= X.b_ub] if X.b_ub.size else []
-    equations = [X.A_eq @ x == X.b_eq] if X.b_eq.size else []
-    return inequalities + equations
+    return CONSTRAINTS[type(X)](X, x, cp.vec(x, order="C"))

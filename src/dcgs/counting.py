@@ -1,4 +1,4 @@
-"""Count the work on the set: oracle calls by wrapping the oracle, projections by a tally."""
+"""Count the work on the set: oracle calls and projections."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dcgs.sets.lanczos import Matrix
 
 
 class Oracle(Protocol):
-    """What an agent may ask of its set: ``lmo(direction, near)``, or a block of singular triples at once."""
+    """The oracle of an agent: ``lmo(direction, near)``, several extreme points, or a block of triples."""
 
     def __call__(self, direction: Point, near: Atom | None, /) -> Atom:
         """Return an extreme point s minimizing ⟨direction, s⟩."""
 
     def more(self, direction: Point, level: float, most: int, /) -> Sequence[Atom]:
-        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, where X has them at hand."""
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, if X finds them in one pass."""
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float, /) -> Nearest:
         """Return the nearest point to M from a block of its singular triples; for a BlockSet only."""
@@ -29,22 +29,21 @@ class Oracle(Protocol):
 @final
 @dataclass
 class Tally:
-    """How often something was done."""
+    """A counter."""
 
     count: int = 0
 
 
 class BudgetSpentError(Exception):
-    """Raised inside an agent whose oracle may not be called again; it ends the run, it is no error."""
+    """Raised in an agent whose limit of oracle calls or seconds is reached; it ends the run."""
 
 
 @final
 @dataclass
 class CountedOracle:
-    """One agent's oracle: every call is counted, and refused once ``may_call(calls so far)`` says no.
+    """One agent's oracle: it counts calls, and refuses a call if ``may_call(calls so far)`` is False.
 
-    k extreme points at once, or a block of k singular triples, count as k calls, and are refused unless all
-    of them may be made.
+    k extreme points at once, or a block of k singular triples, count as k calls; all of them must be allowed.
     """
 
     X: ConvexSet

@@ -1,8 +1,7 @@
-"""A product on several threads, equal to the bit to the same product on one.
+"""Matrix products on several threads, equal to the bit to the same product on one thread.
 
-Two agents that compute at a time on two cores each stream a matrix of their own through the one
-cache that the cores share. One agent whose product is cut in two streams one. So where the time goes
-into large dense products, threads are better spent inside them.
+Two agents that compute at the same time on two cores stream two matrices through the shared cache. One agent
+with a product on two threads streams one matrix. For large dense products threads inside them are faster.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-# BLAS cuts a product r A with more columns than rows between columns, and each entry of the result is
-# then summed as on one thread, provided that every part is a whole number of vector registers: so it
-# is for 1, 2, 4, 8 or 16 parts of a multiple of this many columns. What is left over is done apart.
+# BLAS splits a product r A with more columns than rows between columns. Each entry of the result is summed as
+# on one thread if every part is a whole number of vector registers. That holds for 1, 2, 4, 8 or 16 parts of
+# a multiple of this number of columns. The remaining columns are a product of their own.
 _COLUMNS = 1024
-# Below so many entries (2 MB) BLAS spends more on its threads than it gains.
+# For fewer entries (2 MB) BLAS threads cost more than they gain.
 _LEAST = 1 << 18
 
 _threads = 1
@@ -27,7 +26,7 @@ _libraries = ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def is_wide(A: NDArray[np.float64]) -> bool:
-    """Return whether products with A from the left gain from threads."""
+    """Return whether products r A gain from threads."""
     n, d = A.shape
     return bool(d >= max(n, _COLUMNS) and n * d >= _LEAST)
 
@@ -49,7 +48,7 @@ def product(r: NDArray[np.float64], A: NDArray[np.float64]) -> NDArray[np.float6
 
 @contextmanager
 def wide_products(threads: int) -> Iterator[None]:
-    """Let wide products use up to so many threads; for one agent at a time, with BLAS at one thread."""
+    """Let wide products use up to this number of threads; BLAS must be set to one thread before."""
     global _threads
     before, _threads = _threads, 1 << (min(threads, 16).bit_length() - 1)
     try:
@@ -59,14 +58,14 @@ def wide_products(threads: int) -> Iterator[None]:
 
 
 def _set_blas_threads(threads: int) -> None:
-    # threadpoolctl's own context looks for the libraries each time, which takes longer than a product.
+    # The context manager of threadpoolctl looks for the libraries each time, which is slower than a product.
     for library in _libraries:
         library.set_num_threads(threads)
 
 
 def cores() -> int:
-    """Return the number of cores at hand."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system tells which cores a process may use
+    except AttributeError:  # not on every system
         return os.cpu_count() or 1

@@ -1,8 +1,7 @@
 """Points: what methods compute with.
 
-A point is anything with ``+``, ``−``, scalar ``×`` and :func:`vdot`; methods use nothing else, so
-that another representation (factors of a low-rank matrix, say) can take the place of the NumPy
-arrays used today without a method noticing.
+A point is anything with ``+``, ``−``, scalar ``×`` and :func:`vdot`. Methods use nothing else. So another
+representation, such as the factors of a low-rank matrix, can replace NumPy arrays without changing a method.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def norm(x: Point) -> float:
 
 
 def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return values as an array of float64, their own where they are one."""
+    """Return values as an array of float64; an array of float64 is not copied."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must hold real numbers; got an array of {array.dtype}.")
@@ -55,7 +54,7 @@ def is_finite(x: Point) -> bool:
 
 
 def frozen(x: Point) -> Point:
-    """Return a read-only copy of x: later changes of x by its owner do not reach it."""
+    """Return a read-only copy of x, which later changes of x do not affect."""
     copy = np.array(x, dtype=np.float64, order="C")
     copy.flags.writeable = False
     return copy
@@ -63,8 +62,8 @@ def frozen(x: Point) -> Point:
 
 def onto_simplex(y: Point, radius: float = 1.0) -> Point:
     """Return the nearest point with entries ≥ 0 that sum to the radius: max(y − θ, 0) for one θ."""
-    # θ is in [max y − radius, max y): only entries above that matter. Seen from max y,
-    # nothing is lost to rounding where y is far from the simplex.
+    # θ is in [max y − radius, max y), so only larger entries matter. Subtracting max y first avoids
+    # cancellation if y is far from the simplex.
     fall = y - y.max()
     u = np.sort(fall[fall > -radius])[::-1]
     theta = (np.cumsum(u) - radius) / np.arange(1.0, u.size + 1.0)

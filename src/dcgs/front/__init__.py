@@ -1,10 +1,10 @@
-"""The front door: checks, runs, observes, returns a result."""
+"""``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""
 
+from dcgs.front.agreement import agreed
 from dcgs.front.checkpoint import Checkpoint
-from dcgs.front.checks import agreed
-from dcgs.front.history import History, Snapshot
-from dcgs.front.minimize import minimize, versions
-from dcgs.front.observer import Callback
+from dcgs.front.collect import versions
+from dcgs.front.history import Callback, History, Snapshot
+from dcgs.front.minimize import minimize
 from dcgs.front.result import Result
 from dcgs.front.stopping import Status
 

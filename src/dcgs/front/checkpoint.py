@@ -17,7 +17,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from dcgs.front import checkpoint_file
-from dcgs.front.checks import agreed
+from dcgs.front.agreement import agreed
 from dcgs.front.fingerprint import Fingerprint, difference, surroundings
 from dcgs.front.observer import Observer
 from dcgs.front.resuming import resume, standing
@@ -165,7 +165,7 @@ class Keeper:
         start = time.perf_counter()
         agreed(self.group, lambda: self._set_up(at, seal, agents, observer))
         if self._pasts:
-            observer.go_on()
+            observer.restore()
         self._seconds += time.perf_counter() - start
 
     def _read(self, at: Checkpoint, k: int) -> dict[int, Past]:
@@ -216,7 +216,7 @@ class Keeper:
             return going
         offers, self._offers = self._offers, {}
         if offers:
-            observer.meters.clock.halt()
+            observer.counters.clock.pause()
             start = time.perf_counter()
             k = max(k for k, _ in offers.values())
             try:
@@ -225,7 +225,7 @@ class Keeper:
             except OSError as error:
                 raise _unwritable(at, k, error) from error
             self._seconds += time.perf_counter() - start
-            observer.meters.clock.go()
+            observer.counters.clock.start()
             going = going and not self._signal
         # Asked here, where all stand still, so that all offer their state after the same iteration.
         heard = np.array([float(self.signals.received)])

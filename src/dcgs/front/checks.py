@@ -1,71 +1,83 @@
-"""Checks at the door: all that a user may get wrong, found before any work is done."""
+"""Checks of all arguments, before any work is done."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dcgs.front.network import Network
-from dcgs.front.parts import Parts
-from dcgs.front.stopping import Limits
+from dcgs.front.agreement import agreed, check_same
+from dcgs.front.checkpoint import check_checkpoint
+from dcgs.front.distributed import DistributedObjective
+from dcgs.front.network import Network, as_network
+from dcgs.front.problem import Problem, Settings
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
-from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
 
-T = TypeVar("T")
-
-# Errors that keep their kind when another process is told of them.
-_KINDS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (TypeError, ValueError, OSError, ImportError, MemoryError, ArithmeticError, RuntimeError)
-}
-# x0 may violate the set by this much, relative to the diameter: what rounding leaves of a point
-# computed to be on the boundary.
+# x0 may violate the set by this fraction of the diameter: rounding error of a point on the boundary.
 _FEASIBLE = 1e-9
 
 
-def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
-    """Return what the check returns; where it raises in one process, raise the same in all of them."""
-    failed: Exception | None = None
-    try:
-        value = check()
-    except Exception as error:
-        failed = error
-    told = [bytes(text).decode() for text in group.allgather([_as_text(failed)])]
-    first = next((text for text in told if text), None)
-    if first is None:
-        return value
+def check(
+    objectives: Sequence[Objective] | Mapping[int, Objective],
+    X: ConvexSet,
+    graph: nx.Graph,
+    x0: ArrayLike | None,
+    settings: Settings,
+) -> Problem:
+    """Return the problem that the arguments describe; raise, in all processes, if one of them is wrong."""
+    method, limits, runtime = settings.method, settings.limits, settings.runtime
+    check_running(runtime, settings.seed, settings.callback)
+    group = runtime.group()
+
+    def check_locally() -> Problem:
+        limits.check()
+        network = as_network(graph)
+        local = check_objectives(objectives, runtime.hosts(len(network)), network)
+        check_types(X, method)
+        limits.check_method(method, settings.callback)
+        check_checkpoint(settings.checkpoint, local, X, method)
+        return Problem(DistributedObjective(local, group), X, network, check_start(x0, X), settings)
+
+    problem = agreed(group, check_locally)
     with group.common_errors():
-        if failed is not None and first == bytes(_as_text(failed)).decode():
-            raise failed  # with all that it carries
-        kind, _, sentence = first.partition("\n")
-        raise _KINDS.get(kind, RuntimeError)(sentence)
+        check_same(group, _identity(problem))
+        check_compatible(problem.f, X, method)
+    return problem
 
 
-def check_same(group: ProcessGroup, given: Mapping[str, str]) -> None:
-    """Raise unless all processes were given the same; a value is told by a text."""
-    mine = np.frombuffer(json.dumps(dict(given)).encode(), dtype=np.uint8)
-    first, *others = (json.loads(bytes(text)) for text in group.allgather([mine]))
-    for rank, other in enumerate(others, 1):
-        odd = [name for name in first if first[name] != other[name]]
-        if odd:
-            raise ValueError(
-                f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
-                f"{other[odd[0]]}, process 0 {first[odd[0]]}."
-            )
+def _identity(problem: Problem) -> dict[str, str]:
+    """Return a text for each argument that must be the same in all processes."""
+    X, checkpoint = problem.X, problem.settings.checkpoint
+    edges = _digest(repr(problem.network.neighbors).encode())
+    return {
+        "graph": f"{len(problem.network)} agents with edges {edges}",
+        "method": type(problem.method).__name__,
+        "set": f"{type(X).__name__} of shape {X.shape}, {X.diameter:.6e} wide",
+        "limits": repr(problem.limits),
+        "seed": repr(int(problem.settings.seed)),
+        "x0": f"a point {_digest(problem.x0.tobytes())}",
+        "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
+    }
 
 
-def check_parts(
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()[:8]
+
+
+def check_objectives(
     objectives: Sequence[Objective] | Mapping[int, Objective], hosts: range, network: Network
 ) -> dict[int, Objective]:
-    """Return the objectives of the agents that are run here: all there are, or of what is given those."""
+    """Return the objectives of the agents of this process."""
     if not isinstance(objectives, Sequence | Mapping):
         raise TypeError(f"objectives must be a sequence, one per agent; got {type(objectives).__name__}.")
     if isinstance(objectives, Sequence) and len(objectives) != len(network):
@@ -80,16 +92,16 @@ def check_parts(
             f"objectives must hold those of all agents that this process runs, {list(hosts)}; "
             f"agents {missing} have none."
         )
-    held = {i: objectives[i] for i in hosts}
-    for i, f in held.items():
+    local = {i: objectives[i] for i in hosts}
+    for i, f in local.items():
         if not isinstance(f, Objective):
             raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
-    return held
+    return local
 
 
-def check_problem(parts: Parts, X: ConvexSet, method: Method) -> None:
-    """Raise unless everyone's objectives are sound, and fit the set and the method; the same in all."""
-    reports = [json.loads(text) for text in parts.texts(lambda i, f: json.dumps(_report(f, X)))]
+def check_compatible(f: DistributedObjective, X: ConvexSet, method: Method) -> None:
+    """Raise unless all objectives have finite data, and go with the set and the method."""
+    reports = [json.loads(text) for text in f.texts(lambda _, part: json.dumps(_report(part, X)))]
     odd = {i: tuple(report["shape"]) for i, report in enumerate(reports) if report["shape"] != list(X.shape)}
     if odd:
         listed = ", ".join(f"agent {i} takes {shape}" for i, shape in odd.items())
@@ -104,40 +116,24 @@ def check_problem(parts: Parts, X: ConvexSet, method: Method) -> None:
     if bad:
         raise ValueError(f"data must be finite; {'; '.join(bad)}.")
 
-    def fit() -> None:
-        reason = method.incompatibility(parts.held, X)
+    def check_method() -> None:
+        reason = method.incompatibility(f.local, X)
         if reason is not None:
             raise ValueError(reason)
 
-    agreed(parts.group, fit)
+    agreed(f.group, check_method)
 
 
-def check_kinds(X: ConvexSet, method: Method) -> None:
-    """Raise unless the set and the method are such."""
+def check_types(X: ConvexSet, method: Method) -> None:
+    """Raise unless X is a set and the method is a method."""
     if not isinstance(X, ConvexSet):
         raise TypeError(f"X must be a set such as dcgs.L1Ball; got {type(X).__name__}.")
     if not isinstance(method, Method):
         raise TypeError(f"method must be a method such as dcgs.DCGS(); got {method!r}.")
 
 
-def check_limits(limits: Limits, method: Method, callback: object) -> None:
-    """Raise if a limit would end no run: one on what the method never does, or that nobody looks at."""
-    if limits.gap is not None and not limits.every and not method.stops_itself:
-        raise ValueError(
-            f"a gap can only end a run that is measured on the way; got gap with every={limits.every}. "
-            "Use every=1, or leave gap out and give another rule."
-        )
-    if callback is not None and limits.every is None:
-        raise ValueError("a callback is told of measures; got one with every=None. Use every=1, or 0.")
-    if method.projects and limits.lmo_calls is not None:
-        raise ValueError(
-            f"lmo_calls must be None for {type(method).__name__}, which projects and asks no oracle; "
-            f"got {limits.lmo_calls!r}. Limit its iterations, rounds or seconds."
-        )
-
-
 def check_running(runtime: Runtime, seed: int, callback: object) -> None:
-    """Raise unless the run can be made, repeated and told of."""
+    """Raise unless the runtime, the seed and the callback are valid."""
     if not isinstance(runtime, Runtime):
         raise TypeError(f"runtime must be a runtime such as dcgs.Lockstep(); got {runtime!r}.")
     if not is_whole(seed, 0):
@@ -147,7 +143,7 @@ def check_running(runtime: Runtime, seed: int, callback: object) -> None:
 
 
 def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
-    """Return the starting point: the user's, if it is in X, or the set's own."""
+    """Return the starting point: the user's, which must be in X, or the default of the set."""
     if x0 is None:
         return frozen(X.start())
     x = as_floats(x0, "x0")
@@ -165,19 +161,14 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
-    """Return what everyone must know of one agent's objective to say what is wrong."""
-    sound = f.shape == X.shape and f.loss.size > 0
+    """Return what other processes must know of an objective to report an error in it."""
+    usable = f.shape == X.shape and f.loss.size > 0
     bad = [_first_bad(name, array) for name, array in f.data().items() if not is_finite(_entries(array))]
-    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad if sound else []}
-
-
-def _as_text(error: Exception | None) -> NDArray[np.uint8]:
-    text = "" if error is None else f"{type(error).__name__}\n{error}"
-    return np.frombuffer(text.encode(), dtype=np.uint8)
+    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad if usable else []}
 
 
 def _entries(array: Any) -> NDArray[np.float64]:
-    """Return the numbers that are stored, of a sparse matrix or an array."""
+    """Return the stored numbers of a sparse matrix or an array."""
     return np.asarray(array.data if sp.issparse(array) else array)
 
 

@@ -1,4 +1,4 @@
-"""What all agents know before a run, worked out from what only the front door sees."""
+"""The facts that all agents know before a run: the sizes and eigenvalues that methods need."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
-from dcgs.front.parts import Parts, as_parts
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 
-# Up to this side a matrix is formed, column by column; beyond, its largest eigenvalue is found by Lanczos
-# steps to a relative accuracy of 1e-6, and raised by as much.
+# A matrix with at most this many rows is formed, column by column. The largest eigenvalue of a larger one is
+# found by Lanczos steps to a relative accuracy of 1e-6, and raised by as much.
 _DENSE_SIDE = 32
 _SLACK = 1e-6
 
 
 def facts_of(
-    objectives: Sequence[Objective] | Parts, X: ConvexSet, network: Network, smoothness: bool
+    objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, network: Network, smoothness: bool
 ) -> Facts:
-    """Return the facts of a problem; those about mixing and smoothness, which cost time, if asked for."""
-    parts = as_parts(objectives)
+    """Return the facts of a problem; mixing and smoothness cost time, and are computed on request."""
+    f = as_distributed(objectives)
     known = Facts(
         len(network),
         network.norm_L,
-        float(parts.numbers(lambda _, f: [f.strong_convexity]).min()),
+        float(f.numbers(lambda _, part: [part.strong_convexity]).min()),
         X.diameter,
         network.hops,
         *network.spread,
@@ -39,67 +39,68 @@ def facts_of(
     )
     if not smoothness:
         return known
-    each = parts.numbers(lambda _, f: [f.smoothness])[:, 0].tolist()
+    each = f.numbers(lambda _, part: [part.smoothness])[:, 0].tolist()
     modes = network.modes()
     return replace(
         known,
         mixing=network.mixing() if not modes else (modes[0], modes[-1]),
         modes=modes,
         smoothness=max(each),
-        mean_smoothness=min(sum(each), sum_smoothness(parts)) / len(each),
+        mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )
 
 
-def sum_smoothness(objectives: Sequence[Objective] | Parts) -> float:
+def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:
     """Return an l with ‖∇f(x) − ∇f(y)‖ ≤ l ‖x − y‖ for f = Σ fᵢ: the largest eigenvalue of Σ cᵢ AᵢᵀAᵢ.
 
-    cᵢ bounds the curvature of agent i's loss. Found on the side of the points or of all images,
-    whichever is smaller.
+    cᵢ bounds the curvature of agent i's loss. The eigenvalue is that of the smaller of two Gram matrices: in
+    the space of points, or in the space of all images.
     """
-    parts = as_parts(objectives)
-    group = parts.group
-    gram = _Gram(parts)
+    f = as_distributed(objectives)
+    group = f.group
+    gram = _Gram(f)
     if not group.is_root:
         while (v := group.broadcast(None)).size:
             gram.product(v)
         return float(group.broadcast(None)[0])
-    # The process that leads takes the steps, and asks the others for products until there is nothing to ask.
-    ask = LinearOperator(
+    # The root runs the eigensolver. Other processes take part in products until they receive an empty vector.
+    operator = LinearOperator(
         (gram.side,) * 2, matvec=lambda v: gram.product(group.broadcast(np.ravel(v))), dtype=np.float64
     )
-    found = np.array([_largest_eigenvalue(ask)])
+    found = np.array([_largest_eigenvalue(operator)])
     group.broadcast(np.empty(0))
     return float(group.broadcast(found)[0])
 
 
 @final
 class _Gram:
-    """Products with Σ cᵢ AᵢᵀAᵢ, or with the same the other way round, that all processes take part in."""
+    """Products with Σ cᵢ AᵢᵀAᵢ, or with the Gram matrix of all images; all processes take part in each."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.shape = next(iter(parts.held.values())).shape
-        self.sizes = parts.numbers(lambda _, f: [f.map.size])[:, 0].astype(np.intp)
+    def __init__(self, f: DistributedObjective) -> None:
+        self.f = f
+        self.shape = next(iter(f.local.values())).shape
+        self.sizes = f.numbers(lambda _, part: [part.map.size])[:, 0].astype(np.intp)
         self.points, self.images = int(np.prod(self.shape)), int(self.sizes.sum())
         self.side = min(self.points, self.images)
 
     def product(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the product, where the process leads."""
+        """Return the product, at the root."""
         if self.points <= self.images:
             return self._sum(lambda i, f: f.map.adjoint(_root(f) * (_root(f) * f.map.image(self._point(v)))))
         cuts = np.cumsum(self.sizes)[:-1]
         pieces = dict(enumerate(np.split(v, cuts)))
         total = self._sum(lambda i, f: f.map.adjoint(_root(f) * pieces[i]))
-        x = self._point(self.parts.group.broadcast(total if self.parts.group.is_root else None))
-        images = [image for (image,) in self.parts.each(lambda _, f: (_root(f) * f.map.image(x),))]
+        group = self.f.group
+        x = self._point(group.broadcast(total if group.is_root else None))
+        images = [image for (image,) in self.f.gather(lambda _, f: (_root(f) * f.map.image(x),))]
         return np.concatenate(images) if images else v
 
     def _point(self, v: NDArray[np.float64]) -> Point:
         return v.reshape(self.shape)
 
-    def _sum(self, ask: Callable[[int, Objective], Point]) -> NDArray[np.float64]:
+    def _sum(self, evaluate: Callable[[int, Objective], Point]) -> NDArray[np.float64]:
         total = np.zeros(self.shape)
-        for (part,) in self.parts.each(lambda i, f: (ask(i, f),)):
+        for (part,) in self.f.gather(lambda i, f: (evaluate(i, f),)):
             total += part
         return total.reshape(-1)
 
@@ -113,7 +114,7 @@ def _largest_eigenvalue(gram: LinearOperator) -> float:
     if side <= _DENSE_SIDE:
         return max(0.0, float(np.linalg.eigvalsh(gram @ np.eye(side))[-1]))
     start = np.random.default_rng(0).standard_normal(side)
-    if not gram.matvec(start).any():  # a random vector is in the null space of zero alone
+    if not gram.matvec(start).any():  # a random vector is in no null space but that of zero
         return 0.0
     (largest,) = eigsh(gram, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)
     return float(largest) * (1.0 + _SLACK)

@@ -1,15 +1,15 @@
-"""What is measured of a run, and how; none of it is part of the run."""
+"""Measurements of a run. They are no part of the run: no agent sees them, and no counter counts them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.parts import Parts, as_parts
+from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, norm, vdot
 from dcgs.runtime.wire import Array
@@ -21,22 +21,10 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True)
-class Quality:
-    """What the agents' answers are worth."""
-
-    local_loss: float
-    mean_loss: float
-    worst_loss: float
-    disagreement: float
-    gap: float
-
-
-@final
-@dataclass(frozen=True)
 class Snapshot:
-    """All measures after one iteration; messages, bytes, lmo_calls and projections are the busiest agent's.
+    """All measurements after one iteration; see :class:`History` for their meaning.
 
-    ``agents`` are the answers that were measured, for a callback to look at; histories keep none.
+    ``agents`` are the models that were measured, for a callback; a history does not store them.
     """
 
     iterations: int
@@ -55,16 +43,20 @@ class Snapshot:
     agents: Sequence[Point] = field(default=(), repr=False, compare=False)
 
 
+Callback: TypeAlias = Callable[[Snapshot], bool | None]
+"""Called with each recorded measurement; the run ends when it returns True."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class History:
-    """The measures of a run, one entry per recorded iteration; the first is x⁰'s.
+    """The measurements of a run, one entry per recorded iteration; the first is that of x⁰.
 
-    ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's; ``mean_loss`` f(x̄); ``worst_loss`` maxᵢ f(xᵢ), the worst
-    agent's model on everyone's data; ``disagreement`` maxᵢ ‖xᵢ − x̄‖; ``gap`` the Wolfe gap of f at x̄,
-    so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and ``projections`` are those of the
-    busiest agent. ``seconds`` is the wall clock here; ``computing`` adds up the slowest agent of each
-    round, as if every agent had a machine of its own.
+    ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's. ``mean_loss`` is f(x̄) at the network average x̄. ``worst_loss``
+    is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
+    is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
+    ``projections`` are the largest of any agent. ``seconds`` is wall-clock time without measurements.
+    ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
     """
 
     iterations: NDArray[np.int64]
@@ -85,11 +77,11 @@ class History:
         return len(self.iterations)
 
     def columns(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
-        """Return every measure by its name."""
+        """Return every column by its name."""
         return {column.name: getattr(self, column.name) for column in fields(self)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one column per measure."""
+        """Return a pandas DataFrame with one column per measurement."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -97,52 +89,56 @@ class History:
         return pd.DataFrame(self.columns())
 
 
+_COLUMNS = {column.name: int if "int64" in str(column.type) else float for column in fields(History)}
+
+
 def as_history(snapshots: Sequence[Snapshot]) -> History:
-    """Return the history of snapshots taken in turn."""
-    whole = {column.name for column in fields(Snapshot) if column.type == "int"}
+    """Return snapshots as a history."""
     columns: dict[str, Any] = {
-        column.name: np.array(
-            [getattr(row, column.name) for row in snapshots],
-            dtype=np.int64 if column.name in whole else np.float64,
+        name: np.array(
+            [getattr(row, name) for row in snapshots], dtype=np.int64 if kind is int else np.float64
         )
-        for column in fields(History)
+        for name, kind in _COLUMNS.items()
     }
     return History(**columns)
 
 
 def as_rows(snapshots: Sequence[Snapshot]) -> NDArray[np.float64]:
-    """Return snapshots as numbers, a row each; counts are exact up to 2⁵³."""
-    names = [column.name for column in fields(History)]
-    return np.array([[getattr(row, name) for name in names] for row in snapshots], dtype=np.float64)
+    """Return snapshots as rows of numbers; counts are exact up to 2⁵³."""
+    return np.array([[getattr(row, name) for name in _COLUMNS] for row in snapshots], dtype=np.float64)
 
 
 def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
-    """Return the snapshots that the rows are of."""
-    kinds = {column.name: int if "int64" in str(column.type) else float for column in fields(History)}
+    """Return the snapshots of rows of numbers."""
     named: list[dict[str, Any]] = [
-        {name: kind(value) for (name, kind), value in zip(kinds.items(), row, strict=True)}
+        {name: kind(value) for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)}
         for row in rows.tolist()
     ]
     return [Snapshot(**row) for row in named]
 
 
-def measure(objectives: Sequence[Objective] | Parts, X: ConvexSet, answers: Sequence[Point]) -> Quality:
-    """Return what the answers of all agents are worth; needs everyone's data."""
-    parts = as_parts(objectives)
+def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> dict[str, float]:
+    """Return the losses, the disagreement and the gap of all agents' models, on the data of all agents."""
     x_bar = average(answers)
-    mean_loss, gap = certify(parts, X, x_bar)
+    mean_loss, gap = certify(f, X, x_bar)
 
     def compare(rows: Iterator[tuple[Array, ...]]) -> tuple[float, float, float]:
         losses = np.array([row for (row,) in rows])  # losses[i, j] = fᵢ(xⱼ)
         disagreement = max(norm(x - x_bar) for x in answers)
         return float(np.trace(losses)), float(losses.sum(axis=0).max()), disagreement
 
-    local_loss, worst_loss, disagreement = parts.settle(lambda _, f: (np.array(f.values(answers)),), compare)
-    return Quality(local_loss, mean_loss, worst_loss, disagreement, gap)
+    local, worst, disagreement = f.reduce(lambda _, part: (np.array(part.values(answers)),), compare)
+    return {
+        "local_loss": local,
+        "mean_loss": mean_loss,
+        "worst_loss": worst,
+        "disagreement": disagreement,
+        "gap": gap,
+    }
 
 
 def average(answers: Sequence[Point]) -> Point:
-    """Return the network average of the answers."""
+    """Return the average of all agents' models."""
     x_bar: Point = 0.0 * answers[0]
     for x in answers:
         x_bar += x
@@ -150,25 +146,27 @@ def average(answers: Sequence[Point]) -> Point:
     return x_bar
 
 
-def certify(objectives: Sequence[Objective] | Parts, X: ConvexSet, x: Point) -> tuple[float, float]:
+def certify(
+    objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, x: Point
+) -> tuple[float, float]:
     """Return f(x) and the Wolfe gap of f = Σ fᵢ at x."""
 
-    def part(_: int, f: Objective) -> tuple[Array, Array]:
+    def value_and_gradient(_: int, f: Objective) -> tuple[Array, Array]:
         image = f.map.image(x)
         return np.array(f.loss.value(image)), f.map.adjoint(f.loss.grad(image))
 
-    def total(parts: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
+    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
         value, g = 0.0, np.zeros(X.shape)
-        for own_value, own_g in parts:
-            value += float(own_value)
-            g += own_g
+        for value_i, g_i in terms:
+            value += float(value_i)
+            g += g_i
         return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
 
-    value, gap = as_parts(objectives).settle(part, total)
+    value, gap = as_distributed(objectives).reduce(value_and_gradient, total)
     return value, gap
 
 
-def rounding(objectives: Sequence[Objective] | Parts, X: ConvexSet, x: Point) -> float:
-    """Return about the gap at x that rounding error alone can make."""
-    noise = as_parts(objectives).numbers(lambda _, f: [f.grad_noise(f.map.image(x))])
+def rounding(f: DistributedObjective, X: ConvexSet, x: Point) -> float:
+    """Return an estimate of the gap at x that rounding error alone causes."""
+    noise = f.numbers(lambda _, part: [part.grad_noise(part.map.image(x))])
     return float(sum(noise[:, 0].tolist()) * X.diameter)

@@ -1,4 +1,4 @@
-"""The graph, checked and turned into what agents and runtimes need of it."""
+"""The graph of agents: neighbors, degrees, weights of edges, and the eigenvalues that methods need."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
-# Up to so many agents the spectra of the graph are computed densely.
+# Up to this number of agents the spectra of the graph are computed densely.
 _DENSE_AGENTS = 1000
-# Eigenvalues of a matrix of norm 1 that differ by less are one: far above rounding error.
+# Eigenvalues of a matrix of norm 1 that differ by less count as equal; rounding error is far smaller.
 _SAME = 1e-10
 
 
 @final
 @dataclass(frozen=True)
 class Network:
-    """Agents 0 … m−1: their names in the user's graph, their neighbors (increasing), and ‖L‖.
+    """Agents 0 … m−1: their nodes in the user's graph, their neighbors in increasing order, and ‖L‖.
 
-    ``hops`` is the diameter. ``resistances`` are the effective ones between neighbors, in units of the
-    mean over edges; ``spread`` is the largest eigenvalue of D^(−1/2) L D^(−1/2), with these as weights of
-    edges, and the smallest positive one over it.
+    ``hops`` is the diameter of the graph. ``resistances`` are the effective resistances of the edges over
+    their mean. ``spread`` holds two numbers of the normalized Laplacian D^(−1/2) L D^(−1/2) with the
+    resistances as edge weights: the largest eigenvalue, and the smallest positive one over the largest.
     """
 
     nodes: tuple[Hashable, ...]
@@ -39,8 +39,13 @@ class Network:
         return len(self.nodes)
 
     @property
+    def edges(self) -> int:
+        """The number of edges."""
+        return sum(map(len, self.neighbors)) // 2
+
+    @property
     def hub(self) -> int | None:
-        """The first agent that is everyone else's neighbor; None where there is none, or nobody else."""
+        """The first agent that is a neighbor of all others; None if there is none, or a single agent."""
         others = len(self) - 1
         return next((i for i, near in enumerate(self.neighbors) if len(near) == others > 0), None)
 
@@ -53,9 +58,9 @@ class Network:
         return dict(zip(self.neighbors[i], self.resistances[i], strict=True))
 
     def modes(self) -> tuple[float, ...]:
-        """Return the eigenvalues of the Metropolis matrix but the largest, each once and increasing.
+        """Return the distinct eigenvalues of the Metropolis matrix except the largest, in increasing order.
 
-        0 for one agent; none at all where there are too many to compute them.
+        One agent has the eigenvalue 0. More than 1,000 agents have none, since they cost too much.
         """
         if len(self) == 1:
             return (0.0,)
@@ -66,7 +71,7 @@ class Network:
         return tuple(float(value) for value in spectrum[fresh])
 
     def mixing(self) -> tuple[float, float]:
-        """Return the smallest and the second largest eigenvalue of the Metropolis matrix of many agents."""
+        """Return the smallest and the second largest eigenvalue of the Metropolis matrix, by Lanczos."""
         start = np.random.default_rng(0).standard_normal(len(self))
         low = eigsh(self._metropolis(), k=1, which="SA", v0=start, return_eigenvectors=False)
         high = eigsh(self._metropolis(), k=2, which="LA", v0=start, return_eigenvectors=False)
@@ -84,8 +89,8 @@ class Network:
 def as_network(graph: nx.Graph) -> Network:
     """Return the network of a connected undirected graph.
 
-    Agent i is node i where the nodes are the integers 0 … m−1, and the i-th node in the graph's
-    own order where they are anything else. Edge weights are not used.
+    Agent i is node i if the nodes are the integers 0 … m−1, else the i-th node in the order of the graph.
+    Edge weights are not used.
     """
     if not isinstance(graph, nx.Graph):
         raise TypeError(f"graph must be a networkx.Graph; got {type(graph).__name__}.")
@@ -123,17 +128,16 @@ def _norm_laplacian(graph: nx.Graph) -> float:
 
 
 def _resistances(neighbors: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, ...], ...]:
-    """Return the effective resistance of every edge over the mean of all; 1 where there are too many agents.
+    """Return the effective resistance of every edge over the mean of all; 1 for more than 1,000 agents.
 
-    That is what lies between the ends of an edge if every edge is a wire: 1 for one without a detour, and
-    little where many ways lead around.
+    Every edge counts as a unit resistor. An edge without a detour has resistance 1, one with many has little.
     """
     m = len(neighbors)
     if not 1 < m <= _DENSE_AGENTS:
         return tuple((1.0,) * len(near) for near in neighbors)
     L = _laplacian(neighbors, tuple((1.0,) * len(near) for near in neighbors)).toarray()
     inverse = np.linalg.inv(L + 1.0 / m)
-    inverse = 0.5 * (inverse + inverse.T)  # both ends get the same bits
+    inverse = 0.5 * (inverse + inverse.T)  # symmetric to the last bit
     mean = 2.0 * (m - 1) / sum(map(len, neighbors))  # Foster's theorem
     return tuple(
         tuple(float((inverse[i, i] + inverse[j, j] - 2.0 * inverse[i, j]) / mean) for j in near)

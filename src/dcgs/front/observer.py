@@ -1,30 +1,26 @@
-"""The observer: collects what agents would answer, measures it off the clock, ends the run."""
+"""The observer: it collects the agents' models, measures them off the clock, and ends the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import TypeAlias, final
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
-from dcgs.front.parts import Parts
-from dcgs.front.stopping import Limits, Status, Stopwatch
+from dcgs.front.problem import Problem
+from dcgs.front.stopping import Status, Stopwatch
 from dcgs.points import Point
 from dcgs.runtime import Traffic
-from dcgs.sets.base import ConvexSet
-
-Callback: TypeAlias = Callable[[Snapshot], bool | None]
-"""Called with each recorded measure; the run ends when it returns True."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Meters:
-    """Everything that counts during a run, for the agents of this process."""
+class Counters:
+    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``."""
 
     traffic: Traffic
     oracles: Mapping[int, CountedOracle]
@@ -33,108 +29,91 @@ class Meters:
 
     @property
     def calls(self) -> int:
-        """The oracle calls of the busiest agent here."""
+        """The largest number of oracle calls of an agent in this process."""
         return max(oracle.calls for oracle in self.oracles.values())
 
 
 @final
-@dataclass(frozen=True)
-class Watch:
-    """Who may end a run from outside.
-
-    A callback is called in the process that leads. ``stops`` says whether the agents shall decide on the
-    gap themselves.
-    """
-
-    callback: Callback | None = None
-    stops: bool = False
-
-
-@final
 class Observer:
-    """Sees all agents' answers, which no agent does; its work is in no counter and on no clock.
+    """Measures the models of all agents and ends the run; its work is in no counter and on no clock.
 
-    There is one in every process, for the agents run there; where a decision needs all of them they agree on
-    it. Nothing is measured where ``limits.every`` is None.
+    Every process has an observer for its own agents. Decisions that depend on all agents are collective.
+    Nothing is measured if ``limits.every`` is None.
     """
 
-    def __init__(
-        self, parts: Parts, X: ConvexSet, x0: Point, limits: Limits, meters: Meters, watch: Watch
-    ) -> None:
-        self.parts = parts
-        self.group = parts.group
-        self.X = X
-        self.limits = limits
-        self.meters = meters
-        self.watch = watch
+    def __init__(self, problem: Problem, counters: Counters) -> None:
+        self.problem = problem
+        self.limits = problem.limits
+        self.group = problem.f.group
+        self.counters = counters
         self.status: Status | None = None
         self.iterations = 0
-        self.answers: dict[int, Point] = dict.fromkeys(parts.held, x0)
+        self.answers: dict[int, Point] = dict.fromkeys(problem.f.local, problem.x0)
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, Point]] = {}
         self.computing = 0.0
         self.target: float | None = None
-        if limits.every is None:
+        if self.limits.every is None:
             return
         self._record()
-        self.target = self._gap_target(x0)
+        self.target = self._gap_target()
         if self._reached(self.snapshots[0]):
             self.status = Status.GAP
 
     @property
-    def agrees(self) -> bool:
-        """Whether processes must talk after every round, since one of them may know what others do not."""
+    def collective(self) -> bool:
+        """Whether processes must communicate after every round to know if the run ends."""
         limits = self.limits
         limited = limits.lmo_calls is not None or limits.seconds is not None
         return self.group.size == 1 or bool(limits.every) or limited
 
     def post(self, i: int, k: int, answer: Point) -> None:
-        """Take agent i's answer after its k-th iteration; called from the agent's thread."""
+        """Store agent i's model after its k-th iteration; called from the agent's thread."""
         self._posted.setdefault(k, {})[i] = answer
 
-    def go_on(self) -> None:
-        """Go on from where an earlier run stood; its history is with the process that leads."""
+    def restore(self) -> None:
+        """Continue an earlier run after its iterations and counters were set; the root has its history."""
         if self.snapshots:
             rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
             last = self.snapshots[-1]
             if last.iterations == self.iterations and self._reached(last):
                 self.status = Status.GAP
-        calls, seconds = self._largest(float(self.meters.calls), self.meters.clock.seconds)
-        self.status = self.status or self._spent(int(calls), seconds)
+        calls, seconds = self._largest(float(self.counters.calls), self.counters.clock.seconds)
+        self.status = self.status or self._limit_reached(int(calls), seconds)
 
     def agree(self) -> None:
-        """Hear from an agent that all have agreed to stop, as all of them do in the same round."""
+        """Note that the agents have agreed to stop, which all of them do in the same round."""
         self.status = Status.AGREED
 
     def after_round(self) -> bool:
-        """Return whether the run goes on; called while all agents stand still."""
-        if not self.agrees:
+        """Return whether the run goes on; called between rounds, while no agent computes."""
+        if not self.collective:
             # Agents end by themselves after their last iteration; rounds are the same for all.
             self._collect(self.iterations + self._has_next())
-            ended = self.limits.rounds is not None and self.meters.traffic.rounds >= self.limits.rounds
+            ended = self.limits.rounds is not None and self.counters.traffic.rounds >= self.limits.rounds
             return self.status is None and not ended
-        # On the clock, for who comes first waits here for the others.
+        # The clock runs on: the first process waits here for the others.
         waiting, calls, seconds = self._largest(
-            -float(self._has_next()), float(self.meters.calls), self.meters.clock.seconds
+            -float(self._has_next()), float(self.counters.calls), self.counters.clock.seconds
         )
-        self.meters.clock.halt()
+        self.counters.clock.pause()
         self._collect(self.iterations + int(waiting < 0.0))
-        self.status = self.status or self._spent(int(calls), seconds)
-        self.meters.clock.go()
+        self.status = self.status or self._limit_reached(int(calls), seconds)
+        self.counters.clock.start()
         return self.status is None
 
-    def finish(self) -> Status:
-        """Measure where the run ended, if that was not yet recorded; return why it ended.
+    def finish(self) -> None:
+        """Measure the last iteration, unless it was recorded, and set the status.
 
-        A run that no limit ended was ended by an oracle that refused a call, or a block of calls of which
-        only some were left: by calls where they are limited, else by seconds.
+        If no limit was reached, an oracle refused a call, or a block of calls of which some were left. The
+        limit is then that on calls, or on seconds if calls are not limited.
         """
-        self.meters.clock.halt()
+        self.counters.clock.pause()
         refused = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
         calls, seconds, most, least = self._largest(
-            float(self.meters.calls),
-            self.meters.clock.seconds,
+            float(self.counters.calls),
+            self.counters.clock.seconds,
             float(self.iterations),
             -float(self.iterations),
         )
@@ -143,13 +122,12 @@ class Observer:
                 "agents must end an iteration in the same round unless the run is measured; some had ended "
                 f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1."
             )
-        self.status = self.status or self._spent(int(calls), seconds) or refused
+        self.status = self.status or self._limit_reached(int(calls), seconds) or refused
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
             self._record()
-        return self.status
 
-    def everyones(self) -> dict[int, Point]:
-        """Return the answers of all agents, or of those run here where nothing is measured."""
+    def all_answers(self) -> dict[int, Point]:
+        """Return the models of all agents, or of those of this process if nothing is measured."""
         if self.limits.every is None:
             return self.answers
         return dict(enumerate(self.group.allgather(self.answers.values())))
@@ -158,30 +136,30 @@ class Observer:
         return list(self.group.allreduce_max(np.array(numbers)).tolist())
 
     def _has_next(self) -> bool:
-        """Return whether all agents here have posted their answer after one more iteration."""
-        return len(self._posted.get(self.iterations + 1, ())) == len(self.parts.held)
+        """Return whether all agents of this process have posted the model of the next iteration."""
+        return len(self._posted.get(self.iterations + 1, ())) == len(self.answers)
 
     def _collect(self, iterations: int) -> None:
-        """Take the answers of the next iteration, if that is there."""
+        """Take the models of the next iteration, if there is one, and measure them if it is time."""
         if iterations == self.iterations:
             return
         posted = self._posted.pop(iterations)
-        self.answers = {i: posted[i] for i in self.parts.held}
+        self.answers = {i: posted[i] for i in self.answers}
         self.iterations = iterations
         if self.limits.every and iterations % self.limits.every == 0:
             self._record()
 
     def _record(self) -> None:
-        answers = list(self.everyones().values())
-        traffic, steps = self.meters.traffic, np.array(self.meters.traffic.steps)
-        self.computing += float(self._slowest(steps).sum())
+        answers = list(self.all_answers().values())
+        traffic = self.counters.traffic
+        self.computing += float(self._slowest(np.array(traffic.steps)).sum())
         traffic.steps.clear()
         messages, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
             float(traffic.bytes.max()),
-            float(self.meters.calls),
-            float(max(tally.count for tally in self.meters.projections.values())),
-            self.meters.clock.seconds,
+            float(self.counters.calls),
+            float(max(tally.count for tally in self.counters.projections.values())),
+            self.counters.clock.seconds,
         )
         snapshot = Snapshot(
             iterations=self.iterations,
@@ -193,7 +171,7 @@ class Observer:
             seconds=seconds,
             computing=self.computing,
             agents=tuple(answers),
-            **asdict(measure(self.parts, self.X, answers)),
+            **measure(self.problem.f, self.problem.X, answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))
         stopped = self._callback_ends(snapshot)
@@ -203,24 +181,26 @@ class Observer:
             self.status = self.status or Status.CALLBACK
 
     def _slowest(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the seconds of the slowest agent anywhere of each step, of which all took as many."""
+        """Return the seconds of the slowest agent of all processes, for each step."""
         return self.group.allreduce_max(steps) if steps.size else steps
 
     def _callback_ends(self, snapshot: Snapshot) -> bool:
-        """Return what the callback of the process that leads says."""
-        callback = self.watch.callback
+        """Return whether the callback ends the run; it is called at the root."""
+        callback = self.problem.settings.callback
         return self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
 
     def _reached(self, snapshot: Snapshot) -> bool:
-        """Return whether the gap asked for is there, if that is the observer's to say."""
-        return not self.watch.stops and self.target is not None and snapshot.gap <= self.target
+        """Return whether the target gap is reached, if the agents do not decide that themselves."""
+        return (
+            not self.problem.method.stops_itself and self.target is not None and snapshot.gap <= self.target
+        )
 
-    def _gap_target(self, x0: Point) -> float | None:
-        """Return the gap that ends the run; it must be one that rounding error lets be seen."""
+    def _gap_target(self) -> float | None:
+        """Return the gap that ends the run; raise if rounding error is larger."""
         if self.limits.gap is None:
             return None
         first = self.snapshots[0].gap
-        noise = rounding(self.parts, self.X, x0)
+        noise = rounding(self.problem.f, self.problem.X, self.problem.x0)
         if first <= noise:
             return first
         if self.limits.gap * first < noise:
@@ -230,12 +210,12 @@ class Observer:
             )
         return self.limits.gap * first
 
-    def _spent(self, calls: int, seconds: float) -> Status | None:
-        """Return which limit holds now, if one does; calls and seconds are everyone's."""
+    def _limit_reached(self, calls: int, seconds: float) -> Status | None:
+        """Return the limit that is reached, if one is; calls and seconds are the largest of all processes."""
         limits = self.limits
         if limits.iterations is not None and self.iterations >= limits.iterations:
             return Status.ITERATIONS
-        if limits.rounds is not None and self.meters.traffic.rounds >= limits.rounds:
+        if limits.rounds is not None and self.counters.traffic.rounds >= limits.rounds:
             return Status.ROUNDS
         if limits.lmo_calls is not None and calls >= limits.lmo_calls:
             return Status.LMO_CALLS

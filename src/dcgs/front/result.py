@@ -1,4 +1,4 @@
-"""What a run gives back, and the one file it is kept in."""
+"""The result of a run, and the file it is saved in."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import IO, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.files import atomic_write
 from dcgs.front.history import History
 from dcgs.front.stopping import Status
 from dcgs.points import Point
@@ -22,13 +23,13 @@ _FORMAT = 4
 @final
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The agents' answers, why the run ended, what it took and how it went.
+    """The agents' models, why the run ended, what it cost, and its history.
 
-    ``agents``, shape (m, *X.shape), are the answers of the agents ``hosted``, and ``x`` is their average: of
-    all agents, unless other processes ran some and nothing was measured. ``messages``, ``bytes`` (sent),
-    ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` for others have one entry for
-    each agent of the graph. ``notes`` say what a user should know before trusting the numbers. ``about``
-    says how to repeat the run: method, seed, versions.
+    ``agents``, of shape (m, *X.shape), are the models of the agents ``hosted``, and ``x`` is their average.
+    These are all agents, unless other processes ran some of them and nothing was measured. ``messages``,
+    ``bytes`` (sent), ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` have one
+    entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
+    the run: method, seed, versions.
     """
 
     x: Point
@@ -49,23 +50,12 @@ class Result:
     about: dict[str, Any]
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the result to one file (NumPy's npz, nothing pickled) and return its path.
-
-        The file appears whole or not at all.
-        """
-        target = Path(path)
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        """Write the result to one file (NumPy's npz, no pickle), atomically, and return its path."""
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"history.{name}": column for name, column in self.history.columns().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
         meta = np.array(json.dumps({"format": _FORMAT, "status": self.status.name, **facts}))
-        part = target.with_name(target.name + ".part")
-        try:
-            with part.open("wb") as file:
-                np.savez_compressed(file, meta=meta, **arrays)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-        return target
+        return atomic_write(Path(path), lambda stream: np.savez_compressed(stream, meta=meta, **arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
@@ -76,7 +66,7 @@ class Result:
                 arrays, meta = _read(file)
                 version = meta.pop("format")
                 loaded = _rebuilt(arrays, meta) if version == _FORMAT else None
-            except Exception as error:  # damage can surface anywhere: zip, arrays, JSON, names
+            except Exception as error:  # a damaged file can fail anywhere: zip, arrays, JSON, names
                 raise ValueError(
                     f"{name!r} must be a result written by Result.save; it cannot be read as one."
                 ) from error
@@ -89,9 +79,9 @@ class Result:
 
 
 def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the facts of a file."""
-    if not zipfile.is_zipfile(file):  # NumPy would take it for a pickle
-        raise ValueError("no zip file")
+    """Return the arrays and the other values of a file."""
+    if not zipfile.is_zipfile(file):  # NumPy would read it as a pickle
+        raise ValueError("not a zip file")
     file.seek(0)
     with np.load(file, allow_pickle=False) as npz:
         arrays = {name: npz[name] for name in npz.files}
@@ -106,15 +96,5 @@ def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
     return Result(status=status, history=history, notes=notes, **meta, **arrays)
 
 
-_ARRAYS = (
-    "x",
-    "agents",
-    "hosted",
-    "messages",
-    "bytes",
-    "lmo_calls",
-    "projections",
-    "computing",
-    "waiting",
-)
 _FACTS = ("iterations", "rounds", "seconds", "notes", "about")
+_ARRAYS = [field.name for field in fields(Result) if field.name not in (*_FACTS, "status", "history")]

@@ -19,21 +19,21 @@ def standing(agent: Agent, program: Memory, observer: Observer) -> dict[str, Mem
 
     The whole history is with agent 0, and with the others its last entry.
     """
-    i, meters = agent.index, observer.meters
+    i, counters = agent.index, observer.counters
     recorded = observer.snapshots if i == 0 else observer.snapshots[-1:]
     return {
         "program": program,
         "answer": observer.answers[i],
         "gap": agent.gap,
-        "rounds": meters.traffic.rounds,
+        "rounds": counters.traffic.rounds,
         "computing": float(observer.computing),
-        "seconds": float(meters.clock.seconds),
-        "worked": float(meters.traffic.worked[i]),
-        "waited": float(meters.traffic.waited[i]),
-        "messages": int(meters.traffic.messages[i]),
-        "bytes": int(meters.traffic.bytes[i]),
-        "lmo_calls": meters.oracles[i].calls,
-        "projections": meters.projections[i].count,
+        "seconds": float(counters.clock.seconds),
+        "worked": float(counters.traffic.worked[i]),
+        "waited": float(counters.traffic.waited[i]),
+        "messages": int(counters.traffic.messages[i]),
+        "bytes": int(counters.traffic.bytes[i]),
+        "lmo_calls": counters.oracles[i].calls,
+        "projections": counters.projections[i].count,
         "outcomes": {outcome.name: count for outcome, count in agent.outcomes.items()},
         "rng": _plain(agent.rng.bit_generator.state),
         "history": {**as_history(recorded).columns()},
@@ -48,15 +48,15 @@ def resume(pasts: Mapping[int, Past], agents: Mapping[int, Agent], observer: Obs
         limit = getattr(observer.limits, name)
         if limit is not None and done > limit:
             raise ValueError(f"{name} must be at least the {done} of the checkpoint to resume; got {limit}.")
-    meters = observer.meters
-    meters.traffic.rounds, observer.computing = rounds, first.number("computing")
-    meters.clock.set(first.number("seconds"))
+    counters = observer.counters
+    counters.traffic.rounds, observer.computing = rounds, first.number("computing")
+    counters.clock.set(first.number("seconds"))
     for i, past in pasts.items():
         observer.answers[i] = past.point("answer")
-        meters.traffic.worked[i], meters.traffic.waited[i] = past.number("worked"), past.number("waited")
-        meters.traffic.messages[i], meters.traffic.bytes[i] = past.whole("messages"), past.whole("bytes")
-        meters.oracles[i].calls = past.whole("lmo_calls")
-        meters.projections[i].count = past.whole("projections")
+        counters.traffic.worked[i], counters.traffic.waited[i] = past.number("worked"), past.number("waited")
+        counters.traffic.messages[i], counters.traffic.bytes[i] = past.whole("messages"), past.whole("bytes")
+        counters.oracles[i].calls = past.whole("lmo_calls")
+        counters.projections[i].count = past.whole("projections")
         counts = past.part("outcomes")
         agents[i].outcomes.update({Outcome[name]: counts.whole(name) for name in counts.values})
         agents[i].rng.bit_generator.state = past.part("rng").values

@@ -1,17 +1,18 @@
-"""When a run ends: limits, the clock they are measured by, and the status that says which held."""
+"""What ends a run: the limits, the clock, and the status that says which limit was reached."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from enum import Enum
 from numbers import Real
 from typing import final
 
+from dcgs.methods.base import Method
 from dcgs.points import is_whole
 
-# Taken when no rule at all is given, and when only a gap is: no run is without an end.
+# The defaults if the user gives no rule, or only a gap: every run ends.
 _DEFAULT_GAP = 1e-3
 _DEFAULT_ITERATIONS = 10_000
 
@@ -39,7 +40,7 @@ class Status(Enum):
 @final
 @dataclass(frozen=True)
 class Limits:
-    """The stopping rules of one run; whichever holds first ends it. None means no such rule."""
+    """The stopping rules of a run; the first that is met ends it. None means no such rule."""
 
     iterations: int | None = None
     rounds: int | None = None
@@ -48,7 +49,8 @@ class Limits:
     gap: float | None = None
     every: int | None = 1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise unless each rule is a number in its range, or None."""
         for name in ("iterations", "rounds", "lmo_calls"):
             value = getattr(self, name)
             if value is not None and not is_whole(value, 1):
@@ -62,21 +64,35 @@ class Limits:
         if self.every is not None and not is_whole(self.every, 0):
             raise ValueError(f"every must be a whole number of at least 0, or None; got {self.every!r}.")
 
-    def completed(self, stops_itself: bool) -> Limits:
-        """Return the limits with the defaults where too little was asked to end every run.
+    def check_method(self, method: Method, callback: object) -> None:
+        """Raise if a rule cannot end a run of this method, or if the callback would never be called."""
+        if self.gap is not None and not self.every and not method.stops_itself:
+            raise ValueError(
+                f"a gap can only end a run that is measured on the way; got gap with every={self.every}. "
+                "Use every=1, or leave gap out and give another rule."
+            )
+        if callback is not None and self.every is None:
+            raise ValueError(
+                "a callback is called with measurements; got one with every=None. Use every=1, or 0."
+            )
+        if method.projects and self.lmo_calls is not None:
+            raise ValueError(
+                f"lmo_calls must be None for {type(method).__name__}, which projects and asks no oracle; "
+                f"got {self.lmo_calls!r}. Limit its iterations, rounds or seconds."
+            )
 
-        A gap ends a run that is measured on the way, or one whose agents stop by themselves.
+    def with_defaults(self, stops_itself: bool) -> Limits:
+        """Return the limits, with defaults added if the user's would not end every run.
+
+        The default gap is added if something checks it: the measurements, or the agents themselves.
         """
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        budget = (self.iterations, self.rounds, self.seconds, self.lmo_calls)
-        if all(rule is None for rule in budget):
-            given["iterations"] = _DEFAULT_ITERATIONS
-            if self.gap is None and (self.every or stops_itself):
-                given["gap"] = _DEFAULT_GAP
-        return Limits(**given)
+        if any(rule is not None for rule in (self.iterations, self.rounds, self.seconds, self.lmo_calls)):
+            return self
+        gap = _DEFAULT_GAP if self.gap is None and (self.every or stops_itself) else self.gap
+        return replace(self, iterations=_DEFAULT_ITERATIONS, gap=gap)
 
     def horizon(self, rounds_per_iteration: int) -> int | None:
-        """Return how many iterations the user allows, if that was said."""
+        """Return the number of iterations that the user allows, None without such a limit."""
         by_rounds = None if self.rounds is None else max(1, self.rounds // rounds_per_iteration)
         return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
 
@@ -87,26 +103,25 @@ def _is_number(value: object) -> bool:
 
 @final
 class Stopwatch:
-    """A clock that stands still while the run is being measured."""
+    """A clock that is paused while the run is being measured."""
 
     def __init__(self) -> None:
         self._before = 0.0
         self._since: float | None = None
 
-    def go(self) -> None:
-        """Let it run on."""
+    def start(self) -> None:
+        """Start, or go on after a pause."""
         self._since = time.perf_counter()
 
-    def halt(self) -> None:
-        """Let it stand."""
-        self._before = self.seconds
-        self._since = None
+    def pause(self) -> None:
+        """Stop until the next start."""
+        self.set(self.seconds)
 
     def set(self, seconds: float) -> None:
-        """Let it stand at so many seconds."""
+        """Set the time, and stop until the next start."""
         self._before, self._since = seconds, None
 
     @property
     def seconds(self) -> float:
-        """The seconds it has run so far."""
+        """The seconds so far, without pauses."""
         return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)

@@ -1,7 +1,7 @@
-"""Smooth convex losses ℓ of an image z ∈ ℝⁿ, each a sum over the entries of z.
+"""Smooth convex losses ℓ of an image z ∈ ℝⁿ; each is a sum over the entries of z.
 
-To bring a loss of one's own, derive from :class:`Loss` and hand it to
-:class:`~dcgs.objectives.objective.Objective` with a linear map.
+A loss of your own derives from :class:`Loss`. An :class:`~dcgs.objectives.objective.Objective` joins it with
+a linear map.
 """
 
 from __future__ import annotations
@@ -24,13 +24,8 @@ class Loss(ABC):
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """The n of z ∈ ℝⁿ."""
-
-    @property
-    @abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """(lower, upper) with lower ≤ ℓᵢ″ ≤ upper everywhere; equal bounds mean a quadratic."""
+        """Bounds (lower, upper) of ℓᵢ″ everywhere; equal bounds mean a quadratic."""
 
     @abstractmethod
     def value(self, z: Image) -> float:
@@ -46,13 +41,18 @@ class Loss(ABC):
 
     @abstractmethod
     def data(self) -> dict[str, Image]:
-        """Return the arrays the loss holds, by the names its user knows them by."""
+        """Return the arrays of the loss, an entry for each of z, by the names that the user knows."""
+
+    @property
+    def size(self) -> int:
+        """The n of z ∈ ℝⁿ."""
+        return next(iter(self.data().values())).size
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SquaredLoss(Loss):
-    """Σ (zᵢ − bᵢ)²; without a factor ½, as in the paper."""
+    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper."""
 
     target: Image
     name: str = "b"
@@ -60,10 +60,6 @@ class SquaredLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", as_image(self.target, self.name))
-
-    @property
-    def size(self) -> int:
-        return self.target.size
 
     def value(self, z: Image) -> float:
         r = z - self.target
@@ -89,10 +85,6 @@ class LogisticLoss(Loss):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", as_image(self.labels, "labels"))
-
-    @property
-    def size(self) -> int:
-        return self.labels.size
 
     def value(self, z: Image) -> float:
         return float(np.logaddexp(0.0, -self.labels * z).sum())
@@ -122,10 +114,6 @@ class HuberLoss(Loss):
             raise ValueError(f"delta must be a positive finite number; got {self.delta!r}.")
         object.__setattr__(self, "target", as_image(self.target, "target"))
 
-    @property
-    def size(self) -> int:
-        return self.target.size
-
     def value(self, z: Image) -> float:
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
@@ -142,7 +130,7 @@ class HuberLoss(Loss):
 
 
 def as_image(values: ArrayLike, name: str) -> Image:
-    """Return values as a read-only vector of floats."""
+    """Return values as a read-only vector of float64."""
     array = as_floats(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be a vector; got shape {array.shape}.")

@@ -1,7 +1,7 @@
 """Linear maps from points to images, by a dense or a sparse matrix.
 
-Applying a map to an atom is cheap (a column of A, or u[rows]·v[cols]), and that is what inner
-solvers do at every step; applying it to a dense point is for starting and measuring.
+Inner solvers apply a map to an atom at every step, which is cheap: a column of A, or u[rows]·v[cols]. They
+apply it to a dense point only at the start and for measurements.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -44,29 +44,29 @@ class LinearMap(ABC):
         """Return A x."""
 
     @abstractmethod
-    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        """Return A x for each x, one a row."""
-
-    @abstractmethod
-    def image_of_atom(self, atom: Atom) -> Image:
-        """Return A·atom, in the time the atom's form allows."""
-
-    @abstractmethod
     def adjoint(self, r: Image) -> Point:
-        """Return Aᵀ r, an array of the caller's own."""
+        """Return Aᵀ r, as a new array."""
+
+    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
+        """Return A x for each x, one per row."""
+        return np.stack([self.image(x) for x in points])
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        """Return A·atom; a map that knows the form of the atom can be much faster than this."""
+        return self.image(atom.dense())
 
     orthogonal: bool = False
-    """Whether different coordinates have orthogonal images, so that AᵀA is diagonal."""
+    """True if AᵀA is diagonal: different coordinates have orthogonal images."""
 
     @property
-    @abstractmethod
     def wide(self) -> bool:
-        """Whether the adjoint spends enough time in one dense product to gain from threads inside it."""
+        """Whether the adjoint is one large dense product, which gains from threads inside it."""
+        return False
 
     @property
     @abstractmethod
     def norm_bound(self) -> float:
-        """An upper bound of the largest singular value that costs one pass over the data."""
+        """An upper bound of the largest singular value, found in one pass over the data."""
 
     @property
     @abstractmethod
@@ -76,33 +76,31 @@ class LinearMap(ABC):
     @property
     @abstractmethod
     def mean_eigenvalue(self) -> float:
-        """The mean of all eigenvalues of AᵀA, which is that of the squared lengths of A's columns."""
+        """The mean of all eigenvalues of AᵀA, which is the mean of the squared lengths of A's columns."""
 
     @property
     @abstractmethod
     def column_squares(self) -> Point:
-        """The squared lengths of A's columns, in the shape of points: the diagonal of AᵀA."""
+        """The diagonal of AᵀA, the squared lengths of A's columns, in the shape of points."""
 
     @abstractmethod
     def largest_eigenvalue_by(self, weights: Point) -> float:
-        """Return that of W^(−½) AᵀA W^(−½), W = diag(weights) positive: of A where points weigh so."""
+        """Return the largest eigenvalue of W^(−½) AᵀA W^(−½) for a positive W = diag(weights)."""
 
     @property
-    @abstractmethod
     def smallest_eigenvalue(self) -> float:
-        """A lower bound of the smallest eigenvalue of AᵀA; 0 where it is not worth computing."""
+        """A lower bound of the smallest eigenvalue of AᵀA; 0 if it is not worth computing."""
+        return 0.0
 
-    @abstractmethod
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
-        """Return the arrays the map holds, by the names its user knows them by."""
+        """Return the arrays of the map that must be finite, by the names that the user knows."""
+        return {}
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class DenseMap(LinearMap):
-    """A matrix as a NumPy array of n rows; points are flattened in C order."""
+class MatrixMap(LinearMap):
+    """A map by a matrix A with n rows; points are flattened in C order."""
 
-    A: NDArray[np.float64]
+    A: Any
     point_shape: Shape
 
     @property
@@ -112,6 +110,34 @@ class DenseMap(LinearMap):
     @property
     def size(self) -> int:
         return int(self.A.shape[0])
+
+    @cached_property
+    def norm_bound(self) -> float:
+        return float(np.linalg.norm(self.A.data if sp.issparse(self.A) else self.A))
+
+    @cached_property
+    def largest_eigenvalue(self) -> float:
+        return largest_eigenvalue(self.A)
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.norm_bound**2 / math.prod(self.point_shape)
+
+    @cached_property
+    def smallest_eigenvalue(self) -> float:
+        return smallest_eigenvalue(self.A)
+
+    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
+        return {"A": self.A}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DenseMap(MatrixMap):
+    """A dense matrix."""
+
+    A: NDArray[np.float64]
+    point_shape: Shape
 
     def image(self, x: Point) -> Image:
         return self.A @ x.reshape(-1)
@@ -136,18 +162,6 @@ class DenseMap(LinearMap):
     def wide(self) -> bool:
         return is_wide(self.A)
 
-    @cached_property
-    def norm_bound(self) -> float:
-        return float(np.linalg.norm(self.A))
-
-    @cached_property
-    def largest_eigenvalue(self) -> float:
-        return largest_eigenvalue(self.A)
-
-    @property
-    def mean_eigenvalue(self) -> float:
-        return self.norm_bound**2 / math.prod(self.point_shape)
-
     @property
     def column_squares(self) -> Point:
         squares: Point = np.einsum("ij,ij->j", self.A, self.A)
@@ -156,40 +170,22 @@ class DenseMap(LinearMap):
     def largest_eigenvalue_by(self, weights: Point) -> float:
         return largest_eigenvalue(self.A / np.sqrt(weights.reshape(-1)))
 
-    @cached_property
-    def smallest_eigenvalue(self) -> float:
-        return smallest_eigenvalue(self.A)
-
-    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
-        return {"A": self.A}
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class SparseMap(LinearMap):
-    """A sparse matrix, held twice: by rows for products, by columns for the images of atoms."""
+class SparseMap(MatrixMap):
+    """A sparse matrix, stored twice: by rows for products, by columns for the images of atoms."""
 
     A: sp.csr_array
     columns: sp.csc_array
     point_shape: Shape
 
-    @property
-    def shape(self) -> Shape:
-        return self.point_shape
-
-    @property
-    def size(self) -> int:
-        return int(self.A.shape[0])
-
     @cached_property
     def _transposed(self) -> sp.csc_array:
-        return self.A.T  # shares the arrays of A; its product is twice as fast as that of columns.T
+        return self.A.T  # shares the arrays of A, and its product is twice as fast as that of columns.T
 
     def image(self, x: Point) -> Image:
         return np.asarray(self.A @ x.reshape(-1))
-
-    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        return np.stack([self.image(x) for x in points])
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
@@ -207,22 +203,6 @@ class SparseMap(LinearMap):
         return np.asarray(self._transposed @ r).reshape(self.point_shape)
 
     @property
-    def wide(self) -> bool:
-        return False
-
-    @cached_property
-    def norm_bound(self) -> float:
-        return float(np.linalg.norm(self.A.data))
-
-    @cached_property
-    def largest_eigenvalue(self) -> float:
-        return largest_eigenvalue(self.A)
-
-    @property
-    def mean_eigenvalue(self) -> float:
-        return self.norm_bound**2 / math.prod(self.point_shape)
-
-    @property
     def column_squares(self) -> Point:
         sums = np.bincount(self.A.indices, weights=self.A.data**2, minlength=self.A.shape[1])
         return np.asarray(sums, dtype=np.float64).reshape(self.point_shape)
@@ -231,10 +211,3 @@ class SparseMap(LinearMap):
         scaled = self.A.copy()
         scaled.data /= np.sqrt(weights.reshape(-1))[scaled.indices]
         return largest_eigenvalue(scaled)
-
-    @cached_property
-    def smallest_eigenvalue(self) -> float:
-        return smallest_eigenvalue(self.A)
-
-    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
-        return {"A": self.A}

@@ -19,7 +19,7 @@ from dcgs.points import EPS, Point, as_floats, norm
 @final
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """f(x) = loss(map x), convex and smooth; one agent's private part of the sum.
+    """f(x) = loss(map x), convex and smooth: the private term of one agent.
 
     >>> from dcgs.objectives import HuberLoss, matrix_map
     >>> f = Objective(HuberLoss([1.0, -5.0], delta=2.0), matrix_map(np.eye(2)))
@@ -55,7 +55,7 @@ class Objective:
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
     def grad_noise(self, image: Image) -> float:
-        """Return about the size of the rounding error in ∇f(x), given the image A x."""
+        """Return an estimate of the rounding error of ∇f(x), given the image A x."""
         z_error = self.loss.curvature[1] * norm(image)
         return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
 
@@ -66,17 +66,17 @@ class Objective:
 
     @property
     def mean_curvature(self) -> float:
-        """The mean over all directions of the largest curvature that f has along one; exact for squares."""
+        """An upper bound of the mean curvature of f over all directions; exact for squares."""
         return self.loss.curvature[1] * self.map.mean_eigenvalue
 
     @property
     def strong_convexity(self) -> float:
-        """A u ≥ 0 with f − u/2 ‖·‖² convex; 0 where none is known."""
+        """A u ≥ 0 with f − u/2 ‖·‖² convex; 0 if none is known."""
         lower = self.loss.curvature[0]
         return lower * self.map.smallest_eigenvalue if lower > 0.0 else 0.0
 
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
-        """Return the arrays f holds, by the names its user knows them by."""
+        """Return the arrays of f, by the names that the user knows."""
         return self.map.data() | self.loss.data()
 
 
@@ -99,7 +99,8 @@ def Logistic(A: ArrayLike | sp.sparray, labels: ArrayLike, shape: int | Shape | 
     odd = np.unique(y[~np.isin(y, (-1.0, 1.0))])
     if odd.size:
         raise ValueError(
-            f"labels must be −1 and +1, or 0 and 1; got also {odd[:5].tolist()}. Encode the two classes so."
+            f"labels must be −1 and +1, or 0 and 1; got also {odd[:5].tolist()}. "
+            "Encode the classes as −1 and +1."
         )
     return _with_rows(matrix_map(A, shape), LogisticLoss(y), "labels")
 
@@ -133,9 +134,9 @@ def MatrixCompletion(
 
 
 def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
-    """Return x ↦ A x for a dense or scipy.sparse matrix; the data are not copied if float64.
+    """Return x ↦ A x for a dense or scipy.sparse matrix; float64 data are not copied.
 
-    A sparse matrix is held by rows (shared with a CSR matrix of the user's) and by columns.
+    A sparse matrix is stored by rows (shared with the user's CSR matrix) and by columns.
     """
     sparse = sp.issparse(A)
     if sparse and np.dtype(A.dtype).kind not in "fiub":
@@ -149,7 +150,7 @@ def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
         raise ValueError(f"shape must have {d} entries, one per column of A; got {point_shape}.")
     if sparse:
         if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # the user's own arrays stay as they are
+            matrix = matrix.copy()  # do not change the user's arrays
             matrix.sum_duplicates()
         return SparseMap(matrix, matrix.tocsc(), point_shape)
     # BLAS would copy any other layout at every product.

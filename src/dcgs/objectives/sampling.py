@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, RankOne
@@ -21,7 +19,7 @@ from dcgs.points import Point
 @final
 @dataclass(frozen=True, eq=False)
 class Sampling(LinearMap):
-    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ: the observed entries of a matrix; an entry may be observed twice."""
+    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ, the observed entries of a matrix; an entry may be observed more than once."""
 
     rows: NDArray[np.intp]
     cols: NDArray[np.intp]
@@ -38,16 +36,13 @@ class Sampling(LinearMap):
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """Return the distinct flat indices, where each observation is among them, and how often."""
+        """The distinct flat indices, the position of each observation among them, and their counts."""
         flat = self.rows * self.point_shape[1] + self.cols
         distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
         return distinct, where, counts
 
     def image(self, x: Point) -> Image:
         return x[self.rows, self.cols]
-
-    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        return np.stack([self.image(x) for x in points])
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
@@ -64,10 +59,6 @@ class Sampling(LinearMap):
         g = np.zeros(self.point_shape)
         g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
         return g
-
-    @property
-    def wide(self) -> bool:
-        return False
 
     @property
     def norm_bound(self) -> float:
@@ -97,6 +88,3 @@ class Sampling(LinearMap):
         _, _, counts = self._entries
         complete = len(counts) == self.point_shape[0] * self.point_shape[1]
         return float(counts.min()) if complete else 0.0
-
-    def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
-        return {}

@@ -13,16 +13,16 @@ from dcgs.points import EPS
 
 Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
 
-# Up to this side the Gram matrix is formed and its spectrum computed densely, in about a second.
+# Up to this side the spectrum of the Gram matrix is computed densely, in about a second.
 _DENSE_SIDE = 2000
-# Relative accuracy asked of the iterative solver; its answer is raised by as much.
+# The relative accuracy of the iterative solver; its answer is raised by as much.
 _SLACK = 1e-6
 
 
 def largest_eigenvalue(A: Matrix) -> float:
     """Return an upper bound of the largest eigenvalue of AᵀA.
 
-    Exact to rounding while the smaller side of A is at most 2000, and to 1e-6 beyond.
+    Exact to rounding if the smaller side of A is at most 2000, else to 1e-6.
     """
     if min(A.shape) <= _DENSE_SIDE:
         return max(0.0, float(_gram_spectrum(A)[-1]))
@@ -33,14 +33,14 @@ def largest_eigenvalue(A: Matrix) -> float:
         dtype=np.float64,
     )
     start = np.random.default_rng(0).standard_normal(min(n, d))
-    if not operator.matvec(start).any():  # a random vector is in the null space of zero alone
+    if not operator.matvec(start).any():  # a random vector is in no null space but that of zero
         return 0.0
     (largest,) = eigsh(operator, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)
     return float(largest) * (1.0 + _SLACK)
 
 
 def smallest_eigenvalue(A: Matrix) -> float:
-    """Return a lower bound of the smallest eigenvalue of AᵀA: 0 with over 2000 columns."""
+    """Return a lower bound of the smallest eigenvalue of AᵀA; 0 for more than 2000 columns."""
     n, d = A.shape
     if n < d or d > _DENSE_SIDE:
         return 0.0

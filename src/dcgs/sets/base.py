@@ -1,4 +1,4 @@
-"""What a feasible set must offer: a linear oracle, a diameter, a violation."""
+"""The interface of a feasible set: linear minimization oracle, diameter, violation, starting point."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The nearest matrix of bounded nuclear norm, from products with a block of vectors.
+"""Projection onto the nuclear-norm ball by subspace iteration, from products with a block of vectors.
 
-Written out here for the reason given at :mod:`dcgs.sets.lanczos`: no state, so the same bits each time.
+The code keeps no state between calls, so that the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dcgs.sets.lanczos import SEED, Matrix, Vector
 from dcgs.sets.singular import near_vector
 
 SWEEPS = 30
-"""Products with the matrix and its transpose at most, for one block."""
+"""The largest number of products with the matrix and its transpose, for one block."""
 SPARE = 4
-"""Triples wanted beyond the rank of the last point, and one more in SHARE: others may rise among them."""
+"""Triples beyond the rank r of the last point: SPARE + r // SHARE, since the rank may grow."""
 SHARE = 8
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """The nearest point of a set to a matrix M among those made of a block of M's singular triples.
+    """The point of a set nearest to a matrix M, among those made of a block of singular triples of M.
 
-    ``whole`` says that a larger block would give no nearer one. For a matrix near M start from ``basis``,
+    ``whole`` is True if a larger block would give no nearer point. For the next matrix, start from ``basis``
     with ``wanted`` columns.
     """
 
@@ -40,26 +40,26 @@ class Nearest:
 
 
 class BlockSet(ConvexSet):
-    """A set of matrices that depends on their singular values alone, and has its nearest points from them."""
+    """A set of matrices that is defined by their singular values, with projections by blocks of triples."""
 
     @abstractmethod
     def surely_holds(self, M: Point) -> bool:
-        """Return whether M is in the set, as far as that can be seen without singular values."""
+        """Return True if a bound without singular values proves that M is in the set."""
 
     @abstractmethod
     def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
         """Return the nearest point to M from as many top singular triples as ``basis`` has columns.
 
-        The search for them starts from the basis, orthonormal on the smaller side; a square one asks for
-        all. The answer is in the set, and where it is whole it is the nearest point to a matrix whose
-        distance from M is at most ``tolerance``, unless that takes more than SWEEPS sweeps.
+        The search starts from the basis, which is orthonormal on the smaller side of M; a square basis asks
+        for all triples. The point is in the set. If it is whole, it is the projection of a matrix at
+        distance at most ``tolerance`` from M, unless that takes more than SWEEPS sweeps.
         """
 
 
 def extended(basis: Matrix, columns: int) -> Matrix:
-    """Return an orthonormal basis with so many columns: random ones added, or the last ones left out.
+    """Return an orthonormal basis with this number of columns: add random ones, or drop the last ones.
 
-    The random columns have a share of every singular vector.
+    Random columns have a component along every singular vector.
     """
     side, have = basis.shape
     if columns <= have:
@@ -69,7 +69,7 @@ def extended(basis: Matrix, columns: int) -> Matrix:
 
 
 def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
-    """Return the basis with its last column given up for the atom's vector, unless it is square."""
+    """Return the basis with its last column replaced by the atom's vector, unless the basis is square."""
     vector = near_vector(atom, *shape)
     if vector is None or basis.shape[0] == basis.shape[1]:
         return basis
@@ -79,10 +79,10 @@ def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
 def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) -> Nearest:
     """Return the nearest matrix to M of nuclear norm ≤ radius made of a block of its singular triples.
 
-    Subspace iteration with Rayleigh–Ritz on the smaller side. With orthonormal U and P = MᵀU, turned so
-    that the columns of P are orthogonal too, σᵢ = ‖Pᵢ‖ and uᵢ, Pᵢ/σᵢ are approximate triples, with the
-    residual (M Pᵢ − σᵢ² uᵢ)/σᵢ. The point Σ (cᵢ/σᵢ) uᵢ Pᵢᵀ, c the nearest to σ in {c ≥ 0, Σ c ≤ radius},
-    is feasible whatever the error of the triples: its nuclear norm is at most Σ c.
+    Subspace iteration with Rayleigh–Ritz on the smaller side. U is orthonormal and rotated so that the
+    columns of P = MᵀU are orthogonal. Then σᵢ = ‖Pᵢ‖, uᵢ and Pᵢ/σᵢ are approximate triples with residual
+    (M Pᵢ − σᵢ² uᵢ)/σᵢ. Let c be the projection of σ onto {c ≥ 0, Σ c ≤ radius}. The point Σ (cᵢ/σᵢ) uᵢ Pᵢᵀ
+    is feasible for any error of the triples, since its nuclear norm is at most Σ c.
     """
     wide = M if M.shape[0] <= M.shape[1] else M.T
     if basis.shape[0] == basis.shape[1]:
@@ -104,20 +104,20 @@ def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) ->
 
 
 def onto_ball(sigma: Vector, radius: float) -> Vector:
-    """Return the nearest c to σ ≥ 0, given in falling order, with c ≥ 0 and Σ c ≤ radius."""
+    """Return the nearest c to σ ≥ 0, given in decreasing order, with c ≥ 0 and Σ c ≤ radius."""
     excess = np.cumsum(sigma) - radius
     if excess[-1] <= 0.0:
         return sigma
     tau = float((excess / np.arange(1, len(sigma) + 1)).max())
     c = np.maximum(sigma - tau, 0.0)
-    # Where σ and τ are far larger than the radius, rounding leaves little of their difference, or nothing.
+    # If σ and τ are far larger than the radius, rounding may cancel their difference.
     c[0] = max(c.item(0), EPS * sigma.item(0))
     c *= radius / c.sum()
     return c
 
 
 def _from_all(M: Point, wide: Point, radius: float) -> Nearest:
-    """Return the nearest point from all singular triples, by way of the eigenvectors of M Mᵀ."""
+    """Return the nearest point from all singular triples, found as eigenvectors of M Mᵀ."""
     U: Matrix = np.linalg.eigh(wide @ wide.T)[1]
     U, P, sigma = _sorted(U, wide.T @ U)
     enough = _enough(sigma, vdot(M, M), len(U), radius)
@@ -128,7 +128,7 @@ def _from_all(M: Point, wide: Point, radius: float) -> Nearest:
 
 
 def _ritz(wide: Point, U: Matrix) -> tuple[Matrix, Matrix, Vector]:
-    """Return U turned so that P = MᵀU has orthogonal columns, P, and their norms, in falling order."""
+    """Return U rotated so that P = MᵀU has orthogonal columns, P, and their norms in decreasing order."""
     P = wide.T @ U
     W = np.linalg.eigh(P.T @ P)[1]
     return _sorted(U @ W, P @ W)
@@ -141,10 +141,10 @@ def _sorted(U: Matrix, P: Matrix) -> tuple[Matrix, Matrix, Vector]:
 
 
 def _enough(sigma: Vector, size: float, side: int, radius: float) -> int | None:
-    """Return how many of the triples prove that ‖M‖_* ≤ radius; None if all do not. ‖M‖² = size.
+    """Return how many of the triples prove that ‖M‖_* ≤ radius, None if all do not; ‖M‖² = size.
 
-    What the first k leave out has rank ≤ side − k, so its nuclear norm is at most √(side − k) times its
-    own size, which is known up to the rounding error of ‖M‖².
+    M minus its first k triples has rank ≤ side − k. Its nuclear norm is at most √(side − k) times its
+    Frobenius norm, which is known up to the rounding error of ‖M‖².
     """
     known = np.concatenate([[0.0], np.cumsum(sigma**2)])
     rest = np.maximum(0.0, size - known) + 100.0 * EPS * size

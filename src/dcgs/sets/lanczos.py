@@ -1,7 +1,7 @@
-"""The top eigenvector of a symmetric operator, from products with vectors alone.
+"""The top eigenvector of a symmetric operator, from products with vectors only.
 
-Written out here, as SciPy's ARPACK has state that calls share, behind a lock in most versions. This
-has none: threads may call it at once, and the same input gives the same bits.
+SciPy's ARPACK shares state between calls, behind a lock in most versions. This code has no state: threads may
+call it at the same time, and the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
 
 SUBSPACE = 32
-"""Basis vectors held at most: then the search restarts from its best Ritz vectors, KEPT of them."""
+"""The largest number of basis vectors; then the search restarts from its KEPT best Ritz vectors."""
 KEPT = 12
 MARGIN = 0.1
-"""Residuals are this fraction of the tolerance at the end."""
+"""The residual at the end, as a fraction of the tolerance."""
 STEPS = 600
-"""Products at most."""
+"""The largest number of products."""
 DENSE_SIDE = 2048
-"""Largest operator that is written out as a matrix when STEPS products were not enough."""
+"""The largest side of an operator that is formed as a matrix if STEPS products were not enough."""
 NOISE = 0.1
-"""Length of the random part of a warm start, whose other part has length 1."""
+"""The length of the random part of a warm start; the other part has length 1."""
 SEED = 2012
 
 
 def start_vector(size: int, near: Vector | None) -> Vector:
-    """Return a seeded Gaussian vector; with ``near``, of length 1, a small one added to it.
+    """Return a seeded Gaussian vector; with ``near``, of length 1, return near plus a small one.
 
-    A start orthogonal to the answer stays orthogonal, and one that is another eigenvector looks
-    like an answer at once. The random part has a share of every eigenvector.
+    A start that is orthogonal to the top eigenvector stays orthogonal, and another eigenvector looks
+    converged at once. The random part has a component along every eigenvector.
     """
     noise = np.random.default_rng(SEED).standard_normal(size)
     return noise if near is None else near + (NOISE / norm(noise)) * noise
@@ -46,15 +46,15 @@ def start_vector(size: int, near: Vector | None) -> Vector:
 def top_eigenvector(apply: Callable[[Vector], Vector], start: Vector, tolerance: float) -> Vector:
     """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric operator B = ``apply``.
 
-    Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ MARGIN·tolerance·‖B‖
-    with θ = ⟨v, Bv⟩. Then an eigenvalue is that near to θ, and none is larger by more than
-    c·MARGIN·tolerance·‖B‖, where c is the share of v in the start over that of the top eigenvector.
-    After a random start c is about 1, rarely above 1/MARGIN: so the largest eigenvalue is at most
-    θ + tolerance·‖B‖. A warm start makes c smaller, unless ``near`` was a wrong eigenvector of this very
-    B: then c is about √size/NOISE.
+    Lanczos with full reorthogonalization and thick restarts, until ‖Bv − θv‖ ≤ MARGIN·tolerance·‖B‖ with
+    θ = ⟨v, Bv⟩. Then an eigenvalue lies within this distance of θ. No eigenvalue exceeds θ by more than
+    c·MARGIN·tolerance·‖B‖, where c is the component of v in the start over that of the top eigenvector. For
+    a random start c is about 1 and rarely above 1/MARGIN, so the largest eigenvalue is at most
+    θ + tolerance·‖B‖. A warm start makes c smaller, except if ``near`` was another eigenvector of the same
+    B; then c is about √size/NOISE.
 
-    After STEPS products an operator of up to DENSE_SIDE rows is solved as a dense matrix; for a larger
-    one the best vector found is returned, and only θ ≥ ⟨start, B start⟩/‖start‖² is promised.
+    After STEPS products an operator of up to DENSE_SIDE rows is solved as a dense matrix. For a larger one
+    the best vector so far is returned, and only θ ≥ ⟨start, B start⟩/‖start‖² is guaranteed.
     """
     width = min(SUBSPACE, start.size)
     basis, T = np.empty((width, start.size)), np.zeros((width, width))  # T = basis · B · basisᵀ, lower half
@@ -85,23 +85,23 @@ def dense_top_eigenvector(B: Matrix) -> Vector:
 
 
 def _split(w: Vector, Q: Matrix) -> tuple[Vector, Vector]:
-    """Return the coefficients of w in the orthonormal rows of Q, and what is left of w."""
+    """Return the coefficients of w in the orthonormal rows of Q, and the remainder of w."""
     first = Q @ w
     w = w - first @ Q
-    second = Q @ w  # once more: the first pass leaves rounding errors of the size of ‖w‖
+    second = Q @ w  # a second pass, since the first leaves rounding errors of the size of ‖w‖
     w -= second @ Q
     return first + second, w
 
 
 def _small_top(T: Matrix) -> Vector:
-    """Return the top eigenvector of a small matrix, by LAPACK itself: the wrappers cost more than it."""
+    """Return the top eigenvector of a small matrix; SciPy's wrappers would cost more than LAPACK."""
     result: tuple[Any, ...] = dsyevr(T, range="I", il=len(T), iu=len(T), lower=1)
     vector: Vector = result[1][:, 0]
     return vector
 
 
 def _restart(basis: Matrix, T: Matrix) -> int:
-    """Replace the full basis by its best Ritz vectors; return how many."""
+    """Replace the full basis by its best Ritz vectors; return their number."""
     kept = min(KEPT, len(T) - 1)
     values, vectors = np.linalg.eigh(T)
     basis[:kept] = vectors[:, -kept:].T @ basis

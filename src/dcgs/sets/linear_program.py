@@ -23,13 +23,13 @@ RANK_TOLERANCE = 1e-12
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows a of a sparse matrix A with their numbers b: for ⟨a, x⟩ ≤ b or ⟨a, x⟩ = b."""
+    """Constraints ⟨a, x⟩ ≤ b or ⟨a, x⟩ = b for the rows a of a sparse matrix A."""
 
     A: sp.csr_array
     b: Point
 
     def unit(self) -> Rows:
-        """Return the rows scaled to ‖a‖ = 1, as HiGHS's tolerances are absolute; a zero row stays."""
+        """Return the rows scaled to ‖a‖ = 1, since HiGHS's tolerances are absolute; zero rows stay."""
         lengths = np.sqrt(self.A.power(2).sum(axis=1))
         lengths[lengths == 0.0] = 1.0
         return Rows(sp.diags_array(1.0 / lengths) @ self.A, self.b / lengths)
@@ -38,17 +38,17 @@ class Rows:
 @final
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The constraints, with rows of length 1, and a bound of ‖x‖ over them."""
+    """Constraints with rows of length 1, and a bound ``reach`` of ‖x‖."""
 
     ub: Rows
     eq: Rows
     reach: float = np.inf
 
     def minimizer(self, costs: Point) -> Point:
-        """Return x with the least ⟨costs, x⟩; a vertex where the reach is finite.
+        """Return x with the least ⟨costs, x⟩; it is a vertex if the reach is finite.
 
-        A variable without bounds may rest at 0 in HiGHS's last basis, inside of an optimal face.
-        One with bounds that the set does not touch cannot, so that rows alone determine x.
+        HiGHS may leave a variable without bounds at 0, inside an optimal face. Finite bounds that the set
+        does not touch prevent that, so that rows alone determine x.
         """
         outcome = self._solve(costs)
         if outcome.status != SOLVED:
@@ -56,16 +56,16 @@ class Program:
         return np.asarray(outcome.x)
 
     def bounded(self) -> Program:
-        """Return the program with its reach; raise where it is empty or unbounded.
+        """Return the program with its reach; raise if the set is empty or unbounded.
 
-        With A of full column rank, x follows from its slacks: ‖x‖ ≤ (‖b‖ + ‖slacks‖) / σ_min(A), and
-        one program says how large a weighted sum of the slacks gets. It is unbounded just where the set is.
+        If A has full column rank, ‖x‖ ≤ (‖b‖ + ‖slacks‖) / σ_min(A). One linear program finds the largest
+        weighted sum of the slacks; it is unbounded exactly if the set is.
         """
         if self._solve(np.zeros(self.ub.A.shape[1])).status != SOLVED:
             raise ValueError("the polytope must not be empty; HiGHS finds no x that meets its constraints.")
         spectrum = np.linalg.eigvalsh((self.ub.A.T @ self.ub.A + self.eq.A.T @ self.eq.A).toarray())
-        # Weights from 1 to 2: with equal ones opposite rows cancel to 1e-16, and at costs that are
-        # nothing but rounding errors HiGHS fails. Rounding takes care of the rest.
+        # Weights from 1 to 2: with equal weights opposite rows cancel up to rounding error, and HiGHS fails
+        # for costs that are rounding errors. Rounding removes the rest.
         weights = np.linspace(1.0, 2.0, len(self.ub.b))
         outcome = self._solve(np.round(weights @ self.ub.A, 10))
         if spectrum[0] <= RANK_TOLERANCE * spectrum[-1] or outcome.status != SOLVED:
@@ -78,8 +78,8 @@ class Program:
         return Program(self.ub, self.eq, reach)
 
     def center(self) -> Point:
-        """Return the center of a largest ball that keeps the inequalities, within the equations."""
-        # One more variable, the ball's radius r: ⟨a, x⟩ + r‖a‖ ≤ b.
+        """Return the center of a largest ball inside the inequalities, on the equations."""
+        # One more variable, the radius r of the ball: ⟨a, x⟩ + r‖a‖ ≤ b.
         ub = Rows(_with_column(self.ub.A, 1.0), self.ub.b)
         eq = Rows(_with_column(self.eq.A, 0.0), self.eq.b)
         costs = np.zeros(ub.A.shape[1])
@@ -100,7 +100,7 @@ class Program:
 
 
 def as_rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
-    """Return checked read-only copies of A and b; None where both are None."""
+    """Return checked read-only copies of A and b; None if both are None."""
     if A is None and b is None:
         return None
     if A is None or b is None:

@@ -1,4 +1,4 @@
-"""The top singular triple of a matrix, from products with vectors."""
+"""The top singular triple of a matrix, from products with vectors only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcgs.sets.base import Direction, largest_entry
 from dcgs.sets.lanczos import Matrix, Vector, dense_top_eigenvector, start_vector, top_eigenvector
 
 DIRECT_SIDE = 64
-"""A dense matrix whose smaller side is at most this is solved directly: measured, it is faster."""
+"""A dense matrix with at most this smaller side is solved directly, which was measured to be faster."""
 
 
 @final
@@ -30,16 +30,15 @@ class Triple:
 def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) -> Triple:
     """Return the top singular triple of G: an array, a sparse matrix or a LinearOperator.
 
-    Golub–Kahan–Lanczos bidiagonalization in the form that holds one basis, that of the smaller
-    side: Lanczos for GGᵀ or GᵀG. It ends when ‖Gv − σu‖ and ‖Gᵀu − σv‖ are at most tolerance·σ (one
-    of them is 0 but for rounding), so that σ ≥ (1 − tolerance)·σ₁. What that rests on, and what happens
-    when it does not end, is said at :func:`~dcgs.sets.lanczos.top_eigenvector`.
+    Lanczos for GGᵀ or GᵀG, whichever is smaller. It ends when ‖Gv − σu‖ and ‖Gᵀu − σv‖ are at most
+    tolerance·σ, so that σ ≥ (1 − tolerance)·σ₁. :func:`~dcgs.sets.lanczos.top_eigenvector` states the
+    assumptions, and what happens without convergence.
 
-    A zero matrix has the triple of the first unit vectors. Entries from 1e-290 to 1e290 in size are
-    fine: products are scaled, so that no square over- or underflows.
+    A zero matrix has the triple of the first unit vectors. Products are scaled so that no square over- or
+    underflows; entries may have sizes from 1e-290 to 1e290.
     """
     rows, columns = G.shape
-    # tall @ x leads from the smaller side to the larger one, wide @ z leads back.
+    # tall maps the smaller side to the larger one, wide maps back.
     tall, wide = (G, G.T) if columns <= rows else (G.T, G)
     start = start_vector(min(rows, columns), near_vector(near, rows, columns))
     image = tall @ start
@@ -60,14 +59,14 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
 
 
 def power_scale(image: Vector) -> float:
-    """Return a power of two that brings ``image`` to size about 1; 0 for a zero image.
+    """Return a power of two that scales ``image`` to size about 1; 0 for a zero image.
 
-    A start vector without a zero entry shows every entry of the matrix in its image, also the wrong ones.
+    The image of a start vector without zeros depends on every entry of the matrix, also on NaN and ∞.
     """
     size = largest_entry(image)
     if not math.isfinite(size):
         raise ValueError("direction must be finite; a product with it is not.")
-    # 2^1000 at most: a larger power of two would be infinite for the smallest sizes.
+    # At most 2^1000: for the smallest sizes a larger power of two would be infinite.
     return 2.0 ** min(-math.frexp(size)[1], 1000) if size > 0.0 else 0.0
 
 
@@ -79,7 +78,7 @@ def first_unit(size: int) -> Vector:
 
 
 def near_vector(near: Atom | None, rows: int, columns: int) -> Vector | None:
-    """Return the smaller side's vector of an earlier answer, where it is one for this shape."""
+    """Return the vector of an earlier answer on the smaller side; None if it has another shape."""
     if not isinstance(near, RankOne) or (near.u.size, near.v.size) != (rows, columns):
         return None
     return near.v if columns <= rows else near.u

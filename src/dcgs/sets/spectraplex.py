@@ -29,9 +29,9 @@ from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
 class Spectraplex(ProjectableSet):
     """{x, n×n, symmetric positive semidefinite : trace = radius}; extreme points radius·vvᵀ, ‖v‖ = 1.
 
-    The oracle takes the symmetric part S of the direction (dense, sparse or a LinearOperator) and
-    finds v by Lanczos steps, up to ``tolerance``: ⟨S, s⟩ ≤ radius·(λ_min + tolerance·max|λ|), λ the
-    eigenvalues of S. With n = 1 the set is one point, and its diameter is 0.
+    The oracle finds v by Lanczos steps for the symmetric part S of the direction, which may be dense, sparse
+    or a LinearOperator: ⟨S, s⟩ ≤ radius·(λ_min + tolerance·max|λ|) for the eigenvalues λ of S. With n = 1
+    the set is one point, and its diameter is 0.
 
     >>> Spectraplex(2).lmo(np.diag([1.0, 2.0])).dense().round(6) + 0.0
     array([[1., 0.],

@@ -1,0 +1,56 @@
+"""Errors and arguments that all processes of a run must agree on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.runtime import ProcessGroup
+
+T = TypeVar("T")
+
+# Errors of these types keep their type in other processes.
+_TYPES: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (TypeError, ValueError, OSError, ImportError, MemoryError, ArithmeticError, RuntimeError)
+}
+
+
+def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
+    """Return what the check returns; if it raises in one process, raise the same error in all processes."""
+    own: Exception | None = None
+    try:
+        value = check()
+    except Exception as error:
+        own = error
+    texts = [bytes(text).decode() for text in group.allgather([_as_text(own)])]
+    first = next((text for text in texts if text), None)
+    if first is None:
+        return value
+    with group.common_errors():
+        if own is not None and first == bytes(_as_text(own)).decode():
+            raise own  # with its traceback and notes
+        kind, _, sentence = first.partition("\n")
+        raise _TYPES.get(kind, RuntimeError)(sentence)
+
+
+def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:
+    """Raise unless all processes have the same arguments; each argument is given as a text."""
+    local = np.frombuffer(json.dumps(dict(arguments)).encode(), dtype=np.uint8)
+    first, *others = (json.loads(bytes(text)) for text in group.allgather([local]))
+    for rank, other in enumerate(others, 1):
+        odd = [name for name in first if first[name] != other[name]]
+        if odd:
+            raise ValueError(
+                f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
+                f"{other[odd[0]]}, process 0 {first[odd[0]]}."
+            )
+
+
+def _as_text(error: Exception | None) -> NDArray[np.uint8]:
+    text = "" if error is None else f"{type(error).__name__}\n{error}"
+    return np.frombuffer(text.encode(), dtype=np.uint8)

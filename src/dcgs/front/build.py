@@ -1,0 +1,104 @@
+"""Build a run: the agents, the counters, the observer and the checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import final
+
+import numpy as np
+
+from dcgs.counting import CountedOracle, Tally
+from dcgs.front.checkpoint import Keeper
+from dcgs.front.facts import facts_of
+from dcgs.front.fingerprint import fingerprint
+from dcgs.front.observer import Counters, Observer
+from dcgs.front.problem import Problem
+from dcgs.front.stopping import Stopwatch
+from dcgs.methods import Agent
+from dcgs.runtime import Job, Traffic
+from dcgs.schedules import Facts
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run that is ready to start: the agents of this process, and who counts, observes and saves."""
+
+    problem: Problem
+    counters: Counters
+    observer: Observer
+    agents: Mapping[int, Agent]
+    checkpoints: Keeper
+
+    def job(self) -> Job:
+        """Return what the runtime runs."""
+        problem, observer = self.problem, self.observer
+        limits = problem.limits
+        limited = limits.lmo_calls is not None or limits.seconds is not None
+        return Job(
+            program=lambda i: problem.method.program(self.agents[i]),
+            neighbors=problem.network.neighbors,
+            traffic=self.counters.traffic,
+            after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),
+            wide=all(f.map.wide for f in problem.f.local.values()),
+            spent=problem.f.group.any if limited else None,
+        )
+
+
+def build(problem: Problem) -> Run:
+    """Return the run of a problem; with a checkpoint to resume it starts from there."""
+    f, method = problem.f, problem.method
+    checkpoints = Keeper(problem.settings.checkpoint, list(f.local), problem.limits.iterations, f.group)
+    checkpoints.find()
+    counters = _counters(problem)
+    observer = Observer(problem, counters)
+    facts = replace(
+        facts_of(f, problem.X, problem.network, method.projects),
+        horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
+        accuracy=observer.target,
+    )
+    agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
+    checkpoints.begin(
+        lambda agent: fingerprint(agent, method, problem.network, problem.settings.seed), agents, observer
+    )
+    return Run(problem, counters, observer, agents, checkpoints)
+
+
+def _agent(i: int, problem: Problem, facts: Facts, observer: Observer, checkpoints: Keeper) -> Agent:
+    network, limits = problem.network, problem.limits
+    return Agent(
+        index=i,
+        f=problem.f.local[i],
+        X=problem.X,
+        lmo=observer.counters.oracles[i],
+        x0=problem.x0,
+        degrees=network.degrees(i),
+        weights=network.weights(i),
+        facts=facts,
+        iterations=limits.iterations or sys.maxsize,
+        rng=np.random.default_rng((problem.settings.seed, i)),
+        observe=partial(observer.post, i),
+        gap=limits.gap if problem.method.stops_itself else None,
+        agree=observer.agree,
+        projections=observer.counters.projections[i],
+        keep=partial(checkpoints.keep, i),
+        past=checkpoints.past(i),
+    )
+
+
+def _counters(problem: Problem) -> Counters:
+    limits, local, clock = problem.limits, problem.f.local, Stopwatch()
+
+    def may_call(calls: int) -> bool:
+        in_calls = limits.lmo_calls is None or calls < limits.lmo_calls
+        return in_calls and (limits.seconds is None or clock.seconds < limits.seconds)
+
+    return Counters(
+        traffic=Traffic(len(problem.network)),
+        oracles={i: CountedOracle(problem.X, may_call) for i in local},
+        projections={i: Tally() for i in local},
+        clock=clock,
+    )

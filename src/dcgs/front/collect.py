@@ -1,0 +1,91 @@
+"""Collect the result of a run from all processes."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from dcgs.front.build import Run
+from dcgs.front.history import as_history, average
+from dcgs.front.problem import Problem
+from dcgs.front.result import Result
+from dcgs.inner import Outcome
+
+
+def collect(run: Run) -> Result:
+    """Return the result of a run that has ended."""
+    f, observer, counters = run.problem.f, run.observer, run.counters
+    assert observer.status is not None
+    answers = observer.all_answers()
+    counts = f.numbers(lambda i, _: _counts(run, i))
+    whole = counts.astype(np.int64).T
+    return Result(
+        x=average(list(answers.values())),
+        agents=np.stack(list(answers.values())),
+        hosted=np.array(list(answers), dtype=np.int64),
+        status=observer.status,
+        iterations=observer.iterations,
+        rounds=counters.traffic.rounds,
+        messages=whole[0],
+        bytes=whole[1],
+        lmo_calls=whole[2],
+        projections=whole[3],
+        computing=counts[:, 6],
+        waiting=counts[:, 7],
+        seconds=float(f.group.allreduce_max(np.array([counters.clock.seconds]))[0]),
+        history=as_history(observer.snapshots),
+        notes=(*run.checkpoints.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
+        about=_about(run.problem) | run.checkpoints.about(),
+    )
+
+
+def _counts(run: Run, i: int) -> list[float]:
+    """Return what was counted of agent i: six whole numbers, then two numbers of seconds."""
+    traffic, outcomes = run.counters.traffic, run.agents[i].outcomes
+    return [
+        float(traffic.messages[i]),
+        float(traffic.bytes[i]),
+        float(run.counters.oracles[i].calls),
+        float(run.counters.projections[i].count),
+        float(outcomes[Outcome.STEPS]),
+        float(sum(outcomes.values())),
+        float(traffic.worked[i]),
+        float(traffic.waited[i]),
+    ]
+
+
+def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
+    """Return a note if inner solves ended early, given how many of each agent did."""
+    short = {i: count for i, count in enumerate(fell_short) if count}
+    if not short:
+        return ()
+    return (
+        f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
+        "their gap was reached; the theorems do not cover this run.",
+    )
+
+
+def _about(problem: Problem) -> dict[str, Any]:
+    """Return what is needed to repeat the run."""
+    return {
+        "method": repr(problem.method),
+        "runtime": repr(problem.settings.runtime),
+        "set": type(problem.X).__name__,
+        "shape": list(problem.X.shape),
+        "agents": len(problem.network),
+        "edges": problem.network.edges,
+        "seed": int(problem.settings.seed),
+        "versions": versions(),
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that results depend on."""
+    packages = {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
+    return packages | {"python": platform.python_version()}

@@ -1,0 +1,73 @@
+"""The sum f = Σ fᵢ, with each fᵢ in the process that runs agent i."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.objectives.objective import Objective
+from dcgs.runtime import ProcessGroup, SingleProcess
+from dcgs.runtime.wire import Array
+
+Evaluate: TypeAlias = Callable[[int, Objective], tuple[Array, ...]]
+"""What is computed from one agent's number and objective, in the process that has it."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DistributedObjective:
+    """The terms of f = Σ fᵢ: those of this process, by agent, and the group that has the others.
+
+    Results are combined in the order of agents, so that a sum has the same bits for any number of processes.
+    """
+
+    local: Mapping[int, Objective]
+    group: ProcessGroup
+
+    def gather(self, evaluate: Evaluate) -> Iterator[tuple[Array, ...]]:
+        """Yield the result of every agent, in order, at the root; yield nothing in other processes."""
+        width = 0
+
+        def results() -> Iterator[Array]:
+            nonlocal width
+            for i, f in self.local.items():
+                result = evaluate(i, f)
+                width = len(result)
+                yield from result
+
+        arrays = self.group.gather(results())
+        for first in arrays:
+            yield (first, *(next(arrays) for _ in range(width - 1)))
+
+    def reduce(
+        self, evaluate: Evaluate, combine: Callable[[Iterator[tuple[Array, ...]]], Sequence[float]]
+    ) -> list[float]:
+        """Return, in all processes, the numbers that the root combines from all agents' results."""
+        results = self.gather(evaluate)
+        if self.group.is_root:
+            combined = self.group.broadcast(np.array(combine(results), dtype=np.float64))
+        else:
+            assert list(results) == []  # sends the results of this process
+            combined = self.group.broadcast(None)
+        return list(combined.tolist())
+
+    def numbers(self, evaluate: Callable[[int, Objective], Sequence[float]]) -> NDArray[np.float64]:
+        """Return, in all processes, a row of numbers for every agent."""
+        local = np.array([evaluate(i, f) for i, f in self.local.items()], dtype=np.float64)
+        return np.concatenate(self.group.allgather([local]))
+
+    def texts(self, evaluate: Callable[[int, Objective], str]) -> list[str]:
+        """Return, in all processes, a text for every agent."""
+        local = [np.frombuffer(evaluate(i, f).encode(), dtype=np.uint8) for i, f in self.local.items()]
+        return [bytes(text).decode() for text in self.group.allgather(local)]
+
+
+def as_distributed(objectives: Sequence[Objective] | DistributedObjective) -> DistributedObjective:
+    """Return the sum of objectives that are all in this process."""
+    if isinstance(objectives, DistributedObjective):
+        return objectives
+    return DistributedObjective(dict(enumerate(objectives)), SingleProcess())

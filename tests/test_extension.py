@@ -1,0 +1,219 @@
+"""A set, a method, an inner solver and a loss of another package work wherever built-in ones do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from toy_extension.inner import OpenLoopCG
+from toy_extension.losses import LogCosh
+from toy_extension.methods import DiffusionFW
+from toy_extension.over_mpi import METHODS, objectives, solve
+from toy_extension.sets import NonnegativeBox
+
+import dcgs
+from dcgs import registry
+from dcgs.inner import check_inner
+
+EXTENSION = Path(__file__).parent / "extension"
+DCGS = Path(sys.executable).with_name("dcgs")
+MPIEXEC = Path(sys.executable).with_name("mpiexec")
+CLASSES = (
+    "toy_extension.losses:LogCosh --set toy_extension.sets:NonnegativeBox --set-option height=1.5 "
+    "--method toy_extension.methods:DiffusionFW --method-option shift=3"
+)
+
+
+def run(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment.pop("PYTHONPATH", None)
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fit(arguments: str, folder: Path, *launcher: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run ``dcgs fit`` in a folder that holds the extension and its data."""
+    shutil.copytree(EXTENSION / "toy_extension", folder / "toy_extension", dirs_exist_ok=True)
+    np.save(folder / "data.npy", data())
+    return run(*launcher, DCGS, "fit", *arguments.split(), folder=folder)
+
+
+def data() -> NDArray[np.float64]:
+    rng = np.random.default_rng(8)
+    A = rng.standard_normal((12, 4))
+    return np.column_stack([A, A @ [0.5, 2.0, 0.0, -1.0]])
+
+
+def models(folder: Path) -> NDArray[np.float64]:
+    return np.stack([np.load(folder / f"agent-00{i}.npz")["x"] for i in range(3)])
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_minimize_takes_them_and_approaches_the_optimum(method: dcgs.Method) -> None:
+    best = dcgs.minimize(
+        objectives(), NonnegativeBox((4,), 1.0), nx.path_graph(3), dcgs.NIDS(), iterations=2000, every=0
+    )
+    history = solve(method, dcgs.Lockstep()).history
+    start, f_star = history.mean_loss[0], best.history.mean_loss[-1]
+    # Six iterations take every method at least half of the way from the start to the optimum.
+    assert history.mean_loss[-1] - f_star <= 0.5 * (start - f_star)
+
+
+def test_results_over_mpi_are_equal_to_the_bit() -> None:
+    done = run(MPIEXEC, "-n", "3", sys.executable, "-m", "toy_extension.over_mpi", folder=EXTENSION)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dcgs_fit_finds_them_in_the_current_folder(tmp_path: Path) -> None:
+    done = fit(f"{CLASSES} --data data.npy --agents 3 --iterations 20 --out m", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = np.split(data(), 3)
+    by_hand = dcgs.minimize(
+        [dcgs.Objective(LogCosh(part[:, 4]), dcgs.matrix_map(part[:, :4])) for part in parts],
+        NonnegativeBox((4,), 1.5),
+        nx.cycle_graph(3),
+        DiffusionFW(shift=3),
+        iterations=20,
+        every=0,
+    )
+    np.testing.assert_array_equal(models(tmp_path / "m"), by_hand.agents)
+    summary = json.loads((tmp_path / "m" / "summary.json").read_text())
+    assert summary["set"] == {"name": "toy_extension.sets:NonnegativeBox", "height": 1.5}
+    assert summary["method"] == "DiffusionFW(shift=3)"
+    shown = run(DCGS, "predict", "m", "--data", "data.npy", "--out", "p.csv", folder=tmp_path)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+def test_dcgs_fit_takes_an_inner_solver_of_another_package_over_mpi_too(tmp_path: Path) -> None:
+    words = "lasso --data data.npy --agents 3 --radius 2 --method dcgs --inner toy_extension.inner:OpenLoopCG"
+    assert fit(f"{words} --iterations 5 --out one", tmp_path).returncode == 0
+    several = fit(f"{words} --iterations 5 --out several", tmp_path, MPIEXEC, "-n", "3")
+    assert several.returncode == 0, several.stdout + several.stderr
+    assert models(tmp_path / "one").tobytes() == models(tmp_path / "several").tobytes()
+    summary = json.loads((tmp_path / "one" / "summary.json").read_text())
+    assert "OpenLoopCG" in summary["method"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("lasso --method adam", "the method must be one of dcgs, dfw, fastdcgs, "),
+        ("lasso --method nowhere:Adam", "importing nowhere raised ModuleNotFoundError: No module named"),
+        (
+            "lasso --method toy_extension.methods:Nothing",
+            "must be a class derived from dcgs.Method; there is no",
+        ),
+        (
+            "lasso --method toy_extension.sets:NonnegativeBox",
+            "must be a class derived from dcgs.Method; it is",
+        ),
+        (
+            "lasso --method dcgs:Method",
+            "must define all of dcgs.Method; incompatibility, program is missing.",
+        ),
+        ("lasso --set toy_extension.sets:NonnegativeBox", "needs --set-option height=…: a positive number."),
+        (
+            "lasso --set toy_extension.sets:NonnegativeBox --set-option height=none",
+            "height must be a positive finite number; got 'None'.",
+        ),
+        (
+            "lasso --radius 1 --method toy_extension.methods:DiffusionFW --method-option speed=3 --rounds 1",
+            "the method toy_extension.methods:DiffusionFW takes the options shift; got speed=3:",
+        ),
+        ("squares", "the problem must be one of lasso, least-squares, logistic, completion, huber, "),
+        ("toy_extension.losses:Image", "must be a class derived from dcgs.Loss; it is"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused_with_a_sentence(
+    words: str,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from dcgs.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    np.save("data.npy", data())
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(main([*["fit", "--data", "data.npy", "--agents", "3", "--out", "m"], *words.split()]))
+    assert ended.value.code == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_registry_has_every_class_by_the_name_people_type() -> None:
+    assert list(registry.methods()) == [
+        "dcgs",
+        "dfw",
+        "fastdcgs",
+        "nids",
+        "pgextra",
+        "primaldual",
+        "projectedagd",
+    ]
+    assert list(registry.inner_solvers()) == ["block", "cg", "corrective", "exact", "pcg"]
+    assert list(registry.losses()) == ["huber", "logistic", "squared"]
+    assert list(registry.sets()) == (
+        [
+            "birkhoff",
+            "box",
+            "group-l1",
+            "hull",
+            "k-sparse",
+            "l1",
+            "l2",
+            "linf",
+            "nuclear",
+            "polytope",
+            "simplex",
+            "spectraplex",
+        ]
+    )
+
+
+def test_every_name_of_an_inner_solver_is_one_that_methods_take() -> None:
+    for name in registry.inner_solvers():
+        check_inner(name)
+
+
+def test_an_inner_solver_may_be_given_to_every_method_that_has_one() -> None:
+    assert dcgs.FastDCGS(inner=OpenLoopCG()).inner == OpenLoopCG()
+
+
+SOURCE = Path(dcgs.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("LInfBall", "sets"), ("KSparseBall", "sets"), ("BirkhoffPolytope", "sets"), ("Polytope", "sets")],
+)
+def test_a_built_in_class_is_listed_in_its_package_and_nowhere_else_in_the_source(
+    name: str, package: str
+) -> None:
+    files = {path for path in SOURCE.rglob("*.py") if re.search(rf"\b{name}\b", path.read_text())}
+    module = Path(sys.modules[getattr(dcgs, name).__module__].__file__ or "")
+    assert files == {module, SOURCE / package / "__init__.py"}
+
+
+@pytest.mark.parametrize("name", registry.sets())
+def test_the_guide_has_a_row_for_every_set_with_its_options(name: str) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "guide.md").read_text()
+    made = registry.sets()[name]
+    flags = [f"--{o.name}" if o.required else f"[--{o.name}]" for o in made.command_options()]
+    rows = [line for line in guide.splitlines() if line.startswith(f"| `{made.__name__}(")]
+    assert [row.rstrip(" |").endswith(f"`{' '.join([name, *flags])}`") for row in rows] == [True]
