@@ -53,7 +53,7 @@ class Facts:
     strong_convexity: float
     diameter: float
     hops: int = 1
-    spread: float = 2.0
+    normalized_norm: float = 2.0
     connectivity: float = 1.0
     hub: int | None = None
     horizon: int | None = None

@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError, CountedOracle, Tally
-from dcgs.front.checkpoint import Checkpoint, Keeper, check_checkpoint
+from dcgs.front.checkpoint import Checkpoint, check_checkpoint
+from dcgs.front.checkpoint_manager import CheckpointManager
 from dcgs.front.checks import (
     agreed,
     check_kinds,
@@ -108,8 +109,8 @@ def minimize(
     with group.in_step():
         check_same(group, _identity(method, X, network, limits, seed, start, checkpoint))
     parts = Parts(held, group)
-    keeper = Keeper(checkpoint, list(held), limits.iterations, group)
-    keeper.find()
+    manager = CheckpointManager(checkpoint, list(held), limits.iterations, group)
+    manager.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
         with group.in_step():
@@ -137,22 +138,22 @@ def minimize(
                 gap=limits.gap if method.stops_itself else None,
                 agree=observer.agree,
                 projections=meters.projections[i],
-                keep=partial(keeper.keep, i),
-                past=keeper.past(i),
+                on_save=partial(manager.save, i),
+                resume=manager.resume_point(i),
             )
             for i, f in held.items()
         }
-        keeper.begin(lambda agent: fingerprint(agent, method, network, seed), agents, observer)
+        manager.begin(lambda agent: fingerprint(agent, method, network, seed), agents, observer)
         limited = limits.lmo_calls is not None or limits.seconds is not None
         job = Job(
             program=lambda i: method.program(agents[i]),
             neighbors=network.neighbors,
             traffic=meters.traffic,
-            after_round=lambda: keeper.after_round(agents, observer, observer.after_round()),
+            after_round=lambda: manager.after_round(agents, observer, observer.after_round()),
             wide=all(f.map.wide for f in held.values()),
             spent=group.any if limited else None,
         )
-        with keeper.listening(), group.told_of_failures():
+        with manager.listening(), group.told_of_failures():
             if observer.status is None:
                 meters.clock.go()
                 with suppress(BudgetSpentError):
@@ -176,8 +177,8 @@ def minimize(
         waiting=counts[:, 7],
         seconds=float(group.allreduce_max(np.array([meters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
-        notes=(*keeper.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
-        about=_about(method, runtime, X, network, seed) | keeper.about(),
+        notes=(*manager.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
+        about=_about(method, runtime, X, network, seed) | manager.about(),
     )
 
 

@@ -1,6 +1,6 @@
-"""Euclidean projections, for the methods that need them: the peers of the projection-free ones.
+"""Euclidean projections, for the methods that need them.
 
-They are here and not in ``sets/``, where a set is known through its linear oracle alone.
+They are not in ``sets/``, where a set is known through its linear oracle alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dcgs.sets import Box, GroupL1Ball, L1Ball, L2Ball, LInfBall, NuclearNormBal
 from dcgs.sets.base import ConvexSet
 
 Projection: TypeAlias = Callable[[Point], Point]
-"""y ↦ the point of a set that is nearest to y."""
+"""A function that returns the point of a set that is nearest to y."""
 
 
 def projection(X: ConvexSet) -> Projection | None:
-    """Return the exact Euclidean projection onto X, or None where there is none at hand.
+    """Return the exact Euclidean projection onto X, or None if none is implemented.
 
     >>> project = projection(L1Ball(3, radius=2.0))
     >>> project(np.array([3.0, -2.0, 0.5]))
@@ -50,10 +50,13 @@ def projection(X: ConvexSet) -> Projection | None:
 
 
 def projector(agent: Agent) -> Projection:
-    """Return the projection onto the agent's set, every use of it counted."""
+    """Return the projection onto the agent's set; each call is counted in ``result.projections``."""
     project = projection(agent.X)
     if project is None:
-        raise TypeError(f"there must be a projection onto X; there is none for a {type(agent.X).__name__}.")
+        raise TypeError(
+            f"a method that projects needs a projection onto X; {type(agent.X).__name__} has none. "
+            "Use a method that calls the linear oracle."
+        )
 
     def counted(y: Point) -> Point:
         agent.projections.count += 1
@@ -63,17 +66,17 @@ def projector(agent: Agent) -> Projection:
 
 
 def projection_incompatibility(method: Method, X: ConvexSet) -> str | None:
-    """Return why the method cannot project onto X, or None if it can."""
+    """Return why the method cannot be used over X, or None if there is a projection onto X."""
     if projection(X) is not None:
         return None
     return (
-        f"{type(method).__name__} needs a set with a Euclidean projection at hand; "
-        f"{type(X).__name__} has none. Use a method that asks the linear oracle, such as dcgs.DCGS()."
+        f"{type(method).__name__} needs a set with a Euclidean projection; "
+        f"{type(X).__name__} has none. Use a method that calls the linear oracle, such as dcgs.DCGS()."
     )
 
 
 def check_step(step: float | None) -> None:
-    """Raise unless the step of a projected gradient method is a positive number, or left to the method."""
+    """Raise ValueError unless the step is a positive finite number or None."""
     if step is not None and not (isinstance(step, Real) and 0.0 < step < float("inf")):
         raise ValueError(f"step must be a positive finite number, or None; got {step!r}.")
 
@@ -95,7 +98,7 @@ def _onto_box(y: Point, lower: float | Point, upper: float | Point) -> Point:
 
 
 def _onto_group_l1_ball(y: Point, label: NDArray[np.intp], radius: float) -> Point:
-    """Return y with each group shortened: their norms are projected onto the ℓ₁ ball."""
+    """Return y with each group scaled: the norms of the groups are projected onto the ℓ₁ ball."""
     flat = y.reshape(-1)
     sizes = np.sqrt(np.bincount(label, weights=np.square(flat)))
     shares = _onto_l1_ball(sizes, radius) / np.where(sizes > 0.0, sizes, 1.0)
