@@ -221,7 +221,7 @@ def test_a_direction_that_the_block_has_lost_is_found_by_the_oracle(
     f = form(MatrixCompletion([0], [0], [0.0], (80, 80)))
     X = NuclearNormBall((80, 80))
     solver, _, outcomes = start(f, X, max_steps=500)
-    solver.basis = np.eye(80, 8)
+    solver.state.basis = np.eye(80, 8)
     w = np.zeros((80, 80))
     w[60, 60] = w[61, 62] = -5.0
     phi = Subproblem(f, w, 1.0, np.zeros((80, 80)))

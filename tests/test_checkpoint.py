@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import hashlib
 import json
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -31,12 +30,13 @@ import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
 from dcgs.atoms import Spike, Vertex
 from dcgs.cli import main
-from dcgs.front import checkpoint_file, fingerprint, resuming
-from dcgs.front.checkpoint import Keeper, common
+from dcgs.front import checkpoint_file, fingerprint, run_state
+from dcgs.front.checkpoint import common
+from dcgs.front.checkpoint_manager import CheckpointManager
 from dcgs.inner import Exact, Inner, Solver, Task
 from dcgs.inner.active_set import ActiveSet
-from dcgs.memory import Memory, Past
 from dcgs.runtime import SingleProcess
+from dcgs.state import from_plain, to_plain
 from problems import GRAPHS, Array
 
 Make = Callable[[np.random.Generator], Objective]
@@ -248,7 +248,7 @@ def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: 
     at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert resumed.status is dcgs.Status.AGREED
-    assert "begun with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+    assert "started with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
 
 
 def test_the_two_newest_generations_are_kept(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
     assert resumed.about["checkpoint"]["resumed"] == 10
     assert len(resumed.notes) == 1
-    assert "agent-0002/000015.dcgs' is damaged, and was passed over" in resumed.notes[0]
+    assert "agent-0002/000015.dcgs' is damaged, and was ignored" in resumed.notes[0]
     assert everything(resumed) | {"notes": ()} == everything(whole)
 
 
@@ -294,11 +294,11 @@ def test_any_flipped_bit_is_noticed(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
         checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
-        assert checkpoint_file.is_whole(path)
+        assert checkpoint_file.is_complete(path)
         data = bytearray(path.read_bytes())
         data[int(where * (len(data) - 1))] ^= 1 << bit
         path.write_bytes(data)
-        assert not checkpoint_file.is_whole(path)
+        assert not checkpoint_file.is_complete(path)
 
 
 def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from_the_one_all_have(
@@ -321,7 +321,9 @@ def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(tmp_path: Path)
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     at = once()
-    with pytest.raises(ValueError, match=r"there must be a checkpoint to resume; .* has none that is whole"):
+    with pytest.raises(
+        ValueError, match=r"there must be a checkpoint to resume; .* has none that is complete"
+    ):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "none", resume=True))
     started = at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume="auto"))
     assert started.about["checkpoint"]["resumed"] is None
@@ -330,7 +332,7 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     (tmp_path / "auto" / "agent-0000" / "000000.dcgs").write_bytes(b"")
     for i in range(1, 4):
         (tmp_path / "auto" / f"agent-{i:04}" / "000000.dcgs").unlink()
-    with pytest.raises(ValueError, match=r"none that is whole. the checkpoint .*000000.dcgs' is damaged"):
+    with pytest.raises(ValueError, match=r"none that is complete. the checkpoint .*000000.dcgs' is damaged"):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume=True))
 
 
@@ -346,7 +348,7 @@ def test_agents_without_a_common_checkpoint_are_named(tmp_path: Path) -> None:
 def test_a_new_run_does_not_overwrite_checkpoints(tmp_path: Path) -> None:
     at = once()
     at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
-    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Go on"):
+    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Resume"):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
 
 
@@ -362,7 +364,7 @@ def other_data(at: Problem) -> list[Objective]:
 
 
 DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]] = {
-    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 are not those"),
+    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 differ"),
     "set": (
         lambda at: replace(at, X=dcgs.L1Ball(D, 2.5)),
         {},
@@ -404,7 +406,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
 def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = once()
     at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
-    monkeypatch.setattr(resuming, "surroundings", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr(run_state, "library_versions", lambda: {"numpy": "9.9"})
     resumed = at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
     assert "now 9.9: the last bits of results may differ" in resumed.notes[0]
 
@@ -412,7 +414,7 @@ def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: 
 def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) -> None:
     at = replace(once(), method=dcgs.DCGS())
     at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
-    with pytest.raises(ValueError, match=r"plans its steps by the limits of the run, and these differ"):
+    with pytest.raises(ValueError, match=r"the schedule depends on the limits of the run, and they differ"):
         at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
@@ -423,8 +425,8 @@ def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) ->
 
 
 @dataclass(frozen=True)
-class Forgetful(Inner):
-    """A user's solver that knows nothing of checkpoints."""
+class Stateless(Inner):
+    """A user's solver that declares no State."""
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
@@ -433,11 +435,11 @@ class Forgetful(Inner):
         return dcgs.CG().start(task)
 
 
-def test_a_solver_that_cannot_be_kept_is_named_at_the_start(tmp_path: Path) -> None:
-    for method in (dcgs.FastDCGS(inner=Forgetful()), dcgs.DCGS(inner=Forgetful())):
+def test_a_solver_without_a_state_is_named_at_the_start(tmp_path: Path) -> None:
+    for method in (dcgs.FastDCGS(inner=Stateless()), dcgs.DCGS(inner=Stateless())):
         at = replace(once(), method=method)
         with pytest.raises(
-            ValueError, match=r"DCGS cannot be checkpointed: its solver Forgetful does not say"
+            ValueError, match=r"DCGS cannot be checkpointed: Stateless declares no State. Declare the state"
         ):
             at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
@@ -627,7 +629,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[7] = 9
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
-    with pytest.raises(ValueError, match=r"must be of format 1; .* has 9. Go on with the version"):
+    with pytest.raises(ValueError, match=r"must be of format 2; .* has 9. Resume with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
@@ -668,11 +670,11 @@ def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, t
 def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
     """Agents of other processes may be behind by one checkpoint."""
     at = Checkpoint(tmp_path)
-    keeper = Keeper(at, [0], None, SingleProcess())
+    manager = CheckpointManager(at, [0], None, SingleProcess())
     at.file(0, 0).parent.mkdir()
     for k in range(0, 70, 10):
         at.file(0, k).touch()
-    keeper.tidy(60)
+    manager.delete_old(60)
     assert sorted(at.files(0)) == [50, 60]
 
 
@@ -722,7 +724,7 @@ def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
     name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A certificate takes several iterations; what was said of it so far must not be lost."""
-    monkeypatch.setattr(Keeper, "tidy", lambda keeper, k: None)
+    monkeypatch.setattr(CheckpointManager, "delete_old", lambda manager, k: None)
     at = problem(case, GRAPHS[name], 3)
     whole = at.run(gap=gap, checkpoint=Checkpoint(tmp_path, every=1))
     assert whole.status is dcgs.Status.AGREED
@@ -735,19 +737,20 @@ def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
             kept.file(i, k).unlink()
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_active_set_sums_in_the_same_order_again(packed: bool) -> None:
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_restored_active_set_sums_in_the_same_order(stacked: bool) -> None:
     rng = np.random.default_rng(2)
-    S = ActiveSet(Vertex(rng.standard_normal(D)))
+    S = ActiveSet.of(Vertex(rng.standard_normal(D)), (D,))
     for place in range(6):
         S.append(Vertex(rng.standard_normal(D)) if place % 3 else Spike(place, 2.0, (D,)))
     S.drop(1)
     S.drop(2)
     S.weights[:] = rng.dirichlet(np.ones(len(S)))
-    list(map(S.pack, [(D,)] * packed))
-    again = ActiveSet.again(Past(copy.deepcopy(cast(dict[str, Memory], S.memory()))), (D,))
+    for _ in range(stacked):
+        S.stack()
+    restored = from_plain(ActiveSet, to_plain(S))
     direction = rng.standard_normal(D)
-    assert again.atoms == S.atoms
-    assert bits(again.dots(direction)) == bits(S.dots(direction))
-    assert bits(again.dense((D,))) == bits(S.dense((D,)))
-    assert repr(again.memory()) == repr(S.memory())
+    assert restored.atoms == S.atoms
+    assert bits(restored.dots(direction)) == bits(S.dots(direction))
+    assert bits(restored.dense()) == bits(S.dense())
+    assert repr(to_plain(restored)) == repr(to_plain(S))

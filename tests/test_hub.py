@@ -23,7 +23,7 @@ from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent
-from dcgs.methods.hub import add_up
+from dcgs.methods.hub import sum_over_agents
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
@@ -128,7 +128,7 @@ def summed(graph: nx.Graph, values: Array) -> tuple[Array, list[Array], list[Arr
     messages, sent = [traffic.messages.copy()], [traffic.bytes.copy()]
 
     def program(i: int) -> Program[Array]:
-        heard[i] = yield from add_up(values[i], agents[i])
+        heard[i] = yield from sum_over_agents(values[i], agents[i])
         return heard[i]
 
     def note() -> bool:

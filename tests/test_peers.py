@@ -444,8 +444,8 @@ def test_a_set_without_projection_is_refused(peer: dcgs.Method) -> None:
     objectives = random_fits(5, rows=3, columns=5, seed=71).objectives()
     name = type(peer).__name__
     message = (
-        rf"^{name} needs a set with a Euclidean projection at hand; KSparseBall has none\. "
-        r"Use a method that asks the linear oracle, such as dcgs\.DCGS\(\)\.$"
+        rf"^{name} needs a set with a Euclidean projection; KSparseBall has none\. "
+        r"Use a method that calls the linear oracle, such as dcgs\.DCGS\(\)\.$"
     )
     with pytest.raises(ValueError, match=message):
         dcgs.minimize(objectives, dcgs.KSparseBall(5, k=2), GRAPHS["path"], peer, iterations=1)
