@@ -1,7 +1,7 @@
 """The paper's algorithms, transcribed for all agents at once with the Laplacian as a matrix.
 
 Independent of ``dcgs``: every agent has ‖Aᵢ x − bᵢ‖², points are rows of an array, vertices are tuples,
-and nothing is carried along that could be computed anew.
+and nothing is carried along that could be computed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Oracle: TypeAlias = Callable[[Array], Array]
-Letters: TypeAlias = tuple[float, float, float, float, float]
+Parameters: TypeAlias = tuple[float, float, float, float, float]
 """α, τ, η, θ, e at one k."""
 Phi: TypeAlias = tuple[Array, Array, Array, float, Array]
 """A, b, w, η and center of φ(x) = ‖A x − b‖² + ⟨w, x⟩ + η/2 ‖x − center‖²."""
@@ -150,12 +150,12 @@ def exact_on_ball(radius: float) -> Procedure:
     return procedure
 
 
-def theorem1(N: int, agents: int, norm_L: float, R: float) -> Callable[[int], Letters]:
+def theorem1(N: int, agents: int, norm_L: float, R: float) -> Callable[[int], Parameters]:
     """Return the parameters of Theorem 1 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
     return lambda k: (1.0, norm_L, 2.0 * norm_L, 1.0, norm_L * (agents * R**2) / (agents * N))
 
 
-def theorem2(N: int, agents: int, norm_L: float, R: float, u: float) -> Callable[[int], Letters]:
+def theorem2(N: int, agents: int, norm_L: float, R: float, u: float) -> Callable[[int], Parameters]:
     """Return the parameters of Theorem 2 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
     return lambda k: (
         k / (k + 1),
@@ -178,7 +178,7 @@ class Iterate:
 
 
 def sliding(
-    A: Array, b: Array, L: Array, x0: Array, letters: Callable[[int], Letters], procedure: Procedure
+    A: Array, b: Array, L: Array, x0: Array, parameters: Callable[[int], Parameters], procedure: Procedure
 ) -> Iterator[Iterate]:
     """Yield the iterates of Algorithm 2 (of Algorithm 1, where the procedure is exact)."""
     m, d = len(A), len(x0)
@@ -190,7 +190,7 @@ def sliding(
     k = 0
     while True:
         k += 1
-        alpha, tau, eta, theta, e = letters(k)
+        alpha, tau, eta, theta, e = parameters(k)
         x_tilde = alpha * (x - x_prev) + x
         y = y + (bold_L @ x_tilde) / tau
         w, centers = (bold_L @ y).reshape(m, d), x.reshape(m, d)
@@ -245,7 +245,7 @@ def dfw_averaging(A: Array, b: Array, L: Array, x0: Array, oracle: Oracle) -> It
         yield Iterate(x, x, 0.0 * x, rounds, np.full(m, t))
 
 
-def fast_wishes(A: Array | list[Array], L: Array) -> Array:
+def local_etas(A: Array | list[Array], L: Array) -> Array:
     """Return every agent's 0.6 √(largest · mean eigenvalue of 2AᵀA) · c^(−1/4), c the connectivity."""
     spectrum = normalized_spectrum(L)
     connectivity = spectrum[1] / spectrum[-1] if len(L) > 1 else 1.0
@@ -275,8 +275,8 @@ def resisting(L: Array) -> Array:
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
-def width(L: Array) -> int:
-    """Return how many rounds news take from end to end of the graph."""
+def diameter(L: Array) -> int:
+    """Return the diameter of the graph."""
     step = np.eye(len(L)) - np.minimum(L, 0.0)
     hops, reach = 0, np.eye(len(L))
     while not reach.all():
@@ -284,21 +284,21 @@ def width(L: Array) -> int:
     return hops
 
 
-def weighted_laplacian(L: Array, scales: Array) -> Array:
-    """Return the Laplacian in which an edge weighs as in L times the smaller of its ends' scales."""
-    weights = np.minimum.outer(scales, scales) * -np.minimum(L, 0.0)
+def weighted_laplacian(L: Array, edge_steps: Array) -> Array:
+    """Return the Laplacian with the weights of L times the smaller edge step of the two ends."""
+    weights = np.minimum.outer(edge_steps, edge_steps) * -np.minimum(L, 0.0)
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
-def rebalanced(primal: float, dual: float, epoch: int) -> float:
-    """Return the factor on all scales: it halves the logarithm by which primal/dual is out of [0.7, 3]."""
+def balancing_factor(primal: float, dual: float, epoch: int) -> float:
+    """Return the factor on edge steps: it halves the logarithm by which primal/dual is outside [0.7, 3]."""
     ratio = math.log(primal / dual) if dual > 0.0 else math.inf
     outside = max(ratio - math.log(3.0), 0.0) + min(ratio - math.log(0.7), 0.0)
     limit = 3.0 / epoch**1.1
     return math.exp(-min(max(0.5 * outside, -limit), limit))
 
 
-def column_weights(squares: Array) -> Array:
+def preconditioner(squares: Array) -> Array:
     """Return h over its mean, h the largest curvature of each coordinate among agents with uneven columns."""
     uneven = squares.max(axis=1) > 100.0 * np.median(squares, axis=1)
     h = squares[uneven].max(axis=0)
@@ -312,18 +312,18 @@ Free: TypeAlias = Callable[[int, Array, Array, Array], Array]
 """The same, with an η for every coordinate."""
 
 
-def fast_with_columns(A: Array, L: Array, x0: Array, relaxation: float, answer: Free) -> Iterator[Array]:
-    """Yield all agents' points after each iteration of FastDCGS where columns are uneven.
+def fast_preconditioned(A: Array, L: Array, x0: Array, relaxation: float, answer: Free) -> Iterator[Array]:
+    """Yield all agents' points after each iteration of FastDCGS with a preconditioner.
 
-    After the first epoch it is the method in the variables √D x, which starts anew but for its points and
-    prices: η and scales are each agent's own for an epoch, and common from then on.
+    After the first epoch it is the method in the variables √D x, which keeps points and dual variables: η and
+    edge steps are each agent's own for an epoch, and common from then on.
     """
-    m, degree, spread = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(width(L), 4)
-    wishes, D = fast_wishes(A, L), np.ones(len(x0))
-    eta, scales = wishes, wishes / (2.02 * degree)
+    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
+    period = max(diameter(L), 4)
+    etas, D = local_etas(A, L), np.ones(len(x0))
+    eta, edge_steps = etas, etas / (2.02 * degree)
     c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    told = now = (0.0, 0.0)
+    last = now = (0.0, 0.0)
     k = 0
     while True:
         x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
@@ -332,33 +332,33 @@ def fast_with_columns(A: Array, L: Array, x0: Array, relaxation: float, answer: 
         k += 1
         z, center = np.sqrt(D) * x, np.sqrt(D) * c
         z_tilde = 2.0 * z - center
-        v = weighted_laplacian(L, scales) @ z_tilde
+        v = weighted_laplacian(L, edge_steps) @ z_tilde
         now = (now[0] + float(eta @ ((z - center) ** 2).sum(axis=1)), now[1] + float((z_tilde * v).sum()))
         c, w = c + relaxation * (x - c), w + relaxation * np.sqrt(D) * v
         epochs, late = divmod(k, period)
         if late == 0:
             if epochs == 1:
-                D = column_weights(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
-                wishes = fast_wishes([Ai / np.sqrt(D) for Ai in A], L)
-                eta, scales = wishes, wishes / (2.02 * degree)
+                D = preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
+                etas = local_etas([Ai / np.sqrt(D) for Ai in A], L)
+                eta, edge_steps = etas, etas / (2.02 * degree)
             else:
                 if epochs == 2:
-                    scales = np.full(m, wishes.sum() / (1.01 * spread * degree.sum()))
+                    edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
                 else:
-                    scales = scales * rebalanced(*told, epochs - 2)
-                eta = 1.01 * spread * degree * scales
-            told, now = now, (0.0, 0.0)
+                    edge_steps = edge_steps * balancing_factor(*last, epochs - 2)
+                eta = 1.01 * norm * degree * edge_steps
+            last, now = now, (0.0, 0.0)
 
 
 def fast(
-    L: Array, x0: Array, wishes: Array, relaxation: float, adapting: bool, answer: Answer
+    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
-    m, degree, spread = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(width(L), 4)
-    eta, scales = wishes, wishes / (2.02 * degree)
+    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
+    period = max(diameter(L), 4)
+    eta, edge_steps = etas, etas / (2.02 * degree)
     c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    told = now = (0.0, 0.0)
+    last = now = (0.0, 0.0)
     k = 0
     while True:
         x = np.stack([answer(i, w[i], float(eta[i]), c[i]) for i in range(m)])
@@ -366,14 +366,14 @@ def fast(
             yield x
         k += 1
         x_tilde = 2.0 * x - c
-        v = weighted_laplacian(L, scales) @ x_tilde
+        v = weighted_laplacian(L, edge_steps) @ x_tilde
         now = (now[0] + float(eta @ ((x - c) ** 2).sum(axis=1)), now[1] + float((x_tilde * v).sum()))
         c, w = c + relaxation * (x - c), w + relaxation * v
         epochs, late = divmod(k, period)
         if late == 0:
             if epochs == 1:
-                scales = np.full(m, wishes.sum() / (1.01 * spread * degree.sum()))
+                edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
             elif adapting:
-                scales = scales * rebalanced(*told, epochs - 1)
-            eta = 1.01 * spread * degree * scales
-            told, now = now, (0.0, 0.0)
+                edge_steps = edge_steps * balancing_factor(*last, epochs - 1)
+            eta = 1.01 * norm * degree * edge_steps
+            last, now = now, (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""The certificate: when agents stop by themselves, what they say of their model is true."""
+"""The certificate: when agents stop by themselves, the gap that they certify is true."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
 from dcgs.front.history import certify
 from dcgs.methods import Agent
 from dcgs.methods.certificate import Certificate, Phase
-from dcgs.methods.letters import ALL, Letter, Parcel
+from dcgs.methods.messages import ALL, AttachedVector, Message, Row
 from dcgs.points import Point
 from dcgs.schedules import Facts
 from dcgs.sets import ConvexSet
@@ -33,11 +33,11 @@ SETS: dict[str, ConvexSet] = {
 SHORTEST = 4
 """The least rounds of an epoch."""
 EDGES = FastDCGS(form="edges")
-"""The form that needs a certificate: by a hub, everyone has everyone's gradient anyhow."""
+"""The form that needs a certificate; with a hub every agent knows the sum of gradients."""
 
 
 def objectives_for(X: ConvexSet, agents: int, seed: int) -> list[Objective]:
-    """Return agents that differ in what they want and in the size of their data."""
+    """Return agents with different optima and data of different size."""
     rng = np.random.default_rng(seed)
     sizes = 10.0 ** rng.uniform(-1.0, 1.0, agents)
     data = [(s * rng.standard_normal((5, 6)), s * rng.standard_normal(5)) for s in sizes]
@@ -54,7 +54,7 @@ def connected(agents: int, seed: int) -> nx.Graph:
     return graph
 
 
-def assert_true(result: Result, objectives: list[Objective], X: ConvexSet, gap: float) -> None:
+def assert_certified(result: Result, objectives: list[Objective], X: ConvexSet, gap: float) -> None:
     """Assert that all hold one point of X whose Wolfe gap, by everyone's data, is what was asked for."""
     np.testing.assert_array_equal(result.agents, np.broadcast_to(result.agents[0], result.agents.shape))
     # Rounding of a convex combination, relative to the size of the set.
@@ -70,7 +70,7 @@ def assert_true(result: Result, objectives: list[Objective], X: ConvexSet, gap: 
     seed=st.integers(0, 10_000),
 )
 @settings(max_examples=30, deadline=None, derandomize=True)
-def test_what_agents_agree_on_is_true(
+def test_what_agents_certify_is_true(
     agents: int, where: str, gap: float, method: FastDCGS, seed: int
 ) -> None:
     X, graph = SETS[where], connected(agents, seed)
@@ -78,7 +78,7 @@ def test_what_agents_agree_on_is_true(
     result = dcgs.minimize(objectives, X, graph, method, gap=gap, iterations=5000, every=0)
     assert result.status is Status.AGREED
     assert result.status.success
-    assert_true(result, objectives, X, gap)
+    assert_certified(result, objectives, X, gap)
 
 
 GRAPH = GRAPHS["random of 7"]
@@ -91,67 +91,66 @@ def minimize(gap: float = 1e-2, method: FastDCGS | None = None, **rules: Any) ->
 
 
 def corrupted(monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float, float, float]) -> None:
-    """Let one agent tell of a model what is so many times the truth."""
-    tell: Callable[[Certificate], None] = Certificate._tell
+    """Multiply the scalars that one agent floods about a model by these factors."""
+    scalars: Callable[[Certificate, Agent], Row] = Certificate._scalars
     factor = {agent: factors}
 
-    def lie(self: Certificate) -> None:
-        tell(self)
-        by = factor.get(self.agent.index, (1.0, 1.0, 1.0))
-        self.row = tuple(number * times for number, times in zip(self.row, by, strict=True))
+    def wrong(self: Certificate, agent: Agent) -> Row:
+        by = factor.get(agent.index, (1.0, 1.0, 1.0))
+        return tuple(number * times for number, times in zip(scalars(self, agent), by, strict=True))
 
-    monkeypatch.setattr(Certificate, "_tell", lie)
-    # Models set out at once, so that the first of them are bad.
-    monkeypatch.setattr(Certificate, "_is_time", lambda self, epoch, residual: epoch > 0)
+    monkeypatch.setattr(Certificate, "_scalars", wrong)
+    # Models are sent at once, so that the first of them are bad.
+    monkeypatch.setattr(Certificate, "_is_due", lambda self, required, epoch, residual: epoch > 0)
 
 
 @pytest.mark.parametrize(("agent", "factors"), [(0, (1e-3, 1.0, 1.0)), (3, (1.0, 1.0, 1e20))])
-def test_an_agent_that_does_not_tell_the_truth_is_found_out_by_these_tests(
+def test_wrong_scalars_of_an_agent_are_noticed_by_these_tests(
     monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float, float, float]
 ) -> None:
     corrupted(monkeypatch, agent, factors)
     result = minimize()
     assert result.status is Status.AGREED
     with pytest.raises(AssertionError):
-        assert_true(result, OBJECTIVES, X, gap=1e-2)
+        assert_certified(result, OBJECTIVES, X, gap=1e-2)
 
 
-def test_agents_that_do_tell_the_truth_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_scalars_are_not_reported_by_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     corrupted(monkeypatch, 3, (1.0, 1.0, 1.0))
-    assert_true(minimize(), OBJECTIVES, X, gap=1e-2)
+    assert_certified(minimize(), OBJECTIVES, X, gap=1e-2)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_agent_0_gets_the_gradient_of_everyone_s_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = GRAPHS[name]
     objectives = random_fits(len(graph), rows=5, columns=6, seed=92).objectives()
-    told: list[tuple[int, Array, Array]] = []
-    tell: Callable[[Certificate], None] = Certificate._tell
+    seen: list[tuple[int, Array, Array]] = []
+    scalars: Callable[[Certificate, Agent], Row] = Certificate._scalars
 
-    def note(self: Certificate) -> None:
-        tell(self)
+    def recorded(self: Certificate, agent: Agent) -> Row:
         assert self.model is not None
-        told.append((self.agent.index, self.model, self._sum))
+        seen.append((agent.index, self.model, self.total))
+        return scalars(self, agent)
 
-    monkeypatch.setattr(Certificate, "_tell", note)
+    monkeypatch.setattr(Certificate, "_scalars", recorded)
     dcgs.minimize(objectives, X, graph, EDGES, gap=1e-3, iterations=3000, every=0)
-    sums = [(y, total) for i, y, total in told if i == 0]
-    assert len(told) == len(graph) * len(sums) > 0
+    sums = [(y, total) for i, y, total in seen if i == 0]
+    assert len(seen) == len(graph) * len(sums) > 0
     for y, total in sums:
         expected = sum(f.grad(y) for f in objectives)
-        # Gradients and prices of size 100 are added up, a few dozen times for each iteration before.
+        # Gradients and dual variables of size 100 are added up, a few dozen times for each iteration before.
         np.testing.assert_allclose(total, expected, rtol=0.0, atol=1e-9)
 
 
 def test_everyone_has_the_model_of_agent_0(monkeypatch: pytest.MonkeyPatch) -> None:
     models: list[bytes] = []
-    tell: Callable[[Certificate], None] = Certificate._tell
+    scalars: Callable[[Certificate, Agent], Row] = Certificate._scalars
 
-    def note(self: Certificate) -> None:
-        tell(self)
+    def recorded(self: Certificate, agent: Agent) -> Row:
         models.append(b"" if self.model is None else self.model.tobytes())
+        return scalars(self, agent)
 
-    monkeypatch.setattr(Certificate, "_tell", note)
+    monkeypatch.setattr(Certificate, "_scalars", recorded)
     result = minimize()
     assert all(len(set(models[at : at + 7])) == 1 for at in range(0, len(models), 7))
     assert models[-1] == result.agents[0].tobytes()
@@ -204,7 +203,7 @@ def test_a_start_at_the_optimum_ends_after_the_first_certificate(name: str, wher
     objectives = [LeastSquares(A, np.zeros(9)) for A in fits.A]
     result = dcgs.minimize(objectives, SETS[where], graph, EDGES, gap=1e-3, iterations=200)
     assert result.status is Status.AGREED
-    # Three epochs at most until a model sets out, and three of the certificate.
+    # Three epochs at most until a model is sent, and three for the certificate.
     assert result.rounds <= 6 * max(SHORTEST, nx.diameter(graph))
     np.testing.assert_array_equal(result.agents, np.zeros((len(graph), 6)))
 
@@ -227,12 +226,11 @@ def test_a_certificate_that_comes_just_at_a_limit_is_a_success(limit: str) -> No
 # One agent's part.
 
 
-def certificate_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Certificate:
-    f = LeastSquares(np.eye(2), [float(i), 1.0])
+def agent_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Agent:
     ball = dcgs.L1Ball(2)
-    agent = Agent(
+    return Agent(
         index=i,
-        f=f,
+        f=LeastSquares(np.eye(2), [float(i), 1.0]),
         X=ball,
         lmo=dcgs.counting.CountedOracle(ball),
         x0=np.zeros(2),
@@ -243,52 +241,52 @@ def certificate_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Certifi
         observe=lambda k, answer: None,
         gap=gap,
     )
-    return Certificate(agent, f.value(np.zeros(2)))
 
 
-def letter(point: Point, to: int) -> Letter:
-    return Letter(np.zeros(2), 1.0, {}, Parcel(point, to))
+def certificate_of(agent: Agent) -> Certificate:
+    return Certificate(agent.f.value(agent.x0), agent.x0)
 
 
-def test_a_parcel_for_one_neighbor_is_none_of_the_others_business() -> None:
-    middle = certificate_of(1, nx.path_graph(3))
+def message(vector: Point, to: int) -> Message:
+    return Message(np.zeros(2), 1.0, {}, AttachedVector(vector, to))
+
+
+def test_a_vector_attached_for_another_agent_is_ignored() -> None:
+    middle = agent_of(1, nx.path_graph(3))
+    certificate = certificate_of(middle)
     model = np.array([0.25, 0.5])
-    middle.receive({0: letter(model, ALL)}, step=1)
-    middle.turn(np.zeros(2), np.zeros(2), epoch=1, residual=1.0)
-    assert middle.phase is Phase.SUMMING
-    own = middle.agent.f.grad(model)
-    middle.receive({0: letter(np.array([100.0, 100.0]), 2), 2: letter(np.array([1.0, 2.0]), 1)}, step=1)
-    parcel = middle.parcel(step=2)
-    assert parcel is not None
-    assert parcel.to == 0
-    np.testing.assert_array_equal(parcel.point, own + np.array([1.0, 2.0]))
+    certificate.receive(middle, {0: message(model, ALL)}, step=1)
+    certificate.start_epoch(middle, np.zeros(2), np.zeros(2), epoch=1, residual=1.0)
+    assert certificate.phase is Phase.REDUCE
+    received = {0: message(np.array([100.0, 100.0]), 2), 2: message(np.array([1.0, 2.0]), 1)}
+    certificate.receive(middle, received, step=1)
+    attached = certificate.attached(middle, step=2)
+    assert attached is not None
+    assert attached.to == 0
+    np.testing.assert_array_equal(attached.vector, middle.f.grad(model) + np.array([1.0, 2.0]))
 
 
-def test_the_first_of_several_models_is_kept_and_goes_back_to_the_lowest_sender() -> None:
-    last = certificate_of(3, nx.cycle_graph(4))
+def test_the_first_of_several_models_is_kept_and_the_sum_goes_to_its_lowest_sender() -> None:
+    last = agent_of(3, nx.cycle_graph(4))
+    certificate = certificate_of(last)
     model = np.array([0.25, 0.5])
-    last.receive({0: letter(model, ALL), 2: letter(model, ALL)}, step=1)
-    last.receive({2: letter(np.zeros(2), ALL)}, step=2)
-    np.testing.assert_array_equal(last.model, model)
-    last.turn(np.zeros(2), np.ones(2), epoch=1, residual=1.0)
-    # Two hops in all, and one from here: its turn is the second step.
-    assert last.parcel(step=1) is None
-    parcel = last.parcel(step=2)
-    assert parcel is not None
-    assert parcel.to == 0
-    np.testing.assert_array_equal(parcel.point, last.agent.f.grad(model) + 1.0)
+    certificate.receive(last, {0: message(model, ALL), 2: message(model, ALL)}, step=1)
+    certificate.receive(last, {2: message(np.zeros(2), ALL)}, step=2)
+    np.testing.assert_array_equal(certificate.model, model)
+    certificate.start_epoch(last, np.zeros(2), np.ones(2), epoch=1, residual=1.0)
+    # Two hops in all, and one from here: its sum is due in the second step.
+    assert certificate.attached(last, step=1) is None
+    attached = certificate.attached(last, step=2)
+    assert attached is not None
+    assert attached.to == 0
+    np.testing.assert_array_equal(attached.vector, last.f.grad(model) + 1.0)
 
 
-def test_where_the_end_is_not_the_agents_to_decide_no_model_sets_out() -> None:
-    first = certificate_of(0, nx.path_graph(3), gap=None)
+@pytest.mark.parametrize(("i", "gap"), [(0, None), (1, 1e-2)])
+def test_without_a_gap_or_by_another_agent_than_0_no_model_is_sent(i: int, gap: float | None) -> None:
+    agent = agent_of(i, nx.path_graph(3), gap)
+    certificate = certificate_of(agent)
     for epoch in range(30):
-        first.turn(np.zeros(2), np.zeros(2), epoch, residual=0.0)
-        assert first.phase is Phase.WAITING
-        assert first.parcel(step=1) is None
-
-
-def test_nobody_but_agent_0_sends_a_model_of_its_own() -> None:
-    other = certificate_of(1, nx.path_graph(3))
-    for epoch in range(30):
-        other.turn(np.zeros(2), np.zeros(2), epoch, residual=0.0)
-        assert other.parcel(step=1) is None
+        certificate.start_epoch(agent, np.zeros(2), np.zeros(2), epoch, residual=0.0)
+        assert certificate.phase is Phase.BROADCAST
+        assert certificate.attached(agent, step=1) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import errno
 import hashlib
 import json
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -31,12 +30,13 @@ import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
 from dcgs.atoms import Spike, Vertex
 from dcgs.cli import main
-from dcgs.front import checkpoint_file, fingerprint, resuming
-from dcgs.front.checkpoint import Keeper, common
+from dcgs.front import checkpoint_file, fingerprint, run_state
+from dcgs.front.checkpoint import common
+from dcgs.front.checkpoint_manager import CheckpointManager
 from dcgs.inner import Exact, Inner, Solver, Task
 from dcgs.inner.active_set import ActiveSet
-from dcgs.memory import Memory, Past
 from dcgs.runtime import SingleProcess
+from dcgs.state import from_plain, to_plain
 from problems import GRAPHS, Array
 
 Make = Callable[[np.random.Generator], Objective]
@@ -134,7 +134,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything that minimize is told, but for limits and checkpoints."""
+    """All arguments of minimize except limits and checkpoints."""
 
     objectives: list[Objective]
     X: ConvexSet
@@ -166,8 +166,8 @@ def everything(result: Result) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what helps against a power failure alone, which no test can bring about."""
+def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out fsync, which helps against a power failure only."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
@@ -187,7 +187,7 @@ def once(seed: int = 0) -> Problem:
     gap=st.sampled_from([None, 1e-2, 1e-6]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
     case: int, name: str, stop: int, more: int, every: int, gap: float | None, seed: int
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_run_resumed_many_times_on_any_threads_equals_the_uninterrupted_one(
     whole = at.run(iterations=20)
     runtime = dcgs.Lockstep(threads=threads)
     at.run(iterations=1, checkpoint=Checkpoint(tmp_path))
-    for n in range(2, 20):
+    for n in range(2, 20, 3):
         at.run(iterations=n, checkpoint=Checkpoint(tmp_path, resume=True), runtime=runtime)
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, resume=True))
     assert everything(resumed) == everything(whole)
@@ -236,22 +236,22 @@ def test_a_run_that_the_observer_ended_at_a_checkpoint_does_not_go_on(tmp_path: 
     assert everything(again) == everything(first)
 
 
-def test_limits_on_calls_and_rounds_may_differ_when_a_run_is_resumed(tmp_path: Path) -> None:
+def test_limits_on_calls_and_rounds_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
     at = once()
     at.run(lmo_calls=40, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(rounds=30, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert everything(resumed) == everything(at.run(rounds=30))
 
 
-def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: Path) -> None:
+def test_another_gap_than_at_the_start_is_noted(tmp_path: Path) -> None:
     at = once()
     at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert resumed.status is dcgs.Status.AGREED
-    assert "begun with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+    assert "started with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
 
 
-def test_the_two_newest_generations_are_kept(tmp_path: Path) -> None:
+def test_the_files_of_the_two_newest_iterations_stay(tmp_path: Path) -> None:
     once().run(iterations=17, checkpoint=Checkpoint(tmp_path, every=5))
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {f"agent-{i:04}/{k:06}.dcgs" for i in range(4) for k in (15, 17)}
@@ -273,8 +273,8 @@ def spoil_flipped(path: Path, share: float) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_truncated, spoil_flipped])
-@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.9999, 1.0 - 1e-9])
-def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.2, 0.9, 1.0 - 1e-9])
+def test_a_damaged_file_is_detected_and_the_checkpoint_before_is_used(
     spoil: Callable[[Path, float], None], share: float, tmp_path: Path
 ) -> None:
     at = once()
@@ -284,21 +284,21 @@ def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=5, resume=True))
     assert resumed.about["checkpoint"]["resumed"] == 10
     assert len(resumed.notes) == 1
-    assert "agent-0002/000015.dcgs' is damaged, and was passed over" in resumed.notes[0]
+    assert "agent-0002/000015.dcgs' is damaged, and was ignored" in resumed.notes[0]
     assert everything(resumed) | {"notes": ()} == everything(whole)
 
 
 @given(where=st.floats(0.0, 1.0), bit=st.integers(0, 7))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_any_flipped_bit_is_noticed(where: float, bit: int) -> None:
+def test_any_flipped_bit_is_detected(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
         checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
-        assert checkpoint_file.is_whole(path)
+        assert checkpoint_file.is_complete(path)
         data = bytearray(path.read_bytes())
         data[int(where * (len(data) - 1))] ^= 1 << bit
         path.write_bytes(data)
-        assert not checkpoint_file.is_whole(path)
+        assert not checkpoint_file.is_complete(path)
 
 
 def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from_the_one_all_have(
@@ -312,16 +312,18 @@ def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+def test_a_run_that_ended_before_its_first_checkpoint_starts_from_the_beginning(tmp_path: Path) -> None:
     at = once()
     at.run(rounds=3, checkpoint=Checkpoint(tmp_path, every=50))
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+def test_without_a_complete_checkpoint_resume_true_is_refused(tmp_path: Path) -> None:
     at = once()
-    with pytest.raises(ValueError, match=r"there must be a checkpoint to resume; .* has none that is whole"):
+    with pytest.raises(
+        ValueError, match=r"there must be a checkpoint to resume; .* has none that is complete"
+    ):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "none", resume=True))
     started = at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume="auto"))
     assert started.about["checkpoint"]["resumed"] is None
@@ -330,7 +332,7 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     (tmp_path / "auto" / "agent-0000" / "000000.dcgs").write_bytes(b"")
     for i in range(1, 4):
         (tmp_path / "auto" / f"agent-{i:04}" / "000000.dcgs").unlink()
-    with pytest.raises(ValueError, match=r"none that is whole. the checkpoint .*000000.dcgs' is damaged"):
+    with pytest.raises(ValueError, match=r"none that is complete. the checkpoint .*000000.dcgs' is damaged"):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "auto", resume=True))
 
 
@@ -346,7 +348,7 @@ def test_agents_without_a_common_checkpoint_are_named(tmp_path: Path) -> None:
 def test_a_new_run_does_not_overwrite_checkpoints(tmp_path: Path) -> None:
     at = once()
     at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
-    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Go on"):
+    with pytest.raises(ValueError, match=r"must hold no checkpoints; .* has iterations \[0, 5\]. Resume"):
         at.run(iterations=5, checkpoint=Checkpoint(tmp_path))
 
 
@@ -362,7 +364,7 @@ def other_data(at: Problem) -> list[Objective]:
 
 
 DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]] = {
-    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 are not those"),
+    "data": (lambda at: replace(at, objectives=other_data(at)), {}, r"the data of agent 1 differ"),
     "set": (
         lambda at: replace(at, X=dcgs.L1Ball(D, 2.5)),
         {},
@@ -404,7 +406,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
 def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = once()
     at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
-    monkeypatch.setattr(resuming, "surroundings", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr(run_state, "library_versions", lambda: {"numpy": "9.9"})
     resumed = at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
     assert "now 9.9: the last bits of results may differ" in resumed.notes[0]
 
@@ -412,19 +414,19 @@ def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: 
 def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) -> None:
     at = replace(once(), method=dcgs.DCGS())
     at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
-    with pytest.raises(ValueError, match=r"plans its steps by the limits of the run, and these differ"):
+    with pytest.raises(ValueError, match=r"the schedule depends on the limits of the run, and they differ"):
         at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
-def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) -> None:
+def test_another_number_of_agents_is_refused(tmp_path: Path) -> None:
     once().run(iterations=8, checkpoint=Checkpoint(tmp_path))
     with pytest.raises(ValueError, match=r"agents \[4\] have none"):
         problem(14, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
 @dataclass(frozen=True)
-class Forgetful(Inner):
-    """A user's solver that knows nothing of checkpoints."""
+class Stateless(Inner):
+    """A user's solver that declares no State."""
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
@@ -433,11 +435,11 @@ class Forgetful(Inner):
         return dcgs.CG().start(task)
 
 
-def test_a_solver_that_cannot_be_kept_is_named_at_the_start(tmp_path: Path) -> None:
-    for method in (dcgs.FastDCGS(inner=Forgetful()), dcgs.DCGS(inner=Forgetful())):
+def test_a_solver_without_a_state_is_named_at_the_start(tmp_path: Path) -> None:
+    for method in (dcgs.FastDCGS(inner=Stateless()), dcgs.DCGS(inner=Stateless())):
         at = replace(once(), method=method)
         with pytest.raises(
-            ValueError, match=r"DCGS cannot be checkpointed: its solver Forgetful does not say"
+            ValueError, match=r"DCGS cannot be checkpointed: Stateless declares no State. Declare the state"
         ):
             at.run(iterations=5, checkpoint=Checkpoint(tmp_path / "new"))
     assert not (tmp_path / "new").exists()
@@ -455,7 +457,7 @@ def test_settings_of_a_checkpoint_are_checked(wrong: dict[str, Any], sentence: s
         Checkpoint("here", **wrong)
 
 
-def test_what_is_no_checkpoint_is_refused() -> None:
+def test_a_checkpoint_of_a_wrong_type_is_refused() -> None:
     with pytest.raises(
         TypeError, match=r"checkpoint must be a dcgs.Checkpoint\(folder\), or None; got 'here'"
     ):
@@ -488,7 +490,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"cannot be written to .*file/inside': Not a directory"):
         once().run(iterations=5, checkpoint=Checkpoint(tmp_path / "file" / "inside"))
@@ -517,12 +519,14 @@ def test_a_signal_ends_the_run_after_a_last_checkpoint(
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(snapshot: dcgs.Snapshot) -> None:
         if snapshot.iterations == 7:
             signal.raise_signal(signal.SIGINT)
-            time.sleep(0.6)  # sooner it would be the first once more
-            signal.raise_signal(signal.SIGINT)
+            later = time.monotonic() + 1.0  # sooner it would be taken for the first one
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "monotonic", lambda: later)
+                signal.raise_signal(signal.SIGINT)
 
     at = once()
     with pytest.raises(KeyboardInterrupt):
@@ -532,49 +536,51 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-# One interpreter that starts a process for each line it reads, and tells its number and how it ended.
+# An interpreter that forks a process for each line n it reads. The process kills itself at the n-th fsync or
+# rename.
 SERVER = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, {tests!r})
-from test_checkpoint import slow_once
+from test_checkpoint import medium
 from dcgs import Checkpoint
+
+def killing(call, left):
+    def called(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args)
+    return called
+
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
+        left = [int(line)]
+        os.fsync, os.replace = killing(lambda handle: None, left), killing(os.replace, left)
         checkpoint = Checkpoint({folder!r}, every=2, resume="auto")
-        slow_once().run(iterations=60, checkpoint=checkpoint).save({out!r})
+        medium().run(iterations=30, checkpoint=checkpoint).save({out!r})
         os._exit(0)
-    print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def slow_once() -> Problem:
+def medium() -> Problem:
     return problem(18, nx.cycle_graph(5), 4)
 
 
-def test_a_process_killed_at_any_time_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_write_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
-    out, folder = tmp_path / "result.npz", tmp_path / "kept"
+    out, folder = tmp_path / "result.npz", tmp_path / "saved"
     code = SERVER.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
-    ends = []
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        for _ in range(10):
-            server.stdin.write("start\n")
-            child = int(server.stdout.readline())
-            time.sleep(rng.uniform(0.0, 0.15))
-            os.kill(child, signal.SIGKILL)  # it is not yet reaped, if it has ended
-            ends.append(int(server.stdout.readline()))
-        server.stdin.write("start\n")
-        server.stdout.readline()
-        assert server.stdout.readline() == "0\n"
-        server.stdin.close()
-    assert -signal.SIGKILL in ends
-    assert everything(Result.load(out)) == everything(slow_once().run(iterations=60))
+    # Three calls for each file of five agents: within the first files, and up to four iterations later.
+    kills = [1, 2, 3, *rng.integers(10, 60, size=7).tolist()]
+    lines = "\n".join(map(str, [*kills, 10**9])) + "\n"
+    server = subprocess.run(
+        [sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True
+    )
+    assert [int(end) for end in server.stdout.split()] == [-signal.SIGKILL] * len(kills) + [0]
+    assert not list(folder.rglob("*.part"))
+    assert everything(Result.load(out)) == everything(medium().run(iterations=30))
 
 
 KINDS: list[np.dtype[Any]] = [np.dtype("f8"), np.dtype("i8"), np.dtype("i4")]
@@ -586,7 +592,7 @@ arrays: st.SearchStrategy[Array] = hnp.arrays(
 
 @given(array=arrays, fortran=st.booleans(), cut=st.integers(0, 3), frozen=st.booleans())
 @settings(deadline=None, derandomize=True)
-def test_an_array_comes_back_with_its_bits_and_its_layout(
+def test_an_array_is_restored_with_its_bits_and_its_memory_layout(
     array: Array, fortran: bool, cut: int, frozen: bool
 ) -> None:
     there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
@@ -601,21 +607,21 @@ def test_an_array_comes_back_with_its_bits_and_its_layout(
 
 
 numbers = st.floats(allow_nan=False) | st.integers() | st.booleans() | st.none() | st.text()
-memories = st.recursive(
+plain_values = st.recursive(
     numbers, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc"), each, max_size=3)
 )
 
 
-@given(memory=memories)
+@given(plain=plain_values)
 @settings(deadline=None, derandomize=True)
-def test_plain_values_come_back_as_they_were(memory: Any) -> None:
+def test_plain_values_are_restored(plain: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write(Path(folder) / "a", {"memory": memory})
-        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"memory": memory})
+        checkpoint_file.write(Path(folder) / "a", {"plain": plain})
+        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"plain": plain})
 
 
-@pytest.mark.parametrize("odd", [np.float64(1.0), (1.0,), np.array(["a"]), object()])
-def test_what_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("odd", [np.int64(1), np.array(["a"]), object()])
+def test_a_value_that_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
         checkpoint_file.write(tmp_path / "a", {"odd": odd})
     assert not list(tmp_path.iterdir())
@@ -627,7 +633,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[7] = 9
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
-    with pytest.raises(ValueError, match=r"must be of format 1; .* has 9. Go on with the version"):
+    with pytest.raises(ValueError, match=r"must be of format 2; .* has 9. Resume with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
@@ -647,7 +653,7 @@ LARGE: dict[str, tuple[Method, ConvexSet, Make]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
+def test_runs_that_save_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
     method, X, make = LARGE[name]
     rng = np.random.default_rng(8)
     at = Problem([make(rng) for _ in range(3)], X, nx.path_graph(3), method)
@@ -665,14 +671,14 @@ def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, t
     assert max(held) <= 12 * 3 * 8 * POINTS + 300_000
 
 
-def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
+def test_files_that_other_processes_may_still_resume_from_stay(tmp_path: Path) -> None:
     """Agents of other processes may be behind by one checkpoint."""
     at = Checkpoint(tmp_path)
-    keeper = Keeper(at, [0], None, SingleProcess())
+    manager = CheckpointManager(at, [0], None, SingleProcess())
     at.file(0, 0).parent.mkdir()
     for k in range(0, 70, 10):
         at.file(0, k).touch()
-    keeper.tidy(60)
+    manager.delete_old(60)
     assert sorted(at.files(0)) == [50, 60]
 
 
@@ -682,21 +688,21 @@ def test_the_newest_iteration_that_all_have_is_taken() -> None:
     assert common([[], [20]]) is None
 
 
-def test_in_another_thread_a_run_keeps_its_state_and_hears_no_signals(tmp_path: Path) -> None:
+def test_in_another_thread_a_run_saves_its_state_and_catches_no_signals(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    heard = []
+    handlers = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(
             once().run,
             iterations=5,
             checkpoint=Checkpoint(tmp_path),
-            callback=lambda snapshot: heard.append(signal.getsignal(signal.SIGINT)),
+            callback=lambda snapshot: handlers.append(signal.getsignal(signal.SIGINT)),
         ).result()
-    assert set(heard) == {before}
+    assert set(handlers) == {before}
     assert len(newest(tmp_path)) == 4
 
 
-def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path: Path) -> None:
+def test_dcgs_bench_checkpoint_reports_the_share_of_time_and_that_bits_are_equal(tmp_path: Path) -> None:
     out = tmp_path / "checkpoint.json"
     size = ["--samples", "40", "--features", "120", "--iterations", "6", "--every", "3"]
     assert main(["bench", "checkpoint", *size, "--out", str(out)]) == 0
@@ -721,33 +727,34 @@ def test_the_documented_share_is_that_on_record_and_as_small_as_promised() -> No
 def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
     name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A certificate takes several iterations; what was said of it so far must not be lost."""
-    monkeypatch.setattr(Keeper, "tidy", lambda keeper, k: None)
+    """A certificate takes three epochs, here of at most five rounds; its state must not be lost."""
+    monkeypatch.setattr(CheckpointManager, "delete_old", lambda manager, k: None)
     at = problem(case, GRAPHS[name], 3)
     whole = at.run(gap=gap, checkpoint=Checkpoint(tmp_path, every=1))
     assert whole.status is dcgs.Status.AGREED
-    kept = Checkpoint(tmp_path, every=10**6, resume=True)
-    for k in reversed(range(1, whole.iterations)):
-        resumed = at.run(gap=gap, checkpoint=kept)
+    saved = Checkpoint(tmp_path, every=10**6, resume=True)
+    for k in reversed(range(max(1, whole.iterations - 16), whole.iterations)):
+        resumed = at.run(gap=gap, checkpoint=saved)
         assert resumed.about["checkpoint"]["resumed"] == k
         assert everything(resumed) == everything(whole)
         for i in range(len(at.objectives)):
-            kept.file(i, k).unlink()
+            saved.file(i, k).unlink()
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_active_set_sums_in_the_same_order_again(packed: bool) -> None:
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_restored_active_set_sums_in_the_same_order(stacked: bool) -> None:
     rng = np.random.default_rng(2)
-    S = ActiveSet(Vertex(rng.standard_normal(D)))
+    S = ActiveSet.of(Vertex(rng.standard_normal(D)), (D,))
     for place in range(6):
         S.append(Vertex(rng.standard_normal(D)) if place % 3 else Spike(place, 2.0, (D,)))
     S.drop(1)
     S.drop(2)
     S.weights[:] = rng.dirichlet(np.ones(len(S)))
-    list(map(S.pack, [(D,)] * packed))
-    again = ActiveSet.again(Past(copy.deepcopy(cast(dict[str, Memory], S.memory()))), (D,))
+    for _ in range(stacked):
+        S.stack()
+    restored = from_plain(ActiveSet, to_plain(S))
     direction = rng.standard_normal(D)
-    assert again.atoms == S.atoms
-    assert bits(again.dots(direction)) == bits(S.dots(direction))
-    assert bits(again.dense((D,))) == bits(S.dense((D,)))
-    assert repr(again.memory()) == repr(S.memory())
+    assert restored.atoms == S.atoms
+    assert bits(restored.dots(direction)) == bits(S.dots(direction))
+    assert bits(restored.dense()) == bits(S.dense())
+    assert repr(to_plain(restored)) == repr(to_plain(S))

@@ -1,4 +1,4 @@
-"""Corrective: few passes over the data, and what it keeps of its atoms stays true while they come and go."""
+"""Corrective: few passes over the data, and images and weights that stay consistent with the atoms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dcgs import (
 from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, corrective
-from dcgs.inner.corrective import _aim
+from dcgs.inner.corrective import _step
 from dcgs.inner.line_search import Line
 from dcgs.objectives.maps import DenseMap
 from dcgs.sets import BirkhoffPolytope, Box, ConvexHull, ConvexSet, KSparseBall, L1Ball, LInfBall, Simplex
@@ -156,7 +156,7 @@ def test_it_asks_the_oracle_no_more_often_than_pcg_and_passes_over_the_data_far_
 
 
 @every_set
-def test_between_two_questions_it_needs_no_data(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_between_two_oracle_calls_it_needs_no_data(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
 
     def counted(name: str) -> Callable[..., Any]:
@@ -176,10 +176,10 @@ def test_between_two_questions_it_needs_no_data(where: str, monkeypatch: pytest.
     for phi in subproblems(f, X, 3):
         solver(phi, 1e-3)
     # Each atom's image is taken once, as no atom has left yet.
-    assert seen == {"adjoint": oracle.passes, "image_of_atom": len(solver.hull.S)}
+    assert seen == {"adjoint": oracle.passes, "image_of_atom": len(solver.state.S)}
 
 
-def test_of_many_extreme_points_those_join_that_promise_half_of_what_the_best_does() -> None:
+def test_of_many_extreme_points_those_with_half_of_the_best_gap_are_added() -> None:
     f, X = lasso()
     phi = Subproblem(f, np.random.default_rng(67).standard_normal(100), 2.0, X.start())
     solver, oracle, _ = started(Corrective(max_steps=1), f, X)
@@ -189,11 +189,11 @@ def test_of_many_extreme_points_those_join_that_promise_half_of_what_the_best_do
     worth = np.flatnonzero(np.abs(g) >= 0.5 * np.abs(g).max())
     assert 5 < len(worth) <= 16
     spikes = {Spike(j, -X.radius * float(np.sign(g[j])), (100,)) for j in worth.tolist()}
-    assert set(solver.hull.S.atoms) == {Vertex(X.start()), *spikes}
+    assert set(solver.state.S.atoms) == {Vertex(X.start()), *spikes}
     assert oracle.calls == 1 + len(worth)
 
 
-def test_of_very_many_extreme_points_sixteen_join_or_a_quarter_of_those_that_are_there() -> None:
+def test_at_most_sixteen_extreme_points_or_a_quarter_of_the_active_set_are_added_at_once() -> None:
     X = L1Ball(1000, 1.0)
     f = LeastSquares(np.zeros((1, 1000)), [0.0])
     signs = np.where(np.arange(1000) % 3 == 0, 1.0, -1.0)
@@ -206,10 +206,10 @@ def test_of_very_many_extreme_points_sixteen_join_or_a_quarter_of_those_that_are
         # The last ones are all that is left.
         assert len(batch) == min(max(16, there // 4), 1001 - there)
         there += len(batch)
-    assert there == len(solver.hull.S) == 1001
+    assert there == len(solver.state.S) == 1001
 
 
-def test_a_run_with_it_asks_the_oracle_no_more_often_than_one_with_pcg() -> None:
+def test_a_run_with_corrective_calls_the_oracle_no_more_often_than_one_with_pcg() -> None:
     f, X = lasso()
     runs = [
         dcgs.minimize([f, f], X, nx.path_graph(2), dcgs.FastDCGS(inner=inner), iterations=25, every=0)
@@ -218,9 +218,9 @@ def test_a_run_with_it_asks_the_oracle_no_more_often_than_one_with_pcg() -> None
     assert runs[0].lmo_calls.max() <= runs[1].lmo_calls.max()
 
 
-def assert_true_to_its_atoms(hull: Any, A: Array, shape: tuple[int, ...]) -> None:
-    """Assert the invariants of the active set and of all that is kept beside it."""
-    S, count = hull.S, len(hull.S)
+def assert_consistent(hull: Any, A: Array) -> None:
+    """Assert the invariants of the active set and of the stored images."""
+    S, count = hull.state.S, len(hull.state.S)
     assert (S.weights >= 0.0).all()
     # Every step rounds each of a hundred weights by 1e-16; there are some thousands.
     assert float(S.weights.sum()) == pytest.approx(1.0, abs=1e-12)
@@ -229,23 +229,23 @@ def assert_true_to_its_atoms(hull: Any, A: Array, shape: tuple[int, ...]) -> Non
     # Sums of a dozen products of size up to 10, in whatever order.
     np.testing.assert_allclose(hull._images[:count], dense @ A.T, rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(hull.image, S.weights @ dense @ A.T, rtol=0.0, atol=1e-11)
-    np.testing.assert_allclose(S.dense(shape).reshape(-1), S.weights @ dense, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(S.dense().reshape(-1), S.weights @ dense, rtol=0.0, atol=1e-13)
 
 
 @every_loss
 @every_set
-def test_what_is_kept_of_the_atoms_stays_true_while_they_come_and_go(where: str, loss: str) -> None:
+def test_images_and_weights_stay_consistent_while_atoms_are_added_and_removed(where: str, loss: str) -> None:
     X = SETS[where]
     f = objective(X, loss)
     solver, _, ends = started(Corrective(max_steps=MOST), f, X)
-    dropped, before = 0, set(solver.hull.S.atoms)
+    dropped, before = 0, set(solver.state.S.atoms)
     for phi in subproblems(f, X, 14, pull=10.0):
         x = solver(phi, 1e-3)
-        now = set(solver.hull.S.atoms)
+        now = set(solver.state.S.atoms)
         dropped, before = dropped + len(before - now), now
-        assert_true_to_its_atoms(solver.hull, f.data()["A"], X.shape)
+        assert_consistent(solver.hull, f.data()["A"])
         # An atom that left may have changed the order in which some dozens of terms are added.
-        np.testing.assert_allclose(x, solver.hull.S.dense(X.shape), rtol=0.0, atol=1e-13)
+        np.testing.assert_allclose(x, solver.state.S.dense(), rtol=0.0, atol=1e-13)
         # Weights sum to 1 up to rounding.
         assert X.violation(x) <= 1e-11
     assert ends == {Outcome.REACHED: 14}
@@ -261,7 +261,7 @@ def toward(f: Objective, j: int) -> Subproblem:
 def test_an_atom_without_weight_stays_for_eight_solves_and_the_first_for_good() -> None:
     X, f = L1Ball(3), LeastSquares(np.eye(3), np.zeros(3))
     solver, _, _ = started(Corrective(), f, X)
-    S = solver.hull.S
+    S = solver.state.S
     np.testing.assert_array_equal(solver(toward(f, 0), 1e-9), [1.0, 0.0, 0.0])
     stayed = []
     for _ in range(12):
@@ -272,19 +272,21 @@ def test_an_atom_without_weight_stays_for_eight_solves_and_the_first_for_good() 
     np.testing.assert_array_equal(S.weights, [0.0, 1.0])
 
 
-def test_an_atom_that_is_wanted_again_in_time_stays_as_long_again() -> None:
+def test_an_atom_that_gets_weight_again_in_time_stays_for_eight_more_solves() -> None:
     X, f = L1Ball(3), LeastSquares(np.eye(3), np.zeros(3))
     solver, _, _ = started(Corrective(), f, X)
     stayed = []
     for j in [0, *[1] * 8, 0, *[1] * 9]:
         solver(toward(f, j), 1e-9)
-        stayed.append(Spike(0, 1.0, (3,)) in solver.hull.S)
+        stayed.append(Spike(0, 1.0, (3,)) in solver.state.S)
     assert stayed == [True] * 18 + [False]
 
 
 @every_loss
 @pytest.mark.parametrize("steps", [1, 2, 3, 10])
-def test_max_steps_ends_a_solve_and_is_told(loss: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_steps_ends_a_solve_and_is_its_outcome(
+    loss: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searched: list[Line] = []
 
     def noted(*args: Any) -> Line:
@@ -300,7 +302,7 @@ def test_max_steps_ends_a_solve_and_is_told(loss: str, steps: int, monkeypatch: 
     # A step is one line search, and no pass is without one before the gap is down to rounding.
     assert 1 <= oracle.passes <= len(searched) == steps
     assert X.violation(x) <= 1e-12
-    assert_true_to_its_atoms(solver.hull, f.data()["A"], X.shape)
+    assert_consistent(solver.hull, f.data()["A"])
 
 
 @every_loss
@@ -320,19 +322,19 @@ def test_no_step_leads_uphill(loss: str) -> None:
     spread=st.sampled_from([0.0, 1.0, 3.0]),
 )
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_all_weights_but_the_first_aim_at_the_nearest_there_are(
+def test_a_step_of_the_weights_is_the_nearest_point_of_the_simplex_in_all_but_the_first(
     seed: int, length: float, spread: float
 ) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 8))
     weights, step = rng.dirichlet(np.full(n, 0.5)), length * rng.standard_normal(n)
-    ease = 10.0 ** rng.uniform(-spread, spread, n)
-    aim = _aim(weights, step, ease)
-    y, u, metric = (weights - ease * step)[1:], aim[1:], 1.0 / ease[1:]
+    h = 10.0 ** rng.uniform(-spread, spread, n)
+    target = _step(weights, step, h)
+    y, u, metric = (weights - h * step)[1:], target[1:], 1.0 / h[1:]
     size = 1.0 + float(np.linalg.norm(y))
-    assert (aim >= 0.0).all()
+    assert (target >= 0.0).all()
     # Sums of seven numbers of that size: a thousand times their rounding error.
-    assert float(aim.sum()) == pytest.approx(1.0, abs=1e-12 * size)
+    assert float(target.sum()) == pytest.approx(1.0, abs=1e-12 * size)
     # Nearest to y in {u ≥ 0, Σu ≤ 1}: from there no extreme point, 0 or a unit vector, lies toward y.
     for s in [np.zeros(n - 1), *np.eye(n - 1)]:
         assert (metric * (y - u)) @ (s - u) <= 1e-12 * size**2 * float(metric.max(initial=0.0))

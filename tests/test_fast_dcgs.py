@@ -1,4 +1,4 @@
-"""FastDCGS: it is its transcription, its proof holds for it, and it manages hard cases."""
+"""FastDCGS: it equals the stacked reference, the steps of its proof hold, and it solves hard cases."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, iteration
     return np.stack(answers[1:])
 
 
-def wishes(fits: Fits, L: Array, eta: float | None) -> Array:
-    """Return the agents' first η: it is given, or each finds it by itself."""
-    return stacked.fast_wishes(fits.A, L) if eta is None else np.full(len(fits), eta)
+def local_etas(fits: Fits, L: Array, eta: float | None) -> Array:
+    """Return the agents' first η: it is given, or each agent finds it."""
+    return stacked.local_etas(fits.A, L) if eta is None else np.full(len(fits), eta)
 
 
 def on_ball(fits: Fits) -> stacked.Answer:
@@ -78,21 +78,21 @@ def exactly(fits: Fits, procedure: stacked.Procedure) -> stacked.Answer:
 @both_relaxations
 @pytest.mark.parametrize("eta", [None, 3.0])
 @every_graph
-def test_it_equals_the_transcription_over_a_ball(name: str, eta: float | None, relaxation: float) -> None:
+def test_it_equals_the_stacked_reference_over_a_ball(name: str, eta: float | None, relaxation: float) -> None:
     graph = GRAPHS[name]
     fits, L, x0 = random_fits(len(graph), rows=3, columns=5, seed=31), weighted(graph), np.zeros(5)
     iterations = epochs(graph, 4) + 2
-    reference = stacked.fast(L, x0, wishes(fits, L, eta), relaxation, eta is None, on_ball(fits))
+    reference = stacked.fast(L, x0, local_etas(fits, L, eta), relaxation, eta is None, on_ball(fits))
     method = FastDCGS(eta=eta, relaxation=relaxation, form="edges")
     found = shown(fits, L2Ball(5, RADIUS), graph, method, iterations)
     # Both solve in closed form to rounding error, and over-relaxed steps do not enlarge errors; six digits
-    # are left for small η, at which a price is a sum of many terms.
+    # are left for small η, with which a dual variable is a sum of many terms.
     np.testing.assert_allclose(found, list(islice(reference, iterations)), rtol=1e-8, atol=1e-10 * RADIUS)
 
 
 @both_relaxations
 @pytest.mark.parametrize("name", ["one node", "one edge", "star", "grid"])
-def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float) -> None:
+def test_it_equals_the_stacked_reference_over_a_simplex(name: str, relaxation: float) -> None:
     graph, X = GRAPHS[name], Simplex(4)
     fits, L = random_fits(len(graph), rows=3, columns=4, seed=32), weighted(graph)
     iterations = epochs(graph, 3) + 2
@@ -104,13 +104,13 @@ def test_it_equals_the_transcription_over_a_simplex(name: str, relaxation: float
     np.testing.assert_allclose(found, list(islice(reference, iterations)), rtol=0.0, atol=1e-6)
 
 
-# What the proof is made of, seen from what the inner solvers are asked.
+# The steps of the proof, checked on the subproblems that the inner solvers get.
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Recording(Inner):
-    """An inner solver, what agents asked of it and what it answered; they start in order."""
+    """An inner solver that records its subproblems, gaps and answers, by agent."""
 
     inner: Inner
     asked: list[list[Subproblem]] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Recording(Inner):
 
     @property
     def w(self) -> Array:
-        """All agents' prices, an iteration a row."""
+        """All agents' dual variables, an iteration a row."""
         return np.array([[phi.w for phi in agent] for agent in self.asked]).swapaxes(0, 1)
 
     @property
@@ -157,7 +157,7 @@ class _Recorder(Solver):
 
 
 def solution(fits: Fits) -> tuple[Array, Array]:
-    """Return x* over the ball and prices w* that sum to zero and hold every agent there."""
+    """Return x* over the ball and dual variables w* that sum to zero and make x* optimal for every agent."""
     d = fits.A.shape[2]
     A, b = np.vstack(list(fits.A)), np.concatenate(list(fits.b))
     x, _ = stacked.exact_on_ball(RADIUS)(0, (A, b, np.zeros(d), 0.0, np.zeros(d)), 0.0)
@@ -168,8 +168,8 @@ def solution(fits: Fits) -> tuple[Array, Array]:
 
 def distances(run: Recording, weighted: Array, fits: Fits) -> Array:
     """Return ‖(c, y) − (x*, y*)‖² in the metric M, an iteration an entry; y is what w = Bᵀy leaves of it."""
-    x, price = solution(fits)
-    c, w = run.c - x, run.w - price
+    x, dual = solution(fits)
+    c, w = run.c - x, run.w - dual
     quadratic = np.einsum("kid,ij,kjd->k", w, np.linalg.pinv(weighted, rcond=1e-10), w)
     return np.asarray(np.einsum("ki,kid->k", run.eta, c**2) - 2.0 * (c * w).sum(axis=(1, 2)) + quadratic)
 
@@ -177,7 +177,9 @@ def distances(run: Recording, weighted: Array, fits: Fits) -> Array:
 @both_relaxations
 @pytest.mark.parametrize("eta", [0.5, 20.0])
 @every_graph
-def test_no_iteration_leads_away_from_the_solution(name: str, eta: float, relaxation: float) -> None:
+def test_no_iteration_increases_the_distance_to_the_solution(
+    name: str, eta: float, relaxation: float
+) -> None:
     graph = GRAPHS[name]
     L, period = weighted(graph), epochs(graph, 1)
     fits, run = random_fits(len(graph), rows=9, columns=5, seed=33), Recording(Exact())
@@ -196,15 +198,16 @@ def test_no_iteration_leads_away_from_the_solution(name: str, eta: float, relaxa
 
 @pytest.mark.parametrize("eta", [None, 3.0])
 @every_graph
-def test_the_prices_of_all_agents_sum_to_zero(name: str, eta: float | None) -> None:
+def test_the_dual_variables_of_all_agents_sum_to_zero(name: str, eta: float | None) -> None:
     graph = GRAPHS[name]
     fits, run = random_fits(len(graph), rows=9, columns=5, seed=34), Recording(Corrective())
-    # Data of very different sizes: then so are the agents' own scales.
+    # Data of very different sizes: then so are the agents' edge steps.
     sizes = np.logspace(-2.0, 2.0, len(graph))
     objectives = [LeastSquares(r * A, r * b) for r, A, b in zip(sizes, fits.A, fits.b, strict=True)]
     method = FastDCGS(inner=run, eta=eta, form="edges")
     dcgs.minimize(objectives, dcgs.L1Ball(5, 1.0), graph, method, iterations=epochs(graph, 4), every=0)
-    # What is added to one price is taken from others, but for the rounding of sums of so many terms.
+    # What is added to one dual variable is taken from others, except for the rounding of sums of so many
+    # terms.
     assert np.abs(run.w.sum(axis=1)).max() <= 1e-13 * np.abs(run.w).sum(axis=1).max()
     assert (np.abs(run.w[2]).max() > 0.0) == (len(graph) > 1)
 
@@ -220,10 +223,12 @@ def test_a_given_eta_is_the_mean_of_the_agents_etas_in_every_iteration(name: str
 
 
 @pytest.mark.parametrize("i", range(4))
-def test_inner_gaps_fall_from_the_gap_at_the_start_and_then_from_the_fall_of_the_losses(i: int) -> None:
+def test_inner_gaps_are_relative_to_the_gap_at_the_start_and_then_to_the_decrease_of_the_losses(
+    i: int,
+) -> None:
     X, graph, x0 = dcgs.L1Ball(5, 1.0), nx.path_graph(4), np.zeros(5)
     fits, run = random_fits(4, rows=9, columns=5, seed=40), Recording(Corrective())
-    # Agent 1 is content at x⁰ = 0: nothing of its own says how large losses are.
+    # Agent 1 is optimal at x⁰ = 0: its own loss gives no scale.
     objectives = Fits(fits.A, fits.b * np.array([[1.0], [0.0], [10.0], [0.1]])).objectives()
     method = FastDCGS(inner=run, precision=0.25)
     dcgs.minimize(objectives, X, graph, method, iterations=119, every=0)
@@ -247,7 +252,7 @@ def test_iterations_are_rounds_and_a_round_is_one_message_to_each_neighbor() -> 
     np.testing.assert_array_equal(result.messages, [17 * graph.degree[i] for i in range(len(graph))])
 
 
-def test_it_is_what_minimize_takes_by_itself() -> None:
+def test_it_is_the_default_method_of_minimize() -> None:
     graph = GRAPHS["cycle"]
     fits = random_fits(len(graph), rows=9, columns=5, seed=37)
     default = dcgs.minimize(fits.objectives(), dcgs.L1Ball(5), graph, iterations=9)

@@ -112,7 +112,7 @@ def test_a_process_that_is_stopped_is_named_and_ended() -> None:
             7,  # a file and its folder for iterations 0, 20 and 40; then the file of iteration 60
             "--checkpoint saved --every 20",
             "agent 1 (rank 1) failed: the checkpoint of iteration 60 cannot be written to 'saved': No space "
-            "left on device. Earlier ones are whole; make room, and go on with --resume.",
+            "left on device. Earlier checkpoints are complete; free some space, and resume with --resume.",
             40,
         ),
         (

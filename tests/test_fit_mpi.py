@@ -84,7 +84,7 @@ def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() 
         ),
         (
             "--checkpoint saved",
-            "'saved' has iterations [0, 10]. Go on from them with --resume, or choose another folder.",
+            "'saved' has iterations [0, 10]. Resume them with --resume, or choose another folder.",
         ),
         (
             "--checkpoint saved --resume --seed 4",

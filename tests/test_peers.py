@@ -15,11 +15,13 @@ from numpy.polynomial import chebyshev as chebyshev_series
 
 import dcgs
 from dcgs import NIDS, L1Ball, PGExtra, ProjectedAGD
+from dcgs.counting import CountedOracle
 from dcgs.front import Status
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.network import as_network
-from dcgs.methods import gossip
+from dcgs.methods import Agent, gossip
 from dcgs.runtime import Job, Lockstep, Traffic
+from dcgs.schedules import Facts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits
 from reference import optimum
 from stacked import gradients, metropolis
@@ -341,15 +343,15 @@ def test_chebyshev_gossip_is_taken_where_a_graph_has_many_eigenvalues() -> None:
 def talk(graph: nx.Graph, values: Array, program: Callable[[Array, dict[int, float]], Any]) -> Array:
     """Return what the agents hold after a conversation with Metropolis weights."""
     W = metropolis(laplacian_matrix(graph))
-    heard: dict[int, Array] = {}
+    found_by: dict[int, Array] = {}
 
     def one(i: int) -> Any:
         weights = {j: float(W[i, j]) for j in graph[i]}
-        heard[i] = yield from program(values[i], dict(sorted(weights.items())))
-        return heard[i]
+        found_by[i] = yield from program(values[i], dict(sorted(weights.items())))
+        return found_by[i]
 
     Lockstep().run(Job(one, neighbors_of(graph), Traffic(len(graph)), lambda: True))
-    return np.stack([heard[i] for i in range(len(graph))])
+    return np.stack([found_by[i] for i in range(len(graph))])
 
 
 @pytest.mark.parametrize(
@@ -444,8 +446,8 @@ def test_a_set_without_projection_is_refused(peer: dcgs.Method) -> None:
     objectives = random_fits(5, rows=3, columns=5, seed=71).objectives()
     name = type(peer).__name__
     message = (
-        rf"^{name} needs a set with a Euclidean projection at hand; KSparseBall has none\. "
-        r"Use a method that asks the linear oracle, such as dcgs\.DCGS\(\)\.$"
+        rf"^{name} needs a set with a Euclidean projection; KSparseBall has none\. "
+        r"Use a method that calls the linear oracle, such as dcgs\.DCGS\(\)\.$"
     )
     with pytest.raises(ValueError, match=message):
         dcgs.minimize(objectives, dcgs.KSparseBall(5, k=2), GRAPHS["path"], peer, iterations=1)
@@ -483,12 +485,23 @@ def test_gossip_that_cannot_be_is_refused(settings: dict[str, Any], message: str
 
 
 def test_exact_gossip_of_too_many_agents_is_refused() -> None:
-    graph = nx.star_graph(1001)
-    objectives = [dcgs.LeastSquares(np.ones((1, 1)), [0.5]) for _ in graph]
+    X = L1Ball(1)
+    agent = Agent(
+        index=0,
+        f=dcgs.LeastSquares(np.ones((1, 1)), [0.5]),
+        X=X,
+        lmo=CountedOracle(X),
+        x0=X.start(),
+        degrees={1: 1},
+        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, diameter=2.0, modes=()),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: None,
+    )
     with pytest.raises(
         ValueError, match=r"^gossip='exact' needs all eigenvalues of W, .* 1002 agents\. Use "
     ):
-        dcgs.minimize(objectives, L1Ball(1), graph, ProjectedAGD(gossip="exact"), iterations=1)
+        next(ProjectedAGD(gossip="exact").program(agent))
 
 
 @pytest.mark.parametrize("laziness", [-0.1, 1.0, math.nan])

@@ -13,7 +13,7 @@ from dcgs.points import Point
 from dcgs.runtime.messages import checked_copy
 from problems import METHODS
 
-DUE = "(have|be a letter with points of)"
+HOLDS = "(have|hold a point of)"
 
 
 @pytest.mark.parametrize("graph", [nx.cycle_graph(5), nx.star_graph(4), nx.complete_graph(5)], ids=len)
@@ -35,5 +35,5 @@ def test_a_message_of_a_shape_that_is_not_due_names_its_sender(
         return spoil(right) if i == 1 and right.size > 0 and sent == 2 else right
 
     monkeypatch.setattr("dcgs.runtime.lockstep.checked_copy", spoiled)
-    with pytest.raises(ValueError, match=rf"^a message must {DUE} shape .*; agent 1 sent one of shape \("):
+    with pytest.raises(ValueError, match=rf"^a message must {HOLDS} shape .*; agent 1 sent one of shape \("):
         dcgs.minimize(objectives, dcgs.L1Ball(7), graph, method, iterations=30)

@@ -6,7 +6,7 @@ become a dense array and how to add itself to one; it keys the active set.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.linalg.blas import dger
 
-from dcgs.memory import Memory, Past, Remembers
 from dcgs.points import Point, vdot
 
 
-class Atom(Remembers):
-    """An extreme point of a set, in whatever form is smallest."""
+class Atom(ABC):
+    """An extreme point of a set, in the form that takes the least memory.
+
+    A checkpoint saves atoms that are dataclasses.
+    """
 
     @abstractmethod
     def dot(self, direction: Point) -> float:
@@ -37,12 +39,6 @@ class Atom(Remembers):
     @abstractmethod
     def dense(self) -> Point:
         """Return the atom as an array of its own, which the caller may change."""
-
-    def memory(self) -> Memory:
-        raise TypeError(
-            f"an atom must be a Spike, a Sparse, a Vertex or a RankOne to be kept in a checkpoint; "
-            f"got a {type(self).__name__}."
-        )
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return self.dense() if dtype is None else self.dense().astype(dtype)
@@ -71,9 +67,6 @@ class Spike(Atom):
         self.add_to(array, 1.0)
         return array
 
-    def memory(self) -> Memory:
-        return {"kind": "spike", "index": self.index, "height": self.height}
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -97,9 +90,6 @@ class Sparse(Atom):
         array = np.zeros(self.shape)
         self.add_to(array, 1.0)
         return array
-
-    def memory(self) -> Memory:
-        return {"kind": "sparse", "indices": self.indices, "values": self.values}
 
     @cached_property
     def _key(self) -> tuple[bytes, bytes]:
@@ -130,9 +120,6 @@ class Vertex(Atom):
 
     def dense(self) -> Point:
         return self.array.copy()
-
-    def memory(self) -> Memory:
-        return {"kind": "vertex", "array": self.array}
 
     @cached_property
     def _key(self) -> bytes:
@@ -166,22 +153,6 @@ class RankOne(Atom):
 
     def dense(self) -> Point:
         return np.outer(self.scale * self.u, self.v)
-
-    def memory(self) -> Memory:
-        return {"kind": "rank one", "scale": self.scale, "u": self.u, "v": self.v}
-
-
-def atom_again(past: Past, shape: tuple[int, ...]) -> Atom:
-    """Return the atom of a memory, among points of this shape."""
-    match past.word("kind"):
-        case "spike":
-            return Spike(past.whole("index"), past.number("height"), shape)
-        case "sparse":
-            return Sparse(past.array("indices"), past.point("values"), shape)
-        case "rank one":
-            return RankOne(past.number("scale"), *past.points("u", "v"))
-        case _:
-            return Vertex(past.point("array"))
 
 
 def cross(a: Atom, b: Atom) -> float:

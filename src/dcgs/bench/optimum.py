@@ -6,7 +6,6 @@ It ends when the Wolfe gap certifies f* to the target.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.history import certify
 from dcgs.methods.projections import Projection, projection
+from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.objectives.maps import SparseMap
 from dcgs.points import Point, vdot
@@ -60,12 +60,10 @@ def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) ->
     x = y = np.asarray(X.start())
     start, gap = certify(objectives, X, x)
     best = Optimum(start, start, gap, 0)
-    t = 1.0
+    momentum = Momentum()
     for k in range(1, iterations + 1):
         x_prev, x = x, project(y - alpha * _grad(problem, y))
-        t_prev = 1.0 if vdot((y - x) / alpha, x - x_prev) > 0.0 else t
-        t = 0.5 + math.sqrt(0.25 + t_prev**2)
-        y = x + ((t_prev - 1.0) / t) * (x - x_prev)
+        y = x + momentum.weight(restart=vdot((y - x) / alpha, x - x_prev) > 0.0) * (x - x_prev)
         if k % _EVERY == 0 or k == iterations:
             value, gap = certify(objectives, X, x)
             best = _better(best, Optimum(value, start, gap, k))

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
-from dcgs.front.checkpoint import Keeper
+from dcgs.front.checkpoint_manager import CheckpointManager
 from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
 from dcgs.front.observer import Counters, Observer
@@ -31,7 +31,7 @@ class Run:
     counters: Counters
     observer: Observer
     agents: Mapping[int, Agent]
-    checkpoints: Keeper
+    checkpoints: CheckpointManager
 
     def job(self) -> Job:
         """Return what the runtime runs."""
@@ -51,7 +51,9 @@ class Run:
 def build(problem: Problem) -> Run:
     """Return the run of a problem; with a checkpoint to resume it starts from there."""
     f, method = problem.f, problem.method
-    checkpoints = Keeper(problem.settings.checkpoint, list(f.local), problem.limits.iterations, f.group)
+    checkpoints = CheckpointManager(
+        problem.settings.checkpoint, list(f.local), problem.limits.iterations, f.group
+    )
     checkpoints.find()
     counters = _counters(problem)
     observer = Observer(problem, counters)
@@ -67,7 +69,9 @@ def build(problem: Problem) -> Run:
     return Run(problem, counters, observer, agents, checkpoints)
 
 
-def _agent(i: int, problem: Problem, facts: Facts, observer: Observer, checkpoints: Keeper) -> Agent:
+def _agent(
+    i: int, problem: Problem, facts: Facts, observer: Observer, checkpoints: CheckpointManager
+) -> Agent:
     network, limits = problem.network, problem.limits
     return Agent(
         index=i,
@@ -84,8 +88,8 @@ def _agent(i: int, problem: Problem, facts: Facts, observer: Observer, checkpoin
         gap=limits.gap if problem.method.stops_itself else None,
         agree=observer.agree,
         projections=observer.counters.projections[i],
-        keep=partial(checkpoints.keep, i),
-        past=checkpoints.past(i),
+        on_save=partial(checkpoints.save, i),
+        resume=checkpoints.resume_point(i),
     )
 
 

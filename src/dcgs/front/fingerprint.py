@@ -1,4 +1,4 @@
-"""The fingerprint of one agent's run: what must be the same for a checkpoint to be gone on with."""
+"""The fingerprint of one agent's run: what must be the same for a checkpoint to be resumed."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from dcgs.methods.base import Agent, Method
 from dcgs.points import Point
 
 Fingerprint: TypeAlias = dict[str, str]
-"""What is compared, each under the name that a user knows it by."""
+"""Texts to compare, by the name under which a user knows them."""
 
 _LONGEST = 300
 
 
 def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fingerprint:
-    """Return the fingerprint of one agent's part of a run; nothing in it shows anybody's data."""
+    """Return the fingerprint of one agent's part of a run; data are in it as hashes only."""
     edges = sum(map(len, network.neighbors)) // 2
     return {
         "dcgs": version("dcgs"),
         "number of agents": str(len(network)),
         "method": described(method),
-        "plan": method.plan(agent.facts),
-        "set": _sealed(described(agent.X), agent.X),
-        "graph": _sealed(f"{len(network)} nodes and {edges} edges", network.neighbors),
+        "schedule": method.schedule_fingerprint(agent.facts),
+        "set": _hashed(described(agent.X), agent.X),
+        "graph": _hashed(f"{len(network)} nodes and {edges} edges", network.neighbors),
         "seed": str(seed),
-        "x0": _sealed("", agent.x0),
-        "data": _sealed(f"{type(agent.f.loss).__name__}, {type(agent.f.map).__name__}", agent.f),
+        "x0": _hashed("", agent.x0),
+        "data": _hashed(f"{type(agent.f.loss).__name__}, {type(agent.f.map).__name__}", agent.f),
         "asks for a gap": "yes" if agent.gap is not None else "no",
     }
 
 
-def difference(i: int, kept: Mapping[str, Any], here: Fingerprint) -> str | None:
-    """Return a sentence about the first thing that differs, or None if nothing does."""
+def difference(i: int, saved: Mapping[str, Any], here: Fingerprint) -> str | None:
+    """Return a sentence about the first entry that differs, or None if none does."""
     for name, value in here.items():
-        was = kept.get(name)
+        was = saved.get(name)
         if was == value:
             continue
         if name == "data":
-            return f"the data of agent {i} are not those it was made with: {was} then, {value} now."
-        if name == "plan":
+            return f"the data of agent {i} differ: {was} in the checkpoint, {value} in this run."
+        if name == "schedule":
             return (
-                "the method plans its steps by the limits of the run, and these differ: "
-                f"it was made with {was}, the run has {value}. Give the same iterations, rounds and gap, or "
-                "a schedule with a horizon of its own."
+                "the schedule depends on the limits of the run, and they differ: the checkpoint was made "
+                f"with {was}, the run has {value}. Give the same iterations, rounds and gap, or a schedule "
+                "with a horizon."
             )
         return f"it was made with {name} {was}, the run has {value}."
     return None
 
 
 @cache
-def surroundings() -> dict[str, str]:
-    """Return the versions that bits may depend on."""
+def library_versions() -> dict[str, str]:
+    """Return the versions of libraries that the last bits of results may depend on."""
     return {name: version(name) for name in ("numpy", "scipy")}
 
 
 def described(thing: object) -> str:
-    """Return the repr without addresses in memory, which differ from run to run, and not at any length."""
+    """Return the repr without memory addresses, which differ between runs, cut to a limited length."""
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
     text = re.sub(r"\s+", " ", text)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
-def _sealed(text: str, thing: object) -> str:
-    """Return a description and a short seal of what it does not show."""
-    seal = hashlib.sha256()
+def _hashed(text: str, thing: object) -> str:
+    """Return a description with a short hash of all that the thing holds."""
+    digest = hashlib.sha256()
     for piece in _pieces(thing):
-        seal.update(piece)
-    return f"{text} [{seal.hexdigest()[:16]}]".strip()
+        digest.update(piece)
+    return f"{text} [{digest.hexdigest()[:16]}]".strip()
 
 
 def _pieces(thing: object) -> Iterator[bytes | memoryview]:
-    """Return all that the thing holds, bit by bit: arrays, numbers, words, and what is made of them."""
+    """Yield the bytes of all that the thing holds: arrays, numbers, texts, and containers of these."""
     yield type(thing).__name__.encode()
     if isinstance(thing, np.ndarray):
         yield f"{thing.dtype.str}{thing.shape}".encode()
@@ -102,7 +102,7 @@ def _pieces(thing: object) -> Iterator[bytes | memoryview]:
 
 
 def _entries(array: Point) -> Iterator[memoryview]:
-    """Return the entries as they lie, for sums depend on that; without a copy of the whole."""
+    """Yield the entries in memory order, on which sums depend, without copying the whole array."""
     if array.flags.c_contiguous:
         yield array.reshape(-1).view(np.uint8).data
     elif array.flags.f_contiguous:

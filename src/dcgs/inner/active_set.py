@@ -3,68 +3,59 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Spike, atom_again
-from dcgs.memory import Memory, Past, Remembers
+from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
 
 Vector: TypeAlias = NDArray[np.float64]
 
-# Atoms that are no spikes are put into one matrix if it has no more entries than this: 16 MB.
-_MOST_PACKED = 2_000_000
+# Atoms other than spikes are stacked into one matrix if it has at most so many entries: 16 MB.
+_MOST_STACKED = 2_000_000
 
 
 @final
-class ActiveSet(Remembers):
+@dataclass(eq=False)
+class ActiveSet:
     """Σ weights[p] · atoms[p] over distinct atoms, with weights ≥ 0 that sum to one.
 
-    A drop step moves the whole weight, so the subtraction is exactly zero and the atom leaves: no
-    purge threshold, no renormalization. Spikes are kept in arrays beside the list of atoms, for an
-    active set of an ℓ₁ ball has hundreds, and one gather replaces as many calls.
+    A drop step moves the whole weight. The subtraction is then exactly zero and the atom is removed: there is
+    no threshold and no renormalization. Spikes are stored in the arrays ``index`` and ``height``, because an
+    active set over an ℓ₁ ball has hundreds of them; the ``others`` are stored by their place, in the order in
+    which they are summed. Of all three arrays the first ``count`` entries are in use.
     """
 
-    def __init__(self, atom: Atom) -> None:
-        self.atoms: list[Atom] = []
-        self._place: dict[Atom, int] = {}
-        self._weights = np.zeros(16)
-        self._index = np.zeros(16, dtype=np.intp)
-        self._height = np.zeros(16)
-        self._others: dict[int, Atom] = {}
-        self._packed: tuple[NDArray[np.intp], Vector] | None = None
-        self._weights[self.append(atom)] = 1.0
+    shape: tuple[int, ...]
+    count: int
+    weight: Vector
+    index: NDArray[np.intp]
+    height: Vector
+    others: dict[int, Atom]
+    is_stacked: bool = False
+    atoms: list[Atom] = field(init=False)
+    _place: dict[Atom, int] = field(init=False, repr=False)
+    _stacked: tuple[NDArray[np.intp], Vector] | None = field(init=False, default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        spikes = zip(self.index[: self.count].tolist(), self.height[: self.count].tolist(), strict=True)
+        self.atoms = [
+            self.others[place] if place in self.others else Spike(*spike, self.shape)
+            for place, spike in enumerate(spikes)
+        ]
+        self._place = {atom: place for place, atom in enumerate(self.atoms)}
+        if self.is_stacked:
+            self._stack()
 
     @classmethod
-    def again(cls, past: Past, shape: tuple[int, ...]) -> ActiveSet:
-        """Return the active set of a memory, of points of this shape."""
-        spikes = zip(past.array("index").tolist(), past.array("height").tolist(), strict=True)
-        atoms: list[Atom] = [Spike(index, height, shape) for index, height in spikes]
-        others = dict(zip(past.array("places").tolist(), past.parts("others"), strict=True))
-        for place, part in others.items():
-            atoms[place] = atom_again(part, shape)
-        S = cls(atoms[0])
-        for atom in atoms[1:]:
-            S.append(atom)
-        S.weights[:] = past.point("weights")
-        S._others = {place: atoms[place] for place in others}
-        if past.whole("packed"):
-            S._pack()
+    def of(cls, atom: Atom, shape: tuple[int, ...]) -> ActiveSet:
+        """Return the active set of one atom, with weight 1."""
+        S = cls(shape, 0, np.zeros(16), np.zeros(16, dtype=np.intp), np.zeros(16), {})
+        S.weight[S.append(atom)] = 1.0
         return S
-
-    def memory(self) -> Memory:
-        count = len(self.atoms)
-        return {
-            "weights": self.weights,
-            "index": self._index[:count],
-            "height": self._height[:count],
-            # Those that are no spikes, in the order in which they are summed.
-            "places": np.array(list(self._others), dtype=np.intp),
-            "others": [atom.memory() for atom in self._others.values()],
-            "packed": self._packed is not None,
-        }
 
     def __len__(self) -> int:
         return len(self.atoms)
@@ -75,114 +66,118 @@ class ActiveSet(Remembers):
     @property
     def weights(self) -> Vector:
         """The weight of each atom, in the order of ``atoms``."""
-        return self._weights[: len(self.atoms)]
+        return self.weight[: self.count]
 
     def dots(self, direction: Point) -> Vector:
         """Return ⟨direction, atom⟩ for every atom."""
-        count = len(self.atoms)
-        products = direction.reshape(-1)[self._index[:count]]
-        products *= self._height[:count]
-        if self._packed is not None:
-            places, rows = self._packed
+        count = self.count
+        products = direction.reshape(-1)[self.index[:count]]
+        products *= self.height[:count]
+        if self._stacked is not None:
+            places, rows = self._stacked
             products[places] = rows @ direction.reshape(-1)
             return products
-        for place, atom in self._others.items():
+        for place, atom in self.others.items():
             products[place] = atom.dot(direction)
         return products
 
-    def squares(self, weights: Point | None) -> Vector:
-        """Return Σⱼ weightsⱼ aⱼ² for every atom a; all weights are 1 if there are none."""
-        count = len(self.atoms)
-        totals = self._height[:count] ** 2
-        flat = None if weights is None else weights.reshape(-1)
+    def squares(self, diagonal: Point | None) -> Vector:
+        """Return Σⱼ diagonalⱼ aⱼ² for every atom a; without a diagonal, Σⱼ aⱼ²."""
+        count = self.count
+        totals = self.height[:count] ** 2
+        flat = None if diagonal is None else diagonal.reshape(-1)
         if flat is not None:
-            totals *= flat[self._index[:count]]
-        if self._packed is not None:
-            places, rows = self._packed
+            totals *= flat[self.index[:count]]
+        if self._stacked is not None:
+            places, rows = self._stacked
             totals[places] = np.einsum("pj,pj->p", rows, rows if flat is None else rows * flat)
             return totals
-        for place, atom in self._others.items():
+        for place, atom in self.others.items():
             dense = atom.dense().reshape(-1)
             totals[place] = dense @ (dense if flat is None else dense * flat)
         return totals
 
     def move(self, gamma: float, away: int, toward: Atom) -> bool:
-        """Move weight gamma from the atom at place ``away`` to the atom ``toward``, in or not.
+        """Move weight gamma from the atom at place ``away`` to ``toward``, which is added if it is new.
 
-        Return whether the one moved away from has left.
+        Return True if the atom at ``away`` lost all its weight and was removed.
         """
         if gamma == 0.0:
             return False
         place = self._place.get(toward)
         if place is None:
             place = self.append(toward)
-        self._weights[place] += gamma
-        self._weights[away] -= gamma
-        dropped = bool(self._weights[away] == 0.0)
+        self.weight[place] += gamma
+        self.weight[away] -= gamma
+        dropped = bool(self.weight[away] == 0.0)
         if dropped:
             self.drop(away)
         return dropped
 
-    def dense(self, shape: tuple[int, ...]) -> Point:
-        """Return the point itself, summed afresh."""
-        return self.combined(self.weights, shape)
+    def dense(self) -> Point:
+        """Return the point, summed over all atoms."""
+        return self.combined(self.weights)
 
-    def combined(self, weights: Vector, shape: tuple[int, ...]) -> Point:
+    def combined(self, weights: Vector) -> Point:
         """Return Σ weights[p] · atoms[p] for other weights, of any sign."""
-        count = len(self.atoms)
-        heights = weights * self._height[:count]
-        sums = np.bincount(self._index[:count], heights, minlength=math.prod(shape))
-        x = np.asarray(sums, dtype=np.float64).reshape(shape)
-        if self._packed is not None:
-            places, rows = self._packed
-            return x + (weights[places] @ rows).reshape(shape)
-        for place, atom in self._others.items():
+        heights = weights * self.height[: self.count]
+        sums = np.bincount(self.index[: self.count], heights, minlength=math.prod(self.shape))
+        x = np.asarray(sums, dtype=np.float64).reshape(self.shape)
+        if self._stacked is not None:
+            places, rows = self._stacked
+            return x + (weights[places] @ rows).reshape(self.shape)
+        for place, atom in self.others.items():
             atom.add_to(x, float(weights[place]))
         return x
 
-    def pack(self, shape: tuple[int, ...]) -> None:
-        """Put atoms that are no spikes into one matrix, for as long as no atom comes or goes."""
-        if self._others and len(self._others) * math.prod(shape) <= _MOST_PACKED:
-            self._pack()
+    def stack(self) -> None:
+        """Stack the atoms other than spikes into one matrix, until an atom is added or removed."""
+        if self.others and len(self.others) * math.prod(self.shape) <= _MOST_STACKED:
+            self._stack()
 
     def append(self, atom: Atom) -> int:
-        """Take in a new atom, with no weight yet; return its place."""
-        self._packed = None
-        place = len(self.atoms)
-        if place == len(self._weights):
-            self._weights, self._index, self._height = (
+        """Add a new atom with weight 0; return its place."""
+        self._unstack()
+        place = self.count
+        if place == len(self.weight):
+            self.weight, self.index, self.height = (
                 np.concatenate([array, np.zeros_like(array)])
-                for array in (self._weights, self._index, self._height)
+                for array in (self.weight, self.index, self.height)
             )
         self.atoms.append(atom)
-        self._weights[place] = 0.0
+        self.count += 1
+        self.weight[place] = 0.0
         self._put(place, atom)
         return place
 
     def drop(self, place: int) -> None:
-        """Remove the atom at place; the last one takes its place."""
-        self._packed = None
+        """Remove the atom at ``place``; the last atom moves there."""
+        self._unstack()
         last = self.atoms.pop()
-        end = len(self.atoms)
-        self._others.pop(end, None)
+        self.count -= 1
+        end = self.count
+        self.others.pop(end, None)
         if place == end:
             del self._place[last]
             return
         del self._place[self.atoms[place]]
         self.atoms[place] = last
-        self._weights[place] = self._weights[end]
+        self.weight[place] = self.weight[end]
         self._put(place, last)
 
-    def _pack(self) -> None:
-        rows = [atom.dense().reshape(-1) for atom in self._others.values()]
-        self._packed = np.array(list(self._others), dtype=np.intp), np.stack(rows)
+    def _stack(self) -> None:
+        rows = [atom.dense().reshape(-1) for atom in self.others.values()]
+        self.is_stacked, self._stacked = True, (np.array(list(self.others), dtype=np.intp), np.stack(rows))
+
+    def _unstack(self) -> None:
+        self.is_stacked, self._stacked = False, None
 
     def _put(self, place: int, atom: Atom) -> None:
         self._place[atom] = place
-        self._others.pop(place, None)
+        self.others.pop(place, None)
         match atom:
             case Spike():
-                self._index[place], self._height[place] = atom.index, atom.height
+                self.index[place], self.height[place] = atom.index, atom.height
             case _:
-                self._index[place], self._height[place] = 0, 0.0
-                self._others[place] = atom
+                self.index[place], self.height[place] = 0, 0.0
+                self.others[place] = atom

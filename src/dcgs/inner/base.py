@@ -7,14 +7,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import final
+from typing import Any, ClassVar, TypeVar, final
 
 from dcgs.counting import Oracle
-from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, add_scaled, is_whole, norm, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.state import SavedState
+
+T = TypeVar("T")
 
 
 @final
@@ -22,27 +24,28 @@ from dcgs.sets.base import ConvexSet
 class Subproblem:
     """φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − center‖².
 
-    With ``weights`` the norm is √(Σ weightsⱼ xⱼ²), which a solver has to know of: see :attr:`Inner.weighs`.
+    With a diagonal preconditioner h, ‖x‖² is Σ hⱼ xⱼ². Not every solver supports one: see
+    :attr:`Inner.supports_preconditioner`.
     """
 
     f: Objective
     w: Point
     eta: float
     center: Point
-    weights: Point | None = None
+    preconditioner: Point | None = None
 
     @cached_property
     def linear(self) -> Point:
         """The constant part of ∇φ − ∇f = (w − η·center) + η x."""
-        return self.w - self.pull(self.center)
+        return self.w - self.prox_grad(self.center)
 
-    def pull(self, x: Point) -> Point:
-        """Return the gradient of η/2 ‖x‖²."""
-        return self.eta * x if self.weights is None else self.eta * self.weights * x
+    def prox_grad(self, x: Point) -> Point:
+        """Return η x (η h x with a preconditioner h), the gradient of η/2 ‖x‖²."""
+        return self.eta * x if self.preconditioner is None else self.eta * self.preconditioner * x
 
-    def bend(self, turn: Point) -> float:
-        """Return η ‖turn‖², the curvature along a direction beside that of f."""
-        return self.eta * vdot(turn, turn) if self.weights is None else vdot(turn, self.pull(turn))
+    def prox_curvature(self, d: Point) -> float:
+        """Return η ‖d‖², the curvature of φ − f along d."""
+        return self.eta * vdot(d, d) if self.preconditioner is None else vdot(d, self.prox_grad(d))
 
     def value(self, x: Point) -> float:
         """Return φ(x)."""
@@ -50,22 +53,22 @@ class Subproblem:
 
     def value_at(self, x: Point, image: Image) -> float:
         """Return φ(x), given the image A x."""
-        return self.f.loss.value(image) + vdot(self.w, x) + 0.5 * self.bend(x - self.center)
+        return self.f.loss.value(image) + vdot(self.w, x) + 0.5 * self.prox_curvature(x - self.center)
 
     def grad(self, x: Point, image: Image) -> Point:
         """Return ∇φ(x), given the image A x that the solver carries along."""
         g = self.f.map.adjoint(self.f.loss.grad(image))
         g += self.linear
-        if self.weights is None:
+        if self.preconditioner is None:
             add_scaled(self.eta, x, g)
         else:
-            g += self.pull(x)
+            g += self.prox_grad(x)
         return g
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:
-        """Return about the size of a Wolfe gap that is nothing but rounding error."""
-        pull = self.eta * norm(x) if self.weights is None else norm(self.pull(x))
-        rest = EPS * (norm(self.linear) + pull)
+        """Return an estimate of the rounding error of a Wolfe gap at x."""
+        prox = self.eta * norm(x) if self.preconditioner is None else norm(self.prox_grad(x))
+        rest = EPS * (norm(self.linear) + prox)
         return (self.f.grad_noise(image) + rest) * diameter
 
 
@@ -82,8 +85,8 @@ class Outcome(Enum):
 class Task:
     """What an agent's inner solver works with, from the first outer iteration to the last.
 
-    Each solve adds how it ended to ``outcomes``. ``past`` is the memory of the solver whose work a new one
-    goes on with, None at the start of a run.
+    Each solve adds its outcome to ``outcomes``. ``saved`` is the state of the solver of a run that is
+    resumed.
     """
 
     f: Objective
@@ -91,46 +94,51 @@ class Task:
     lmo: Oracle
     x0: Point
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    past: Past | None = None
+    saved: SavedState | None = None
+
+    def restore(self, kind: type[T]) -> T | None:
+        """Return the solver's state from a checkpoint; None in a new run."""
+        return None if self.saved is None else self.saved.restore(kind)
 
 
-class Solver(Remembers):
-    """One agent's inner solver: it owns the iterate and keeps what it learned from call to call."""
+class Solver(ABC):
+    """One agent's inner solver: it holds the iterate and whatever it uses again in the next call.
+
+    ``state`` is a dataclass of type :attr:`Inner.State`: all that the next call depends on.
+    """
+
+    state: Any = None
 
     @abstractmethod
     def __call__(self, phi: Subproblem, e: float) -> Point:
         """Return a point whose Wolfe gap for φ is at most e, starting from the last answer."""
 
-    def memory(self) -> Memory:
-        """Return all that the next solve depends on; asked for only if ``Inner.remembers``."""
-        raise TypeError(f"a {type(self).__name__} cannot be kept in a checkpoint: it has no memory().")
-
 
 class Inner(ABC):
     """A choice of inner solver, made once for all agents."""
 
-    weighs: bool = False
-    """Whether it solves subproblems that have weights."""
-    remembers: bool = False
-    """Whether its solvers have a ``memory()``, and start from ``Task.past`` where there is one."""
+    supports_preconditioner: ClassVar[bool] = False
+    """True if it solves subproblems with a diagonal preconditioner."""
+    State: ClassVar[type | None] = None
+    """The dataclass of its solvers' state. With None, a run with this solver cannot be checkpointed."""
 
     @abstractmethod
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        """Return why the solver cannot serve this objective over this set, or None if it can."""
+        """Return why the solver cannot be used for this objective over this set, or None if it can."""
 
     @abstractmethod
     def start(self, task: Task) -> Solver:
-        """Return a fresh solver for one agent."""
+        """Return a solver for one agent; ``task.restore(State)`` is the state to resume from, or None."""
 
 
 def check_max_steps(max_steps: int) -> None:
-    """Raise unless a solver may take at least one step."""
+    """Raise ValueError unless ``max_steps`` is a positive integer."""
     if not is_whole(max_steps, 1):
         raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
 
 
 def polytope_incompatibility(name: str, X: ConvexSet) -> str | None:
-    """Return why a solver of that name, which needs a polytope, cannot serve X, or None if it can."""
+    """Return why a solver that needs a polytope cannot be used over X, or None if it can."""
     if X.polytope:
         return None
     return (

@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, final
 
-from dcgs.atoms import Atom, atom_again
+from dcgs.atoms import Atom
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
-from dcgs.memory import Memory, plain
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+
+
+@final
+@dataclass(eq=False)
+class CGState:
+    """The iterate with its image, ‖x‖² (updated along with x), and the oracle's last answer."""
+
+    pair: Pair
+    xx: float
+    s: Atom | None = None
 
 
 @final
@@ -20,13 +29,13 @@ from dcgs.sets.base import ConvexSet
 class CG(Inner):
     """Conditional gradient steps: toward the oracle's answer, by line search or by γ = 2/(t+2).
 
-    Works over every set. ``step="agnostic"`` is γₜ = 2/(t+2), whose γ₀ = 1 throws the starting
-    point away: only the line search profits from the last answer.
+    Works over every set. ``step="agnostic"`` is γₜ = 2/(t+2). Its γ₀ = 1 discards the starting point, so
+    only the line search profits from the last answer.
     """
 
     step: Literal["line-search", "agnostic"] = "line-search"
     max_steps: int = 100_000
-    remembers = True
+    State = CGState
 
     def __post_init__(self) -> None:
         if self.step not in ("line-search", "agnostic"):
@@ -42,41 +51,34 @@ class CG(Inner):
 
 @final
 class _CGSolver(Solver):
+    state: CGState
+
     def __init__(self, spec: CG, task: Task) -> None:
         self.spec = spec
         self.task = task
-        past = task.past
-        self.pair = Pair(task.f.map, task.x0, past and past.part("pair"))
-        # ‖x‖², carried along like the image
-        self.xx = vdot(task.x0, task.x0) if past is None else past.number("xx")
-        self.s: Atom | None = None
-        if past is not None and "s" in past:
-            self.s = atom_again(past.part("s"), task.X.shape)
-
-    def memory(self) -> Memory:
-        return {"pair": self.pair.memory(), "xx": self.xx, "s": plain(self.s)}
+        self.state = task.restore(CGState) or CGState(Pair.at(task.x0, task.f.map), vdot(task.x0, task.x0))
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        pair = self.pair
+        state, pair = self.state, self.state.pair
         noise = phi.noise(pair.x, pair.image, self.task.X.diameter)
         outcome = Outcome.STEPS
         for t in range(self.spec.max_steps):
             g = phi.grad(pair.x, pair.image)
-            s = self.s = self.task.lmo(g, self.s)  # Algorithm 2, line 15
-            gap = vdot(g, pair.x) - s.dot(g)  # line 16; the text prints x^{k−1} where s^t is meant
+            s = state.s = self.task.lmo(g, state.s)  # Algorithm 2, line 15
+            gap = vdot(g, pair.x) - s.dot(g)  # line 16; the paper prints x^{k−1} in place of s^t
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
             motion = phi.f.map.image_of_atom(s) - pair.image
             along = s.dot(pair.x)
-            length = s.norm_squared() - 2.0 * along + self.xx
+            length = s.norm_squared() - 2.0 * along + state.xx
             gamma = 2.0 / (t + 2.0)
             if self.spec.step == "line-search":
                 gamma = Line(phi.f.loss, pair.image, motion, -gap, phi.eta * length, 1.0).minimizer()
             pair.toward(s, motion, gamma)  # line 19
-            self.xx += 2.0 * gamma * (along - self.xx) + gamma**2 * length
+            state.xx += 2.0 * gamma * (along - state.xx) + gamma**2 * length
             if pair.stale:
-                pair.reset(pair.x)
-                self.xx = vdot(pair.x, pair.x)
+                pair.reset(pair.x, self.task.f.map)
+                state.xx = vdot(pair.x, pair.x)
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Spike, Vertex
+from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector
 from dcgs.inner.base import (
     Inner,
@@ -21,43 +22,52 @@ from dcgs.inner.base import (
     polytope_incompatibility,
 )
 from dcgs.inner.line_search import Line
-from dcgs.memory import Memory, Past, Remembers
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
 
-# Extreme points join that promise at least this share of what the best one does, where a set has many at
-# the price of one; at most so many at a time, or so large a share of those that are there.
+# Where a set has many extreme points at the cost of one, those with at least this share of the best one's gap
+# are added, at most _FEW at a time or the share _PART of the active set.
 _WORTH = 0.5
 _FEW, _PART = 16, 0.25
-# Between two oracle calls the gap over the hull falls to this share of the gap over X, or of that asked for.
+# Between two oracle calls the gap over the hull falls to this share of the gap over X, or of the target.
 _SHARE, _END = 0.25, 0.4
-# The gap has stopped falling if it did not get below _FALL of its least for so many steps over the hull, or
-# for so many passes that found no new atom.
+# A gap has stopped falling if for _STEPS steps over the hull, or _PASSES passes without a new atom, it did
+# not get below _FALL times its lowest value.
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
 # The curvature along an atom is taken to be at least this share of the largest.
 _LEAST = 1e-12
-# An atom without weight stays for so many solves, since it is often wanted again.
+# An atom without weight is removed after so many solves; it is often used again before.
 _PATIENCE = 8
+
+
+@final
+@dataclass(eq=False)
+class CorrectiveState:
+    """The iterate and its active set, for each atom the solves without weight, and the next spectral step."""
+
+    x: Point
+    S: ActiveSet
+    idle: NDArray[np.intp]
+    spectral_step: float = 1.0
 
 
 @final
 @dataclass(frozen=True)
 class Corrective(Inner):
-    """Minimize over the hull of some extreme points, ask the oracle which ones are missing, and so on.
+    """Minimize over the hull of some extreme points, ask the oracle for missing ones, and repeat.
 
     Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
-    exact line search, each weight measured by the curvature along its atom: atoms may be of very different
-    importance. Such a step needs neither the oracle nor the data, for images of atoms are kept.
-    Where a set finds many good extreme points in one pass over the gradient, all that are worth it join, and
-    each counts as a call. Atoms are kept for a while after they lost their weight. ``max_steps`` bounds the
-    steps of one solve.
+    exact line search, preconditioned by the curvature along each atom. Such a step needs neither the oracle
+    nor the data, for the images of atoms are stored. Where a set finds many good extreme points in one pass
+    over the gradient, all that reduce the gap enough are added, and each counts as a call. Atoms without
+    weight are kept for some solves. ``max_steps`` bounds the steps of one solve.
     """
 
     max_steps: int = 100_000
-    weighs = True
-    remembers = True
+    supports_preconditioner = True
+    State = CorrectiveState
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -71,191 +81,169 @@ class Corrective(Inner):
 
 @final
 class _CorrectiveSolver(Solver):
+    state: CorrectiveState
+
     def __init__(self, spec: Corrective, task: Task) -> None:
         self.spec = spec
         self.task = task
-        # x⁰ need not be an extreme point, and is taken for one.
-        self.hull = _Hull(task.f, ActiveSet(Vertex(task.x0)))
-        self.x = task.x0
-        if task.past is not None:
-            self.hull = _Hull.again(task.f, task.past.part("hull"))
-            self.x = task.past.point("x")
-
-    def memory(self) -> Memory:
-        return {"hull": self.hull.memory(), "x": self.x}
+        # x⁰ need not be an extreme point; it is treated as one.
+        self.state = task.restore(CorrectiveState) or CorrectiveState(
+            task.x0, ActiveSet.of(Vertex(task.x0), task.X.shape), np.zeros(1, dtype=np.intp)
+        )
+        self.hull = _Hull(task.f, self.state)
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        hull, left = self.hull, self.spec.max_steps
-        noise = phi.noise(self.x, hull.image, self.task.X.diameter)
+        state, S, hull = self.state, self.state.S, self.hull
+        noise = phi.noise(state.x, hull.image, self.task.X.diameter)
         outcome = Outcome.STEPS
-        lowest, in_vain = math.inf, 0
-        while left > 0:
-            g = phi.grad(self.x, hull.image)
+        steps_left, lowest, useless_passes = self.spec.max_steps, math.inf, 0
+        while steps_left > 0:
+            g = phi.grad(state.x, hull.image)
             s = self.task.lmo(g, None)
             least = s.dot(g)
-            gap = float(hull.S.weights @ (hull.S.dots(g) - least))
+            gap = float(S.weights @ (S.dots(g) - least))
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
-            most = max(_FEW, int(_PART * len(hull.S)))
-            count = len(hull.S)
+            most = max(_FEW, int(_PART * len(S)))
+            count = len(S)
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
             falls, lowest = gap < _FALL * lowest, min(gap, lowest)
-            in_vain = 0 if falls or len(hull.S) > count else in_vain + 1
-            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), left)
-            if in_vain == _PASSES or (steps == 0 and len(hull.S) == count):
-                outcome = Outcome.ROUNDING  # all that is left to gain is lost to it
+            useless_passes = 0 if falls or len(S) > count else useless_passes + 1
+            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), steps_left)
+            if useless_passes == _PASSES or (steps == 0 and len(S) == count):
+                outcome = Outcome.ROUNDING  # no further progress is possible in floating point
                 break
-            left -= max(1, steps)
-            self.x = hull.S.dense(self.task.X.shape)
-        hull.forget()
+            steps_left -= max(1, steps)
+            state.x = S.dense()
+        hull.drop_idle()
         self.task.outcomes[outcome] += 1
-        return frozen(self.x)
+        return frozen(state.x)
 
 
 @final
-class _Hull(Remembers):
-    """The hull of some atoms, with their images; ``stride`` is that of the next step.
+class _Hull:
+    """The hull of the active atoms, with their images A·atom.
 
-    ``_bends`` has the curvature of f on the way from the first atom to each.
+    ``_curvature`` has the curvature of f from the first atom to each.
     """
 
-    def __init__(self, f: Objective, S: ActiveSet) -> None:
+    def __init__(self, f: Objective, state: CorrectiveState) -> None:
         self.f = f
-        self.S = S
-        self.stride = 1.0
-        self._images = np.stack([f.map.image_of_atom(atom) for atom in S.atoms])
-        self._idle = np.zeros(len(S), dtype=np.intp)
-        self._bends = np.array([self._bend(place) for place in range(len(S))])
+        self.state = state
+        self._images = np.stack([f.map.image_of_atom(atom) for atom in state.S.atoms])
+        self._curvature = np.array([self._curvature_of(place) for place in range(len(state.S))])
 
-    @classmethod
-    def again(cls, f: Objective, past: Past) -> _Hull:
-        """Return the hull of a memory."""
-        hull = cls(f, ActiveSet.again(past.part("S"), f.shape))
-        hull.stride = past.number("stride")
-        hull._images[hull._costly()] = past.point("images")
-        hull._idle = past.array("idle")
-        hull._bends = np.array([hull._bend(place) for place in range(len(hull.S))])
-        return hull
-
-    def memory(self) -> Memory:
-        return {
-            "S": self.S.memory(),
-            "stride": self.stride,
-            "images": self._images[self._costly()],
-            "idle": self._idle[: len(self.S)],
-        }
-
-    def _costly(self) -> list[int]:
-        """Return the places whose images are kept in a memory: that of a spike is a column, made anew."""
-        return [place for place, atom in enumerate(self.S.atoms) if not isinstance(atom, Spike)]
-
-    def _bend(self, place: int) -> float:
-        way = self._images[place] - self._images[0]
-        return self.f.loss.curvature[1] * vdot(way, way)
+    def _curvature_of(self, place: int) -> float:
+        d = self._images[place] - self._images[0]
+        return self.f.loss.curvature[1] * vdot(d, d)
 
     @property
     def image(self) -> Image:
         """The image of the point."""
-        return self.S.weights @ self._images[: len(self.S)]
+        return self.state.S.weights @ self._images[: len(self.state.S)]
 
     def add(self, atoms: Iterable[Atom]) -> None:
-        """Take in the atoms that are new, with no weight yet."""
+        """Add the atoms that are new, with weight 0."""
+        state = self.state
         for atom in atoms:
-            if atom in self.S:
+            if atom in state.S:
                 continue
-            place = self.S.append(atom)
+            place = state.S.append(atom)
             if place == len(self._images):
                 self._images = np.concatenate([self._images, np.empty_like(self._images)])
-                self._idle = np.concatenate([self._idle, np.empty_like(self._idle)])
-                self._bends = np.concatenate([self._bends, np.empty_like(self._bends)])
+                self._curvature = np.concatenate([self._curvature, np.empty_like(self._curvature)])
+            if place == len(state.idle):
+                state.idle = np.concatenate([state.idle, np.zeros_like(state.idle)])
             self._images[place] = self.f.map.image_of_atom(atom)
-            self._idle[place] = 0
-            self._bends[place] = self._bend(place)
+            state.idle[place] = 0
+            self._curvature[place] = self._curvature_of(place)
 
     def correct(self, phi: Subproblem, goal: float, limit: int) -> int:
-        """Change weights until the gap over the hull is at most ``goal``; return the steps."""
-        S, images = self.S, self._images[: len(self.S)]
-        S.pack(phi.w.shape)
+        """Change weights until the gap over the hull is at most ``goal``; return the number of steps."""
+        S, images = self.state.S, self._images[: len(self.state.S)]
+        S.stack()
         weights, image = S.weights, self.image
-        x = S.dense(phi.w.shape)
+        x = S.dense()
         dots = self._dots(phi, image, x)
         lowest, last = math.inf, 0
-        ease = self._ease(phi)
+        preconditioner = self._preconditioner(phi)
         for step in range(limit):
-            above = dots - dots.min()  # without what all have in common, so that little is lost to rounding
-            aim = _aim(weights, self.stride * (dots - dots[0]), ease)
-            move = aim - weights
+            above = dots - dots.min()  # the common part is removed, to lose less to rounding
+            target = _step(weights, self.state.spectral_step * (dots - dots[0]), preconditioner)
+            move = target - weights
             slope = float(move @ above)
             gap = float(weights @ above)
             if gap < _FALL * lowest:
                 lowest, last = gap, step
             if gap <= goal or slope >= 0.0 or step - last > _STEPS:
                 return step
-            motion, turn = move @ images, S.combined(move, phi.w.shape)
-            gamma = Line(phi.f.loss, image, motion, slope, phi.bend(turn), 1.0).minimizer()
-            weights[:] = aim if gamma == 1.0 else (1.0 - gamma) * weights + gamma * aim
-            image, x, before = image + gamma * motion, x + gamma * turn, dots
+            motion, d = move @ images, S.combined(move)
+            gamma = Line(phi.f.loss, image, motion, slope, phi.prox_curvature(d), 1.0).minimizer()
+            weights[:] = target if gamma == 1.0 else (1.0 - gamma) * weights + gamma * target
+            image, x, before = image + gamma * motion, x + gamma * d, dots
             dots = self._dots(phi, image, x)
             change = (dots - dots[0]) - (before - before[0])
-            along, across = float(move @ change), float(change @ (ease * change))
+            along, across = float(move @ change), float(change @ (preconditioner * change))
             if along > 0.0 and across > 0.0:
-                self.stride = gamma * along / across
+                self.state.spectral_step = gamma * along / across
         return limit
 
-    def forget(self) -> None:
-        """Drop atoms that had no weight for long, but for the first."""
-        count = len(self.S)
-        self._idle[:count] = np.where(self.S.weights > 0.0, 0, self._idle[:count] + 1)
-        for place in reversed(np.flatnonzero(self._idle[1:count] > _PATIENCE).tolist()):
-            self.S.drop(place + 1)
-            self._images[place + 1] = self._images[len(self.S)]
-            self._idle[place + 1] = self._idle[len(self.S)]
-            self._bends[place + 1] = self._bends[len(self.S)]
+    def drop_idle(self) -> None:
+        """Remove atoms without weight for more than _PATIENCE solves, except the first atom."""
+        S, idle = self.state.S, self.state.idle
+        count = len(S)
+        idle[:count] = np.where(S.weights > 0.0, 0, idle[:count] + 1)
+        for place in reversed(np.flatnonzero(idle[1:count] > _PATIENCE).tolist()):
+            S.drop(place + 1)
+            for array in (self._images, idle, self._curvature):
+                array[place + 1] = array[len(S)]
 
     def _dots(self, phi: Subproblem, image: Image, x: Point) -> Vector:
         """Return the inner products of ∇φ with the atoms."""
-        images = self._images[: len(self.S)]
-        return images @ phi.f.loss.grad(image) + self.S.dots(phi.linear + phi.pull(x))
+        S = self.state.S
+        return self._images[: len(S)] @ phi.f.loss.grad(image) + S.dots(phi.linear + phi.prox_grad(x))
 
-    def _ease(self, phi: Subproblem) -> Vector:
-        """Return for each atom one over the curvature of φ on the way to it, about."""
-        bends = self._bends[: len(self.S)] + phi.eta * self.S.squares(phi.weights)
-        most = float(bends.max())
-        return 1.0 / np.maximum(bends, _LEAST * most) if most > 0.0 else np.ones(len(bends))
+    def _preconditioner(self, phi: Subproblem) -> Vector:
+        """Return for each atom about one over the curvature of φ toward it."""
+        S = self.state.S
+        curvature = self._curvature[: len(S)] + phi.eta * S.squares(phi.preconditioner)
+        most = float(curvature.max())
+        return 1.0 / np.maximum(curvature, _LEAST * most) if most > 0.0 else np.ones(len(curvature))
 
 
-def _aim(weights: Vector, step: Vector, ease: Vector) -> Vector:
-    """Return the weights after a step that the first atom makes up for, nearest in all but that one.
+def _step(weights: Vector, step: Vector, preconditioner: Vector) -> Vector:
+    """Return the projection of weights − preconditioner × step onto the simplex.
 
-    The step, and what is near, is by the curvature along each atom, one over ``ease``.
+    The first weight balances the sum of the others, and does not count for the distance. For the others the
+    distance is Σ (change)²/preconditioner.
     """
-    wished = weights - ease * step
-    aim = np.maximum(wished, 0.0)
-    aim[0] = 0.0
-    total = float(aim.sum())
+    moved = weights - preconditioner * step
+    target = np.maximum(moved, 0.0)
+    target[0] = 0.0
+    total = float(target.sum())
     if total > 1.0:
-        aim[1:] = _onto_simplex(wished[1:], ease[1:])
+        target[1:] = _onto_simplex(moved[1:], preconditioner[1:])
     else:
-        aim[0] = 1.0 - total
-    return aim
+        target[0] = 1.0 - total
+    return target
 
 
-def _onto_simplex(y: Vector, ease: Vector) -> Vector:
-    """Return the point z ≥ 0 of sum 1 with the least Σ (z − y)²/ease: max(y − θ ease, 0) for one θ.
+def _onto_simplex(y: Vector, h: Vector) -> Vector:
+    """Return the point z ≥ 0 of sum 1 with the least Σ (z − y)²/h: max(y − θ h, 0) for one θ.
 
-    θ is found by leaving out what is zero for the others' θ, until nothing is (Michelot 1986). The sum of
-    positive entries of y is more than 1.
+    θ is found by removing entries that are zero for the current θ until there are none (Michelot 1986). The
+    positive entries of y must sum to more than 1.
     """
     left = np.flatnonzero(y > 0.0)
-    z = np.ones(1)  # all of it, where one is left
+    z = np.ones(1)  # if one entry is left
     while len(left) > 1:
-        theta = (float(y[left].sum()) - 1.0) / float(ease[left].sum())
-        z = y[left] - theta * ease[left]
+        theta = (float(y[left].sum()) - 1.0) / float(h[left].sum())
+        z = y[left] - theta * h[left]
         above = z > 0.0
         if above.all():
             break
-        left = left[above] if above.any() else left[[int((y[left] / ease[left]).argmax())]]
+        left = left[above] if above.any() else left[[int((y[left] / h[left]).argmax())]]
         z = np.ones(1)
     nearest = np.zeros(len(y))
     nearest[left] = z / z.sum()

@@ -9,13 +9,18 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
-from dcgs.memory import Memory
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.l2_ball import L2Ball
+
+
+@final
+@dataclass(frozen=True)
+class ExactState:
+    """Nothing: everything is computed from the data."""
 
 
 @final
@@ -27,7 +32,7 @@ class Exact(Inner):
     multiplier μ = 0 if that lies in the ball and else the root of ‖x(μ)‖ = ρ. No oracle is called.
     """
 
-    remembers = True
+    State = ExactState
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, L2Ball) and isinstance(f.map, DenseMap) and isinstance(f.loss, SquaredLoss):
@@ -46,22 +51,22 @@ class Exact(Inner):
 
 @final
 class _ExactSolver(Solver):
+    state: ExactState
+
     def __init__(self, task: Task, A: Point, radius: float) -> None:
         self.task = task
+        self.state = ExactState()
         self.radius = radius
         _, sigma, self.Vt = np.linalg.svd(A, full_matrices=False)
         self.curvature = 2.0 * sigma**2
-        # Aᵀb comes from the gradient at zero, so the loss need not show its target.
-        self.pull = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
-
-    def memory(self) -> Memory:
-        return {}  # all it has is made from the data
+        # 2Aᵀb, from the gradient at zero.
+        self.linear = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        h = self.pull - (phi.w - phi.eta * phi.center).reshape(-1)
+        h = self.linear - (phi.w - phi.eta * phi.center).reshape(-1)
         inside = self.Vt @ h
-        outside = h - self.Vt.T @ inside  # what A does not see: curvature η alone
-        # Once more, for what rounding leaves there of the rest would be divided by η alone, too.
+        outside = h - self.Vt.T @ inside  # in the null space of A, where the curvature is η alone
+        # Twice, because a rounding error would be divided by η alone as well.
         outside -= self.Vt.T @ (self.Vt @ outside)
         rest = float(np.linalg.norm(outside))
 

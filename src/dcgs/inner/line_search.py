@@ -7,9 +7,9 @@ from typing import final
 
 from dcgs.objectives.losses import Image, Loss
 
-# A bracket of a double shrinks to nothing in fewer bisections than this.
+# Fewer bisections than this shrink a bracket to two neighboring doubles.
 _MOST_TRIALS = 100
-# Relative length of the last move at which the minimizer is taken as found.
+# The search ends when a step is shorter than this, relative to the bracket.
 _SETTLED = 1e-14
 
 
@@ -18,22 +18,22 @@ _SETTLED = 1e-14
 class Line:
     """γ ↦ φ(x + γ d) for γ ∈ [0, limit].
 
-    ``image`` and ``motion`` are A x and A d; ``slope`` is ⟨∇φ(x), d⟩ < 0; ``bend`` is η‖d‖².
+    ``image`` and ``motion`` are A x and A d, ``slope`` is ⟨∇φ(x), d⟩ < 0 and ``prox_curvature`` is η‖d‖².
     """
 
     loss: Loss
     image: Image
     motion: Image
     slope: float
-    bend: float
+    prox_curvature: float
     limit: float
 
     def minimizer(self) -> float:
         """Return the minimizing γ: one division for a quadratic loss, else safeguarded Newton."""
         lower, upper = self.loss.curvature
         if lower == upper:
-            bend = lower * float(self.motion @ self.motion) + self.bend
-            return min(-self.slope / bend, self.limit) if bend > 0.0 else self.limit
+            curvature = lower * float(self.motion @ self.motion) + self.prox_curvature
+            return min(-self.slope / curvature, self.limit) if curvature > 0.0 else self.limit
         if self._slope(self.limit) <= 0.0:
             return self.limit
         return self._root()
@@ -46,8 +46,8 @@ class Line:
         left, right = 0.0, self.limit
         gamma, slope, moved = 0.0, self.slope, self.limit
         for _ in range(_MOST_TRIALS):
-            bend = self._curvature(gamma)
-            step = -slope / bend if bend > 0.0 else float("inf")
+            curvature = self._curvature(gamma)
+            step = -slope / curvature if curvature > 0.0 else float("inf")
             if not left < gamma + step < right or abs(2.0 * step) > abs(moved):
                 step = 0.5 * (left + right) - gamma
             gamma, moved = gamma + step, step
@@ -58,11 +58,11 @@ class Line:
         return gamma
 
     def _slope(self, gamma: float) -> float:
-        """Return the derivative at gamma; what is not the loss is linear in γ."""
+        """Return the derivative at gamma. Beside the loss it is linear in γ."""
         moved = self.loss.grad(self.image + gamma * self.motion) - self.loss.grad(self.image)
-        return self.slope + float(moved @ self.motion) + gamma * self.bend
+        return self.slope + float(moved @ self.motion) + gamma * self.prox_curvature
 
     def _curvature(self, gamma: float) -> float:
         """Return the second derivative at gamma."""
         hess = self.loss.hess(self.image + gamma * self.motion)
-        return float((hess * self.motion) @ self.motion) + self.bend
+        return float((hess * self.motion) @ self.motion) + self.prox_curvature

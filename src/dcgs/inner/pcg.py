@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.atoms import Atom, Spike, Vertex, atom_again, cross
+from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.base import (
     Inner,
@@ -18,7 +18,6 @@ from dcgs.inner.base import (
 )
 from dcgs.inner.line_search import Line
 from dcgs.inner.pair import Pair
-from dcgs.memory import Memory
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -26,16 +25,25 @@ from dcgs.sets.base import ConvexSet
 
 
 @final
+@dataclass(eq=False)
+class PCGState:
+    """The iterate with its image, and as a convex combination of atoms."""
+
+    pair: Pair
+    S: ActiveSet
+
+
+@final
 @dataclass(frozen=True)
 class PCG(Inner):
     """Pairwise steps: weight moves from the worst active atom to the oracle's answer.
 
-    Linearly convergent over polytopes. The active set is kept from one outer iteration to the
-    next, where the paper starts each time from x^{k−1} as if it were a vertex.
+    Linearly convergent over polytopes. The active set is kept from one outer iteration to the next; the
+    paper starts each time from x^{k−1} as if it were a vertex.
     """
 
     max_steps: int = 1_000_000
-    remembers = True
+    State = PCGState
 
     def __post_init__(self) -> None:
         check_max_steps(self.max_steps)
@@ -49,26 +57,19 @@ class PCG(Inner):
 
 @final
 class _PCGSolver(Solver):
+    state: PCGState
+
     def __init__(self, spec: PCG, task: Task) -> None:
         self.spec = spec
         self.task = task
-        past, shape = task.past, task.X.shape
-        self.pair = Pair(task.f.map, task.x0, past and past.part("pair"))
+        # x⁰ need not be a vertex: it is an atom like the others until it has no weight left.
+        self.state = task.restore(PCGState) or PCGState(
+            Pair.at(task.x0, task.f.map), ActiveSet.of(Vertex(task.x0), task.X.shape)
+        )
         self.images: dict[Atom, Image] = {}
-        if past is None:
-            # x⁰ need not be a vertex: it is an atom like the others until its weight is used up.
-            self.S = ActiveSet(Vertex(task.x0))
-        else:
-            self.S = ActiveSet.again(past.part("S"), shape)
-            kept = past.parts("images")
-            self.images = {atom_again(part.part("atom"), shape): part.point("image") for part in kept}
-
-    def memory(self) -> Memory:
-        images: list[Memory] = [{"atom": a.memory(), "image": image} for a, image in self.images.items()]
-        return {"pair": self.pair.memory(), "S": self.S.memory(), "images": images}
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        pair, S = self.pair, self.S
+        pair, S = self.state.pair, self.state.S
         noise = phi.noise(pair.x, pair.image, self.task.X.diameter)
         outcome = Outcome.STEPS
         for _ in range(self.spec.max_steps):
@@ -77,26 +78,26 @@ class _PCGSolver(Solver):
             dots = S.dots(g)
             away = int(dots.argmax())  # line 8
             toward = s.dot(g)
-            gap = float(S.weights @ (dots - toward))  # line 9; so that no weight lost to rounding counts
+            gap = float(S.weights @ (dots - toward))  # line 9
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break
             v = S.atoms[away]
             slope = toward - float(dots[away])
-            bend = phi.eta * (s.norm_squared() - 2.0 * cross(s, v) + v.norm_squared())
+            curvature = phi.eta * (s.norm_squared() - 2.0 * cross(s, v) + v.norm_squared())
             motion = self._image(s) - self._image(v)
-            # Line 12 searches along f; what the procedure minimizes is φ.
-            gamma = Line(phi.f.loss, pair.image, motion, slope, bend, float(S.weights[away])).minimizer()
+            # Line 12 of the paper searches along f; the procedure minimizes φ.
+            gamma = Line(phi.f.loss, pair.image, motion, slope, curvature, float(S.weights[away])).minimizer()
             pair.swap(v, s, motion, gamma)  # line 13
             if S.move(gamma, away, s):  # lines 14 and 15
                 self.images.pop(v, None)
             if pair.stale:
-                pair.reset(S.dense(self.task.X.shape))
+                pair.reset(S.dense(), self.task.f.map)
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)
 
     def _image(self, atom: Atom) -> Image:
-        """Return A·atom; kept while the atom is active, unless it is one column of A."""
+        """Return A·atom, cached while the atom is active; a spike's is a column of A, and is not cached."""
         if isinstance(atom, Spike):
             return self.task.f.map.image_of_atom(atom)
         if atom not in self.images:

@@ -6,33 +6,39 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
 from dcgs.counting import Oracle, Tally
-from dcgs.inner.base import Inner, Outcome, Task
-from dcgs.memory import Keep, Past, keep_nothing
+from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
+from dcgs.state import ResumePoint
+
+T = TypeVar("T")
+
+
+def _discard(k: int, state: object, inner: Solver | None) -> None:
+    """Save nothing: the run has no checkpoint."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """All that one agent knows: its own data, its neighbors, and what was agreed beforehand.
+    """All that one agent knows: its own data, its neighbors, and what was agreed before the run.
 
-    It is number ``index``; ``degrees`` are the neighbors' numbers of neighbors, and ``weights`` those of the
-    edges to them, which FastDCGS uses: all 1 where none are given. ``observe(k, answer)``
-    shows what the agent would answer if the run ended after its k-th iteration. ``gap`` is what the
-    agents are to certify before they stop by themselves, relative to that at x⁰, and say so by
-    ``agree()``; None where the end is not theirs to decide.
-
-    ``keep(k, name=variable, …)`` is offered all that the iterations after the k-th depend on. ``past`` is
-    what was kept of a run to go on with, None at the start.
+    * ``index`` is the agent's number and ``f`` its objective. All agents share the set ``X``, its oracle
+      ``lmo(direction, near)`` and the starting point ``x0``.
+    * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
+      (used by FastDCGS; all 1 if empty).
+    * ``observe(k, x)`` reports the answer that the agent would give if the run ended after iteration k.
+    * ``gap`` is the relative Wolfe gap that the agents must certify before they stop, or None if the observer
+      of the run stops it. Agents that stop because of it call ``agree()`` first.
+    * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
     """
 
     index: int
@@ -50,20 +56,32 @@ class Agent:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
-    keep: Keep = keep_nothing
-    past: Past | None = None
+    on_save: Callable[[int, object, Solver | None], None] = _discard
+    resume: ResumePoint | None = None
+
+    def restore(self, kind: type[T]) -> T | None:
+        """Return the method's state from a checkpoint; None in a new run. Call it once."""
+        return None if self.resume is None else self.resume.program.restore(kind)
+
+    def save(self, k: int, state: object, inner: Solver | None = None) -> None:
+        """Offer the state after iteration k for a checkpoint, which is written if one is due.
+
+        ``state`` is an instance of the method's State, ``inner`` the inner solver, if there is one. Arrays of
+        the state must not be changed in place between this call and the next ``yield``.
+        """
+        self.on_save(k, state, inner)
 
     @property
-    def ks(self) -> range:
-        """The numbers of the iterations to do, from 1 or from after what was kept."""
-        done = 0 if self.past is None else self.past.whole("k")
+    def iterations_left(self) -> range:
+        """The numbers of the iterations to do: from 1, or from the one after the checkpoint."""
+        done = 0 if self.resume is None else self.resume.iteration
         return range(done + 1, self.iterations + 1)
 
     @property
     def task(self) -> Task:
-        """What an inner solver needs of it."""
-        past = self.past.part("inner") if self.past is not None and "inner" in self.past else None
-        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes, past)
+        """What the agent's inner solver works with, for :meth:`Inner.start`."""
+        saved = None if self.resume is None else self.resume.inner
+        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes, saved)
 
     @property
     def metropolis(self) -> dict[int, float]:
@@ -72,40 +90,37 @@ class Agent:
 
 
 class Method(ABC):
-    """A decentralized method; values only, all state is in the running programs."""
+    """A decentralized method. It holds settings only; all state is in the running programs.
+
+    To be checkpointed, a method declares its ``State``, starts from ``agent.restore(State)`` if that is not
+    None, counts with ``agent.iterations_left`` and calls ``agent.save(k, state)`` after each iteration. The
+    page docs/checkpoints.md has an example.
+    """
 
     rounds_per_iteration: int
-    """The rounds of one iteration; no more than the least of them where the number is not fixed."""
+    """The rounds of one iteration; the smallest number of rounds if it varies."""
     stops_itself: bool = False
-    """Whether its agents decide by themselves when the gap asked for is reached."""
+    """True if the agents decide themselves when the gap is reached."""
     projects: bool = False
-    """Whether it projects onto X and asks no oracle; it is then told how smooth everyone's objective is."""
+    """True if it projects onto X and calls no oracle. Facts then include smoothness and eigenvalues of W."""
+    State: ClassVar[Any] = None
+    """The dataclass of its programs' state, or ``A | B`` if there are two forms; None: no checkpoints."""
 
     @abstractmethod
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        """Return why the method cannot serve these objectives over this set, or None if it can."""
+        """Return why the method cannot be used for these objectives over this set, or None if it can."""
 
     @abstractmethod
     def program(self, agent: Agent) -> Program[Point]:
         """Return what the agent does, up to ``agent.iterations`` iterations."""
 
-    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        """Return why a run cannot be gone on with from what its agents keep, or None if it can."""
-        return (
-            f"{type(self).__name__} cannot be checkpointed: it does not say that its program keeps "
-            "its state. Leave out the checkpoint, or use a method of dcgs."
-        )
-
-    def plan(self, facts: Facts) -> str:
-        """Return what of the limits of a run its steps depend on; nothing, for most methods."""
-        return ""
-
-
-def solver_forgets(method: Method, inner: Inner) -> str | None:
-    """Return why runs of the method with this solver cannot be gone on with, or None if they can."""
-    if inner.remembers:
+    def inner_solver(self, f: Objective, X: ConvexSet) -> Inner | None:
+        """Return the inner solver for an agent with this objective; None if the method uses none."""
         return None
-    return (
-        f"{type(method).__name__} cannot be checkpointed: its solver {type(inner).__name__} does not "
-        "say that it remembers. Leave out the checkpoint, or use a solver of dcgs."
-    )
+
+    def schedule_fingerprint(self, facts: Facts) -> str:
+        """Return a text that differs where other limits of a run give other steps.
+
+        Runs with different texts cannot be resumed from each other. Most methods do not depend on limits.
+        """
+        return ""

@@ -1,155 +1,130 @@
-"""When agents may stop: a gap that they certify together, though none of them sees everything.
+"""The certificate by which the agents of FastDCGS stop: a Wolfe gap of f that they compute together.
 
-It takes three epochs, each as long as news need to reach everyone. In the first, agent 0's point travels
-to all as a model y. In the second, the gradients at y travel back along the same edges and are added up
-on the way, so that agent 0 gets ∇f(y) and asks its oracle for the Wolfe gap. In the third, everyone hears of
-the gap, and of f(y), and all come to the same decision in the same round.
+It takes three epochs, each long enough for a message to reach every agent. In the first, agent 0's point is
+broadcast as a model y. In the second, the vectors ∇fᵢ(y) + wᵢ are summed up along the edges by which y came,
+so that agent 0 gets ∇f(y) and computes the Wolfe gap. In the third, the gap and f(y) are flooded, and all
+agents come to the same decision in the same round.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import final
 
-import numpy as np
-
-from dcgs.memory import Memory, Past, Remembers, plain
 from dcgs.methods.base import Agent
-from dcgs.methods.letters import Letter, News, Parcel, Row
+from dcgs.methods.messages import AttachedVector, FloodedScalars, Message, Row
 from dcgs.points import EPS, Point, frozen, norm, vdot
 
 WIDTH = 3
-"""Numbers an agent tells about a model: its gap, its loss below that at x⁰, and the gap's rounding error."""
+"""Scalars that an agent floods about a model: gap, decrease of its loss from x⁰, rounding error."""
 
-# After a gap that was too large, a model sets out when the residual has fallen as much as the gap must still,
-# but for this factor; and every so many epochs in any case.
-_HOPE = 3.0
-_ANYHOW = 10
+# After a gap that was too large, the next model is sent when the residual has fallen by the factor that the
+# gap must still fall by, up to this constant; and every _ALWAYS epochs in any case.
+_TOLERANCE = 3.0
+_ALWAYS = 10
 
 
 class Phase(Enum):
     """What the epoch is used for."""
 
-    WAITING = auto()
-    SUMMING = auto()
-    TELLING = auto()
+    BROADCAST = auto()
+    """Agent 0 sends a model to all agents, or there is none."""
+    REDUCE = auto()
+    """Gradients at the model are summed up."""
+    FLOOD = auto()
+    """The gap is made known to all agents."""
 
 
 @final
-class Certificate(Remembers):
-    """What one agent does for the common certificate; nothing where the end is not the agents' to decide."""
+@dataclass(eq=False)
+class Certificate:
+    """One agent's part in the certificate. Without ``agent.gap`` no model is ever sent.
 
-    def __init__(self, agent: Agent, value: float) -> None:
-        self.agent = agent
-        self.value = value  # of fᵢ at x⁰
-        self.phase = Phase.WAITING
-        self.model: Point | None = None
-        self.row: Row = (0.0,) * WIDTH
-        self._parcel: Parcel | None = None
-        self._depth = 0
-        self._parent = 0
-        self._sum = agent.x0
-        # The gap at x⁰ is 1, relative to itself.
-        self._gap = 1.0
-        self._residual: float | None = None
+    ``loss`` is fᵢ(x⁰). ``total`` is the sum of gradients so far, which goes to the agent ``parent``;
+    ``depth`` is the round of the epoch in which the model arrived. ``gap`` is that of the last model relative
+    to the decrease of f, and ``residual`` the residual when it was sent.
+    """
 
-    @classmethod
-    def again(cls, agent: Agent, past: Past) -> Certificate:
-        """Return the certificate of a memory."""
-        its = cls(agent, past.number("value"))
-        its.phase = Phase[past.word("phase")]
-        its.model = past.point("model") if "model" in past else None
-        its.row = tuple(past.point("row").tolist())
-        if "parcel" in past:
-            its._parcel = Parcel(past.part("parcel").point("point"), past.part("parcel").whole("to"))
-        its._depth, its._parent = past.whole("depth"), past.whole("parent")
-        its._sum, its._gap = past.point("sum"), past.number("gap")
-        its._residual = past.number("residual") if "residual" in past else None
-        return its
+    loss: float
+    total: Point
+    phase: Phase = Phase.BROADCAST
+    model: Point | None = None
+    row: Row = (0.0,) * WIDTH
+    unsent: AttachedVector | None = None
+    depth: int = 0
+    parent: int = 0
+    gap: float = 1.0
+    residual: float | None = None
 
-    def memory(self) -> Memory:
-        return {
-            "value": self.value,
-            "phase": self.phase.name,
-            "model": self.model,
-            "row": np.array(self.row),
-            "parcel": plain(self._parcel),
-            "depth": self._depth,
-            "parent": self._parent,
-            "sum": self._sum,
-            "gap": self._gap,
-            "residual": self._residual,
-        }
+    def attached(self, agent: Agent, step: int) -> AttachedVector | None:
+        """Return the vector to attach to the messages of this step of the epoch."""
+        if self.phase is Phase.REDUCE:
+            is_due = self.depth > 0 and step == agent.facts.hops - self.depth + 1
+            return AttachedVector(self.total, self.parent) if is_due else None
+        unsent, self.unsent = self.unsent, None
+        return unsent
 
-    def parcel(self, step: int) -> Parcel | None:
-        """Return what goes out with the letters of this step of the epoch."""
-        if self.phase is Phase.SUMMING:
-            turn = self._depth > 0 and step == self.agent.facts.hops - self._depth + 1
-            return Parcel(self._sum, self._parent) if turn else None
-        parcel, self._parcel = self._parcel, None
-        return parcel
+    def receive(self, agent: Agent, messages: Mapping[int, Message], step: int) -> None:
+        """Process the vectors attached to the messages of this step."""
+        received = {j: message.attached for j, message in messages.items() if message.attached is not None}
+        if self.phase is Phase.REDUCE:
+            for attached in received.values():
+                if attached.to == agent.index:
+                    self.total = self.total + attached.vector
+        elif received and self.model is None:
+            self.parent = min(received)
+            self.depth = step
+            self.model = frozen(received[self.parent].vector)
+            self.unsent = AttachedVector(self.model)
 
-    def receive(self, letters: Mapping[int, Letter], step: int) -> None:
-        """Take in the parcels of this step."""
-        parcels = {j: letter.parcel for j, letter in letters.items() if letter.parcel is not None}
-        if self.phase is Phase.SUMMING:
-            for parcel in parcels.values():
-                if parcel.to == self.agent.index:
-                    self._sum = self._sum + parcel.point
-        elif parcels and self.model is None:
-            self._parent = min(parcels)
-            self._depth = step
-            self.model = frozen(parcels[self._parent].point)
-            self._parcel = Parcel(self.model)
+    def certified(self, agent: Agent, scalars: FloodedScalars) -> Point | None:
+        """Return the model if its gap is small enough, once all agents know it; the same at every agent.
 
-    def agreed(self, news: News) -> Point | None:
-        """Return the model if its gap is what was asked for, once everyone has heard of it; the same for all.
-
-        What was asked for is relative to the gap at x⁰, which is at least f(x⁰) − f(y): a test by the latter
-        errs on the safe side. A gap that is all rounding error gets no smaller.
+        The required gap is relative to the gap at x⁰, which is at least f(x⁰) − f(y). Testing with the latter
+        is on the safe side. A gap at the level of rounding errors is accepted, because it cannot get smaller.
         """
-        if self.phase is not Phase.TELLING or self.agent.gap is None:
+        if self.phase is not Phase.FLOOD or agent.gap is None:
             return None
-        gap, fall, noise = (news.total(column) for column in range(-WIDTH, 0))
-        self._gap = gap / fall if fall > 0.0 else 1.0
-        return self.model if gap <= max(self.agent.gap * fall, noise) else None
+        gap, decrease, noise = (scalars.total(column) for column in range(-WIDTH, 0))
+        self.gap = gap / decrease if decrease > 0.0 else 1.0
+        return self.model if gap <= max(agent.gap * decrease, noise) else None
 
-    def turn(self, x: Point, w: Point, epoch: int, residual: float) -> None:
-        """Go on to the next epoch, at whose start the agent has the point x and the price w."""
-        self.row, self._parcel = (0.0,) * WIDTH, None
-        if self.phase is Phase.SUMMING:
-            self.phase = Phase.TELLING
-            self._tell()
-        elif self.phase is Phase.WAITING and self.model is not None:
-            self.phase = Phase.SUMMING
-            self._sum = self.agent.f.grad(self.model) + w
+    def start_epoch(self, agent: Agent, x: Point, w: Point, epoch: int, residual: float) -> None:
+        """Enter the next phase; x and w are the agent's point and dual variable at the end of ``epoch``."""
+        self.row, self.unsent = (0.0,) * WIDTH, None
+        if self.phase is Phase.REDUCE:
+            self.phase = Phase.FLOOD
+            self.row = self._scalars(agent)
+        elif self.phase is Phase.BROADCAST and self.model is not None:
+            self.phase = Phase.REDUCE
+            self.total = agent.f.grad(self.model) + w
         else:
-            self.phase, self.model = Phase.WAITING, None
-            if self.agent.gap is not None and self.agent.index == 0 and self._is_time(epoch, residual):
+            self.phase, self.model = Phase.BROADCAST, None
+            if agent.gap is not None and agent.index == 0 and self._is_due(agent.gap, epoch, residual):
                 self.model = frozen(x)
-                self._parcel = Parcel(self.model)
+                self.unsent = AttachedVector(self.model)
 
-    def _tell(self) -> None:
-        """Write this agent's row about the model."""
-        f, y = self.agent.f, self.model
+    def _scalars(self, agent: Agent) -> Row:
+        """Return this agent's scalars about the model."""
+        f, y = agent.f, self.model
         assert y is not None
         image = f.map.image(y)
         gap = 0.0
-        if self.agent.index == 0:
-            gap = vdot(self._sum, y) - self.agent.lmo(self._sum, None).dot(self._sum)
-        noise = (f.grad_noise(image) + EPS * norm(self._sum)) * self.agent.X.diameter
-        self.row = (gap, self.value - f.loss.value(image), noise)
+        if agent.index == 0:
+            gap = vdot(self.total, y) - agent.lmo(self.total, None).dot(self.total)
+        noise = (f.grad_noise(image) + EPS * norm(self.total)) * agent.X.diameter
+        return gap, self.loss - f.loss.value(image), noise
 
-    def _is_time(self, epoch: int, residual: float) -> bool:
-        """Return whether a model is worth its bytes; the residual goes down with the square of the gap."""
-        assert self.agent.gap is not None
+    def _is_due(self, required: float, epoch: int, residual: float) -> bool:
+        """Return True if a model is likely to have the required gap: the residual falls as its square."""
         if epoch == 0:
-            return False  # the news of the first epoch are older than all iterations
-        if self._residual is None:
-            self._residual = residual
-        hopeful = residual <= self._residual * (_HOPE * self.agent.gap / self._gap) ** 2
-        if not hopeful and epoch % _ANYHOW:
+            return False  # the scalars of the first epoch are older than all iterations
+        if self.residual is None:
+            self.residual = residual
+        likely = residual <= self.residual * (_TOLERANCE * required / self.gap) ** 2
+        if not likely and epoch % _ALWAYS:
             return False
-        self._residual = residual
+        self.residual = residual
         return True

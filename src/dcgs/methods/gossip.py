@@ -1,7 +1,7 @@
-"""Averaging over the whole network by several rounds of talk between neighbors.
+"""Gossip: several rounds between neighbors that approximate the average over the network.
 
-Each way applies a polynomial p with p(1) = 1 to the weights W, so that the average stays what it is
-and the rest shrinks.
+Each function applies a polynomial p with p(1) = 1 to the mixing matrix W. The average is unchanged and the
+disagreement shrinks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dcgs.methods.talk import average
+from dcgs.methods.mixing import average
 from dcgs.points import Point
 from dcgs.protocol import Program
 
@@ -22,7 +22,7 @@ def repeated(value: Point, W: Mapping[int, float], rounds: int) -> Program[Point
 
 
 def exact(value: Point, W: Mapping[int, float], modes: Sequence[float]) -> Program[Point]:
-    """Return the average over all agents, ``modes`` being the eigenvalues of W but 1: one round for each."""
+    """Return the average over all agents; ``modes`` are the eigenvalues of W except 1. One round for each."""
     for mode in modes:
         mixed = yield from average(value, W)
         value = (1.0 / (1.0 - mode)) * (mixed - mode * value)
@@ -57,7 +57,7 @@ def chebyshev_rounds(mixing: tuple[float, float], factor: float) -> int:
 def repeated_rounds(mixing: tuple[float, float], factor: float) -> int:
     """Return the rounds after which :func:`repeated` has shrunk every disagreement by the factor."""
     slowest = max(map(abs, mixing))
-    return max(1, math.ceil(math.log(factor) / math.log(slowest))) if slowest > _NOTHING else 1
+    return max(1, math.ceil(math.log(factor) / math.log(slowest))) if slowest > _NARROW else 1
 
 
 def well_ordered(modes: Sequence[float]) -> tuple[float, ...]:
@@ -70,12 +70,12 @@ def well_ordered(modes: Sequence[float]) -> tuple[float, ...]:
     return tuple(chosen)
 
 
-# An interval of eigenvalues narrower than this is a point, which one round makes away with.
-_NOTHING = 1e-9
+# An interval of eigenvalues narrower than this is treated as a point, which takes one round.
+_NARROW = 1e-9
 
 
 def _scaled(mixing: tuple[float, float]) -> tuple[float, float, float]:
-    """Return center and half width of the interval, and where 1 lies if it is scaled to [−1, 1]."""
+    """Return center and half width of the interval, and the position of 1 if it is scaled to [−1, 1]."""
     center = 0.5 * (mixing[0] + mixing[1])
-    half = max(0.5 * (mixing[1] - mixing[0]), _NOTHING)
+    half = max(0.5 * (mixing[1] - mixing[0]), _NARROW)
     return center, half, (1.0 - center) / half

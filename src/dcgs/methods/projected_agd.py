@@ -1,13 +1,12 @@
-"""Accelerated projected gradient with repeated gossip, a peer that projects.
+"""Accelerated projected gradient with repeated gossip: a method that projects, for comparison.
 
-In the manner of Ye, Luo, Zhou and Zhang, *Multi-Consensus Decentralized Accelerated Gradient Descent*,
-Journal of Machine Learning Research, 2023: Nesterov's steps along a tracked gradient, and several rounds of
-gossip between two of them. Here points and gradients are mixed in the same rounds.
+After Ye, Luo, Zhou and Zhang, *Multi-Consensus Decentralized Accelerated Gradient Descent*,
+Journal of Machine Learning Research, 2023: Nesterov's steps along a tracked gradient, with several rounds of
+gossip in between. Here points and gradients are mixed in the same rounds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -25,17 +24,30 @@ from dcgs.methods.gossip import (
     well_ordered,
 )
 from dcgs.methods.projections import check_step, projection_incompatibility, projector
+from dcgs.momentum import Momentum
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, is_whole, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 
-# With gossip by which every disagreement shrinks by L/(20 M), L the smoothness of the mean objective and
-# M the largest of the agents', tracking was steady on all graphs and data tried; with L/(10 M) it was not.
+# Gossip shrinks every disagreement by L/(20 M), L the smoothness of the mean objective and M the largest of
+# the agents'. With this factor tracking converged on all graphs and data tried; with L/(10 M) it did not.
 _SHRINK = 0.05
-# Beyond so many modes rounding errors of the exact average are not worth its rounds.
+# With more eigenvalues than this the exact average loses too much to rounding.
 _MOST_MODES = 32
+
+
+@final
+@dataclass(eq=False)
+class AGDState:
+    """The iterate, the extrapolated point y, the averaged gradient s, the last gradient, and the momentum."""
+
+    x: Point
+    y: Point
+    s: Point
+    grad_prev: Point
+    momentum: Momentum
 
 
 @final
@@ -44,15 +56,15 @@ class ProjectedAGD(Method):
     """Nesterov's accelerated projected gradient along a gradient averaged over the network.
 
     ``step`` is 1/L by default, L the smoothness of the mean objective f/m. Momentum as in FISTA,
-    started anew where it leads uphill (O'Donoghue and Candès 2015). One projection an iteration.
+    restarted where it leads uphill (O'Donoghue and Candès 2015). One projection an iteration.
 
-    ``gossip`` is how it averages. ``"exact"``: one round for each eigenvalue of the Metropolis matrix W but
-    1, after which every agent has the very average; messages are gradients. ``"chebyshev"`` and
+    ``gossip`` is how it averages. ``"exact"``: one round for each eigenvalue of the Metropolis matrix W
+    except 1, after which every agent has the exact average; messages are gradients. ``"chebyshev"`` and
     ``"repeated"``: ``gossip_rounds`` rounds of a Chebyshev polynomial in W, or of W itself, mix points and
-    tracked gradients, which travel together in messages of double size; by default as many rounds as
-    shrink every disagreement by L/(20 M), M the largest smoothness of all agents. ``"auto"`` takes the
-    exact average if that needs no more rounds than Chebyshev's, and Chebyshev's if not or if
-    ``gossip_rounds`` are given. L, M and the eigenvalues are taken to be known to all beforehand.
+    tracked gradients, which are sent together in messages of double size. By default there are enough rounds
+    to shrink every disagreement by L/(20 M), M the largest smoothness of all agents. ``"auto"`` takes the
+    exact average if it needs no more rounds than Chebyshev's and no ``gossip_rounds`` are given. L, M and the
+    eigenvalues are assumed to be known to all agents before the run.
     """
 
     step: float | None = None
@@ -60,6 +72,7 @@ class ProjectedAGD(Method):
     gossip_rounds: int | None = None
     rounds_per_iteration = 1
     projects = True
+    State = AGDState
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -85,32 +98,23 @@ class ProjectedAGD(Method):
         L = agent.facts.mean_smoothness
         alpha = self.step or (1.0 / L if L > 0.0 else 1.0)
         modes, mix = self._modes(agent.facts), self._mix(agent)
-        x = y = agent.x0
-        s = grad_prev = 0.0 * x
-        t = 1.0
-        if agent.past is not None:
-            x, y, s, grad_prev = agent.past.points("x", "y", "s", "grad_prev")
-            t = agent.past.number("t")
-        for k in agent.ks:
-            grad = f.grad(y)
+        x0 = agent.x0
+        at = agent.restore(AGDState) or AGDState(x0, x0, 0.0 * x0, 0.0 * x0, Momentum())
+        for k in agent.iterations_left:
+            grad = f.grad(at.y)
             if modes:
-                s = yield from exact(grad, W, modes)
+                at.s = yield from exact(grad, W, modes)
             else:
-                y, s = yield from mix(np.stack([y, s + grad - grad_prev]))
-            x_prev, x, grad_prev = x, project(y - alpha * s), grad
-            uphill = vdot(y - x, x - x_prev) > 0.0
-            t_prev = 1.0 if uphill else t
-            t = 0.5 + math.sqrt(0.25 + t_prev**2)
-            y = x + ((t_prev - 1.0) / t) * (x - x_prev)
-            agent.observe(k, x)
-            agent.keep(k, x=x, y=y, s=s, grad_prev=grad_prev, t=t)
-        return x
-
-    def forgets(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return None
+                at.y, at.s = yield from mix(np.stack([at.y, at.s + grad - at.grad_prev]))
+            x_prev, at.x, at.grad_prev = at.x, project(at.y - alpha * at.s), grad
+            theta = at.momentum.weight(restart=vdot(at.y - at.x, at.x - x_prev) > 0.0)
+            at.y = at.x + theta * (at.x - x_prev)
+            agent.observe(k, at.x)
+            agent.save(k, at)
+        return at.x
 
     def _modes(self, facts: Facts) -> tuple[float, ...]:
-        """Return the eigenvalues to make away with for an exact average, or none where it is not wanted."""
+        """Return the eigenvalues of W for an exact average, or none if the average is not exact."""
         if self.gossip == "exact" and not facts.modes:
             raise ValueError(
                 "gossip='exact' needs all eigenvalues of W, which are not computed for "
@@ -121,7 +125,7 @@ class ProjectedAGD(Method):
         return well_ordered(facts.modes) if chosen or self.gossip == "exact" else ()
 
     def _mix(self, agent: Agent) -> Callable[[Point], Program[Point]]:
-        """Return the averaging of points and gradients that is not exact."""
+        """Return how points and gradients are averaged if the average is not exact."""
         W, mixing, factor = agent.metropolis, agent.facts.mixing, _factor(agent.facts)
         if self.gossip == "repeated":
             return partial(repeated, W=W, rounds=self.gossip_rounds or repeated_rounds(mixing, factor))
@@ -130,5 +134,5 @@ class ProjectedAGD(Method):
 
 
 def _factor(facts: Facts) -> float:
-    """Return by how much gossip is to shrink every disagreement."""
+    """Return the factor by which gossip must shrink every disagreement."""
     return _SHRINK * facts.mean_smoothness / facts.smoothness if facts.smoothness > 0.0 else _SHRINK

@@ -3,46 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
 
 from dcgs.inner import Inner, Solver, Subproblem, check_inner
-from dcgs.memory import Memory
 from dcgs.methods.base import Agent
-from dcgs.methods.talk import laplacian
+from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
 
 
-def sliding(agent: Agent, schedule: Schedule, inner: Solver, last: bool, **more: Memory) -> Program[Point]:
-    """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average.
+@final
+@dataclass(eq=False)
+class SlidingState:
+    """The variables of Algorithm 2 after an iteration; ``total`` is Σ θ so far.
 
-    ``more`` is kept beside its own state.
+    ``e`` replaces the schedule's e in the primal-dual algorithm; it is None in DCGS.
     """
-    f = agent.f
-    x_prev = x = x_bar = agent.x0  # line 1
-    y = 0.0 * x
-    total = 0.0
-    if agent.past is not None:
-        x_prev, x, x_bar, y = agent.past.points("x_prev", "x", "x_bar", "y")
-        total = agent.past.number("total")
-    for k in agent.ks:  # line 2
-        at = schedule(k)
-        x_tilde = at.alpha * (x - x_prev) + x  # line 4
+
+    x_prev: Point
+    x: Point
+    x_bar: Point
+    y: Point
+    total: float
+    e: float | None
+
+
+def sliding(
+    agent: Agent, schedule: Schedule, inner: Solver, last: bool, e: float | None = None
+) -> Program[Point]:
+    """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average."""
+    x0 = agent.x0
+    at = agent.restore(SlidingState) or SlidingState(x0, x0, x0, 0.0 * x0, 0.0, e)  # line 1
+    for k in agent.iterations_left:  # line 2
+        p = schedule(k)
+        x_tilde = p.alpha * (at.x - at.x_prev) + at.x  # line 4
         v = yield from laplacian(x_tilde)  # line 5
-        y = y + v / at.tau  # line 6
-        w = yield from laplacian(y)  # line 7
-        del x_tilde, v  # two points fewer while the inner solver works
-        x_prev, x = x, inner(Subproblem(f, w, at.eta, x), at.e)  # line 8
-        total = total + at.theta
-        x_bar = x_bar + (at.theta / total) * (x - x_bar)  # line 10
-        agent.observe(k, x if last else x_bar)
-        agent.keep(k, inner=inner, x_prev=x_prev, x=x, x_bar=x_bar, y=y, total=total, **more)
-    return x if last else x_bar
+        at.y = at.y + v / p.tau  # line 6
+        w = yield from laplacian(at.y)  # line 7
+        del x_tilde, v  # two points fewer in memory during the inner solve
+        e = p.e if at.e is None else at.e
+        at.x_prev, at.x = at.x, inner(Subproblem(agent.f, w, p.eta, at.x), e)  # line 8
+        at.total = at.total + p.theta
+        at.x_bar = at.x_bar + (p.theta / at.total) * (at.x - at.x_bar)  # line 10
+        agent.observe(k, at.x if last else at.x_bar)
+        agent.save(k, at, inner)
+    return at.x if last else at.x_bar
 
 
 def bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedule:
-    """Return the function of k that ``schedule`` names; ``"auto"`` goes by strong convexity."""
+    """Return the schedule as a function of k; ``"auto"`` is Theorem 2 if objectives are strongly convex."""
     if schedule == "auto":
         schedule = "theorem2" if facts.strong_convexity > 0.0 else "theorem1"
     if isinstance(schedule, str):
@@ -51,7 +63,7 @@ def bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedu
 
 
 def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
-    """Raise unless inner, schedule and answer are such as the loop knows."""
+    """Raise ValueError unless inner, schedule and answer are valid."""
     check_inner(inner)
     if answer not in ("average", "last"):
         raise ValueError(f"answer must be 'average' or 'last'; got {answer!r}.")
@@ -67,7 +79,7 @@ def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
 
 
 def schedule_incompatibility(schedule: object, objectives: Mapping[int, Objective]) -> str | None:
-    """Return why the schedule cannot serve these agents, or None if it can."""
+    """Return why the schedule cannot be used for these objectives, or None if it can."""
     named = _SCHEDULES.get(schedule) if isinstance(schedule, str) else schedule
     if not isinstance(named, Theorem2) or named.strong_convexity is not None:
         return None

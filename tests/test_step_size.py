@@ -1,4 +1,4 @@
-"""The balance of FastDCGS: numbers by hand, a metric that is definite, and changes that come to an end."""
+"""Step sizes of FastDCGS: values by hand, a metric that is positive definite, and changes of finite sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dcgs import L1Ball, LeastSquares, Logistic, Objective
 from dcgs.counting import CountedOracle
 from dcgs.front.network import as_network
 from dcgs.methods import Agent
-from dcgs.methods.balance import change, common_scale, eta_of_common, eta_of_own, own_scale, wished
+from dcgs.methods.step_size import StepSize, balancing_factor, common_edge_step, local_eta
 from dcgs.schedules import Facts
 from problems import GRAPHS, Array, laplacian_matrix
 from stacked import degrees, resisting, weighted_laplacian
@@ -35,44 +35,53 @@ def weighted(graph: nx.Graph) -> Array:
     return resisting(laplacian_matrix(graph))
 
 
+def common_etas(edge_step: float, degrees: Array, norm: float) -> list[float]:
+    """Return η of all agents for a common edge step."""
+    steps = [StepSize.local(1.0, float(degree)) for degree in degrees]
+    for step in steps:
+        step.use_common(edge_step, norm)
+    return [step.eta for step in steps]
+
+
 def smallest_eigenvalue(M: Array) -> float:
     return float(np.linalg.eigvalsh(M)[0])
 
 
 @given(seed=st.integers(0, 10_000), wild=st.sampled_from([0.0, 1.0, 10.0]))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_the_metric_is_definite_while_scales_differ(seed: int, wild: float) -> None:
+def test_the_metric_is_positive_definite_while_edge_steps_differ(seed: int, wild: float) -> None:
     L = weighted(connected(seed))
-    wishes = np.exp(wild * np.random.default_rng(seed).standard_normal(len(L)))
-    scales = np.array([own_scale(wish, degree) for wish, degree in zip(wishes, degrees(L), strict=True)])
-    eta = np.array([eta_of_own(s, degree) for s, degree in zip(scales, degrees(L), strict=True)])
+    local_etas = np.exp(wild * np.random.default_rng(seed).standard_normal(len(L)))
+    steps = [StepSize.local(eta, degree) for eta, degree in zip(local_etas, degrees(L), strict=True)]
+    eta = np.array([step.eta for step in steps])
     # The same product in another order.
-    np.testing.assert_allclose(eta, wishes, rtol=1e-15)
+    np.testing.assert_allclose(eta, local_etas, rtol=1e-15)
     root = np.sqrt(eta)
-    M = np.eye(len(L)) - weighted_laplacian(L, scales) / np.outer(root, root)
+    edge_steps = np.array([step.edge_step for step in steps])
+    M = np.eye(len(L)) - weighted_laplacian(L, edge_steps) / np.outer(root, root)
     # diag(η) is 1.01 times what is enough, so that a hundredth of it is left.
     assert smallest_eigenvalue(M) >= (1.0 - 1.0 / 1.01) * (1.0 - 1e-9)
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_the_metric_is_definite_with_a_common_scale_and_not_by_more_than_it_needs(seed: int) -> None:
+def test_the_metric_is_positive_definite_with_a_common_edge_step_by_the_margin_alone(seed: int) -> None:
     graph = connected(seed)
-    L, (spread, _) = weighted(graph), as_network(graph).spread
-    root = np.sqrt([eta_of_common(0.7, degree, spread) for degree in degrees(L)])
+    L, (norm, _) = weighted(graph), as_network(graph).spread
+    root = np.sqrt(common_etas(0.7, degrees(L), norm))
     M = np.eye(len(L)) - 0.7 * L / np.outer(root, root)
-    # The spread is the least number that serves: what is left is the margin, to rounding.
+    # ν is the smallest number with ν D ⪰ L: the margin remains, up to rounding.
     assert smallest_eigenvalue(M) == pytest.approx(1.0 - 1.0 / 1.01, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_with_a_common_scale_the_etas_are_the_wishes_on_average(name: str) -> None:
+def test_with_a_common_edge_step_the_mean_of_all_eta_is_the_mean_of_the_local_ones(name: str) -> None:
     graph = GRAPHS[name]
-    each, (spread, _) = degrees(weighted(graph)), as_network(graph).spread
-    wishes = np.random.default_rng(81).uniform(0.1, 10.0, len(graph))
-    scale = common_scale(float(wishes.sum()), float(each.sum()), spread)
+    each, (norm, _) = degrees(weighted(graph)), as_network(graph).spread
+    local_etas = np.random.default_rng(81).uniform(0.1, 10.0, len(graph))
+    edge_step = common_edge_step(float(local_etas.sum()), float(each.sum()), norm)
     # Sums and products of a dozen numbers.
-    assert sum(eta_of_common(scale, n, spread) for n in each) == pytest.approx(wishes.sum(), rel=1e-13)
+    assert sum(common_etas(edge_step, each, norm)) == pytest.approx(local_etas.sum(), rel=1e-13)
 
 
 def test_the_resistances_of_a_triangle_with_a_tail_are_what_one_works_out_by_hand() -> None:
@@ -96,7 +105,7 @@ def test_resistances_are_those_of_networkx_and_the_same_at_both_ends(seed: int) 
     graph = connected(seed)
     network = as_network(graph)
     found = {(i, j): weight for i in range(len(graph)) for j, weight in network.weights(i).items()}
-    # To the bit, else prices would not sum to zero.
+    # To the bit, else dual variables would not sum to zero.
     assert found == {(j, i): weight for (i, j), weight in found.items()}
     distances = nx.resistance_distance(graph)
     mean = np.mean([distances[i][j] for i, j in graph.edges])
@@ -149,11 +158,11 @@ def test_the_spectrum_of_a_large_graph_is_what_one_works_out_by_hand() -> None:
         (0.0, 0.0, 1, 1.0),
     ],
 )
-def test_the_scale_changes_by_what_one_works_out_by_hand(
+def test_the_edge_step_changes_by_a_factor_worked_out_by_hand(
     primal: float, dual: float, epoch: int, factor: float
 ) -> None:
     # A logarithm and an exponential, each right to 1e-16.
-    assert change(primal, dual, epoch) == pytest.approx(factor, rel=1e-13)
+    assert balancing_factor(primal, dual, epoch) == pytest.approx(factor, rel=1e-13)
 
 
 HALVES = st.one_of(st.just(0.0), st.floats(1e-150, 1e150))
@@ -168,7 +177,10 @@ def test_all_changes_together_are_bounded_whatever_the_residuals(
     halves: list[tuple[float, float]], same_way: bool
 ) -> None:
     worst = [(1.0, 0.0)] * len(halves)
-    steps = [abs(math.log(change(*pair, j))) for j, pair in enumerate(worst if same_way else halves, start=1)]
+    steps = [
+        abs(math.log(balancing_factor(*pair, j)))
+        for j, pair in enumerate(worst if same_way else halves, start=1)
+    ]
     # Σ 3/j^1.1 ≤ 3 (1 + ∫₁^∞ t^(−1.1) dt) = 33.
     assert sum(steps) <= 33.0
     assert all(step <= 3.0 / j**1.1 * (1.0 + 1e-13) for j, step in enumerate(steps, start=1))
@@ -186,7 +198,7 @@ def test_all_changes_together_are_bounded_whatever_the_residuals(
     ids=["squares", "logistic", "nothing"],
 )
 @pytest.mark.parametrize(("connectivity", "factor"), [(1.0, 1.0), (1.0 / 16.0, 2.0)])
-def test_the_wish_is_what_one_works_out_by_hand(
+def test_the_local_eta_is_what_one_works_out_by_hand(
     f: Objective, eta: float, connectivity: float, factor: float
 ) -> None:
     X = L1Ball(3)
@@ -198,11 +210,11 @@ def test_the_wish_is_what_one_works_out_by_hand(
         lmo=oracle,
         x0=np.zeros(3),
         degrees={},
-        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, spread=2.0, connectivity=connectivity),
+        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, connectivity=connectivity),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,
     )
     # An eigenvalue is right to 1e-15 or so.
-    assert wished(agent) == pytest.approx(0.6 * eta * factor, rel=1e-12)
+    assert local_eta(agent) == pytest.approx(0.6 * eta * factor, rel=1e-12)
     assert oracle.calls == 0

@@ -1,4 +1,4 @@
-"""The two words of the conversation, against the matrices they stand for.
+"""Laplacian and average, against the matrices that they multiply by.
 
 The Laplacian enters DCGS twice, so that a sign error in it would not show there.
 """
@@ -15,28 +15,28 @@ import pytest
 from dcgs import L1Ball, LeastSquares, Lockstep
 from dcgs.counting import CountedOracle
 from dcgs.methods import Agent
-from dcgs.methods.talk import average, laplacian
+from dcgs.methods.mixing import average, laplacian
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
 from dcgs.schedules import Facts
 from problems import GRAPHS, Array, neighbors_of
 
-Word: TypeAlias = Callable[[int, Array], Program[Array]]
+Round: TypeAlias = Callable[[int, Array], Program[Array]]
 # Sums of a dozen numbers of size 1, in another order.
 ROUNDING = 1e-14
 
 
-def say(graph: nx.Graph, word: Word, values: Array) -> tuple[Array, Traffic]:
-    """Return what every agent has after one word, and what that took."""
-    heard: dict[int, Array] = {}
+def run_round(graph: nx.Graph, one_round: Round, values: Array) -> tuple[Array, Traffic]:
+    """Return what every agent has after one round, and the traffic."""
+    found_by: dict[int, Array] = {}
 
     def program(i: int) -> Program[Array]:
-        heard[i] = yield from word(i, values[i])
-        return heard[i]
+        found_by[i] = yield from one_round(i, values[i])
+        return found_by[i]
 
     traffic = Traffic(len(graph))
     Lockstep().run(Job(program, neighbors_of(graph), traffic, lambda: True))
-    return np.stack([heard[i] for i in range(len(graph))]), traffic
+    return np.stack([found_by[i] for i in range(len(graph))]), traffic
 
 
 def agent_at(graph: nx.Graph, i: int) -> Agent:
@@ -68,7 +68,7 @@ def metropolis_matrix(graph: nx.Graph) -> Array:
 def test_laplacian_is_the_matrix_of_networkx(name: str, shape: tuple[int, ...]) -> None:
     graph = GRAPHS[name]
     values = np.random.default_rng(41).standard_normal((len(graph), *shape))
-    found, traffic = say(graph, lambda i, value: laplacian(value), values)
+    found, traffic = run_round(graph, lambda i, value: laplacian(value), values)
     expected = np.tensordot(nx.laplacian_matrix(graph).toarray(), values, axes=1)
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=ROUNDING)
     assert traffic.rounds == 1
@@ -76,7 +76,7 @@ def test_laplacian_is_the_matrix_of_networkx(name: str, shape: tuple[int, ...]) 
 
 def test_laplacian_of_a_star_is_what_one_works_out_by_hand() -> None:
     values = np.array([[10.0], [1.0], [2.0], [3.0], [4.0]])
-    found, _ = say(nx.star_graph(4), lambda i, value: laplacian(value), values)
+    found, _ = run_round(nx.star_graph(4), lambda i, value: laplacian(value), values)
     # The center has 4·10 − (1 + 2 + 3 + 4), a leaf its own value less the center's.
     np.testing.assert_array_equal(found, [[30.0], [-9.0], [-8.0], [-7.0], [-6.0]])
 
@@ -88,7 +88,7 @@ def test_average_with_metropolis_weights_is_a_doubly_stochastic_matrix(
 ) -> None:
     graph = GRAPHS[name]
     values = np.random.default_rng(42).standard_normal((len(graph), *shape))
-    found, traffic = say(graph, lambda i, value: average(value, agent_at(graph, i).metropolis), values)
+    found, traffic = run_round(graph, lambda i, value: average(value, agent_at(graph, i).metropolis), values)
     np.testing.assert_allclose(
         found, np.tensordot(metropolis_matrix(graph), values, axes=1), rtol=0.0, atol=ROUNDING
     )
@@ -98,7 +98,7 @@ def test_average_with_metropolis_weights_is_a_doubly_stochastic_matrix(
 
 def test_metropolis_weights_of_a_path_are_what_one_works_out_by_hand() -> None:
     # On 0 – 1 – 2 the middle has two neighbors, so both edges weigh 1/(1 + 2).
-    found, _ = say(
+    found, _ = run_round(
         nx.path_graph(3),
         lambda i, value: average(value, agent_at(nx.path_graph(3), i).metropolis),
         np.array([[3.0], [6.0], [12.0]]),
@@ -108,19 +108,19 @@ def test_metropolis_weights_of_a_path_are_what_one_works_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_nobody_changes_a_value_that_all_share(name: str) -> None:
+def test_a_value_that_all_share_stays(name: str) -> None:
     graph = GRAPHS[name]
     values = np.full((len(graph), 2), 0.7)
-    differences, _ = say(graph, lambda i, value: laplacian(value), values)
-    averages, _ = say(graph, lambda i, value: average(value, agent_at(graph, i).metropolis), values)
+    differences, _ = run_round(graph, lambda i, value: laplacian(value), values)
+    averages, _ = run_round(graph, lambda i, value: average(value, agent_at(graph, i).metropolis), values)
     np.testing.assert_array_equal(differences, 0.0 * values)
     np.testing.assert_allclose(averages, values, rtol=0.0, atol=ROUNDING)
 
 
-def test_an_agent_alone_hears_nothing() -> None:
+def test_an_agent_alone_sends_and_receives_nothing() -> None:
     values = np.array([[5.0, -1.0]])
-    differences, traffic = say(nx.empty_graph(1), lambda i, value: laplacian(value), values)
-    averages, _ = say(nx.empty_graph(1), lambda i, value: average(value, {}), values)
+    differences, traffic = run_round(nx.empty_graph(1), lambda i, value: laplacian(value), values)
+    averages, _ = run_round(nx.empty_graph(1), lambda i, value: average(value, {}), values)
     np.testing.assert_array_equal(differences, [[0.0, 0.0]])
     np.testing.assert_array_equal(averages, values)
     assert traffic.messages.sum() == 0

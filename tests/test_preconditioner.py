@@ -1,4 +1,4 @@
-"""Weights of coordinates: agreed on by all where columns are uneven, and of use there."""
+"""The diagonal preconditioner: all agents agree on it where columns are uneven, and it helps there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import dcgs
 import stacked
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Snapshot
 from dcgs.inner import Corrective, Inner, Solver, Subproblem, Task
-from dcgs.methods.columns import Columns
-from dcgs.methods.letters import Letter
+from dcgs.methods.messages import Message
+from dcgs.methods.preconditioner import CurvatureMaximum
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L2Ball
 from problems import Array, laplacian_matrix
@@ -32,47 +32,47 @@ def uneven_parts(agents: int, seed: int = 0, flat: tuple[int, ...] = ()) -> list
     return [(Ai, Ai @ truth + 0.3 * rng.standard_normal(8)) for Ai in A]
 
 
-def told(parts: list[tuple[Array, Array]], graph: nx.Graph, rounds: int) -> list[Point | None]:
-    """Return the weights that agents find in so many rounds."""
-    agents = [Columns.of(LeastSquares(*part), tells=True) for part in parts]
+def agreed(parts: list[tuple[Array, Array]], graph: nx.Graph, rounds: int) -> list[Point | None]:
+    """Return the preconditioners that agents have after so many rounds."""
+    agents = [CurvatureMaximum.of(LeastSquares(*part)) for part in parts]
     for _ in range(rounds):
-        letters = [Letter(np.zeros(SIZE), 1.0, {}, one.parcel()) for one in agents]
+        messages = [Message(np.zeros(SIZE), 1.0, {}, one.attached()) for one in agents]
         for i, one in enumerate(agents):
-            one.receive([letters[j] for j in sorted(graph[i])])
-    return [one.weights() for one in agents]
+            one.receive([messages[j] for j in sorted(graph[i])])
+    return [one.preconditioner() for one in agents]
 
 
 @pytest.mark.parametrize("graph", [nx.path_graph(5), nx.cycle_graph(6), nx.path_graph(1)])
 @pytest.mark.parametrize("flat", [(), (0,), (0, 1)])
-def test_all_agree_once_news_have_reached_everyone(graph: nx.Graph, flat: tuple[int, ...]) -> None:
+def test_all_agents_agree_after_as_many_rounds_as_the_diameter(
+    graph: nx.Graph, flat: tuple[int, ...]
+) -> None:
     parts = uneven_parts(len(graph), flat=flat)
-    found = told(parts, graph, nx.diameter(graph))
+    found = agreed(parts, graph, nx.diameter(graph))
     if len(flat) >= len(graph):
         assert found == [None] * len(graph)
         return
-    expected = stacked.column_weights(np.stack([2.0 * (A**2).sum(axis=0) for A, _ in parts]))
-    for weights in found:
-        assert weights is not None
-        np.testing.assert_array_equal(weights, found[0])
-        np.testing.assert_allclose(weights, expected, rtol=1e-13)
+    expected = stacked.preconditioner(np.stack([2.0 * (A**2).sum(axis=0) for A, _ in parts]))
+    for h in found:
+        assert h is not None
+        np.testing.assert_array_equal(h, found[0])
+        np.testing.assert_allclose(h, expected, rtol=1e-13)
 
 
-def test_even_columns_are_not_told_of() -> None:
+def test_even_columns_are_not_sent() -> None:
     rng = np.random.default_rng(3)
     one_sample = LeastSquares(rng.standard_normal((1, 1000)), [1.0])
-    assert Columns.of(one_sample, tells=True).parcel() is None
-    assert Columns.of(LeastSquares(*uneven_parts(1)[0]), tells=False).parcel() is None
-    nothing = LeastSquares(np.zeros((1, 5)), [1.0])
-    assert Columns.of(nothing, tells=True).weights() is None
+    assert CurvatureMaximum.of(one_sample).attached() is None
+    assert CurvatureMaximum.of(LeastSquares(np.zeros((1, 5)), [1.0])).preconditioner() is None
 
 
-def test_what_is_known_is_sent_once() -> None:
-    one = Columns.of(LeastSquares(*uneven_parts(1)[0]), tells=True)
-    parcel = one.parcel()
-    assert parcel is not None
-    assert one.parcel() is None
-    one.receive([Letter(np.zeros(SIZE), 1.0, {}, parcel)])
-    assert one.parcel() is None
+def test_a_maximum_is_sent_once() -> None:
+    one = CurvatureMaximum.of(LeastSquares(*uneven_parts(1)[0]))
+    attached = one.attached()
+    assert attached is not None
+    assert one.attached() is None
+    one.receive([Message(np.zeros(SIZE), 1.0, {}, attached)])
+    assert one.attached() is None
 
 
 @final
@@ -80,7 +80,7 @@ def test_what_is_known_is_sent_once() -> None:
 class Free(Inner):
     """The minimizer of φ where the set does not bind, by solving a linear system."""
 
-    weighs = True
+    supports_preconditioner = True
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None
@@ -95,7 +95,7 @@ class _FreeSolver(Solver):
         self.A, self.b = f.data()["A"], f.data()["b"]
 
     def __call__(self, phi: Subproblem, e: float) -> Point:
-        eta = phi.eta * (np.ones(SIZE) if phi.weights is None else phi.weights)
+        eta = phi.eta * (np.ones(SIZE) if phi.preconditioner is None else phi.preconditioner)
         return minimizer(self.A, self.b, phi.w, eta, phi.center)
 
 
@@ -105,7 +105,7 @@ def minimizer(A: Array, b: Array, w: Array, eta: Array, center: Array) -> Array:
 
 
 @pytest.mark.parametrize("graph", [nx.path_graph(2), nx.path_graph(6), nx.cycle_graph(5)])
-def test_a_run_is_its_transcription(graph: nx.Graph) -> None:
+def test_a_run_equals_the_stacked_reference(graph: nx.Graph) -> None:
     parts = uneven_parts(len(graph), seed=1)
     A = np.stack([A for A, _ in parts])
     answers: list[Array] = []
@@ -117,7 +117,7 @@ def test_a_run_is_its_transcription(graph: nx.Graph) -> None:
     objectives = [LeastSquares(*part) for part in parts]
     dcgs.minimize(objectives, L2Ball(SIZE, 1e9), graph, method, iterations=40, callback=look)
     L = stacked.resisting(laplacian_matrix(graph))
-    reference = stacked.fast_with_columns(
+    reference = stacked.fast_preconditioned(
         A,
         L,
         np.zeros(SIZE),
@@ -131,22 +131,24 @@ def test_a_run_is_its_transcription(graph: nx.Graph) -> None:
         )
 
 
-def test_weights_help_where_columns_are_uneven() -> None:
+def test_the_preconditioner_helps_where_columns_are_uneven() -> None:
     graph = nx.cycle_graph(6)
     objectives = [LeastSquares(*part) for part in uneven_parts(6, seed=2)]
     X = L1Ball(SIZE, 300.0)
-    with_weights = dcgs.minimize(objectives, X, graph, FastDCGS(stops_itself=False), rounds=60)
-    without = dcgs.minimize(objectives, X, graph, FastDCGS(inner=_Even(), stops_itself=False), rounds=60)
-    start = with_weights.history.worst_loss[0]
+    preconditioned = dcgs.minimize(objectives, X, graph, FastDCGS(stops_itself=False), rounds=60)
+    without = dcgs.minimize(objectives, X, graph, FastDCGS(inner=_Plain(), stops_itself=False), rounds=60)
+    start = preconditioned.history.worst_loss[0]
     best = dcgs.minimize(objectives, X, graph, FastDCGS(stops_itself=False), rounds=600).history.mean_loss[-1]
-    reached = [(result.history.worst_loss[-1] - best) / (start - best) for result in (with_weights, without)]
+    reached = [
+        (result.history.worst_loss[-1] - best) / (start - best) for result in (preconditioned, without)
+    ]
     assert reached[0] < 0.1 * reached[1]
 
 
 @final
 @dataclass(frozen=True)
-class _Even(Inner):
-    """Corrective steps that are not told of weights."""
+class _Plain(Inner):
+    """Corrective steps without a preconditioner."""
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return Corrective().incompatibility(f, X)

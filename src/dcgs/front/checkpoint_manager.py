@@ -1,0 +1,215 @@
+"""The checkpoint manager: saves the states of this process's agents, and finds those to resume from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, final
+
+import numpy as np
+
+from dcgs.front import checkpoint_file
+from dcgs.front.agreement import agreed
+from dcgs.front.checkpoint import Checkpoint, available, common, refusal
+from dcgs.front.fingerprint import Fingerprint, difference
+from dcgs.front.observer import Observer
+from dcgs.front.run_state import RunState, resume_run, run_state
+from dcgs.front.signals import SignalListener, obey
+from dcgs.inner import Solver
+from dcgs.methods.base import Agent
+from dcgs.runtime import ProcessGroup
+from dcgs.state import Plain, ResumePoint, SavedState, from_plain, to_plain
+
+# Iterations of which the files stay when newer ones are complete.
+_GENERATIONS = 2
+
+
+@final
+class CheckpointManager:
+    """Writes the checkpoints of this process's agents, and reads those to resume from.
+
+    Without a checkpoint it does nothing. ``last`` is the last iteration of the run, if it is known. After
+    every round the processes agree on whether one of them received a signal, so that no process is ahead of
+    another by more than one checkpoint.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint | None, agents: Sequence[int], last: int | None, group: ProcessGroup
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.group = group
+        self.notes: list[str] = []
+        self.signals = SignalListener()
+        self._agents = agents
+        self._last = last
+        self._resumed: int | None = None
+        self._contents: dict[int, dict[str, Any]] = {}
+        self._offers: dict[int, tuple[int, dict[str, Plain]]] = {}
+        self._fingerprints: Mapping[int, Fingerprint] = {}
+        self._signal = 0  # received by any process
+        self._seconds = 0.0
+
+    def about(self) -> dict[str, Any]:
+        """Return what the result reports: ``every``, the iteration resumed from, and the seconds spent."""
+        if self.checkpoint is None:
+            return {}
+        details = {"every": self.checkpoint.every, "resumed": self._resumed, "seconds": self._seconds}
+        return {"checkpoint": details}
+
+    def find(self) -> None:
+        """Read the newest checkpoint that all agents have, if the run is to be resumed."""
+        at = self.checkpoint
+        if at is None:
+            return
+        have, notes = agreed(self.group, lambda: available(at, self._agents))
+        everyones = [
+            ks.tolist() for ks in self.group.allgather([np.array(ks, np.int64) for ks in have.values()])
+        ]
+        texts = self.group.allgather([np.frombuffer(note.encode(), np.uint8) for note in notes])
+        self.notes += [bytes(text).decode() for text in texts]
+        reason = refusal(at, everyones, self.notes)
+        if reason is not None:
+            with self.group.common_errors():
+                raise ValueError(reason)
+        self._resumed = common(everyones) or None
+        if self._resumed is not None:
+            k = self._resumed
+            self._contents = agreed(
+                self.group, lambda: {i: checkpoint_file.read(at.file(i, k)) for i in self._agents}
+            )
+
+    def resume_point(self, i: int) -> ResumePoint | None:
+        """Return what agent i resumes from, or None in a new run."""
+        if self._resumed is None:
+            return None
+        program, inner = self._contents[i].pop("program"), self._contents[i].pop("inner")
+        return ResumePoint(self._resumed, SavedState(program), None if inner is None else SavedState(inner))
+
+    def begin(
+        self, identify: Callable[[Agent], Fingerprint], agents: Mapping[int, Agent], observer: Observer
+    ) -> None:
+        """Refuse a checkpoint of another run, restore the counters, and clear the folder."""
+        at = self.checkpoint
+        if at is None:
+            return
+        start = time.perf_counter()
+        agreed(self.group, lambda: self._set_up(at, identify, agents, observer))
+        if self._resumed is not None:
+            observer.restore()
+        self._seconds += time.perf_counter() - start
+
+    def _set_up(
+        self,
+        at: Checkpoint,
+        identify: Callable[[Agent], Fingerprint],
+        agents: Mapping[int, Agent],
+        observer: Observer,
+    ) -> None:
+        self._fingerprints = {i: identify(agents[i]) for i in self._agents}
+        contents, self._contents = self._contents, {}
+        for i, content in contents.items():
+            reason = difference(i, content["fingerprint"], self._fingerprints[i])
+            if reason is not None:
+                raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
+        if contents:
+            states = {i: from_plain(RunState, content["run"]) for i, content in contents.items()}
+            self.notes += resume_run(states, agents, observer)
+        try:
+            self._clear_folder(at, observer.iterations)
+            if not contents:
+                # So that a run that ends before its first checkpoint can be resumed as well.
+                self._write(0, {i: {} for i in self._agents})
+        except OSError as error:
+            raise _unwritable(at, 0, error) from error
+
+    def _clear_folder(self, at: Checkpoint, k: int) -> None:
+        """Delete damaged files, files of later iterations, and what killed processes left half-written."""
+        for i in self._agents:
+            folder = at.file(i, 0).parent
+            folder.mkdir(parents=True, exist_ok=True)
+            for part in folder.glob(".*.part"):
+                part.unlink()
+            for each, path in at.files(i).items():
+                if each > k or not checkpoint_file.is_complete(path):
+                    path.unlink()
+
+    def save(self, i: int, k: int, state: object, inner: Solver | None) -> None:
+        """Take agent i's state after iteration k if a checkpoint is due; called from the agent's thread."""
+        at = self.checkpoint
+        if at is None or not (self._signal or k % at.every == 0 or k == self._last):
+            return
+        if inner is not None and inner.state is None:
+            raise TypeError(
+                f"an inner solver must have a state to be checkpointed; that of {type(inner).__name__} is "
+                "None. Assign an instance of its State to self.state."
+            )
+        start = time.perf_counter()
+        solver = None if inner is None else to_plain(inner.state)
+        self._offers[i] = k, {"program": to_plain(state), "inner": solver}
+        self._seconds += time.perf_counter() - start
+
+    def after_round(self, agents: Mapping[int, Agent], observer: Observer, going: bool) -> bool:
+        """Write the states that agents have offered, with the clock stopped; return whether the run goes on.
+
+        Called while all agents of this process wait.
+        """
+        at = self.checkpoint
+        if at is None:
+            return going
+        offers, self._offers = self._offers, {}
+        if offers:
+            observer.counters.clock.pause()
+            start = time.perf_counter()
+            k = max(k for k, _ in offers.values())
+            try:
+                for i in self._agents:
+                    offers[i][1]["run"] = to_plain(run_state(agents[i], k, observer))
+                self._write(k, {i: content for i, (_, content) in offers.items()})
+                self.delete_old(k)
+            except OSError as error:
+                raise _unwritable(at, k, error) from error
+            self._seconds += time.perf_counter() - start
+            observer.counters.clock.start()
+            going = going and not self._signal
+        # Asked here, where all agents wait, so that all save their state after the same iteration.
+        heard = np.array([float(self.signals.received)])
+        self._signal = self._signal or int(self.group.allreduce_max(heard)[0])
+        return going
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Catch signals to end during the run, if there is a checkpoint to write, and end afterwards."""
+        if self.checkpoint is None:
+            yield
+            return
+        with self.signals.listening():
+            yield
+        with self.group.common_errors(BaseException):
+            obey(
+                self._signal,
+                f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
+                "resume with resume=True.",
+            )
+
+    def _write(self, k: int, contents: Mapping[int, dict[str, Plain]]) -> None:
+        assert self.checkpoint is not None
+        for i, content in contents.items():
+            header: dict[str, Plain] = {"fingerprint": {**self._fingerprints[i]}}
+            checkpoint_file.write(self.checkpoint.file(i, k), header | content)
+
+    def delete_old(self, k: int) -> None:
+        """Delete files that no agent resumes from: all agents have complete files up to the one before k."""
+        assert self.checkpoint is not None
+        for i in self._agents:
+            files = self.checkpoint.files(i)
+            old = [each for each in sorted(files) if each <= k]
+            for each in old[:-_GENERATIONS]:
+                files[each].unlink()
+
+
+def _unwritable(at: Checkpoint, k: int, error: OSError) -> OSError:
+    return OSError(
+        f"the checkpoint of iteration {k} cannot be written to {str(at.path)!r}: {error.strerror or error}. "
+        "Earlier checkpoints are complete; free some space, and resume with resume=True."
+    )

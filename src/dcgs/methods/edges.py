@@ -1,0 +1,110 @@
+"""FastDCGS over edges: one round and one inner solve an iteration.
+
+The line numbers are those of the box "FastDCGS over edges" in docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from dcgs.inner import Inner, Solver, Subproblem
+from dcgs.methods.base import Agent
+from dcgs.methods.certificate import Certificate
+from dcgs.methods.coordination import Coordination, period
+from dcgs.methods.messages import Message
+from dcgs.methods.preconditioner import CurvatureMaximum
+from dcgs.methods.step_size import StepSize, local_eta
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, vdot
+from dcgs.protocol import Program
+
+
+@final
+@dataclass(eq=False)
+class EdgesState:
+    """One agent's point x, center c and dual variable w, and what it agrees on with the others."""
+
+    x: Point
+    c: Point
+    w: Point
+    agreed: Coordination
+
+    def subproblem(self, f: Objective) -> Subproblem:
+        """Return φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − c‖²."""
+        return Subproblem(f, self.w, self.agreed.step.eta, self.c, self.agreed.preconditioner)
+
+
+Gap: TypeAlias = Callable[[int, float], float]
+"""``gap(k, scale)`` is the gap of the k-th inner solve, for losses of this scale."""
+
+
+def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: float) -> Program[Point]:
+    """Run FastDCGS over edges for one agent, with relaxation ρ; the agents find η if it is None."""
+    solver = inner.start(agent.task)
+    edge_weights = _edge_weights(agent)
+    at = agent.restore(EdgesState) or _first_state(agent, inner, solver, gap, eta)  # line 1
+    for k in agent.iterations_left:  # line 2
+        x_tilde = 2.0 * at.x - at.c  # line 3
+        inbox = yield at.agreed.message(agent, k, x_tilde)  # line 4
+        v = _weighted_laplacian(at, edge_weights, x_tilde, at.agreed.receive(agent, k, inbox))  # line 5
+        at.agreed.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
+        at.agreed.dual += vdot(x_tilde, v)
+        at.c = at.c + rho * (at.x - at.c)  # line 6
+        at.w = at.w + rho * v  # line 7
+        if k % period(agent) == 0:  # line 8
+            model = at.agreed.end_of_epoch(agent, k, at.x, at.w)
+            if model is not None:
+                agent.observe(k, model)
+                agent.agree()
+                return model
+        at.x = solver(at.subproblem(agent.f), gap(k + 1, at.agreed.loss_scale))  # line 9
+        agent.observe(k, at.x)
+        agent.save(k, at, solver)
+    return at.x
+
+
+def _weighted_laplacian(
+    at: EdgesState, weights: Mapping[int, float], x_tilde: Point, messages: Mapping[int, Message]
+) -> Point:
+    """Return Σⱼ rᵢⱼ min(s, sⱼ) (x̃ − x̃ⱼ), times the preconditioner if there is one."""
+    agreed, v = at.agreed, 0.0 * at.x
+    for j, theirs in messages.items():
+        v = v + weights[j] * min(agreed.step.edge_step, theirs.edge_step) * (x_tilde - theirs.point)
+    return v if agreed.preconditioner is None else agreed.preconditioner * v
+
+
+def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: float | None) -> EdgesState:
+    """Return the state after the first solve, from x⁰ with the dual variable 0."""
+    f, x0 = agent.f, agent.x0
+    degree = sum(_edge_weights(agent).values()) or 1.0
+    step = StepSize.local(local_eta(agent) if eta is None else eta, degree)
+    loss, first_gap = _loss_and_gap(agent, x0)
+    largest = step.eta * agent.facts.diameter**2
+    uses_preconditioner = inner.supports_preconditioner and eta is None
+    w = 0.0 * x0
+    x = solver(Subproblem(f, w, step.eta, x0), gap(1, first_gap or largest))
+    decrease = max(loss - f.value(x), 0.0)
+    agreed = Coordination(
+        step,
+        Certificate(loss, x0),
+        CurvatureMaximum.of(f) if uses_preconditioner else CurvatureMaximum(),
+        decrease,
+        loss_scale=decrease or first_gap or largest,
+        fixed=eta is not None,
+    )
+    agreed.flood(agent.index)
+    return EdgesState(x, x0, w, agreed)
+
+
+def _edge_weights(agent: Agent) -> Mapping[int, float]:
+    return agent.weights or dict.fromkeys(agent.degrees, 1.0)
+
+
+def _loss_and_gap(agent: Agent, x: Point) -> tuple[float, float]:
+    """Return fᵢ(x) and the Wolfe gap of fᵢ at x."""
+    f = agent.f
+    image = f.map.image(x)
+    g = f.map.adjoint(f.loss.grad(image))
+    return f.loss.value(image), vdot(g, x) - agent.lmo(g, None).dot(g)

@@ -1,0 +1,114 @@
+"""Step size and stopping of FastDCGS with a hub: a model of f, an estimate of its smoothness, and the gap."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+from dcgs.methods.base import Agent
+from dcgs.objectives.losses import Image
+from dcgs.points import Point, vdot
+
+# A smoothness that was too small is increased by this factor at least.
+_INCREASE = 1.5
+# If the curvature seen is below _SLACK of the smoothness, the smoothness falls to _MORE times that curvature,
+# by the factor _DECREASE at most. This happens at most _MOST_DECREASES times, and not after _MOST_INCREASES
+# increases.
+_SLACK, _MORE, _DECREASE = 0.5, 1.2, 0.7
+_MOST_DECREASES, _MOST_INCREASES = 20, 2
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A point, and this agent's image A x of it."""
+
+    x: Point
+    image: Image
+
+    def extrapolated(self, before: Sample, theta: float) -> Sample:
+        """Return the sample at x + θ (x − before)."""
+        return Sample(self.x + theta * (self.x - before.x), self.image + theta * (self.image - before.image))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SummedModel:
+    """The value and the gradient of f, the sum over all agents, at one point."""
+
+    at: Sample
+    value: float
+    grad: Point
+
+    def bound(self, x: Point, smoothness: float) -> float:
+        """Return an upper bound of f(x), if f has this smoothness."""
+        d = x - self.at.x
+        return self.value + vdot(self.grad, d) + 0.5 * smoothness * vdot(d, d)
+
+    def curvature(self, x: Point, value: float) -> float:
+        """Return the mean curvature of f between this point and x, where f has ``value``."""
+        d = x - self.at.x
+        length = vdot(d, d)
+        return 2.0 * (value - self.value - vdot(self.grad, d)) / length if length > 0.0 else 0.0
+
+    def gap(self, agent: Agent) -> float:
+        """Return ⟨∇f(y), y⟩ minus its minimum over X: the Wolfe gap, if y is in X."""
+        return vdot(self.grad, self.at.x) - agent.lmo(self.grad, None).dot(self.grad)
+
+
+@final
+@dataclass
+class SmoothnessEstimate:
+    """Λ, an estimate of the smoothness of f, and how often it was increased and decreased."""
+
+    L: float = 0.0
+    increases: int = 0
+    decreases: int = 0
+
+    def start(self, smoothness: float, mean_curvature: float) -> None:
+        """Start between the sums of the agents' mean curvatures and of their smoothness."""
+        self.L = math.sqrt(smoothness * mean_curvature) or 1.0
+
+    def increase(self, curvature: float) -> None:
+        """Use a larger Λ, because a step has shown this curvature."""
+        self.increases += 1
+        self.L = max(_INCREASE * self.L, curvature)
+
+    def decrease(self, curvature: float) -> None:
+        """Use a smaller Λ if a step has shown a much smaller curvature."""
+        allowed = self.increases < _MOST_INCREASES and self.decreases < _MOST_DECREASES
+        if 0.0 < curvature < _SLACK * self.L and allowed:
+            self.decreases += 1
+            self.L = max(_DECREASE * self.L, _MORE * curvature)
+
+
+@final
+@dataclass
+class HubStopping:
+    """When to stop: at a point of X whose gap is small enough relative to that at x⁰, or rounding error.
+
+    ``first`` is the gap at x⁰ and ``lower`` a lower bound of f over X. A step without momentum, whose gap can
+    be certified, is taken when f is within ``due`` of the lower bound.
+    """
+
+    first: float | None = None
+    lower: float = -math.inf
+    due: float = -math.inf
+
+    def reached(self, agent: Agent, model: SummedModel, feasible: bool, noise: float) -> bool:
+        """Return True if the run may stop at the model's point; ``feasible`` says that it is surely in X."""
+        if agent.gap is None:
+            return False
+        gap = model.gap(agent)
+        self.lower = max(self.lower, model.value - gap)
+        if self.first is None:
+            self.first, self.due = gap, agent.gap * gap
+        return feasible and gap <= max(agent.gap * self.first, noise)
+
+    def is_near(self, value: float) -> bool:
+        """Return True if f is so close to its lower bound that the next step is taken without momentum."""
+        if value - self.lower > self.due:
+            return False
+        self.due = 0.5 * (value - self.lower)
+        return True
