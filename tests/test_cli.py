@@ -65,7 +65,7 @@ def test_too_few_samples_for_the_agents_end_in_a_sentence(capsys: pytest.Capture
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(*_: object) -> None:
+    def work(**_: object) -> None:
         pytest.fail("work was done")
 
     monkeypatch.setattr("dcgs.bench.memory.measure", work)

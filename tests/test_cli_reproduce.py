@@ -340,7 +340,7 @@ def test_a_bar_goes_by_iterations_or_calls_whichever_end_sooner(
 def test_an_interruption_elsewhere_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dcgs.bench.memory.measure", interrupted)
