@@ -5,32 +5,38 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SETUP := PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 
-.PHONY: help setup demo test clean
+.PHONY: help setup demo test lint lock clean
 
 help:
 	@echo "make demo   set up and run the paper's experiments at small scale (under two minutes)"
-	@echo "make test   set up and run all tests and checks (under ten minutes)"
+	@echo "make test   set up and run all tests and checks (about five minutes)"
+	@echo "make lint   set up and run ruff, mypy and import-linter alone"
+	@echo "make lock   renew constraints.txt, the exact versions that these commands install"
 	@echo "make clean  remove the virtual environment, caches and outputs"
+	@echo "Each takes the Python it shall use: make test PYTHON=python3.13"
 
-setup: $(VENV)/.test
+setup:
+	@$(SETUP) test
 
-# What the demo needs, and what the tests need, which is more.
-$(VENV)/.report: pyproject.toml
-	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)" report
-	@touch $@
-
-$(VENV)/.test: pyproject.toml
-	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)" test
-	@touch $(VENV)/.report $@
-
-demo: $(VENV)/.report
+demo:
+	@$(SETUP) report
 	@rm -rf out/demo
 	@$(BIN)/dcgs reproduce --quick --out out/demo
 
-test: $(VENV)/.test
+test: setup
 	@sh tools/browser.sh
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock:
+	@$(PYTHON) tools/lock.py
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

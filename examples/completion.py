@@ -1,4 +1,4 @@
-"""Matrix completion on ten agents: each has seen a tenth of the entries, nobody shows theirs.
+"""Matrix completion on ten agents: each agent observes a tenth of the entries and keeps them private.
 
 Run it with ``python examples/completion.py [FOLDER]``; it writes FOLDER/completion.png (default: out/).
 """

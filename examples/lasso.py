@@ -1,4 +1,4 @@
-"""A small Lasso on ten agents: the paper's method and its baseline, and what is true of each.
+"""A small Lasso on ten agents: the paper's method, with two choices of η, and its baseline.
 
 Run it with ``python examples/lasso.py [FOLDER]``; it writes FOLDER/lasso.png (default: out/).
 """
@@ -23,11 +23,11 @@ def main(folder: Path) -> None:
     data = lasso_synthetic(samples=400, features=2000, nonzeros=20)
     X = dcgs.L1Ball(2000, radius=float(abs(data.truth).sum()))
 
-    # What one agent with all the data would find, certified: f* for comparison.
+    # f*, for comparison: the certified optimum of one agent that has all the data.
     pooled = dcgs.minimize(data.objectives(1), X, nx.empty_graph(1), dcgs.DCGS(answer="last"), gap=1e-9)
     optimum = float(pooled.history.mean_loss[-1])
 
-    # ‖x⁰ − x*‖ is 100 by construction; without it DCGS has to reckon with the diameter of X.
+    # ‖x⁰ − x*‖ is 100 by construction. Without this argument DCGS uses the diameter of X, which is larger.
     theorem = dcgs.Theorem1(distance=100.0)
     scaled = dcgs.Theorem1(distance=100.0, balance=10.0)
     methods: dict[str, tuple[dcgs.Method, int]] = {

@@ -1,14 +1,30 @@
-"""Settings for all tests: one BLAS thread per test process, so that parallel ones do not crowd.
+"""Settings for all tests."""
 
-Ctrl-C is heard, also where tests were started in the background by a shell that has it ignored: what is
-ignored is so in all processes that are started, and some tests send it to them.
-"""
-
+import os
+import re
 import signal
 
+import pytest
 from threadpoolctl import threadpool_limits
 
+# Each test process uses one BLAS thread, because several test processes share the cores.
 threadpool_limits(1, user_api="blas")
 
+# A shell that starts the tests in the background ignores Ctrl-C for them and for all processes that they
+# start. Some tests send Ctrl-C to such a process, so it must not be ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Variables of a terminal, a plotting backend or a batch system would change what dcgs prints, or how mpiexec
+# starts processes.
+FOREIGN = re.compile(
+    r"(FORCE|NO)_COLOR|CLICOLOR.*|COLORTERM|TTY_.*|COLUMNS|LINES|MPLBACKEND|PYTHONWARNINGS"
+    r"|(SLURM|PBS|PMI|PMIX|OMPI|HYDRA|MPIEXEC)_.*"
+)
+for name in filter(FOREIGN.fullmatch, list(os.environ)):
+    del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the linters first: mypy takes long, and no test process shall wait for it at the end."""
+    items.sort(key=lambda item: "linters" not in item.name)

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,13 +47,18 @@ def begin(ranks: int, command: str, program: str = "-m dcgs") -> subprocess.Pope
 
 def ended(run: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Return status, output and errors of a run."""
-    told, errors = run.communicate(timeout=240.0)
-    return run.returncode, told, errors
+    printed, errors = run.communicate(timeout=600.0)
+    return run.returncode, printed, errors
 
 
 def together(ranks: int, command: str, program: str = "-m dcgs") -> tuple[int, str, str]:
     """Run ``dcgs command`` in so many processes; return status, output and errors."""
     return ended(begin(ranks, command, program))
+
+
+def own_lines(text: str) -> list[str]:
+    """Return the lines that dcgs printed; mpiexec may add lines of its own."""
+    return [line for line in text.splitlines() if line.startswith("dcgs: ")]
 
 
 def points(folder: str | Path) -> list[NDArray[np.float64]]:
@@ -66,19 +72,28 @@ def same(one: str | Path, other: str | Path) -> bool:
     return bool(pairs) and all(x.tobytes() == y.tobytes() for x, y in pairs)
 
 
-def workers(run: subprocess.Popen[str], ranks: int) -> list[int]:
-    """Return the processes that do the work, once all are there; none if the run has ended before.
-
-    Below an mpiexec is its proxy, below that a process that watches for each rank, and below that its worker.
-    """
-    while run.poll() is None:
-        found = [run.pid]
-        for _ in range(3):
-            found = [child for parent in found for child in children(parent)]
-        if len(found) == ranks:
-            return found
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; fail after a time that no machine needs."""
+    end = time.monotonic() + 240.0
+    while not condition():
+        assert time.monotonic() < end
         time.sleep(0.01)
-    return []
+
+
+def workers(run: subprocess.Popen[str], ranks: int) -> list[int]:
+    """Return the processes that do the work, once all of them exist; none if the run has ended before.
+
+    Below mpiexec is its proxy, below that a supervisor for each rank, and below that its worker.
+    """
+
+    def found() -> list[int]:
+        pids = [run.pid]
+        for _ in range(3):
+            pids = [child for parent in pids for child in children(parent)]
+        return pids
+
+    until(lambda: run.poll() is not None or len(found()) == ranks)
+    return found()
 
 
 def children(pid: int) -> list[int]:

@@ -1,4 +1,8 @@
-"""A run over MPI in which something goes wrong in agent 2, for the tests to start under mpiexec."""
+"""Runs over MPI in which agent 2 fails, for the tests to start under mpiexec.
+
+``mpi_fault.py survived``: faults after which all processes go on, one after the other. Every process writes
+lines ``fault | rank | error | scope | message``. ``mpi_fault.py FAULT``: one fault, as a command.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +21,21 @@ import dcgs
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.runtime import RunAbortedError, run_as_rank, ways, wire
+from dcgs.runtime import run_as_rank, scope_of
+from dcgs.runtime.wire import Header, Kind
 from dcgs.sets import ConvexSet
 
-AGENTS = 4
+AGENTS = 3
+TIMEOUT = 3.0
+SURVIVED = ("computes for long", "raises", "sends nan", "sends a wrong round")  # the last changes the class
 
 
 @final
 @dataclass(frozen=True)
 class Failing(dcgs.Method):
-    """A method that only talks, and whose agent 2 fails after ten rounds."""
+    """A method that only sends messages; agent 2 fails after ten rounds."""
 
-    how: str
+    fault: str
     rounds_per_iteration = 1
 
     def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
@@ -40,59 +47,71 @@ class Failing(dcgs.Method):
             inbox = yield x
             assert all(len(theirs) for theirs in inbox.values())
             if k == 10 and agent.index == 2:
-                x = fail(self.how, x)
+                x = fail(self.fault, x)
             agent.observe(k, agent.x0)
         return agent.x0
 
 
-def fail(how: str, x: Point) -> Point:
+def fail(fault: str, x: Point) -> Point:
     """Fail; or do what must not be taken for a failure."""
-    if how == "raises":
+    if fault == "raises":
         raise ZeroDivisionError("something was divided by zero")
-    if how == "is killed":
+    if fault == "is killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "is stopped":
+    if fault == "is stopped":
         os.kill(os.getpid(), signal.SIGSTOP)
-    if how == "computes for long":
-        time.sleep(4.5)
-    if how == "sends what is no number":
+    if fault == "computes for long":
+        time.sleep(1.5 * TIMEOUT)
+    if fault == "sends nan":
         return np.full_like(x, np.nan)
-    if how == "sends a wrong round":
-        vars(ways)["write"] = _of_another_round
+    if fault == "sends a wrong round":
+        send_round_99()
     return x
 
 
-def _of_another_round(header: Any, kind: wire.Kind, array: Any, round: int, sender: int) -> None:
-    wire.write(header, kind, array, 99, sender)
+def send_round_99() -> None:
+    """Write another round into all headers from now on."""
+    right = Header.of
+
+    def wrong(array: Any, kind: Kind, round: int, sender: int) -> Header:
+        return right(array, kind, 99 if kind is Kind.MESSAGE else round, sender)
+
+    type.__setattr__(Header, "of", staticmethod(wrong))
+
+
+def run(fault: str, comm: Any = None) -> None:
+    """Run until the fault, or to the end."""
+    objectives = [dcgs.LeastSquares(np.eye(7), np.full(7, float(i))) for i in range(AGENTS)]
+    runtime = dcgs.MPI(timeout=TIMEOUT, comm=comm)
+    graph = nx.path_graph(AGENTS)
+    dcgs.minimize(objectives, dcgs.L1Ball(7), graph, Failing(fault), iterations=30, every=0, runtime=runtime)
+
+
+def survived() -> None:
+    """Run the faults that leave all processes alive, each over a communicator of its own."""
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    for fault in SURVIVED:
+        line = ("done", "", "")
+        try:
+            run(fault, world.Dup())
+        except Exception as error:
+            line = (type(error).__name__, scope_of(error).name, str(error))
+        os.write(1, (" | ".join((fault, str(world.rank), *line)) + "\n").encode())
+        arrived = world.Ibarrier()  # nobody exits, and ends the others, before all have written
+        while not arrived.Test():
+            time.sleep(0.01)
 
 
 def main() -> int:
-    """Run; say what every process saw unless the test wants the command's own words."""
-    how, quiet = sys.argv[1], sys.argv[2] == "as-command"
-    objectives = [dcgs.LeastSquares(np.eye(7), np.full(7, float(i))) for i in range(AGENTS)]
-    runtime = dcgs.MPI(timeout=3.0)
-    try:
-        dcgs.minimize(
-            objectives,
-            dcgs.L1Ball(7),
-            nx.path_graph(AGENTS),
-            Failing(how),
-            iterations=30,
-            every=0,
-            runtime=runtime,
-        )
-    except BaseException as error:
-        if quiet:
-            raise
-        told = isinstance(error, RunAbortedError) and error.told
-        words = f"{runtime.ranks.rank} {type(error).__name__} {'told' if told else 'saw'}: {error}\n"
-        os.write(1, words.encode())
-        return 3
-    os.write(1, f"{runtime.ranks.rank} done\n".encode())
+    """Run one fault as a command does."""
+    run(sys.argv[1])
     return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "as-command":
+    if sys.argv[1] == "survived":
+        survived()
+    else:
         run_as_rank(main)
-    sys.exit(main())

@@ -8,11 +8,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -21,10 +19,13 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.cli import main
-from dcgs.fitting import PROBLEMS, SETS, Alone, Company, EntriesLayout, Model, SamplesLayout, Sites
+from dcgs.fitting import PROBLEMS, SETS, EntriesLayout, Model, SamplesLayout, Sites
 from dcgs.fitting.loading import Loader
 from dcgs.fitting.models import models_in
+from dcgs.runtime import SingleProcess
+from dcgs.runtime.group import TransportGroup
 from dcgs.sets import ConvexSet
+from thread_transport import Network, Threads
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((24, 6))
@@ -411,42 +412,16 @@ def test_sites_agree_on_where_counting_starts() -> None:
     assert written()[0].x.shape == (3, 4)
 
 
-@final
-class Pair(Company):
-    """One of two processes that meet to compare numbers; process p hosts agents p, p + 2, …"""
-
-    def __init__(self, place: int, meeting: threading.Barrier, table: dict[int, list[float]]) -> None:
-        self.place, self.meeting, self.table = place, meeting, table
-
-    @property
-    def size(self) -> int:
-        return 2
-
-    def hosts(self, agents: int) -> Sequence[int]:
-        return range(self.place, agents, 2)
-
-    def allreduce_max(self, numbers: Sequence[float]) -> list[float]:
-        self.table[self.place] = list(numbers)
-        self.meeting.wait()
-        found = [max(pair) for pair in zip(*self.table.values(), strict=True)]
-        self.meeting.wait()
-        return found
-
-
 def in_two_processes(problem: str, sites: Sites, layout: Any) -> list[Any]:
-    meeting, table, loaded = threading.Barrier(2, timeout=20), dict[int, list[float]](), dict[int, Any]()
+    """Load in two processes; process p hosts agents p and p + 2."""
 
-    def load(place: int) -> None:
-        loader = Loader(PROBLEMS[problem], sites, 4, Pair(place, meeting, table))
+    def load(transport: Threads) -> Any:
+        hosted, group = range(transport.rank, 4, 2), TransportGroup(transport)
+        loader = Loader(PROBLEMS[problem], sites, 4, hosted, group)
         entries = isinstance(layout, EntriesLayout)
-        loaded[place] = loader.entries(layout, None) if entries else loader.samples(layout)
+        return loader.entries(layout, None) if entries else loader.samples(layout)
 
-    threads = [threading.Thread(target=load, args=(place,)) for place in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [loaded[0], loaded[1]]
+    return Network(2).run(load)
 
 
 @pytest.mark.parametrize("problem", ["lasso", "logistic"])
@@ -456,7 +431,7 @@ def test_two_processes_load_what_one_would_each_its_own_part(problem: str) -> No
         pairs = "".join(f"{signs[k]} 1:{k + i} {i + 2}:1\n" for k in range(3))  # and another width
         Path(f"s-{i}.svm").write_text(pairs)
     sites, layout = Sites("s-{rank}.svm"), SamplesLayout()
-    alone = Loader(PROBLEMS[problem], sites, 4, Alone()).samples(layout)
+    alone = Loader(PROBLEMS[problem], sites, 4, range(4), SingleProcess()).samples(layout)
     parts = in_two_processes(problem, sites, layout)
     assert [sorted(part.objectives) for part in parts] == [[0, 2], [1, 3]]
     x = np.linspace(-1.0, 1.0, 5)
@@ -470,7 +445,7 @@ def test_two_processes_agree_on_the_shape_of_a_matrix() -> None:
     for i in range(4):
         Path(f"r-{i}.csv").write_text(f"{i + 1},{i},2\n{2 * i},{i + 2},3\n")
     sites = Sites("r-{rank}.csv")
-    alone = Loader(PROBLEMS["completion"], sites, 4, Alone()).entries(EntriesLayout(), None)
+    alone = Loader(PROBLEMS["completion"], sites, 4, range(4), SingleProcess()).entries(EntriesLayout(), None)
     parts = in_two_processes("completion", sites, EntriesLayout())
     assert alone.shape == (7, 6)
     assert [(part.shape, part.reading) for part in parts] == [(alone.shape, alone.reading)] * 2

@@ -1,4 +1,4 @@
-"""``dcgs fit`` over MPI: the models of one process to the bit, also when it goes on from checkpoints."""
+"""``dcgs fit`` over MPI: the models of one process to the bit, also when it is resumed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fit_runs import ENVIRONMENT, alone, same, together, write_sites
+from fit_runs import ENVIRONMENT, alone, own_lines, same, together, write_sites
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +31,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command: str) -> None:
     assert alone(f"{command} --out one") == 0
-    status, told, errors = together(ranks, f"{command} --out many")
-    assert (status, errors) == (0, "")
+    status, printed, errors = together(ranks, f"{command} --out many")
+    assert (status, own_lines(errors)) == (0, [])
     assert same("one", "many")
-    assert told.count("written: many/agent-000.npz …, summary.json") == 1
-    assert told.count("s waiting") == 1
+    assert printed.count("written: many/agent-000.npz …, summary.json") == 1
+    assert printed.count("s waiting") == 1
     one, many = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("one", "many"))
     for name in ("status", "iterations", "rounds", "messages", "bytes"):
         assert many[name] == one[name]
@@ -44,29 +44,29 @@ def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command
 
 
 def test_a_fit_that_starts_its_processes_itself_has_all_agents() -> None:
-    """There are three files, and two processes for them."""
+    """Three agents in two processes."""
     command = "fit lasso --data site-{agent}.npz --radius 2 --rounds 20"
     assert alone(f"{command} --out one") == 0
     argv = f"{command} --runtime mpi --ranks 2 --timeout 30 --out many".split()
     done = subprocess.run(
         [sys.executable, "-m", "dcgs", *argv], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, own_lines(done.stderr)) == (0, [])
     assert same("one", "many")
     assert json.loads(Path("many/summary.json").read_text())["runtime"] == "MPI(timeout=30.0)"
 
 
-def test_a_fit_goes_on_in_any_number_of_processes_to_the_same_bits() -> None:
+def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() -> None:
     """From 3 processes to 2 and to this one; the folder of models is that of the unfinished fit."""
     command = "fit lasso --data site-{agent}.npz --radius 2 --agents 3 --gap 1e-9"
-    kept = f"{command} --checkpoint kept --every 4 --out many"
+    saved = f"{command} --checkpoint saved --every 4 --out many"
     assert alone(f"{command} --iterations 30 --out one") == 0
-    assert together(3, f"{kept} --iterations 10")[0] == 0
-    status, told, errors = together(2, f"{kept} --iterations 20 --resume")
-    assert (status, errors) == (0, "")
-    assert told.count("resumed after iteration 10") == 1
+    assert together(3, f"{saved} --iterations 10")[0] == 0
+    status, printed, errors = together(2, f"{saved} --iterations 20 --resume")
+    assert (status, own_lines(errors)) == (0, [])
+    assert printed.count("resumed after iteration 10") == 1
     assert not same("one", "many")
-    assert alone(f"{kept} --iterations 30 --resume") == 0
+    assert alone(f"{saved} --iterations 30 --resume") == 0
     assert same("one", "many")
     summary = json.loads(Path("many/summary.json").read_text())
     assert (summary["checkpoint"]["resumed"], summary["iterations"]) == (20, 30)
@@ -83,28 +83,28 @@ def test_a_fit_goes_on_in_any_number_of_processes_to_the_same_bits() -> None:
             "there must be a checkpoint to resume; 'none' has none that is whole. Leave out --resume to",
         ),
         (
-            "--checkpoint kept",
-            "'kept' has iterations [0, 10]. Go on from them with --resume, or choose another folder.",
+            "--checkpoint saved",
+            "'saved' has iterations [0, 10]. Go on from them with --resume, or choose another folder.",
         ),
         (
-            "--checkpoint kept --resume --seed 4",
-            "the checkpoint in 'kept' is of another run: it was made with seed 0, the run has 4.",
+            "--checkpoint saved --resume --seed 4",
+            "the checkpoint in 'saved' is of another run: it was made with seed 0, the run has 4.",
         ),
     ],
 )
-def test_what_cannot_be_resumed_is_told_in_words_of_the_command(
+def test_what_cannot_be_resumed_is_refused_in_words_of_the_command(
     options: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = "fit lasso --data site-{agent}.npz --radius 2 --out m"
-    assert alone(f"{command} --iterations 10 --checkpoint kept --every 20") == 0
+    assert alone(f"{command} --iterations 10 --checkpoint saved --every 20") == 0
     with pytest.raises(SystemExit) as stop:
         alone(f"{command} --iterations 30 --force {options}")
     assert stop.value.code == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_a_fit_that_may_start_anew_does_where_there_is_nothing_to_resume() -> None:
+def test_resume_auto_starts_a_new_fit_if_there_is_nothing_to_resume() -> None:
     command = "fit lasso --data site-{agent}.npz --radius 2 --out m --iterations 10"
-    assert alone(f"{command} --checkpoint kept --resume auto") == 0
-    assert alone(f"{command} --checkpoint kept --resume auto") == 0
+    assert alone(f"{command} --checkpoint saved --resume auto") == 0
+    assert alone(f"{command} --checkpoint saved --resume auto") == 0
     assert json.loads(Path("m/summary.json").read_text())["checkpoint"]["resumed"] == 10

@@ -1,52 +1,81 @@
-"""The house rules that tools can check, and the examples."""
+"""The rules that tools can check, the examples, and the lock of what is installed."""
 
 from __future__ import annotations
 
+import re
+import runpy
 import subprocess
 import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+
+import dcgs
 
 ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LINTERS = ["mypy", "lint-imports", "ruff check .", "ruff format --check ."]
 
 
-def run(*command: str, cwd: Path = ROOT) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("linter", LINTERS)
+def test_the_linters_find_nothing(linter: str) -> None:
+    name, *options = linter.split()
+    done = subprocess.run([BIN / name, *options], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_ruff_finds_nothing() -> None:
-    run(sys.executable, "-m", "ruff", "check", ".")
-
-
-def test_every_file_is_formatted() -> None:
-    run(sys.executable, "-m", "ruff", "format", "--check", ".")
-
-
-def test_types_are_right_under_strict_mypy() -> None:
-    run(sys.executable, "-m", "mypy")
-
-
-def test_layers_import_downwards_only() -> None:
-    run(str(Path(sys.executable).with_name("lint-imports")))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_runs_and_leaves_its_picture(example: Path, tmp_path: Path) -> None:
-    shown = run(sys.executable, str(example), str(tmp_path))
-    picture = tmp_path / f"{example.stem}.png"
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert str(picture) in shown.replace("\n", "")
+def test_every_example_runs_and_saves_its_figure(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each run is cut to ten iterations, because this test does not judge the numbers."""
+    minimize = dcgs.minimize
+
+    def short(*problem: Any, **rules: Any) -> dcgs.Result:
+        return minimize(*problem, **rules | {"iterations": 10})
+
+    monkeypatch.setattr(dcgs, "minimize", short)
+    monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
+    runpy.run_path(str(example), run_name="__main__")
+    figure = tmp_path / f"{example.stem}.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert str(figure) in capsys.readouterr().out.replace("\n", "")
+
+
+def required(package: str, extras: frozenset[str]) -> set[tuple[str, frozenset[str]]]:
+    """Return the packages that an installed package needs on this Python, each with its extras."""
+    environments = [{"extra": extra} for extra in extras or {""}]
+    lines = map(Requirement, metadata.requires(package) or [])
+    needed = [line for line in lines if line.marker is None or any(map(line.marker.evaluate, environments))]
+    return {(normalized(line.name), frozenset(line.extras)) for line in needed}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_package_that_is_installed_for_the_tests_is_locked() -> None:
+    """If this fails, a dependency is new: run ``make lock``."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    locked = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert {normalized(Requirement(line).name) for line in build} <= locked
+    seen: set[tuple[str, frozenset[str]]] = set()
+    found = {("dcgs", frozenset({"test"}))}
+    while found - seen:
+        seen |= found
+        found = set().union(*(required(*each) for each in found))
+    assert {name for name, _ in seen} - locked == {"dcgs"}
 
 
 def test_the_typed_marker_is_in_the_package() -> None:
     assert (ROOT / "src" / "dcgs" / "py.typed").exists()
 
 
-def test_every_public_name_can_be_had() -> None:
-    import dcgs
-
+def test_every_public_name_exists() -> None:
     assert [name for name in dcgs.__all__ if getattr(dcgs, name, None) is None] == []

@@ -315,7 +315,7 @@ def test_a_gap_of_zero_ends_at_a_vertex_far_from_the_origin(inner: Inner, seed: 
     solver = inner.start(Task(f, X, CountedOracle(X), X.start(), outcomes))
     for _ in range(6):
         solver(Subproblem(f, rng.standard_normal(6), 1.0, X.start()), 1e-6)
-    w = 1e4 * rng.choice([-1.0, 1.0], 6)
+    w = 1e4 * np.where(rng.random(6) < 0.5, -1.0, 1.0)
     x = solver(Subproblem(f, w, 1.0, X.start()), 0.0)
     assert outcomes[Outcome.STEPS] == 0
     # w decides every entry; the weight is 1 up to rounding.

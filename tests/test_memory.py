@@ -1,4 +1,4 @@
-"""Peak memory of a run: at most the data, 12 points per agent and the active sets."""
+"""The peak memory of a run is at most the data, 12 points per agent and the active sets."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ D = 100_000
 SHAPE = (250, 400)
 POINT = 8 * D  # bytes; a matrix of this shape has as many entries
 
-# What is neither a point nor an atom: a Lanczos basis of 32 × 250 numbers (64 kB), images of at most
-# 500 numbers, the history, generators and frames.
+# An allowance for what is neither a point nor an atom: a Lanczos basis of 32 × 250 numbers (64 kB), images of
+# at most 500 numbers, the history, generators and frames.
 SMALL = 100_000
-# One spike of an active set: the object with its three fields, its places in a list and a dictionary,
-# and three numbers in arrays that grow by doubling.
+# An allowance for one spike of an active set: the object with its three fields, its places in a list and a
+# dictionary, and three numbers in arrays that grow by doubling.
 SPIKE = 400
 
 LASSO = dcgs.L1Ball(D, radius=5.0)
 COMPLETION = dcgs.NuclearNormBall(SHAPE, radius=50.0)
-# An e that takes pcg some 300 steps, so that it computes its point afresh on the way, too.
+# This horizon gives an e for which pcg takes some 300 steps. It then also recomputes its point on the way.
 PCG = dcgs.DCGS(inner="pcg", schedule=dcgs.Theorem1(horizon=600))
 
 
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Callable[[np.random.Generator], dcgs.Objective], dcgs.Con
 def peak(
     objectives: list[dcgs.Objective], X: dcgs.ConvexSet, method: dcgs.Method, **rules: Any
 ) -> tuple[int, dcgs.Result]:
-    """Return how many bytes a run held at most beyond what there was before it, and its result.
+    """Return the peak memory that a run added, in bytes, and its result.
 
     NumPy reports its arrays to tracemalloc.
     """
@@ -76,7 +76,7 @@ def peak(
 
 
 def active_sets(method: dcgs.Method, result: dcgs.Result) -> int:
-    """Return what the active sets may hold: x0 as a dense atom, and a spike for each oracle call."""
+    """Return the bytes that active sets may use: x0 as a dense atom, and a spike for each oracle call."""
     if method is not PCG:
         return 0
     return len(result.agents) * POINT + SPIKE * int(result.lmo_calls.sum())
@@ -84,11 +84,11 @@ def active_sets(method: dcgs.Method, result: dcgs.Result) -> int:
 
 @pytest.mark.parametrize("agents", [1, 2, 10])
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_holds_at_most_12_points_per_agent_and_the_active_sets(case: str, agents: int) -> None:
+def test_a_run_uses_at_most_12_points_per_agent_and_the_active_sets(case: str, agents: int) -> None:
     make, X, method = CASES[case]
     rng = np.random.default_rng(8)
-    held, result = peak([make(rng) for _ in range(agents)], X, method, iterations=5)
-    points = (held - active_sets(method, result) - SMALL) / (agents * POINT)
+    used, result = peak([make(rng) for _ in range(agents)], X, method, iterations=5)
+    points = (used - active_sets(method, result) - SMALL) / (agents * POINT)
     assert points <= 12.0
 
 

@@ -136,7 +136,7 @@ def rank_one(size: float) -> Callable[[Point], bool]:
 
     def check(x: Point) -> bool:
         singular = np.linalg.svd(x, compute_uv=False)
-        return math.isclose(singular[0], size, rel_tol=1e-12) and singular[1:].sum() <= 1e-12 * size
+        return math.isclose(singular[0], size, rel_tol=1e-12) and float(singular[1:].sum()) <= 1e-12 * size
 
     return check
 

@@ -1,4 +1,4 @@
-"""Signals to end that a run hears, and when it ends at once."""
+"""Signals to end: which are recorded during a run, and which end it at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dcgs.front import signals
-from dcgs.front.signals import Ear, answer
-from dcgs.runtime import guard
+from dcgs.front.signals import SignalListener, obey
+from dcgs.runtime import supervisor
 
 
 @pytest.fixture
@@ -24,60 +24,60 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_heard_and_the_run_goes_on(number: signal.Signals, clock: list[float]) -> None:
-    signal.signal(signal.SIGTERM, guard._end)
-    ear, handlers = Ear(), (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
-    with ear.listening():
-        assert ear.heard == 0
+def test_a_signal_is_recorded_and_the_run_continues(number: signal.Signals, clock: list[float]) -> None:
+    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
+    listener, handlers = SignalListener(), (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+    with listener.listening():
+        assert listener.received == 0
         signal.raise_signal(number)
-        clock[0] = 0.4  # the same, once more
+        clock[0] = 0.4  # within half a second it counts as the same
         signal.raise_signal(number)
-        assert ear.heard == number
+        assert listener.received == number
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
 
 def test_a_second_signal_ends_the_run_at_once(clock: list[float]) -> None:
-    ear = Ear()
+    listener = SignalListener()
 
     def twice() -> None:
-        with ear.listening():
+        with listener.listening():
             signal.raise_signal(signal.SIGINT)
             clock[0] = 0.6
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         twice()
-    assert ear.heard == signal.SIGINT
+    assert listener.received == signal.SIGINT
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_was_ignored_is_not_heard(clock: list[float]) -> None:
+def test_a_signal_that_was_ignored_is_not_recorded(clock: list[float]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ear = Ear()
-    with ear.listening():
+    listener = SignalListener()
+    with listener.listening():
         signal.raise_signal(signal.SIGINT)
-    assert ear.heard == 0
+    assert listener.received == 0
 
 
 def test_a_run_ends_as_the_signal_asked() -> None:
-    answer(0, "nothing")
-    with pytest.raises(KeyboardInterrupt, match="kept"):
-        answer(signal.SIGINT, "kept")
+    obey(0, "nothing")
+    with pytest.raises(KeyboardInterrupt, match="saved"):
+        obey(signal.SIGINT, "saved")
     with pytest.raises(SystemExit) as ended:
-        answer(signal.SIGTERM, "kept")
+        obey(signal.SIGTERM, "saved")
     assert ended.value.code == 143
 
 
 @pytest.mark.parametrize(
     ("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )
-def test_a_process_of_a_command_that_was_told_to_end_is_told_once(
+def test_a_process_that_was_told_to_end_ignores_repeated_signals(
     number: signal.Signals, kind: type[BaseException], clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An mpiexec that says it again must not end the telling of others."""
-    monkeypatch.setattr(guard, "_asked", float("-inf"))
-    signal.signal(signal.SIGTERM, guard._end)
-    signal.signal(signal.SIGINT, guard._end)
+    """A signal that mpiexec repeats must not interrupt the report of the failure."""
+    monkeypatch.setattr(supervisor, "_signaled", float("-inf"))
+    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
+    signal.signal(signal.SIGINT, supervisor._exit_on_signal)
     with pytest.raises(kind):
         signal.raise_signal(number)
     clock[0] += 3.5

@@ -10,7 +10,7 @@ import pytest
 
 import dcgs
 from dcgs.points import Point
-from dcgs.runtime.base import checked
+from dcgs.runtime.messages import checked_copy
 from problems import METHODS
 
 DUE = "(have|be a letter with points of)"
@@ -30,10 +30,10 @@ def test_a_message_of_a_shape_that_is_not_due_names_its_sender(
 
     def spoiled(i: int, message: Point | None) -> Point:
         nonlocal sent
-        right = checked(i, message)
+        right = checked_copy(i, message)
         sent += i == 1 and right.size > 0
         return spoil(right) if i == 1 and right.size > 0 and sent == 2 else right
 
-    monkeypatch.setattr("dcgs.runtime.lockstep.checked", spoiled)
+    monkeypatch.setattr("dcgs.runtime.lockstep.checked_copy", spoiled)
     with pytest.raises(ValueError, match=rf"^a message must {DUE} shape .*; agent 1 sent one of shape \("):
         dcgs.minimize(objectives, dcgs.L1Ball(7), graph, method, iterations=30)

@@ -20,6 +20,7 @@ from recorder import Recorded, Recorder
 
 import dcgs
 from dcgs.points import Point
+from dcgs.runtime.transport import Transfer
 
 # While a large message occupies the link, no heartbeat gets through.
 _TIMEOUT = 60.0
@@ -27,28 +28,29 @@ _TIMEOUT = 60.0
 
 def exchange(folder: Path, speed: float, rounds: int, sizes: list[int]) -> None:
     """Exchange bare messages of these sizes with both neighbors, and time them."""
-    ranks = dcgs.MPI(timeout=_TIMEOUT).ranks
-    near = sorted(cycle(ranks.size)[ranks.rank])
+    transport = dcgs.MPI(timeout=_TIMEOUT).transport
+    near = sorted(cycle(transport.size)[transport.rank])
     subprocess.run(shaping(speed), check=True)
     rows = []
     for numbers in sizes:
-        message = np.full(numbers, float(ranks.rank))
+        message = np.full(numbers, float(transport.rank))
         places = {j: np.empty(numbers) for j in near}
         seconds = []
         before = 0
         for turn in range(rounds + 1):
             if turn == 1:  # connections are made in the first, which is not counted
                 before = sent_on_wire()
-            ranks.allreduce_max(np.zeros(1))
+            transport.allreduce_max(np.zeros(1))
             start = time.perf_counter()
-            requests: list[Any] = [ranks.irecv(place, j, 1) for j, place in places.items()]
-            requests += [ranks.isend(message, j, 1) for j in near]
-            ranks.wait(requests)
+            transport.transfer(
+                [Transfer(message.view(np.uint8), j, 1) for j in near],
+                [Transfer(place.view(np.uint8), j, 1) for j, place in places.items()],
+            )
             seconds.append(time.perf_counter() - start)
         wire = sent_on_wire() - before
-        slowest = ranks.allreduce_max(np.array(seconds[1:]))
+        slowest = transport.allreduce_max(np.array(seconds[1:]))
         rows.append({"bytes": 8 * numbers, "neighbors": len(near), "seconds": slowest.tolist(), "wire": wire})
-    _write(folder / f"exchange-{ranks.rank}.json", rows)
+    _write(folder / f"exchange-{transport.rank}.json", rows)
 
 
 def run(key: str, folder: Path, speed: float, seconds: float, rounds: int | None) -> None:

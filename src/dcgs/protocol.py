@@ -1,7 +1,7 @@
-"""The protocol between an agent and whoever runs it: a generator, and nothing else.
+"""The protocol between an agent and its runtime: a generator, and nothing else.
 
-An agent's program yields what it tells its neighbors, is resumed with what they told it, and
-returns its answer. A ``yield`` is one round of communication.
+An agent's program yields the message to its neighbors, is resumed with their messages, and returns its
+result. A ``yield`` is one round of communication.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ from dcgs.points import Point
 T = TypeVar("T")
 
 Inbox: TypeAlias = Mapping[int, Point]
-"""What each neighbor sent, neighbors in increasing order: floating-point sums depend on it."""
+"""The message of each neighbor, in increasing order of neighbors: floating-point sums depend on it."""
 
 Program: TypeAlias = Generator[Point, Inbox, T]

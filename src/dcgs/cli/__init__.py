@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dcgs.cli import bench, fit, predict, reproduce
 from dcgs.cli.errors import ERRORS
-from dcgs.runtime import RunAbortedError, forsake, is_first, is_in_all, run_as_rank
+from dcgs.runtime import RunAbortedError, Scope, detach, is_root, report, run_as_rank, scope_of
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private
@@ -38,17 +38,26 @@ In Python, start at help(dcgs.minimize).
 """
 
 
-# Seconds in which the first process may tell of what went wrong in all, before others do.
-_TURN = 3.0
+# Seconds after which a process prints an error that it had before it met the others. If all processes have
+# the same error, the root has printed it by then, and ended them.
+_ROOT_FIRST = 3.0
 
 
 def command() -> NoReturn:
-    """Run the command and exit, under mpiexec or srun with somebody to tell if it is killed."""
-    run_as_rank(main)
+    """Run the command and exit; under mpiexec or srun with a supervisor."""
+    run_as_rank(_run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status."""
+    """Run the command in this process; return its exit status."""
+    try:
+        return _run(argv)
+    except RunAbortedError as error:
+        raise SystemExit(report(error, is_root())) from error
+
+
+def _run(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status, or raise a RunAbortedError."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
@@ -59,8 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     typed = sys.argv[1:] if argv is None else list(argv)
-    speaks = is_first()
-    with nullcontext() if speaks else _silence():
+    with nullcontext() if is_root() else _silence():
         args = parser.parse_args(typed)
     args.typed = typed
     try:
@@ -68,20 +76,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RunAbortedError:
         raise
     except ERRORS as error:
-        if is_in_all(error) and not speaks:
-            return 2
-        if not speaks:
-            time.sleep(_TURN)
+        if not is_root() and scope_of(error) is Scope.ONE:
+            time.sleep(_ROOT_FIRST)
         if isinstance(error, ImportError):
-            forsake()
-        parser.exit(2, f"dcgs: error: {error}\n")
+            detach()
+        raise RunAbortedError(str(error), scope_of(error), status=2) from error
     except KeyboardInterrupt:
-        parser.exit(130, "dcgs: interrupted.\n" if speaks else None)
+        parser.exit(130, "dcgs: interrupted.\n" if is_root() else None)
     return status
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Say nothing in here: all processes would say the same."""
+    """Discard what is printed in here: all processes would print the same."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         yield

@@ -1,4 +1,4 @@
-"""What goes wrong, in the words of the command, by one process only."""
+"""Errors of the library in the words of the command."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dcgs.runtime import ProcessGroup, RunAbortedError, is_in_all
+from dcgs.runtime import ProcessGroup, RunAbortedError, Scope, scope_of
 
-# What bad input, a full disk, a lack of memory or a run gone wrong raises: each has a sentence.
+# What bad input, a full disk, a lack of memory or a failed run raises. Their messages are for users.
 ERRORS = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 
 _WORDS = {
@@ -19,28 +19,24 @@ _WORDS = {
 }
 
 
-def worded(sentence: str, kept: Path | None) -> str:
-    """Return a sentence of the library as one of the command; ``kept`` is where there are checkpoints.
+def translate(message: str, checkpoint: Path | None) -> str:
+    """Return a message of the library as one of the command; ``checkpoint`` is the folder, if there is one.
 
-    >>> worded("see whether the link is up and start again, or allow more by MPI(timeout=...).", Path("kept"))
+    >>> translate("see whether the link is up and start again, or allow more by MPI(timeout=...).", Path("c"))
     'see whether the link is up and go on with --resume, or allow more by --timeout.'
     """
-    for ours, commands in _WORDS.items():
-        sentence = sentence.replace(ours, commands)
-    return sentence if kept is None else sentence.replace("and start again", "and go on with --resume")
+    for library, command in _WORDS.items():
+        message = message.replace(library, command)
+    return message if checkpoint is None else message.replace("and start again", "and go on with --resume")
 
 
 @contextmanager
-def in_words_of_the_command(group: ProcessGroup, kept: Path | None) -> Iterator[None]:
-    """Let one process tell of an error that is raised in here, and end the others without a word."""
+def command_errors(group: ProcessGroup, checkpoint: Path | None) -> Iterator[None]:
+    """Turn an error that is raised in here into a RunAbortedError in the words of the command."""
     try:
         yield
-    except RunAbortedError as error:
-        raise RunAbortedError(worded(str(error), kept), error.told) from error
     except ERRORS as error:
-        if is_in_all(error) and not group.is_root:
-            raise SystemExit(2) from error
-        sentence = worded(group.sentence(error), kept)
-        if group.size == 1 or is_in_all(error):
-            raise ValueError(sentence) from error
-        raise RunAbortedError(sentence) from error
+        scope = scope_of(error)
+        bad_input = group.size == 1 or scope is Scope.ALL
+        message = translate(group.describe(error), checkpoint)
+        raise RunAbortedError(message, scope, status=2 if bad_input else 1) from error

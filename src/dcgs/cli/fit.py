@@ -12,14 +12,24 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.cli.errors import in_words_of_the_command
+from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, order_of
-from dcgs.cli.launch import launch, under_mpi
-from dcgs.fitting import Alone, Company, Fitted, Order, Output, Ticking, Together, agents_of, fit
+from dcgs.cli.launch import launch
+from dcgs.fitting import Fitted, Order, Output, Ticking, agents_of, fit
 from dcgs.front import Callback, agreed
 from dcgs.parallel import cores
 from dcgs.report.ticker import Ticker, shown_bytes
-from dcgs.runtime import MPI, Lockstep, ProcessGroup, RunAbortedError, Runtime, advise, is_in_all
+from dcgs.runtime import (
+    MPI,
+    Lockstep,
+    ProcessGroup,
+    Runtime,
+    Scope,
+    is_printed_here,
+    scope_of,
+    set_hint,
+    started_by_mpi,
+)
 
 _SHOWN_AGENTS = 20
 _RANKS_PER_CORE = 4
@@ -31,19 +41,19 @@ def add(jobs: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    args.runtime = args.runtime or ("mpi" if under_mpi() else "lockstep")
-    if args.runtime == "mpi" and not under_mpi():
+    args.runtime = args.runtime or ("mpi" if started_by_mpi() else "lockstep")
+    if args.runtime == "mpi" and not started_by_mpi():
         order, _ = _checked(args)
-        agents = agents_of(order, Alone())
-        # Said to the processes, which would take it that there are as many agents as processes.
+        agents = agents_of(order, processes=1)
+        # The processes would otherwise assume that there are as many agents as processes.
         said = [] if args.agents is not None else ["--agents", str(agents)]
         return launch([*args.typed, *said], _ranks(args, agents))
     new = not args.out.exists()  # before all meet, and any process makes it
     runtime = _runtime(args)
     group = runtime.group()
-    with in_words_of_the_command(group, args.checkpoint):
+    with command_errors(group, args.checkpoint):
         try:
-            with group.told_of_failures():
+            with group.reporting_failures():
                 return _fit(args, console, runtime, group)
         except (KeyboardInterrupt, SystemExit) as stop:
             return _interrupted(stop, args.checkpoint, group, console)
@@ -53,19 +63,18 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: ProcessGroup) -> int:
-    company = Together(runtime, group)
-
-    def door() -> tuple[Order, Output, bool]:
+    def door() -> tuple[Order, Output]:
         order, output = _checked(args)
-        return order, output, company.leads(agents_of(order, company))
+        runtime.hosts(agents_of(order, group.size))
+        return order, output
 
-    order, output, leads = agreed(group, door)
+    order, output = agreed(group, door)
     agreed(group, output.open)
-    output = replace(output, meet=company.meet)
+    output = replace(output, meet=group.barrier)
     if order.checkpoint is not None:
-        advise("go on with --resume")
-    fitted = _fitted(order, runtime, company, console if leads else None)
-    if not leads:
+        set_hint("go on with --resume")
+    fitted = _fitted(order, runtime, group, console if group.is_root else None)
+    if not group.is_root:
         output.write(fitted.models)
         return 0
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
@@ -74,21 +83,16 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     return 0
 
 
-def _was_told(error: BaseException) -> bool:
-    """Return whether the error came while one was handled that another process has told of already."""
-    before = error.__context__
-    return before is not None and ((isinstance(before, RunAbortedError) and before.told) or _was_told(before))
-
-
 def _interrupted(
     stop: KeyboardInterrupt | SystemExit, kept: Path | None, group: ProcessGroup, console: Console
 ) -> int:
-    """Say, in one process, what an interrupted fit has left and how to go on; return the exit status."""
+    """Print, in one process, what an interrupted fit has left and how to go on; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-    if (is_in_all(stop) and not group.is_root) or _was_told(stop):
+    scope = scope_of(stop)
+    if not is_printed_here(scope, group.is_root):
         return status
-    alone = is_in_all(stop) or group.size == 1
-    who = "interrupted" if alone else group.sentence(stop).rstrip(".")
+    common = scope is Scope.ALL or group.size == 1
+    who = "interrupted" if common else group.describe(stop).rstrip(".")
     there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {kept}; go on by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
@@ -115,16 +119,16 @@ def _ranks(args: argparse.Namespace, agents: int) -> int:
     return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
 
 
-def _fitted(order: Order, runtime: Runtime, company: Company, console: Console | None) -> Fitted:
+def _fitted(order: Order, runtime: Runtime, group: ProcessGroup, console: Console | None) -> Fitted:
     """Return what the fit comes to; with progress where there is a console to show it on."""
     if console is None:
-        return fit(order, runtime, company)
+        return fit(order, runtime, group)
     limits = [order.rules["rounds"], order.rules["iterations"]]
     limits[1] = limits[1] and limits[1] * order.method.rounds_per_iteration
     rounds = min((limit for limit in limits if limit is not None), default=None)
     with Ticker(console, order.problem.name, rounds) as ticker:
         callback: Callback | None = None if order.measure is None else ticker.measured
-        return fit(order, Ticking(runtime, ticker.tick), company, callback)
+        return fit(order, Ticking(runtime, ticker.tick), group, callback)
 
 
 def _tell(fitted: Fitted, summary: Mapping[str, Any], out: Path, console: Console) -> None:

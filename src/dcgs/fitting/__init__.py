@@ -1,6 +1,5 @@
 """Fit models to a user's own files, and predict with them: what ``dcgs fit`` and ``dcgs predict`` do."""
 
-from dcgs.fitting.company import Alone, Company, Together
 from dcgs.fitting.graphs import NAMED, GraphWish
 from dcgs.fitting.methods import METHODS, method_named
 from dcgs.fitting.models import Model, find_model
@@ -18,8 +17,6 @@ __all__ = [
     "NAMED",
     "PROBLEMS",
     "SETS",
-    "Alone",
-    "Company",
     "EntriesLayout",
     "Fitted",
     "GraphWish",
@@ -32,7 +29,6 @@ __all__ = [
     "SetWish",
     "Sites",
     "Ticking",
-    "Together",
     "agents_of",
     "best",
     "find_model",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -18,12 +18,12 @@ import numpy as np
 from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.company import Company
 from dcgs.fitting.data import Entries, Numbers, Samples
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
 from dcgs.fitting.sites import Sites, at_agent
 from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective
+from dcgs.runtime import ProcessGroup
 
 
 @final
@@ -44,12 +44,13 @@ class Loaded:
 @final
 @dataclass(frozen=True)
 class Loader:
-    """Who loads what: the problem, the files, how many agents there are and which are here."""
+    """Loads the data of the agents hosted here; ``group`` are the processes that load the others'."""
 
     problem: Problem
     sites: Sites
     agents: int
-    company: Company
+    hosted: range
+    group: ProcessGroup
 
     def samples(self, layout: SamplesLayout) -> Loaded:
         """Return objectives of samples: least squares, or logistic."""
@@ -58,11 +59,11 @@ class Loader:
             target = None if layout.target is None else at_agent(layout.target, agent)
             return read_samples(file, replace(layout, target=target))
 
-        parts = self.sites.parts(self.agents, self.company.hosts(self.agents), read)
+        parts = self.sites.parts(self.agents, self.hosted, read)
         targets = {i: part.b for i, part in parts.items() if part.b is not None}
         names = [_checksum(part.names) for part in parts.values()]
         labels = [float(b.min()) for b in targets.values()], [float(b.max()) for b in targets.values()]
-        width, high_name, low_name, low_label, high_label = self.company.allreduce_max(
+        width, high_name, low_name, low_label, high_label = self._allreduce_max(
             [
                 max(part.A.shape[1] for part in parts.values()),
                 max(names),
@@ -90,19 +91,18 @@ class Loader:
 
     def entries(self, layout: EntriesLayout, shape: tuple[int, int] | None) -> Loaded:
         """Return objectives of observed entries of a matrix."""
-        hosted = self.company.hosts(self.agents)
-        parts = self.sites.parts(self.agents, hosted, lambda file, _: read_entries(file, layout))
+        parts = self.sites.parts(self.agents, self.hosted, lambda file, _: read_entries(file, layout))
         base = self._base(parts.values())
         counted = {i: part.from_zero(base) for i, part in parts.items()}
         sides = [part.shape or (0, 0) for part in counted.values()]
-        rows, cols = self.company.allreduce_max(
+        rows, cols = self._allreduce_max(
             [
                 max(
-                    max(part.rows.max() + 1, side[0])
+                    max(int(part.rows.max()) + 1, side[0])
                     for part, side in zip(counted.values(), sides, strict=True)
                 ),
                 max(
-                    max(part.cols.max() + 1, side[1])
+                    max(int(part.cols.max()) + 1, side[1])
                     for part, side in zip(counted.values(), sides, strict=True)
                 ),
             ]
@@ -111,12 +111,16 @@ class Loader:
         objectives = {i: self._completion(i, part, base, whole) for i, part in counted.items()}
         return Loaded(objectives, whole, {"base": base}, {i: len(part) for i, part in parts.items()})
 
+    def _allreduce_max(self, numbers: Sequence[float]) -> list[float]:
+        """Return the largest of each number over all processes."""
+        return list(self.group.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())
+
     def _base(self, parts: Collection[Entries]) -> int:
         """Return where those count from that do not say: 0 if a 0 is among them, else 1."""
         silent = [part for part in parts if part.base is None]
-        lowest = min((min(part.rows.min(), part.cols.min()) for part in silent), default=math.inf)
+        lowest = min((float(min(part.rows.min(), part.cols.min())) for part in silent), default=math.inf)
         said = max((part.base for part in parts if part.base is not None), default=-1)
-        below, loudest = self.company.allreduce_max([-lowest, said])
+        below, loudest = self._allreduce_max([-lowest, said])
         return int(min(1.0, -below)) if below > -math.inf else int(loudest)
 
     def _widened(self, agent: int, part: Samples, features: int) -> Any:

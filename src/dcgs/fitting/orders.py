@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
-from dcgs.fitting.company import Company
 from dcgs.fitting.graphs import GraphWish, Wiring
 from dcgs.fitting.loading import Loaded, Loader
 from dcgs.fitting.models import Model, model_name
@@ -17,7 +16,7 @@ from dcgs.fitting.sets import SetWish
 from dcgs.fitting.sites import Sites
 from dcgs.front import Callback, Checkpoint, Result, minimize
 from dcgs.methods import Method
-from dcgs.runtime import Runtime
+from dcgs.runtime import ProcessGroup, Runtime
 
 
 @final
@@ -153,12 +152,12 @@ class Fitted:
         return told if sites.apart else told | {"split": sites.split}
 
 
-def agents_of(order: Order, company: Company) -> int:
+def agents_of(order: Order, processes: int) -> int:
     """Return how many agents there are: as asked for, or as many as there are files, nodes or processes."""
     if order.agents is not None:
         agents = order.agents
-    elif company.size > 1:
-        agents = order.graph.own_size() or company.size
+    elif processes > 1:
+        agents = order.graph.own_size() or processes
     elif order.sites.apart:
         agents = order.sites.found()
     else:
@@ -173,14 +172,14 @@ def agents_of(order: Order, company: Company) -> int:
     return agents
 
 
-def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | None = None) -> Fitted:
+def fit(order: Order, runtime: Runtime, group: ProcessGroup, callback: Callback | None = None) -> Fitted:
     """Read the data of the agents hosted here, and minimize the sum of all agents' losses."""
     order.check()
-    agents = agents_of(order, company)
+    agents = agents_of(order, group.size)
     wiring = order.graph.wire(agents)
-    loaded = _load(order, agents, company)
+    loaded = _load(order, agents, runtime.hosts(agents), group)
     X = order.set.made(loaded.shape)
-    company.meet()  # so that all know if one could not load
+    group.barrier()  # so that all know if one could not load
     result = minimize(
         loaded.objectives,
         X,
@@ -196,8 +195,8 @@ def fit(order: Order, runtime: Runtime, company: Company, callback: Callback | N
     return Fitted(order, loaded, wiring, result)
 
 
-def _load(order: Order, agents: int, company: Company) -> Loaded:
-    loader = Loader(order.problem, order.sites, agents, company)
+def _load(order: Order, agents: int, hosted: range, group: ProcessGroup) -> Loaded:
+    loader = Loader(order.problem, order.sites, agents, hosted, group)
     if isinstance(order.layout, EntriesLayout):
         return loader.entries(order.layout, order.shape)
     return loader.samples(order.layout)

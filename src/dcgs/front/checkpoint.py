@@ -21,7 +21,7 @@ from dcgs.front.checks import agreed
 from dcgs.front.fingerprint import Fingerprint, difference, surroundings
 from dcgs.front.observer import Observer
 from dcgs.front.resuming import resume, standing
-from dcgs.front.signals import Ear, answer
+from dcgs.front.signals import SignalListener, obey
 from dcgs.memory import Memory, Past, State, plain
 from dcgs.methods.base import Agent, Method
 from dcgs.objectives.objective import Objective
@@ -117,7 +117,7 @@ class Keeper:
         self.checkpoint = checkpoint
         self.group = group
         self.notes: list[str] = []
-        self.ear = Ear()
+        self.signals = SignalListener()
         self._agents = agents
         self._last = last
         self._pasts: dict[int, Past] = {}
@@ -146,7 +146,7 @@ class Keeper:
         self.notes += [bytes(text).decode() for text in texts]
         reason = _refusal(at, everyones, self.notes)
         if reason is not None:
-            with self.group.in_step():
+            with self.group.common_errors():
                 raise ValueError(reason)
         if newest:
             self._pasts = agreed(self.group, lambda: self._read(at, newest))
@@ -228,7 +228,7 @@ class Keeper:
             observer.meters.clock.go()
             going = going and not self._signal
         # Asked here, where all stand still, so that all offer their state after the same iteration.
-        heard = np.array([float(self.ear.heard)])
+        heard = np.array([float(self.signals.received)])
         self._signal = self._signal or int(self.group.allreduce_max(heard)[0])
         return going
 
@@ -238,10 +238,10 @@ class Keeper:
         if self.checkpoint is None:
             yield
             return
-        with self.ear.listening():
+        with self.signals.listening():
             yield
-        with self.group.in_step(BaseException):
-            answer(
+        with self.group.common_errors(BaseException):
+            obey(
                 self._signal,
                 f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
                 "go on with resume=True.",

@@ -42,7 +42,7 @@ def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
     first = next((text for text in told if text), None)
     if first is None:
         return value
-    with group.in_step():
+    with group.common_errors():
         if failed is not None and first == bytes(_as_text(failed)).decode():
             raise failed  # with all that it carries
         kind, _, sentence = first.partition("\n")

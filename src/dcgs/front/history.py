@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dcgs.front.parts import Parts, as_parts
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, norm, vdot
-from dcgs.runtime.base import Array
+from dcgs.runtime.wire import Array
 from dcgs.sets.base import ConvexSet
 
 if TYPE_CHECKING:

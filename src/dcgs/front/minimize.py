@@ -105,14 +105,14 @@ def minimize(
 
     asked, network, held, start = agreed(group, door)
     limits = asked.completed(method.stops_itself)
-    with group.in_step():
+    with group.common_errors():
         check_same(group, _identity(method, X, network, limits, seed, start, checkpoint))
     parts = Parts(held, group)
     keeper = Keeper(checkpoint, list(held), limits.iterations, group)
     keeper.find()
     # Measuring on one BLAS thread, as agents compute: its sums are then the same in every run.
     with threadpool_limits(1, user_api="blas"):
-        with group.in_step():
+        with group.common_errors():
             check_problem(parts, X, method)
         meters = _meters(X, len(network), held, limits)
         observer = Observer(parts, X, start, limits, meters, Watch(callback, method.stops_itself))
@@ -152,7 +152,7 @@ def minimize(
             wide=all(f.map.wide for f in held.values()),
             spent=group.any if limited else None,
         )
-        with keeper.listening(), group.told_of_failures():
+        with keeper.listening(), group.reporting_failures():
             if observer.status is None:
                 meters.clock.go()
                 with suppress(BudgetSpentError):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dcgs.objectives.objective import Objective
 from dcgs.runtime import ProcessGroup, SingleProcess
-from dcgs.runtime.base import Array
+from dcgs.runtime.wire import Array
 
 
 @final

@@ -1,4 +1,4 @@
-"""Ctrl-C and the signal to end: heard, and answered when a run can be left in good order."""
+"""Ctrl-C and SIGTERM during a run: recorded, and obeyed when the last checkpoint is written."""
 
 from __future__ import annotations
 
@@ -10,57 +10,56 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, final
 
-_HEARD = (signal.SIGINT, signal.SIGTERM)
-# Seconds within which a signal is the same as the one before.
-_ONCE_MORE = 0.5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Seconds within which a second signal counts as the first one: mpiexec may send each twice.
+_REPEATED = 0.5
 
 
 @final
-class Ear:
-    """Listens for signals to end; ``heard`` is the number of the one there was, 0 if there was none."""
+class SignalListener:
+    """Records signals to end; ``received`` is the number of the first one, 0 if there was none."""
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.received = 0
         self._when = 0.0
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen, in the main thread only, where Python hears signals.
+        """Record signals in here instead of obeying them; only in the main thread, where Python has them.
 
-        A second one ends the run at once, unless it comes so soon that it is the first once more: an mpiexec
-        may send each twice.
+        A second signal ends the run at once.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before: dict[int, Any] = {number: signal.getsignal(number) for number in _HEARD}
+        before: dict[int, Any] = {number: signal.getsignal(number) for number in _SIGNALS}
 
         def restore() -> None:
             for number, handler in before.items():
-                if signal.getsignal(number) is hear:
-                    # None is a handler that was not set from Python, and cannot be set again from here.
+                if signal.getsignal(number) is record:
+                    # None is a handler that was not set from Python, and cannot be restored from here.
                     signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-        def hear(number: int, frame: FrameType | None) -> None:
+        def record(number: int, frame: FrameType | None) -> None:
             now = time.monotonic()
-            if not self.heard:
-                self.heard, self._when = number, now
-            elif now - self._when > _ONCE_MORE:
+            if not self.received:
+                self.received, self._when = number, now
+            elif now - self._when > _REPEATED:
                 restore()
                 signal.raise_signal(number)
 
-        for number in _HEARD:
-            # What is ignored (by nohup, say) stays so.
+        for number in _SIGNALS:
+            # What is ignored, for example by nohup, stays ignored.
             if before[number] is not signal.SIG_IGN:
-                signal.signal(number, hear)
+                signal.signal(number, record)
         try:
             yield
         finally:
             restore()
 
 
-def answer(number: int, sentence: str) -> None:
-    """End the process as the signal of that number asks; where there was none, 0, it goes on."""
+def obey(number: int, sentence: str) -> None:
+    """End the process as the signal of that number asks; do nothing for 0, which is no signal."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt(sentence)
     if number:

@@ -1,9 +1,23 @@
-"""Runtimes: who carries messages. They know the network and no mathematics."""
+"""Runtimes: they run the agents' programs, carry their messages and count them; they know no mathematics.
 
-from dcgs.runtime.base import Job, ProcessGroup, RunAbortedError, Runtime, SingleProcess, Traffic, is_in_all
-from dcgs.runtime.guard import advise, forsake, is_first, run_as_rank
+A runtime (``base``) is ``Lockstep``, which hosts all agents in one process, or ``MPI``, which hosts some in
+each process. Both resume the agents' ``programs`` step by step and check their ``messages``. Over several
+processes (``distributed``), an ``exchange`` decides in each round what is sent to which process, and checks
+what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
+A ``transport`` carries the buffers; ``mpi`` implements it, and another transport would go beside ``mpi``.
+
+What all processes must know or decide together goes through a ``group``. The ``heartbeat`` notices a process
+that has stopped, and carries reports of failures. ``errors`` decides which process prints an error. The
+``supervisor`` names a process that was killed. ``environment`` reads the variables of MPI launchers.
+"""
+
+from dcgs.runtime.base import Job, Runtime, Traffic
+from dcgs.runtime.environment import is_root, started_by_mpi
+from dcgs.runtime.errors import RunAbortedError, Scope, is_printed_here, mark_as_common, report, scope_of
+from dcgs.runtime.group import ProcessGroup, SingleProcess
 from dcgs.runtime.lockstep import Lockstep
 from dcgs.runtime.mpi import MPI
+from dcgs.runtime.supervisor import detach, run_as_rank, set_hint
 
 __all__ = [
     "MPI",
@@ -12,11 +26,16 @@ __all__ = [
     "ProcessGroup",
     "RunAbortedError",
     "Runtime",
+    "Scope",
     "SingleProcess",
     "Traffic",
-    "advise",
-    "forsake",
-    "is_first",
-    "is_in_all",
+    "detach",
+    "is_printed_here",
+    "is_root",
+    "mark_as_common",
+    "report",
     "run_as_rank",
+    "scope_of",
+    "set_hint",
+    "started_by_mpi",
 ]

@@ -1,7 +1,7 @@
-"""The header of a message between processes: small, typed, versioned; nothing here sends anything.
+"""The format of a message between processes: a header of fixed size, then the numbers. No I/O.
 
-A message is a header of fixed size and a payload of plain numbers. Nothing is ever pickled, so what comes in
-can be wrong but cannot run.
+The header is small, typed and versioned. Nothing is ever pickled, so a received message can be wrong but
+cannot run code.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from enum import IntEnum
 from typing import Any, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcgs.runtime.base import Array
-
-Buffer: TypeAlias = bytearray | memoryview
+Array: TypeAlias = NDArray[Any]
+Buffer: TypeAlias = NDArray[np.uint8]
+"""Plain bytes, as a transport carries them."""
 
 _MAGIC = b"dcgs"
-VERSION = 2
-_MOST_SIDES = 8
-# Magic, version, kind, type, dimensions, sender, length, sides; last what changes as a rule: the round, and
-# where the payload lies if it does not come along.
-_LAYOUT = struct.Struct(f"<4sHBBBxxxiQ{_MOST_SIDES}Q")
-_CHANGING = struct.Struct("<Qii")
-SIZE = _LAYOUT.size + _CHANGING.size
+VERSION = 3
+_MAX_DIMENSIONS = 8
+# Magic, version, kind, type, dimensions, sender, round, bytes of the payload, shape.
+_LAYOUT = struct.Struct(f"<4sHBBBxxxiQQ{_MAX_DIMENSIONS}Q")
+SIZE = _LAYOUT.size
 """Bytes of a header."""
 
 _DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
@@ -33,106 +32,89 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 
 class MessageError(RuntimeError):
-    """Raised when a message is not what was due; names its sender."""
+    """Raised when a received message is not the expected one; names its sender."""
 
 
 class Kind(IntEnum):
     """What a message is."""
 
     MESSAGE = 1
-    """What an agent tells its neighbors in a round."""
+    """The message of an agent to its neighbors in one round."""
     END = 2
-    """That an agent has returned, and says no more."""
-    PART = 3
-    """What the front door asked for; not of the agents' conversation."""
+    """The agent has returned, and sends no more."""
+    COLLECTIVE = 3
+    """Part of a collective operation of all processes, such as a gather."""
 
 
 @final
 @dataclass(frozen=True)
 class Header:
-    """What a payload is, who sent it, and in which round; and where it lies, if in memory that is shared."""
+    """What a payload is, which agent (or process) sent it, and in which round."""
 
     kind: Kind
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     round: int
     sender: int
-    folio: int = -1
-    sheet: int = -1
 
     @property
     def length(self) -> int:
         """Bytes of the payload."""
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @staticmethod
+    def of(array: Array, kind: Kind, round: int, sender: int) -> Header:
+        """Return the header for an array."""
+        return Header(kind, array.dtype, array.shape, round, sender)
 
-def write(
-    header: Buffer, kind: Kind, array: Array, round: int, sender: int, folio: int = -1, sheet: int = -1
-) -> None:
-    """Write the header of an array that is sent, or that lies on a sheet of a folio."""
-    if array.ndim > _MOST_SIDES:
-        raise MessageError(
-            f"a message must have at most {_MOST_SIDES} dimensions; agent {sender} sent {array.ndim}."
-        )
-    sides = (*array.shape, *(0,) * (_MOST_SIDES - array.ndim))
-    code = _CODES[array.dtype]
-    _LAYOUT.pack_into(header, 0, _MAGIC, VERSION, kind, code, array.ndim, sender, array.nbytes, *sides)
-    rewrite(header, round, folio, sheet)
+    def write(self, buffer: Buffer) -> None:
+        """Write the header to the first bytes of a buffer."""
+        dimensions = len(self.shape)
+        if dimensions > _MAX_DIMENSIONS:
+            raise MessageError(
+                f"a message must have at most {_MAX_DIMENSIONS} dimensions; agent {self.sender} sent "
+                f"{dimensions}."
+            )
+        shape = (*self.shape, *(0,) * (_MAX_DIMENSIONS - dimensions))
+        code = _CODES[self.dtype]
+        numbers = (self.kind, code, dimensions, self.sender, self.round, self.length, *shape)
+        _LAYOUT.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
 
 
-def rewrite(header: Buffer, round: int, folio: int, sheet: int) -> None:
-    """Write what has changed in the header of an array like the one before."""
-    _CHANGING.pack_into(header, _LAYOUT.size, round, folio, sheet)
-
-
-def read(header: Buffer, who: str) -> Header:
-    """Return what a header says; ``who`` is its sender in words."""
-    magic, version, kind, code, ndim, sender, length, *sides = _LAYOUT.unpack_from(header)
-    round_, folio, sheet = _CHANGING.unpack_from(header, _LAYOUT.size)
+def read(buffer: Buffer, sender: str) -> Header:
+    """Return the header at the start of a buffer; ``sender`` names its sender in errors."""
+    magic, version, kind, code, dimensions, number, round, length, *shape = _LAYOUT.unpack_from(buffer.data)
     if magic != _MAGIC:
         raise MessageError(
-            f"a message must begin with {_MAGIC!r}; {who} sent one that begins with {magic!r}."
+            f"a message must begin with {_MAGIC!r}; {sender} sent one that begins with {magic!r}."
         )
     if version != VERSION:
         raise MessageError(
-            f"messages must be of version {VERSION}; {who} sent one of version {version}. "
+            f"messages must be of version {VERSION}; {sender} sent one of version {version}. "
             "Install the same version of dcgs everywhere."
         )
-    if kind not in list(Kind) or code not in _DTYPES or ndim > _MOST_SIDES:
-        raise MessageError(f"{who} sent a message of unknown kind {kind}, type {code} or dimension {ndim}.")
-    if (folio, sheet) != (-1, -1) and min(folio, sheet) < 0:
-        raise MessageError(f"{who} sent a message that lies on no sheet: {sheet} of folio {folio}.")
-    told = Header(Kind(kind), _DTYPES[code], tuple(sides[:ndim]), round_, sender, folio, sheet)
-    if told.length != length:
+    if kind not in list(Kind) or code not in _DTYPES or dimensions > _MAX_DIMENSIONS:
         raise MessageError(
-            f"the payload must have the size that its shape says; {who} announced {length} bytes "
-            f"for shape {told.shape} of {told.dtype}."
+            f"a message must have a known kind, type and number of dimensions; {sender} sent one of kind "
+            f"{kind}, type {code} and {dimensions} dimensions. Install the same version of dcgs everywhere."
         )
-    return told
-
-
-def if_next(header: memoryview, before: bytes, round: int) -> tuple[int, int] | None:
-    """Return folio and sheet of a header that is like one that was read before, but of this round."""
-    told, folio, sheet = _CHANGING.unpack_from(header, _LAYOUT.size)
-    if told != round or header[: _LAYOUT.size] != before:
-        return None
-    return folio, sheet
-
-
-def lasting(header: memoryview) -> bytes:
-    """Return what of a header does not change from round to round, as a rule."""
-    return bytes(header[: _LAYOUT.size])
-
-
-def check(header: Header, kind: Kind, round: int, sender: int, who: str) -> None:
-    """Raise unless a message is the one that is due."""
-    if header.kind is not kind:
+    header = Header(Kind(kind), _DTYPES[code], tuple(shape[:dimensions]), round, number)
+    if header.length != length:
         raise MessageError(
-            f"a message of kind {kind.name} was due; {who} sent one of kind {header.kind.name}."
+            f"the payload must have the size that its shape implies; {sender} announced {length} bytes "
+            f"for shape {header.shape} of {header.dtype}."
         )
-    if header.round != round:
-        raise MessageError(f"a message of round {round} was due; {who} sent one of round {header.round}.")
-    if header.sender != sender:
-        raise MessageError(f"a message of number {sender} was due; {who} sent one of {header.sender}.")
+    return header
+
+
+def check(header: Header, kind: Kind, round: int, number: int, sender: str) -> None:
+    """Raise unless a message is the expected one: its kind, its round and the number of its sender."""
+    expected = {"kind": kind.name, "round": round, "number": number}
+    given = {"kind": header.kind.name, "round": header.round, "number": header.sender}
+    for name, value in expected.items():
+        if given[name] != value:
+            raise MessageError(
+                f"a message of {name} {value} was expected; {sender} sent one of {name} {given[name]}."
+            )
     if kind is Kind.MESSAGE and header.dtype != np.float64:
-        raise MessageError(f"a message must be an array of float64; {who} sent one of {header.dtype}.")
+        raise MessageError(f"a message must be an array of float64; {sender} sent one of {header.dtype}.")

@@ -1,0 +1,84 @@
+"""The environment variables of MPI launchers; only this module knows them.
+
+``mpiexec`` sets the rank, and mostly the size. ``srun`` sets variables of Slurm, and those of an MPI only if
+it was configured for one. A batch script of Slurm has a rank (``SLURM_PROCID``), but is no MPI process. The
+same holds for an interactive shell (``srun --pty bash``). Both belong to a step of at most one task.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+# Hydra (MPICH, Intel MPI), Open MPI, PMIx, MVAPICH.
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+_STEP_RANK, _STEP_SIZE = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"
+VARIABLES = (*_RANKS, *_SIZES, _STEP_RANK, _STEP_SIZE)
+"""All variables that this module reads."""
+
+Variables = Mapping[str, str]
+
+
+def _int(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdecimal() else None
+
+
+def _step_size(variables: Variables) -> int | None:
+    """Return the number of tasks of a Slurm step with several, None elsewhere."""
+    size = _int(variables.get(_STEP_SIZE))
+    return size if _STEP_RANK in variables and size is not None and size > 1 else None
+
+
+def started_by_mpi(variables: Variables = os.environ) -> bool:
+    """Return whether ``mpiexec`` or ``srun`` started this process, as one of one or many.
+
+    >>> started_by_mpi({"PMI_RANK": "0", "PMI_SIZE": "4"})
+    True
+    >>> started_by_mpi({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})  # a batch script
+    False
+    """
+    return any(name in variables for name in (*_RANKS, *_SIZES)) or _step_size(variables) is not None
+
+
+def rank(variables: Variables = os.environ) -> int | None:
+    """Return the rank of this process, None if no MPI launcher started it or the launcher set none."""
+    for name in _RANKS:
+        if name in variables:
+            return _int(variables[name])
+    return _int(variables[_STEP_RANK]) if _step_size(variables) is not None else None
+
+
+def is_root(variables: Variables = os.environ) -> bool:
+    """Return whether this process has rank 0, or was not started by an MPI launcher."""
+    return rank(variables) in (None, 0)
+
+
+def wrong_size(seen: int, variables: Variables = os.environ) -> tuple[str, int] | None:
+    """Return the variable, and its value, that contradicts the number of processes that MPI sees, or None.
+
+    An ``mpiexec`` of another MPI starts processes each of which sees itself only. So does ``srun`` without
+    support for the MPI. Inside a Slurm step an ``mpiexec`` may start fewer processes than the step has tasks.
+    """
+    sizes = {name: size for name in _SIZES if (size := _int(variables.get(name))) is not None}
+    step = _step_size(variables)
+    if not sizes and step is not None and seen == 1:
+        sizes = {_STEP_SIZE: step}
+    return next(((name, size) for name, size in sizes.items() if size != seen), None)
+
+
+def find_mpiexec(python: str | None = None) -> str:
+    """Return the path of mpiexec: beside Python, where the wheels of an MPI put it, else on the path."""
+    folder = Path(python or sys.executable).parent
+    names = ("mpiexec", "mpiexec.hydra", "mpirun")
+    beside = [str(folder / name) for name in names if os.access(folder / name, os.X_OK)]
+    found = beside or [path for name in names if (path := shutil.which(name))]
+    if not found:
+        raise ValueError(
+            f"MPI needs mpiexec; it is neither in {folder} nor on the path. Install one with: "
+            "pip install 'dcgs[mpi]'; on a cluster load its MPI, and start the command by mpiexec or srun."
+        )
+    return found[0]

@@ -1,0 +1,75 @@
+"""The failure of a run: its scope, the sentence that describes it, and the one function that prints it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import Enum
+
+_IN_ALL = "raised in all processes"
+
+
+class Scope(Enum):
+    """Which processes of a run raise an error, and hence which of them prints it."""
+
+    ONE = "one process raised it, reports it to the others, and prints it"
+    ALL = "all processes raise the same; the root prints it"
+    REMOTE = "another process raised it and reported it; it prints it"
+
+
+class RunAbortedError(RuntimeError):
+    """Raised when a run cannot continue; the message names the agent or process that failed, and why.
+
+    ``status`` is the exit status for a process that ends with this error.
+    """
+
+    def __init__(self, message: str, scope: Scope = Scope.ONE, status: int = 1) -> None:
+        super().__init__(message)
+        self.scope = scope
+        self.status = status
+
+
+def mark_as_common(error: BaseException) -> None:
+    """Record that all processes raise this error."""
+    error.add_note(_IN_ALL)
+
+
+def scope_of(error: BaseException) -> Scope:
+    """Return the scope of any exception.
+
+    An interrupt during the cleanup after a failure of another process belongs to that failure.
+    """
+    if isinstance(error, RunAbortedError):
+        return error.scope
+    if _IN_ALL in getattr(error, "__notes__", ()):
+        return Scope.ALL
+    interrupt, before = isinstance(error, KeyboardInterrupt | SystemExit), error.__context__
+    if interrupt and before is not None and scope_of(before) is Scope.REMOTE:
+        return Scope.REMOTE
+    return Scope.ONE
+
+
+def is_printed_here(scope: Scope, is_root: bool) -> bool:
+    """Return whether this process prints an error of that scope."""
+    return scope is Scope.ONE or (scope is Scope.ALL and is_root)
+
+
+def report(error: RunAbortedError, is_root: bool) -> int:
+    """Print the error if this process is the one to print it; return the exit status."""
+    if is_printed_here(error.scope, is_root):
+        print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
+    return error.status
+
+
+def describe(error: BaseException, process: str) -> str:
+    """Return a sentence on an error of one process, which names the agent, or else the process."""
+    if isinstance(error, RunAbortedError) or scope_of(error) is Scope.ALL:
+        return str(error)
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised in ")]
+    who = notes[0].removeprefix("raised in ") if notes else process
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return f"{who} was interrupted."
+    text = str(error) or type(error).__name__
+    if re.search(r"\bagents? \[?\d", text):
+        return text
+    return f"{who} failed: {text if text.endswith('.') else text + '.'}"

@@ -1,0 +1,196 @@
+"""The group of all processes of a run: collective operations, and the report of failures.
+
+Every process calls the same operations in the same order. None of this is counted as traffic.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.runtime.channels import RecvChannel, SendChannel
+from dcgs.runtime.errors import RunAbortedError, Scope, describe, mark_as_common, scope_of
+from dcgs.runtime.transport import Transport
+from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
+
+_TAG = 0  # agents' messages have tags from 1 on
+
+
+class ProcessGroup(ABC):
+    """All processes of a run. The root is the first of them."""
+
+    is_root: bool
+    size: int
+
+    @abstractmethod
+    def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
+        """Yield the arrays of all processes at the root, in the order of the processes; nothing elsewhere.
+
+        A process other than the root must exhaust the iterator as well, which sends its arrays.
+        """
+
+    @abstractmethod
+    def broadcast(self, array: Array | None) -> Array:
+        """Return the array of the root; the other processes pass None."""
+
+    @abstractmethod
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the largest of each number over all processes."""
+
+    @abstractmethod
+    def report(self, error: BaseException) -> Scope:
+        """Tell all processes why this one cannot continue; return the scope of the error after that.
+
+        It is REMOTE if another process has reported first.
+        """
+
+    @abstractmethod
+    def describe(self, error: BaseException) -> str:
+        """Return a sentence on an error of this process; with several processes it names the agent."""
+
+    @contextmanager
+    def reporting_failures(self) -> Iterator[None]:
+        """Report an exception that one process raises in here to all others.
+
+        If several fail at the same time one keeps its exception; the others raise one of scope REMOTE.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if self.report(error) is scope_of(error):
+                raise
+            raise RunAbortedError(str(error), Scope.REMOTE) from error
+
+    @contextmanager
+    def common_errors(self, kind: type[BaseException] = Exception) -> Iterator[None]:
+        """Mark the errors that are raised in here as raised by all processes."""
+        try:
+            yield
+        except RunAbortedError:
+            raise
+        except kind as error:
+            if self.size > 1:
+                mark_as_common(error)
+            raise
+
+    def allgather(self, arrays: Iterable[Array]) -> list[Array]:
+        """Return the arrays of all processes, in the order of the processes, in all of them."""
+        gathered = list(self.gather(arrays))
+        count = int(self.broadcast(np.array([len(gathered)]) if self.is_root else None)[0])
+        return [self.broadcast(gathered[k] if self.is_root else None) for k in range(count)]
+
+    def any(self, flag: bool) -> bool:
+        """Return whether the flag is set in any process."""
+        return bool(self.allreduce_max(np.array([float(flag)]))[0])
+
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
+        self.any(False)
+
+
+@final
+class SingleProcess(ProcessGroup):
+    """A group of one process, which hosts all agents."""
+
+    is_root = True
+    size = 1
+
+    def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
+        return iter(arrays)
+
+    def broadcast(self, array: Array | None) -> Array:
+        assert array is not None
+        return array
+
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values
+
+    def report(self, error: BaseException) -> Scope:
+        return scope_of(error)
+
+    def describe(self, error: BaseException) -> str:
+        return str(error)
+
+
+@final
+class TransportGroup(ProcessGroup):
+    """The processes that a transport connects."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.is_root = transport.rank == 0
+        self.size = transport.size
+        self._transport = transport
+        self._operation = 0
+        self._to_root = SendChannel(transport.rank, [0], _TAG)
+        self._from = [RecvChannel(rank, rank, _TAG, f"process {rank}") for rank in range(self.size)]
+        transport.heartbeat.begin_run()
+
+    def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
+        self._operation += 1
+        if not self.is_root:
+            self._send(list(arrays))
+            return
+        yield from arrays
+        for channel in self._from[1:]:
+            (count,) = self._receive(channel).tolist()
+            for _ in range(int(count)):
+                yield self._receive(channel)
+
+    def _send(self, arrays: list[Array]) -> None:
+        for array in (np.array([len(arrays)]), *arrays):
+            for sends in self._to_root.pack(array, Kind.COLLECTIVE, self._operation):
+                self._transport.transfer(sends, [], [0])
+
+    def _receive(self, channel: RecvChannel) -> Array:
+        peers = [channel.sender]
+        self._transport.transfer([], [channel.first()], peers)
+        channel.read_header()
+        rest = channel.rest(Kind.COLLECTIVE, self._operation)
+        if rest:
+            self._transport.transfer([], rest, peers)
+        return channel.take()
+
+    def broadcast(self, array: Array | None) -> Array:
+        self._operation += 1
+        buffer: Buffer = np.empty(SIZE, dtype=np.uint8)
+        if array is not None:
+            Header.of(array, Kind.COLLECTIVE, self._operation, 0).write(buffer)
+        self._transport.broadcast(buffer)
+        header = read(buffer, "process 0")
+        check(header, Kind.COLLECTIVE, self._operation, 0, "process 0")
+        result: Array = np.empty(header.shape, header.dtype)
+        if array is not None:
+            result[...] = array
+        if header.length:
+            self._transport.broadcast(result.reshape(-1).view(np.uint8))
+        return result
+
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._transport.allreduce_max(values)
+
+    def describe(self, error: BaseException) -> str:
+        return describe(error, self._transport.heartbeat.name(self._transport.rank))
+
+    def report(self, error: BaseException) -> Scope:
+        scope, heartbeat = scope_of(error), self._transport.heartbeat
+        if error is self._transport.failure or scope is Scope.ALL:
+            return scope
+        self._transport.failure = error
+        if scope is Scope.ONE:
+            heartbeat.exchange_signs()
+            if heartbeat.failure_reported:
+                scope = Scope.REMOTE
+            else:
+                heartbeat.report_failure(self.describe(error))
+                # Several may fail at the same time, or find the same process silent: one of them prints it.
+                time.sleep(2.0 * heartbeat.period)
+                heartbeat.exchange_signs()
+                scope = Scope.ONE if heartbeat.reported_first else Scope.REMOTE
+        self._transport.abandon()
+        return scope

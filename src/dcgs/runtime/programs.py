@@ -1,0 +1,64 @@
+"""The programs of the agents hosted in this process: started, resumed together, closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import final
+
+from dcgs.counting import BudgetSpentError
+from dcgs.protocol import Inbox
+from dcgs.runtime.base import Job
+from dcgs.runtime.messages import Reply
+
+
+@final
+class Programs:
+    """Runs the programs of some agents step by step."""
+
+    def __init__(self, job: Job, agents: Iterable[int]) -> None:
+        self._job = job
+        self._programs = {i: job.program(i) for i in agents}
+
+    def advance(
+        self, inboxes: Mapping[int, Inbox] | None = None, pool: Executor | None = None
+    ) -> dict[int, Reply]:
+        """Resume every program with its inbox, without inboxes start it; return what each then yields.
+
+        With a pool the agents compute side by side. All of them finish their step before an exception of one
+        is raised, so that no program is running then.
+        """
+        # Side by side, the seconds of an agent are those of its thread. The wall clock would add waiting.
+        clock = time.perf_counter if pool is None else time.thread_time
+
+        def step(i: int) -> tuple[Reply, float, Exception | None]:
+            start, program = clock(), self._programs[i]
+            reply, error = None, None
+            try:
+                reply = next(program) if inboxes is None else program.send(inboxes[i])
+            except StopIteration:
+                pass
+            except Exception as raised:
+                raised.add_note(f"raised in agent {i}")
+                error = raised
+            return reply, clock() - start, error
+
+        steps = map(step, self._programs) if pool is None else pool.map(step, self._programs)
+        outcomes = dict(zip(self._programs, steps, strict=True))
+        errors = [error for _, _, error in outcomes.values() if error is not None]
+        for error in errors:
+            if not isinstance(error, BudgetSpentError):
+                raise error
+        self._job.traffic.count_step({i: seconds for i, (_, seconds, _) in outcomes.items()})
+        spent = bool(errors) if self._job.spent is None else self._job.spent(bool(errors))
+        if spent:
+            raise errors[0] if errors else BudgetSpentError
+        return {i: reply for i, (reply, _, _) in outcomes.items()}
+
+    def close(self) -> None:
+        """Close all programs; one that is still running, after a second Ctrl-C, is left alone."""
+        for program in self._programs.values():
+            with suppress(ValueError):
+                program.close()
