@@ -223,7 +223,7 @@ def study_in(folder: Path, **settings: Any) -> RoundsStudy:
     )  # rounds end every run, on any machine
 
 
-def test_a_second_call_runs_nothing_and_other_settings_run_anew(
+def test_a_second_call_runs_nothing_and_other_settings_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]

@@ -118,7 +118,7 @@ def test_the_measured_text_has_both_losses_and_where_each_was_reached() -> None:
     assert "on the paper's loss after 6 rounds, and on everyone's data not within its 6 rounds" in text
 
 
-def test_the_best_scaling_is_told_beside_and_does_not_decide() -> None:
+def test_the_best_scaling_is_mentioned_and_does_not_decide() -> None:
     scaled = curve("dcgs-scaled", [0, 40], [1e6, 10.0], [1e6, 20.0], [0, 900])
     alone, beside = lasso(theorem(1e3, 1e4)), lasso(theorem(1e3, 1e4), scaled)
     assert [claim.verdict for claim in alone] == [claim.verdict for claim in beside] == [Verdict.FAILS] * 2
@@ -139,7 +139,7 @@ def test_where_dfw_is_worse_than_x0_dcgs_has_to_be_as_good_as_x0(worst: float, v
     assert "250 on everyone's data (x⁰ = 0, which needs none, has 100 on both)" in claims[0].measured
 
 
-def test_a_run_cut_off_in_its_first_iteration_is_told_by_what_it_spent() -> None:
+def test_a_run_that_ends_in_its_first_iteration_is_described_by_what_it_spent() -> None:
     cut = replace(theorem(1.0, 1.0), rounds=2, lmo_calls=500)
     cut = replace(cut, columns={name: column[:1] for name, column in cut.columns.items()})
     rounds, calls = judge(PROMISES["completion-synthetic"], cut, None, DFW)
@@ -148,11 +148,11 @@ def test_a_run_cut_off_in_its_first_iteration_is_told_by_what_it_spent() -> None
     assert "more than the 500 calls it made" in calls.measured
 
 
-def test_a_loss_of_zero_is_told_without_a_ratio() -> None:
+def test_a_loss_of_zero_is_given_without_a_ratio() -> None:
     assert "0 (one of the two is 0)" in lasso(theorem(0.0, 5.0))[1].measured
 
 
-def test_what_the_paper_says_to_be_similar_is_said_so() -> None:
+def test_claims_for_other_data_say_that_the_paper_calls_them_similar() -> None:
     for name in ("lasso-e2006", "lasso-e2006-lookalike", "completion-movielens"):
         said = PROMISES[name]
         texts = [text for text in (said.of_rounds, said.of_loss, said.of_calls) if text is not None]

@@ -56,7 +56,7 @@ def test_too_few_samples_for_the_agents_end_with_an_error_message(capsys: pytest
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def work(*_: object) -> None:
+    def work(**_: object) -> None:
         pytest.fail("work was done")
 
     monkeypatch.setattr("dcgs.bench.exchange.measure", work)

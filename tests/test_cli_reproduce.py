@@ -24,7 +24,7 @@ PNG, PDF = b"\x89PNG", b"%PDF"
 
 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave of the quick experiments what takes seconds, and of the oracle's matrix what fits a cache."""
+    """Shorten the quick experiments, the oracle's matrix, and the figures: those of one experiment."""
     original = catalog.experiment
 
     def shortened(name: str, options: Options) -> object:
@@ -34,7 +34,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr("dcgs.cli.reproduce.experiment", shortened)
+
+    def first(study: Study) -> object:
+        return study_figures(replace(study, findings=study.findings[:1]))
+
     monkeypatch.setattr("dcgs.cli.reproduce.PAPER_SIDE", 500)
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", first)
 
 
 def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -64,9 +69,12 @@ def test_all_that_is_promised_is_in_the_folder(report: Path) -> None:
         for kind in ("data", "timing"):
             kept = {file.stem for file in (report / kind / name).glob("*.csv")}
             assert kept == {run.key for run in made.runs}
-        for view in ("paper", "honest"):
-            assert (report / "figures" / f"{name}-{view}.png").read_bytes().startswith(PNG)
-            assert (report / "figures" / f"{name}-{view}.pdf").read_bytes().startswith(PDF)
+        assert {file.stem for file in (report / "runs" / name).glob("*.json")} == {
+            run.key for run in made.runs
+        }
+    for view in ("paper", "honest"):
+        assert (report / "figures" / f"lasso-synthetic-{view}.png").read_bytes().startswith(PNG)
+        assert (report / "figures" / f"lasso-synthetic-{view}.pdf").read_bytes().startswith(PDF)
     assert list(report.rglob("*.part")) == []
 
 
@@ -82,9 +90,9 @@ def test_the_manifest_has_command_seed_versions_machine_and_time(report: Path) -
     assert manifest["cost"]["side"] == 100
 
 
-def test_data_that_are_not_there_are_told_on_the_page_with_what_to_do(report: Path) -> None:
+def test_the_page_says_which_data_are_missing_and_how_to_get_them(report: Path) -> None:
     page = (report / "index.html").read_text()
-    assert "MovieLens 100K is not at hand." in page
+    assert "MovieLens 100K was not found." in page
     assert "ml-100k.zip" in page
     assert not (report / "data" / "completion-movielens").exists()
 
@@ -94,17 +102,14 @@ def test_real_and_look_alike_cannot_be_mistaken_on_the_page(report: Path) -> Non
     assert "Not the real data: a look-alike of E2006-tfidf, made from seed 0." in page
 
 
-def test_report_makes_the_same_page_and_figures_anew_without_running(
+def test_report_writes_the_same_page_and_figures_without_running(
     report: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*_: object, **__: object) -> None:
         pytest.fail("something was run")
 
-    def first(study: Study) -> object:
-        return study_figures(replace(study, findings=study.findings[:1]))
-
+    small(monkeypatch)
     monkeypatch.setattr("dcgs.study.run.minimize", run)
-    monkeypatch.setattr("dcgs.report.study_report.study_figures", first)
     names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-honest.pdf"]
     before = {name: (report / name).read_bytes() for name in names}
     for name in names:
@@ -119,8 +124,8 @@ def test_the_same_command_again_finds_all_done(
 ) -> None:
     monkeypatch.setenv("DCGS_DATA", str(report))
     monkeypatch.setenv("XDG_CACHE_HOME", str(report))
-    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     small(monkeypatch)
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     before = json.loads((report / "manifest.json").read_text())
     assert main(["reproduce", "--quick", "--out", str(report)]) == 0
     shown = capsys.readouterr().out
@@ -200,7 +205,7 @@ def test_broken_data_are_refused_by_their_line_and_leave_nothing(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_without_matplotlib_it_is_said_what_to_install_before_any_work(
+def test_without_matplotlib_the_command_says_what_to_install_before_any_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "dcgs.report.study_report", None)
@@ -227,6 +232,7 @@ def test_ctrl_c_keeps_every_finished_run_and_writes_the_page(
 
     monkeypatch.setattr("dcgs.study.run.minimize", interrupted)
     small(monkeypatch)
+    monkeypatch.setattr("dcgs.report.study_report.study_figures", lambda study: {})
     out = tmp_path / "out"
     assert main(["reproduce", "lasso-synthetic", "--quick", "--out", str(out)]) == 130
     assert started == ["DFW", "DCGS"]
@@ -273,7 +279,7 @@ def test_when_nothing_asked_for_could_be_run_the_status_says_so(
     small(monkeypatch)
     argv = ["reproduce", "completion-movielens", "--quick", "--data", str(tmp_path)]
     assert main([*argv, "--out", str(tmp_path / "out")]) == 1
-    assert "MovieLens 100K is not at hand." in " ".join(capsys.readouterr().out.split())
+    assert "MovieLens 100K was not found." in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_path_with_brackets_is_shown_as_it_is(
@@ -299,7 +305,7 @@ def test_the_link_of_the_run_is_that_of_its_report(
 def test_an_interruption_elsewhere_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dcgs.bench.exchange.measure", interrupted)

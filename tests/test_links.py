@@ -58,26 +58,26 @@ def test_the_examples_in_the_benchmark_are_true(module: Any) -> None:
 # Refusals
 
 
-def test_who_is_not_root_is_told_so_in_one_sentence(
+def test_a_user_who_is_not_root_gets_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name, path=None: f"/sbin/{name}")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert run.main([]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("links: only root may make network namespaces")
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("links: only root may make network namespaces")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("system", "path", "told"),
+    ("system", "path", "printed"),
     [("darwin", None, "must be Linux's"), ("linux", "/nowhere", "ip and tc must be on the path")],
 )
-def test_a_machine_without_the_tools_is_refused(system: str, path: str | None, told: str) -> None:
+def test_a_machine_without_the_tools_is_refused(system: str, path: str | None, printed: str) -> None:
     reason = netns.refusal(root=True, system=system, path=path)
     assert reason is not None
-    assert told in reason
+    assert printed in reason
 
 
 def test_data_that_are_not_there_are_asked_for_before_anything_is_built(
@@ -89,7 +89,7 @@ def test_data_that_are_not_there_are_asked_for_before_anything_is_built(
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "printed"),
     [
         (["--methods", "dfw,adam"], "got adam."),
         (["--methods", ","], "got none."),
@@ -99,12 +99,12 @@ def test_data_that_are_not_there_are_asked_for_before_anything_is_built(
     ],
 )
 def test_what_cannot_be_run_is_refused(
-    argv: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         run.parsed(argv)
     assert caught.value.code == 2
-    assert told in capsys.readouterr().err
+    assert printed in capsys.readouterr().err
 
 
 # Commands
@@ -142,14 +142,14 @@ def test_the_launcher_enters_the_namespace_of_the_address(tmp_path: Path) -> Non
     enter.write_text(mpich.launcher("7-100"))
     for script in (fake, enter):
         script.chmod(0o755)
-    told = subprocess.run(
+    printed = subprocess.run(
         [str(enter), "-x", "10.77.0.3", '"proxy"', "--port", "10.77.0.254:4"],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert told.split("\n")[:6] == [
+    assert printed.split("\n")[:6] == [
         "[netns]",
         "[exec]",
         "[dcgs-links-7-100-2]",
@@ -177,7 +177,7 @@ def test_a_process_is_known_by_its_number_and_its_start() -> None:
     assert netns.leftovers(names, netns._is_running) == names[1:3]
 
 
-# What is noted and reckoned
+# What is recorded and computed
 
 
 class Ends:
@@ -348,7 +348,7 @@ def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
         assert np.asarray(own.get_ydata()).tolist() == [4.0, 0.5]
 
 
-# The run that is kept
+# The recorded run
 
 
 def test_what_was_counted_crossed_the_wire() -> None:
@@ -362,7 +362,7 @@ def test_what_was_counted_crossed_the_wire() -> None:
         assert (more < 0.03).all()
 
 
-def test_the_page_shows_the_tables_of_the_run_that_is_kept() -> None:
+def test_the_docs_show_the_tables_of_the_recorded_run() -> None:
     page = (ROOT / "docs" / "links.md").read_text()
     rows = [line for line in output.tables(json.loads(KEPT.read_text())).splitlines() if line.startswith("|")]
     assert [row for row in rows if row not in page] == []

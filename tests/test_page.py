@@ -205,7 +205,7 @@ def test_numbers_that_are_not_finite_are_null_in_the_data(odd: float) -> None:
     assert columns["worst_loss"] == columns["computing"] == [None] * rows
 
 
-def test_few_points_are_all_kept_exactly() -> None:
+def test_few_points_are_all_shown_exactly() -> None:
     shown = data_of(sample_page())[0]["curves"][0]["columns"]
     given = lasso().curves[0].columns
     assert all(shown[name] == list(given[name]) for name in ("rounds", "bytes", "lmo_calls"))
@@ -233,7 +233,7 @@ def test_long_runs_are_thinned_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["as given", "worst_loss last"])
-def test_the_papers_loss_stands_right_beside_the_worst_loss(order: slice) -> None:
+def test_the_worst_loss_is_next_to_the_papers_loss(order: slice) -> None:
     paper, *honest = lasso().measures
     page = render(sample([replace(lasso(), measures=[paper, *honest[order]])]))
     shown = Seen(page).all("data-column")
@@ -617,7 +617,7 @@ def test_the_theme_button_changes_the_colors_and_keeps_the_choice(opened: Opener
 
 
 @pytest.mark.parametrize(("system", "kept"), [("light", "dark"), ("dark", "light")])
-def test_the_page_opens_in_the_theme_that_was_kept(opened: Opener, system: str, kept: str) -> None:
+def test_the_page_opens_in_the_saved_theme(opened: Opener, system: str, kept: str) -> None:
     page = opened(one_experiment(), color_scheme=system)
     before = background(page)
     # Written again before the page's own scripts: a browser may bring it to the disk only later.

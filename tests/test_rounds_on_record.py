@@ -68,7 +68,7 @@ def test_the_counts_in_the_readme_are_those_on_record() -> None:
 
 
 def best_of_grid(family: str, instance: str) -> int | None:
-    """Return the fewest rounds of all settings that were tried, the method as it comes among them."""
+    """Return the fewest rounds of all settings that were tried, the default settings among them."""
     trials = RECORD["instances"][instance]["trials"]
     best = trials.get(f"{family}, best of grid")
     return None if best is None or best["costs"]["1e-03"] is None else int(best["costs"]["1e-03"]["rounds"])

@@ -69,7 +69,7 @@ class ScaledStep:
     times: float
 
     def __call__(self, agent: Agent) -> Agent:
-        """Return the agent, told of a smoothness that is ``times`` smaller."""
+        """Return the agent with a smoothness that is ``times`` smaller."""
         facts = agent.facts
         smoothness, mean = facts.smoothness / self.times, facts.mean_smoothness / self.times
         return replace(agent, facts=replace(facts, smoothness=smoothness, mean_smoothness=mean))

@@ -86,7 +86,7 @@ def run_study(
     """Find f* of all instances and run all entries on them, except for what is recorded.
 
     An instance whose data or f* cannot be had is left out. A run that raises is not recorded, so the next
-    call tries it again. ``report`` is told of both.
+    call tries it again. ``report`` is called for both.
     """
     missing = [_spec(chosen) for chosen in instances if study.optimum(chosen) is None]
     for spec, sentence in run_in_processes(study.jobs, partial(find_optimum, study), missing):

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, final
 
 from rich.console import Console
@@ -42,11 +43,11 @@ _OPTIONS = {
 @final
 @dataclass(frozen=True)
 class _Benchmark:
-    """A benchmark: its defaults of the options above, its title, and a format for each column."""
+    """A benchmark: the module that has ``measure``, its options and their defaults, and its table."""
 
     name: str
     about: str
-    measure: Callable[..., Rows]
+    module: ModuleType
     defaults: Mapping[str, int]
     title: str
     columns: Mapping[str, str]
@@ -54,7 +55,9 @@ class _Benchmark:
     def run(self, args: argparse.Namespace, console: Console) -> Rows:
         """Measure, print the table and return its rows."""
         with console.status("measuring…"):
-            rows = self.measure(**{name: getattr(args, name) for name in self.defaults}, seed=args.seed)
+            rows: Rows = self.module.measure(
+                **{name: getattr(args, name) for name in self.defaults}, seed=args.seed
+            )
         table = Table(title=self.title, title_justify="left")
         for name, form in self.columns.items():
             table.add_column(name.format_map(rows[0]), justify="right" if ":" in form else "left")
@@ -69,7 +72,7 @@ _BENCHMARKS = (
     _Benchmark(
         "step",
         "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
-        step.measure,
+        step,
         {"repeats": 5},
         "one inner step over its unavoidable parts",
         {
@@ -84,7 +87,7 @@ _BENCHMARKS = (
     _Benchmark(
         "threads",
         "one run on one thread and on several, in turns; equal to the bit",
-        threads.measure,
+        threads,
         {"threads": 2, "repeats": 3, "samples": 2000, "features": 10_000},
         "one thread against several, in turns",
         {
@@ -98,7 +101,7 @@ _BENCHMARKS = (
     _Benchmark(
         "memory",
         "peak memory of a run beyond its data; at most 12 points an agent",
-        memory.measure,
+        memory,
         {},
         "peak memory beyond the data",
         {"case": "{case}", "method": "{method}", "points per agent": "{points:.1f}"},
@@ -106,7 +109,7 @@ _BENCHMARKS = (
     _Benchmark(
         "checkpoint",
         "the share of a run's time that checkpoints take; at most 0.05 is wanted",
-        checkpoint.measure,
+        checkpoint,
         {"every": 10, "iterations": 30, "samples": 2000, "features": 10_000},
         "what checkpoints take of a run",
         {

@@ -123,21 +123,25 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         one for one in methods if one in entries or any(study.has_trial(chosen, one) for chosen in table)
     ]
     ranking = rounds_report.ranking_of(study, table, recorded, grid, level)
-    for chosen in instances:
-        if chosen.name in ranking.trials:
-            console.print(_rich(instance_table(ranking, chosen.name, chosen.about)))
-    if ranking.trials:
-        console.print(_rich(summary_table(ranking)))
-        console.print(_rich(counts_table(ranking)))
     notes += rounds_report.remarks(study, ranking, table)
-    for note in notes:
-        console.print(note)
+    _print(ranking, instances, notes, console)
     numbers = rounds_report.as_json(study, ranking, table, grid, notes)
     study.cache.write_file("rounds.md", rounds_report.markdown(study, ranking, table, notes).encode())
     study.cache.write_file("rounds.json", numbers.encode())
     study.cache.write_file("profile.png", _profile(ranking))
     console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
     return 130 if interrupted else 0
+
+
+def _print(ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str], console: Console) -> None:
+    for chosen in instances:
+        if chosen.name in ranking.trials:
+            console.print(_rich(instance_table(ranking, chosen.name, chosen.about)))
+    if ranking.trials:
+        console.print(_rich(summary_table(ranking)))
+        console.print(_rich(counts_table(ranking)))
+    for note in notes:
+        console.print(note)
 
 
 def _run_study(

@@ -159,7 +159,7 @@ def _lasso_e2006(options: Options) -> Experiment:
     )
     if made:
         return Experiment("lasso-e2006-lookalike", "Lasso, look-alike of E2006-tfidf", prepare, _runs(effort))
-    missing = "E2006-tfidf is not at hand; --look-alike runs on data made to resemble it, and says so."
+    missing = "E2006-tfidf was not found; --look-alike runs on data made to resemble it, and says so."
     return Experiment("lasso-e2006", "Lasso, E2006-tfidf", prepare, _runs(effort), missing)
 
 
@@ -212,7 +212,7 @@ def _completion_movielens(options: Options) -> Experiment:
         every=10,
         fast=30,
     )
-    title, missing = "Matrix completion, MovieLens 100K", "MovieLens 100K is not at hand."
+    title, missing = "Matrix completion, MovieLens 100K", "MovieLens 100K was not found."
     return Experiment("completion-movielens", title, prepare, _runs(effort), missing)
 
 

@@ -161,16 +161,20 @@ def _verdict(own: bool | None, all_data: bool | None) -> Verdict:
 
 def _when(curve: Curve, case: _Case) -> str:
     never = f"not within its {count(curve.rounds)} rounds"
-    reached = [first(curve, "rounds", name, case.bar(name)) for name in _LOSSES]
-    own, all_data = (never if rounds is None else f"after {count(rounds)} rounds" for rounds in reached)
+    own, all_data = _reached(curve, case, "rounds", "after {} rounds", never)
     return f"on the paper's loss {own}, and on everyone's data {all_data}"
 
 
 def _needs(curve: Curve, case: _Case) -> str:
     more = f"more than the {count(curve.lmo_calls)} calls it made"
-    reached = [first(curve, "lmo_calls", name, case.bar(name)) for name in _LOSSES]
-    own, all_data = (more if calls is None else f"{count(calls)} calls" for calls in reached)
+    own, all_data = _reached(curve, case, "lmo_calls", "{} calls", more)
     return f"{own} on the paper's loss and {all_data} on everyone's data"
+
+
+def _reached(curve: Curve, case: _Case, across: str, form: str, never: str) -> list[str]:
+    """Return for each loss where along ``across`` the curve reaches the bar."""
+    found = [first(curve, across, name, case.bar(name)) for name in _LOSSES]
+    return [never if at is None else form.format(count(at)) for at in found]
 
 
 def _end(curve: Curve, case: _Case) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,16 +24,6 @@ PAPER_LINK = Link(10e6)
 PAPER_SIDE = 10_000
 _SHARE = 0.97
 _ORACLE = 2.0
-
-
-@final
-@dataclass(frozen=True)
-class Call:
-    """One call of the oracle: how it was called, its products with the matrix, and its seconds."""
-
-    case: str
-    products: int
-    seconds: float
 
 
 def measure(side: int, seed: int) -> dict[str, Any]:
@@ -56,7 +45,7 @@ def measure(side: int, seed: int) -> dict[str, Any]:
         _call("zeros left out, to 1e-8", gradient, 1e-8),
     ]
     threads = max((library["num_threads"] for library in threadpool_info()), default=1)
-    return {"side": side, "threads": threads, "calls": [asdict(call) for call in calls]}
+    return {"side": side, "threads": threads, "calls": calls}
 
 
 def judged(measured: dict[str, Any]) -> OracleCost:
@@ -94,7 +83,8 @@ def judged(measured: dict[str, Any]) -> OracleCost:
     return OracleCost(side, rows, claim)
 
 
-def _call(case: str, G: Any, tolerance: float) -> Call:
+def _call(case: str, G: Any, tolerance: float) -> dict[str, Any]:
+    """Time one call of the oracle, and count its products with the matrix."""
     products = 0
 
     def counted(matrix: Any) -> Callable[[Any], Any]:
@@ -109,4 +99,4 @@ def _call(case: str, G: Any, tolerance: float) -> Call:
     X = NuclearNormBall(G.shape, 1e4, tolerance)
     start = time.perf_counter()
     X.lmo(operator)
-    return Call(case, products, time.perf_counter() - start)
+    return {"case": case, "products": products, "seconds": time.perf_counter() - start}

@@ -1,4 +1,4 @@
-"""Tables of what runs came to."""
+"""Tables of results."""
 
 from __future__ import annotations
 

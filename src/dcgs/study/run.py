@@ -1,4 +1,4 @@
-"""One run of a study: a method on a problem within a budget, and what it came to."""
+"""One run of a study: a method on a problem within a budget, and its result."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Budget:
 @final
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What a run came to.
+    """The result of a run.
 
     ``end`` is the name of its :class:`dcgs.Status`, or FAILED; ``status`` is the sentence. ``rounds``,
     ``lmo_calls`` (the busiest agent's) and ``seconds`` are totals. ``columns`` are the recorded measures.
