@@ -374,21 +374,21 @@ def test_a_leap_goes_to_the_nearest_point_or_nowhere(shape: tuple[int, int]) -> 
     solver, _, _ = start(f, NuclearNormBall(shape, 5.0))
     for seed in range(5):
         phi = subproblem(f, 5.0, seed)
-        solver.x = phi.center
-        solver.image = f.map.image(phi.center)
+        solver.state.x = phi.center
+        solver.state.image = f.map.image(phi.center)
         free = free_minimizer(phi)
-        solver._leap(phi)
-        assert phi.value(solver.x) < phi.value(phi.center)
-        away = float(np.linalg.norm(solver.x - projected(free, 5.0)))
+        solver._project_unconstrained_minimizer(phi)
+        assert phi.value(solver.state.x) < phi.value(phi.center)
+        away = float(np.linalg.norm(solver.state.x - projected(free, 5.0)))
         # Whole blocks are right to twice the tolerance; of six rows all triples are asked for.
         assert away <= 2.0 * _FINEST * float(np.linalg.norm(free - phi.center))
         assert away <= ROUNDING * float(np.linalg.norm(free)) or min(shape) > _FIRST
-        np.testing.assert_array_equal(solver.image, f.map.image(solver.x))
+        np.testing.assert_array_equal(solver.state.image, f.map.image(solver.state.x))
         x = solver(phi, 1e-7)
         assert phi.value(projected(free, 5.0)) > phi.value(x) + 1e-6
-        solver._leap(phi)
-        np.testing.assert_array_equal(solver.x, x)
-        np.testing.assert_array_equal(solver.image, f.map.image(x))
+        solver._project_unconstrained_minimizer(phi)
+        np.testing.assert_array_equal(solver.state.x, x)
+        np.testing.assert_array_equal(solver.state.image, f.map.image(x))
 
 
 def test_solving_the_same_again_takes_a_leap_in_vain_and_one_oracle_call() -> None:
@@ -436,9 +436,9 @@ def test_no_leap_is_taken_where_the_minimizer_is_out_of_reach(eta: float) -> Non
     f, X = completion((6, 9)), NuclearNormBall((6, 9), 5.0)
     phi = Subproblem(f, np.random.default_rng(15).standard_normal((6, 9)), eta, np.zeros((6, 9)))
     solver, oracle, outcomes = start(f, X)
-    solver._leap(phi)
+    solver._project_unconstrained_minimizer(phi)
     assert oracle.calls == 0
-    np.testing.assert_array_equal(solver.x, X.start())
+    np.testing.assert_array_equal(solver.state.x, X.start())
     assert gap_at(phi, solver(phi, 1e-6), 5.0) <= 1e-6 * (1.0 + 1e-6)
     assert outcomes == {Outcome.REACHED: 1}
 

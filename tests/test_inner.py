@@ -247,12 +247,12 @@ def test_each_step_of_pcg_is_one_of_algorithm_3_along_phi(where: str) -> None:
     for seed in (9, 10):
         phi = at.subproblem(seed)
         for _ in range(20):
-            atoms = [atom.dense().reshape(-1) for atom in solver.S.atoms]
-            allowed = one_step(at, phi, atoms, solver.S.weights.copy())
+            atoms = [atom.dense().reshape(-1) for atom in solver.state.S.atoms]
+            allowed = one_step(at, phi, atoms, solver.state.S.weights.copy())
             x = solver(phi, ROUNDING).reshape(-1)
             # Twenty steps of rounding errors, and a stop where the gap is below ROUNDING.
             assert min(np.abs(x - place).max() for place in allowed) <= 1e-10
-            np.testing.assert_allclose(solver.S.dense(at.X.shape).reshape(-1), x, rtol=0.0, atol=1e-10)
+            np.testing.assert_allclose(solver.state.S.dense(at.X.shape).reshape(-1), x, rtol=0.0, atol=1e-10)
 
 
 @every_polytope
