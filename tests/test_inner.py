@@ -252,7 +252,7 @@ def test_each_step_of_pcg_is_one_of_algorithm_3_along_phi(where: str) -> None:
             x = solver(phi, ROUNDING).reshape(-1)
             # Twenty steps of rounding errors, and a stop where the gap is below ROUNDING.
             assert min(np.abs(x - place).max() for place in allowed) <= 1e-10
-            np.testing.assert_allclose(solver.state.S.dense(at.X.shape).reshape(-1), x, rtol=0.0, atol=1e-10)
+            np.testing.assert_allclose(solver.state.S.dense().reshape(-1), x, rtol=0.0, atol=1e-10)
 
 
 @every_polytope

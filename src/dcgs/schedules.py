@@ -1,7 +1,7 @@
 """Schedules: the parameters of the k-th outer iteration, as the paper's theorems set them.
 
-A schedule is a function of k. The theorems' choices need a few facts that all agents know before
-they start (:class:`Facts`); a user's own schedule may be any function ``k -> Params``.
+A schedule is a function of k. The theorems' schedules need a few facts that all agents know before the run
+(:class:`Facts`). A user's own schedule may be any function ``k -> Params``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias, final
 @final
 @dataclass(frozen=True)
 class Params:
-    """The letters of Algorithm 2 at one k; ``e`` is the Wolfe gap asked of the inner solver."""
+    """The parameters of Algorithm 2 at one k; ``e`` is the Wolfe gap of the inner solve."""
 
     alpha: float
     tau: float
@@ -30,22 +30,18 @@ Schedule: TypeAlias = Callable[[int], Params]
 @final
 @dataclass(frozen=True)
 class Facts:
-    """What every agent knows before the run; nothing in it is anybody's data.
+    """What every agent knows before the run. It holds nothing of any agent's data.
 
-    ``strong_convexity`` is the smallest of the agents', which is what makes the theorems hold for
-    agents that differ; smoothness enters no schedule. ``horizon`` is how many iterations the run is
-    given, and ``accuracy`` what it shall reach: of the two, what is known.
-
-    For FastDCGS: ``hops`` is the diameter of the graph, ``spread`` the largest eigenvalue of
-    D^(−1/2) L D^(−1/2), edges being weighted by their resistance and D the degrees, and ``connectivity``
-    the smallest positive one over it. ``hub`` is the first agent that is a neighbor of all others, None
-    where there is none or there are no others.
-
-    The rest is for methods that project. ``mixing`` are the smallest and the second largest eigenvalue
-    of the Metropolis matrix W, and ``modes`` all of them but the largest, which is 1, each once; for an
-    agent alone they are 0, and ``modes`` is empty where there are too many agents to compute them.
-    ``smoothness`` is the largest of the agents', ``mean_smoothness`` that of the mean of their
-    objectives, f/m.
+    * ``agents`` is their number, ``norm_L`` is ‖L‖ and ``diameter`` that of X. ``strong_convexity`` is the
+      smallest of the agents', with which the theorems hold for agents that differ.
+    * ``horizon`` is the number of iterations of the run and ``accuracy`` what it must reach, if known.
+    * For FastDCGS: ``hops`` is the diameter of the graph; ``normalized_norm`` is ν, the largest eigenvalue of
+      D^(−1/2) L D^(−1/2) for edges weighted by their resistance and degrees D; ``connectivity`` is the
+      smallest positive one divided by ν. ``hub`` is the first agent that is a neighbor of all others, or
+      None.
+    * For methods that project: ``mixing`` are the smallest and the second largest eigenvalue of the
+      Metropolis matrix W, and ``modes`` all eigenvalues except 1, each once, or none if there are too many
+      agents to compute them. ``smoothness`` is the largest of the agents', ``mean_smoothness`` that of f/m.
     """
 
     agents: int
@@ -65,7 +61,7 @@ class Facts:
 
     @property
     def coupling(self) -> float:
-        """‖L‖; 1 for an agent alone, for which L = 0 and every positive value fulfils the theorems."""
+        """‖L‖; 1 for a single agent, for which L = 0 and the theorems hold with every positive value."""
         return self.norm_L if self.agents > 1 else 1.0
 
 
@@ -74,13 +70,12 @@ class Facts:
 class Theorem1:
     """Theorem 1, for convex objectives: α = θ = 1, η = 2c‖L‖, τ = ‖L‖/c, e = c‖L‖ R²/N.
 
-    ``balance`` is c: the proof binds only the product η τ, so η may go up as τ goes down (the
-    paper has c = 1). The bound becomes F(x̄) − F* ≤ 2c‖L‖ m R²/N.
+    ``balance`` is c: the proof needs only the product η τ, so η may be larger if τ is smaller (the paper has
+    c = 1). The bound becomes F(x̄) − F* ≤ 2c‖L‖ m R²/N.
 
-    ``distance`` is R, a bound of ‖x⁰ − x*‖ for one agent. The paper's e contains that unknown
-    itself, summed over agents; here the diameter of X stands in for it unless a better bound is
-    given. ``horizon`` is N; by default the iterations (or half the rounds) that the run is given,
-    else what the bound asks for the accuracy that shall be reached.
+    ``distance`` is R, a bound of ‖x⁰ − x*‖ for one agent. The paper's e contains ‖x⁰ − x*‖ itself, which is
+    unknown; the default is the diameter of X. ``horizon`` is N: by default the iterations (or half the
+    rounds) of the run, else the N for which the bound gives the required accuracy.
     """
 
     balance: float = 1.0
@@ -105,10 +100,9 @@ class Theorem1:
 class Theorem2:
     """Theorem 2, for u-strongly convex objectives.
 
-    α = k/(k+1), θ = k+1, η = c k u/2, τ = 4‖L‖²/(c(k+1)u), e = u R²/(N k), the paper's maximum
-    with y⁰ = 0. ``balance`` is c ≤ 1: the proof needs θₖ₊₁ηₖ₊₁ ≤ θₖ(ηₖ + u), which holds with
-    equality at c = 1, so here η may only go down. ``distance`` and ``horizon`` as in
-    :class:`Theorem1`; ``strong_convexity`` replaces the agents' own where more is known.
+    α = k/(k+1), θ = k+1, η = c k u/2, τ = 4‖L‖²/(c(k+1)u), e = u R²/(N k), the paper's maximum with y⁰ = 0.
+    ``balance`` is c ≤ 1: the proof needs θₖ₊₁ηₖ₊₁ ≤ θₖ(ηₖ + u), which holds with equality at c = 1.
+    ``distance`` and ``horizon`` are as in :class:`Theorem1`. ``strong_convexity`` replaces the agents' own.
     """
 
     balance: float = 1.0
@@ -146,11 +140,11 @@ class Theorem2:
 
 
 def _needed(scale: float, accuracy: float | None) -> int:
-    """Return the iterations after which a bound scale/N is down to the accuracy; some if none is asked."""
+    """Return the N with scale/N = accuracy; a default without an accuracy."""
     return _DEFAULT_HORIZON if accuracy is None else math.ceil(scale / accuracy)
 
 
-# The N where a run is given neither iterations nor rounds nor an accuracy.
+# N if a run has neither iterations nor rounds nor an accuracy.
 _DEFAULT_HORIZON = 100
 
 
