@@ -25,7 +25,7 @@ from dcgs.sets.block import Nearest, extended, nearest_in_ball, with_atom
 from problems import Array
 
 ROUNDING = 1e-13  # products of some hundred terms, relative to the largest
-SHAPES = [(1, 1), (1, 7), (7, 1), (6, 9), (9, 6), (40, 50)]
+SHAPES = [(1, 1), (1, 7), (7, 1), (6, 9), (9, 6), (24, 30)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
@@ -38,7 +38,7 @@ def completion(shape: tuple[int, int], seed: int = 0) -> Objective:
 
 
 def by_rows(f: Objective) -> Objective:
-    """Return the same squares with a sparse matrix for their map, which takes no leap."""
+    """Return the same squares with a sparse matrix for their map, which starts at the last answer."""
     assert isinstance(f.map, Sampling)
     assert isinstance(f.loss, SquaredLoss)
     n, (height, width) = f.map.size, f.map.point_shape
@@ -47,7 +47,7 @@ def by_rows(f: Objective) -> Objective:
     return LeastSquares(A, f.loss.target, f.shape)
 
 
-FORMS: dict[str, Callable[[Objective], Objective]] = {"with a leap": lambda f: f, "without": by_rows}
+FORMS: dict[str, Callable[[Objective], Objective]] = {"projected start": lambda f: f, "last answer": by_rows}
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
@@ -117,7 +117,7 @@ def free_minimizer(phi: Subproblem) -> Array:
     return np.asarray(top / bottom)
 
 
-def after_leap(phi: Subproblem, radius: float, x: Array) -> Array:
+def first_point(phi: Subproblem, radius: float, x: Array) -> Array:
     """Return where steps start: at x, or at the nearest point to the free minimizer if φ is lower there."""
     if not isinstance(phi.f.map, Sampling):
         return x
@@ -214,7 +214,7 @@ def test_a_zero_gradient_is_answered_at_once() -> None:
 
 
 @every_form
-def test_a_direction_that_the_block_has_lost_is_found_by_the_oracle(
+def test_a_direction_that_the_basis_lacks_is_found_by_the_oracle(
     form: Callable[[Objective], Objective],
 ) -> None:
     """With unit vectors as singular vectors, products never lead out of those that the block has."""
@@ -263,7 +263,7 @@ def test_the_same_bits_come_out_on_every_thread() -> None:
         assert len(set(pool.map(solved, range(6)))) == 1
 
 
-def test_max_steps_ends_a_solve_and_is_told() -> None:
+def test_max_steps_ends_a_solve_and_is_its_outcome() -> None:
     f, X = completion((20, 30)), NuclearNormBall((20, 30), 5.0)
     solver, _, outcomes = start(f, X, max_steps=2)
     x = solver(subproblem(f, 5.0, 8), 1e-12)
@@ -292,7 +292,7 @@ def test_each_step_is_one_of_the_accelerated_method(
     phi = subproblem(f, 5.0, 14)
     beta = f.smoothness + phi.eta
     most = (np.sqrt(beta) - np.sqrt(phi.eta)) / (np.sqrt(beta) + np.sqrt(phi.eta))
-    x = y = after_leap(phi, 5.0, np.zeros((6, 9)))
+    x = y = first_point(phi, 5.0, np.zeros((6, 9)))
     t = 1.0
     for _ in range(steps):
         v = projected(y - (f.grad(y) + phi.w + phi.eta * (y - phi.center)) / beta, 5.0)
@@ -304,10 +304,10 @@ def test_each_step_is_one_of_the_accelerated_method(
     np.testing.assert_allclose(solver(phi, 0.0), x, rtol=0.0, atol=1e-11)
 
 
-# The leap
+# The start at the projected minimizer
 
 
-def test_a_leap_divides_by_the_curvature_of_each_entry() -> None:
+def test_the_unconstrained_minimizer_divides_by_the_curvature_of_each_entry() -> None:
     """One entry is observed twice, one once, two never: by hand."""
     f = MatrixCompletion([0, 0, 0], [0, 0, 1], [1.0, 3.0, 2.0], (2, 2))
     phi = Subproblem(f, np.array([[0.5, 0.0], [-1.0, 0.0]]), 0.5, np.array([[0.0, 1.0], [0.0, 5.0]]))
@@ -327,7 +327,7 @@ def test_a_leap_divides_by_the_curvature_of_each_entry() -> None:
     excess=st.sampled_from([1.001, 2.0, 1e3]),
     seed=st.integers(0, 99),
 )
-def test_where_the_ball_does_not_bind_the_leap_is_the_answer(
+def test_where_the_ball_does_not_bind_the_unconstrained_minimizer_is_the_answer(
     shape: tuple[int, int], observed: float, eta: float, excess: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -347,28 +347,30 @@ def test_where_the_ball_does_not_bind_the_leap_is_the_answer(
     assert outcomes == {Outcome.REACHED: 3}
 
 
-@pytest.mark.parametrize("shape", [(1, 7), (6, 9), (9, 6), (30, 40)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 7), (9, 6), (24, 30)], ids=str)
 @pytest.mark.parametrize("share", [1e-3, 0.3, 0.95])
-def test_where_the_ball_binds_the_answer_is_that_without_a_leap(shape: tuple[int, int], share: float) -> None:
+def test_where_the_ball_binds_the_answer_does_not_depend_on_the_start(
+    shape: tuple[int, int], share: float
+) -> None:
     f = completion(shape)
     phis = [subproblem(f, 5.0, seed) for seed in range(3)]
     radius = share * min(float(np.linalg.norm(free_minimizer(phi), "nuc")) for phi in phis)
     X = NuclearNormBall(shape, radius)
-    leaping, _, outcomes = start(f, X)
-    walking, _, _ = start(by_rows(f), X)
+    projecting, _, outcomes = start(f, X)
+    stepping, _, _ = start(by_rows(f), X)
     for phi in phis:
         e = 1e-9 * radius * (float(np.linalg.norm(phi.w)) + (f.smoothness + phi.eta) * radius)
-        x = leaping(phi, e)
+        x = projecting(phi, e)
         assert gap_at(phi, x, radius) <= e * (1.0 + 1e-4)  # the oracle's tolerance, and rounding
         assert float(np.linalg.norm(x, "nuc")) <= radius * (1.0 + ROUNDING)
-        other = walking(Subproblem(walking.task.f, phi.w, phi.eta, phi.center), e)
+        other = stepping(Subproblem(stepping.task.f, phi.w, phi.eta, phi.center), e)
         # η/2 ‖x − x*‖² ≤ e for either.
         assert np.linalg.norm(x - other) <= 2.0 * np.sqrt(2.0 * e / phi.eta)
     assert outcomes == {Outcome.REACHED: 3}
 
 
 @pytest.mark.parametrize("shape", [(6, 9), (9, 6), (30, 40)], ids=str)
-def test_a_leap_goes_to_the_nearest_point_or_nowhere(shape: tuple[int, int]) -> None:
+def test_a_solve_starts_at_the_projected_minimizer_if_that_lowers_phi(shape: tuple[int, int]) -> None:
     """From the center it lowers φ; from the solution it cannot."""
     f = completion(shape)
     solver, _, _ = start(f, NuclearNormBall(shape, 5.0))
@@ -391,7 +393,7 @@ def test_a_leap_goes_to_the_nearest_point_or_nowhere(shape: tuple[int, int]) -> 
         np.testing.assert_array_equal(solver.state.image, f.map.image(x))
 
 
-def test_solving_the_same_again_takes_a_leap_in_vain_and_one_oracle_call() -> None:
+def test_solving_the_same_again_takes_one_projection_and_one_oracle_call() -> None:
     f, X = completion((20, 30)), NuclearNormBall((20, 30), 5.0)
     witness, phi = Witness(X), subproblem(f, 5.0, 5)
     solver = Block().start(Task(f, X, witness, X.start()))
@@ -420,7 +422,9 @@ def dense(f: Objective) -> Array:
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_no_other_loss_and_no_other_map_takes_a_leap(other: Callable[[Objective], Objective]) -> None:
+def test_with_another_loss_or_map_a_solve_starts_at_the_last_answer(
+    other: Callable[[Objective], Objective],
+) -> None:
     f, X = other(completion((6, 9))), NuclearNormBall((6, 9), 5.0)
     witness, phi = Witness(X), subproblem(f, 5.0, 14)
     x = Block(max_steps=1).start(Task(f, X, witness, X.start()))(phi, 0.0)
@@ -431,7 +435,7 @@ def test_no_other_loss_and_no_other_map_takes_a_leap(other: Callable[[Objective]
 
 
 @pytest.mark.parametrize("eta", [0.0, 1e-300, 1e-17])
-def test_no_leap_is_taken_where_the_minimizer_is_out_of_reach(eta: float) -> None:
+def test_a_solve_starts_at_the_last_answer_if_eta_is_rounding_error(eta: float) -> None:
     """Entries that are not observed are bound by η alone: without it they have no minimizer."""
     f, X = completion((6, 9)), NuclearNormBall((6, 9), 5.0)
     phi = Subproblem(f, np.random.default_rng(15).standard_normal((6, 9)), eta, np.zeros((6, 9)))
@@ -496,7 +500,7 @@ def test_blocks_become_smaller_when_the_rank_falls() -> None:
     assert witness.asked[-2] < 0.5 * most
 
 
-@pytest.mark.parametrize("budget", [0, 1, 8, 9, 24, 25, 60])
+@pytest.mark.parametrize("budget", [0, 8, 9, 25])
 def test_no_call_is_made_beyond_the_budget(budget: int) -> None:
     f, X = by_rows(completion((40, 50))), NuclearNormBall((40, 50), 40.0)
     oracle = CountedOracle(X, lambda calls: calls < budget)
@@ -507,7 +511,7 @@ def test_no_call_is_made_beyond_the_budget(budget: int) -> None:
     assert oracle.calls == max(spent for spent in (0, 1, 9, 25) if spent <= budget)
 
 
-def test_the_triples_of_a_leap_are_counted() -> None:
+def test_the_triples_of_the_projected_minimizer_are_counted() -> None:
     f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
     witness, phi = Witness(X), subproblem(f, 40.0, 9)
     first = Block().start(Task(f, X, witness, X.start()))(phi, 1e-3)
@@ -518,18 +522,18 @@ def test_the_triples_of_a_leap_are_counted() -> None:
     assert [answer.whole for answer in witness.answers[:2]] == [False, True]
 
 
-@pytest.mark.parametrize("budget", [0, 1, 7, 8, 23, 24, 25])
-def test_no_leap_is_made_beyond_the_budget(budget: int) -> None:
+@pytest.mark.parametrize("budget", [0, 7, 8, 24])
+def test_the_projected_minimizer_is_not_computed_beyond_the_budget(budget: int) -> None:
     f, X = completion((40, 50)), NuclearNormBall((40, 50), 40.0)
     oracle = CountedOracle(X, lambda calls: calls < budget)
     solver = Block().start(Task(f, X, oracle, X.start()))
     with pytest.raises(BudgetSpentError):
         solver(subproblem(f, 40.0, 9), 1e-6)
-    # What is asked for is 8 and 16 for the leap, and 1 for the gap.
+    # What is asked for is 8 and 16 for the projected minimizer, and 1 for the gap.
     assert oracle.calls == max(spent for spent in (0, 8, 24, 25) if spent <= budget)
 
 
-def test_block_says_what_it_is_for() -> None:
+def test_another_set_is_refused() -> None:
     f = LeastSquares(np.eye(4), np.zeros(4), (2, 2))
     assert Block().incompatibility(f, NuclearNormBall((2, 2))) is None
     assert Block().incompatibility(LeastSquares(np.eye(2), np.zeros(2)), L1Ball(2)) == (

@@ -134,7 +134,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything that minimize is told, but for limits and checkpoints."""
+    """All arguments of minimize except limits and checkpoints."""
 
     objectives: list[Objective]
     X: ConvexSet
@@ -166,8 +166,8 @@ def everything(result: Result) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what helps against a power failure alone, which no test can bring about."""
+def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out fsync, which helps against a power failure only."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
@@ -187,7 +187,7 @@ def once(seed: int = 0) -> Problem:
     gap=st.sampled_from([None, 1e-2, 1e-6]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(
     case: int, name: str, stop: int, more: int, every: int, gap: float | None, seed: int
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_run_resumed_many_times_on_any_threads_equals_the_uninterrupted_one(
     whole = at.run(iterations=20)
     runtime = dcgs.Lockstep(threads=threads)
     at.run(iterations=1, checkpoint=Checkpoint(tmp_path))
-    for n in range(2, 20):
+    for n in range(2, 20, 3):
         at.run(iterations=n, checkpoint=Checkpoint(tmp_path, resume=True), runtime=runtime)
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, resume=True))
     assert everything(resumed) == everything(whole)
@@ -236,14 +236,14 @@ def test_a_run_that_the_observer_ended_at_a_checkpoint_does_not_go_on(tmp_path: 
     assert everything(again) == everything(first)
 
 
-def test_limits_on_calls_and_rounds_may_differ_when_a_run_is_resumed(tmp_path: Path) -> None:
+def test_limits_on_calls_and_rounds_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
     at = once()
     at.run(lmo_calls=40, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(rounds=30, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert everything(resumed) == everything(at.run(rounds=30))
 
 
-def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: Path) -> None:
+def test_another_gap_than_at_the_start_is_noted(tmp_path: Path) -> None:
     at = once()
     at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
@@ -251,7 +251,7 @@ def test_another_gap_than_the_agents_were_asked_for_at_first_is_noted(tmp_path: 
     assert "started with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
 
 
-def test_the_two_newest_generations_are_kept(tmp_path: Path) -> None:
+def test_the_files_of_the_two_newest_iterations_stay(tmp_path: Path) -> None:
     once().run(iterations=17, checkpoint=Checkpoint(tmp_path, every=5))
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {f"agent-{i:04}/{k:06}.dcgs" for i in range(4) for k in (15, 17)}
@@ -273,8 +273,8 @@ def spoil_flipped(path: Path, share: float) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_truncated, spoil_flipped])
-@pytest.mark.parametrize("share", [0.0, 1e-4, 0.01, 0.2, 0.5, 0.9, 0.9999, 1.0 - 1e-9])
-def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
+@pytest.mark.parametrize("share", [0.0, 1e-4, 0.2, 0.9, 1.0 - 1e-9])
+def test_a_damaged_file_is_detected_and_the_checkpoint_before_is_used(
     spoil: Callable[[Path, float], None], share: float, tmp_path: Path
 ) -> None:
     at = once()
@@ -290,7 +290,7 @@ def test_a_damaged_file_is_noticed_and_the_checkpoint_before_is_used(
 
 @given(where=st.floats(0.0, 1.0), bit=st.integers(0, 7))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_any_flipped_bit_is_noticed(where: float, bit: int) -> None:
+def test_any_flipped_bit_is_detected(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
         checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
@@ -312,14 +312,14 @@ def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_run_stopped_before_its_first_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+def test_a_run_that_ended_before_its_first_checkpoint_starts_from_the_beginning(tmp_path: Path) -> None:
     at = once()
     at.run(rounds=3, checkpoint=Checkpoint(tmp_path, every=50))
     resumed = at.run(iterations=20, checkpoint=Checkpoint(tmp_path, every=50, resume=True))
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+def test_without_a_complete_checkpoint_resume_true_is_refused(tmp_path: Path) -> None:
     at = once()
     with pytest.raises(
         ValueError, match=r"there must be a checkpoint to resume; .* has none that is complete"
@@ -418,7 +418,7 @@ def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) ->
         at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
-def test_points_asked_for_another_shape_of_agents_are_refused(tmp_path: Path) -> None:
+def test_another_number_of_agents_is_refused(tmp_path: Path) -> None:
     once().run(iterations=8, checkpoint=Checkpoint(tmp_path))
     with pytest.raises(ValueError, match=r"agents \[4\] have none"):
         problem(14, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
@@ -457,7 +457,7 @@ def test_settings_of_a_checkpoint_are_checked(wrong: dict[str, Any], sentence: s
         Checkpoint("here", **wrong)
 
 
-def test_what_is_no_checkpoint_is_refused() -> None:
+def test_a_checkpoint_of_a_wrong_type_is_refused() -> None:
     with pytest.raises(
         TypeError, match=r"checkpoint must be a dcgs.Checkpoint\(folder\), or None; got 'here'"
     ):
@@ -490,7 +490,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_earlier_checkpoints_stay(
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"cannot be written to .*file/inside': Not a directory"):
         once().run(iterations=5, checkpoint=Checkpoint(tmp_path / "file" / "inside"))
@@ -519,12 +519,14 @@ def test_a_signal_ends_the_run_after_a_last_checkpoint(
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(snapshot: dcgs.Snapshot) -> None:
         if snapshot.iterations == 7:
             signal.raise_signal(signal.SIGINT)
-            time.sleep(0.6)  # sooner it would be the first once more
-            signal.raise_signal(signal.SIGINT)
+            later = time.monotonic() + 1.0  # sooner it would be taken for the first one
+            with monkeypatch.context() as patch:
+                patch.setattr(time, "monotonic", lambda: later)
+                signal.raise_signal(signal.SIGINT)
 
     at = once()
     with pytest.raises(KeyboardInterrupt):
@@ -534,49 +536,51 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     assert everything(resumed) == everything(at.run(iterations=20))
 
 
-# One interpreter that starts a process for each line it reads, and tells its number and how it ended.
+# An interpreter that forks a process for each line n it reads. The process kills itself at the n-th fsync or
+# rename.
 SERVER = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, {tests!r})
-from test_checkpoint import slow_once
+from test_checkpoint import medium
 from dcgs import Checkpoint
+
+def killing(call, left):
+    def called(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*args)
+    return called
+
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
+        left = [int(line)]
+        os.fsync, os.replace = killing(lambda handle: None, left), killing(os.replace, left)
         checkpoint = Checkpoint({folder!r}, every=2, resume="auto")
-        slow_once().run(iterations=60, checkpoint=checkpoint).save({out!r})
+        medium().run(iterations=30, checkpoint=checkpoint).save({out!r})
         os._exit(0)
-    print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
-def slow_once() -> Problem:
+def medium() -> Problem:
     return problem(18, nx.cycle_graph(5), 4)
 
 
-def test_a_process_killed_at_any_time_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_process_killed_at_any_write_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
-    out, folder = tmp_path / "result.npz", tmp_path / "kept"
+    out, folder = tmp_path / "result.npz", tmp_path / "saved"
     code = SERVER.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
-    ends = []
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        for _ in range(10):
-            server.stdin.write("start\n")
-            child = int(server.stdout.readline())
-            time.sleep(rng.uniform(0.0, 0.15))
-            os.kill(child, signal.SIGKILL)  # it is not yet reaped, if it has ended
-            ends.append(int(server.stdout.readline()))
-        server.stdin.write("start\n")
-        server.stdout.readline()
-        assert server.stdout.readline() == "0\n"
-        server.stdin.close()
-    assert -signal.SIGKILL in ends
-    assert everything(Result.load(out)) == everything(slow_once().run(iterations=60))
+    # Three calls for each file of five agents: within the first files, and up to four iterations later.
+    kills = [1, 2, 3, *rng.integers(10, 60, size=7).tolist()]
+    lines = "\n".join(map(str, [*kills, 10**9])) + "\n"
+    server = subprocess.run(
+        [sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True
+    )
+    assert [int(end) for end in server.stdout.split()] == [-signal.SIGKILL] * len(kills) + [0]
+    assert not list(folder.rglob("*.part"))
+    assert everything(Result.load(out)) == everything(medium().run(iterations=30))
 
 
 KINDS: list[np.dtype[Any]] = [np.dtype("f8"), np.dtype("i8"), np.dtype("i4")]
@@ -588,7 +592,7 @@ arrays: st.SearchStrategy[Array] = hnp.arrays(
 
 @given(array=arrays, fortran=st.booleans(), cut=st.integers(0, 3), frozen=st.booleans())
 @settings(deadline=None, derandomize=True)
-def test_an_array_comes_back_with_its_bits_and_its_layout(
+def test_an_array_is_restored_with_its_bits_and_its_memory_layout(
     array: Array, fortran: bool, cut: int, frozen: bool
 ) -> None:
     there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
@@ -603,21 +607,21 @@ def test_an_array_comes_back_with_its_bits_and_its_layout(
 
 
 numbers = st.floats(allow_nan=False) | st.integers() | st.booleans() | st.none() | st.text()
-memories = st.recursive(
+plain_values = st.recursive(
     numbers, lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text("abc"), each, max_size=3)
 )
 
 
-@given(memory=memories)
+@given(plain=plain_values)
 @settings(deadline=None, derandomize=True)
-def test_plain_values_come_back_as_they_were(memory: Any) -> None:
+def test_plain_values_are_restored(plain: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write(Path(folder) / "a", {"memory": memory})
-        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"memory": memory})
+        checkpoint_file.write(Path(folder) / "a", {"plain": plain})
+        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"plain": plain})
 
 
 @pytest.mark.parametrize("odd", [np.float64(1.0), (1.0,), np.array(["a"]), object()])
-def test_what_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
+def test_a_value_that_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
         checkpoint_file.write(tmp_path / "a", {"odd": odd})
     assert not list(tmp_path.iterdir())
@@ -649,7 +653,7 @@ LARGE: dict[str, tuple[Method, ConvexSet, Make]] = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
+def test_runs_that_save_and_resume_hold_at_most_12_points_per_agent(name: str, tmp_path: Path) -> None:
     method, X, make = LARGE[name]
     rng = np.random.default_rng(8)
     at = Problem([make(rng) for _ in range(3)], X, nx.path_graph(3), method)
@@ -667,7 +671,7 @@ def test_runs_that_keep_and_resume_hold_at_most_12_points_per_agent(name: str, t
     assert max(held) <= 12 * 3 * 8 * POINTS + 300_000
 
 
-def test_files_that_others_may_still_need_stay(tmp_path: Path) -> None:
+def test_files_that_other_processes_may_still_resume_from_stay(tmp_path: Path) -> None:
     """Agents of other processes may be behind by one checkpoint."""
     at = Checkpoint(tmp_path)
     manager = CheckpointManager(at, [0], None, SingleProcess())
@@ -684,7 +688,7 @@ def test_the_newest_iteration_that_all_have_is_taken() -> None:
     assert common([[], [20]]) is None
 
 
-def test_in_another_thread_a_run_keeps_its_state_and_hears_no_signals(tmp_path: Path) -> None:
+def test_in_another_thread_a_run_saves_its_state_and_catches_no_signals(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     heard = []
     with ThreadPoolExecutor(1) as pool:
@@ -698,7 +702,7 @@ def test_in_another_thread_a_run_keeps_its_state_and_hears_no_signals(tmp_path: 
     assert len(newest(tmp_path)) == 4
 
 
-def test_dcgs_bench_checkpoint_tells_the_share_and_that_bits_are_equal(tmp_path: Path) -> None:
+def test_dcgs_bench_checkpoint_reports_the_share_of_time_and_that_bits_are_equal(tmp_path: Path) -> None:
     out = tmp_path / "checkpoint.json"
     size = ["--samples", "40", "--features", "120", "--iterations", "6", "--every", "3"]
     assert main(["bench", "checkpoint", *size, "--out", str(out)]) == 0
@@ -723,18 +727,18 @@ def test_the_documented_share_is_that_on_record_and_as_small_as_promised() -> No
 def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
     name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A certificate takes several iterations; what was said of it so far must not be lost."""
+    """A certificate takes three epochs, here of at most five rounds; its state must not be lost."""
     monkeypatch.setattr(CheckpointManager, "delete_old", lambda manager, k: None)
     at = problem(case, GRAPHS[name], 3)
     whole = at.run(gap=gap, checkpoint=Checkpoint(tmp_path, every=1))
     assert whole.status is dcgs.Status.AGREED
-    kept = Checkpoint(tmp_path, every=10**6, resume=True)
-    for k in reversed(range(1, whole.iterations)):
-        resumed = at.run(gap=gap, checkpoint=kept)
+    saved = Checkpoint(tmp_path, every=10**6, resume=True)
+    for k in reversed(range(max(1, whole.iterations - 16), whole.iterations)):
+        resumed = at.run(gap=gap, checkpoint=saved)
         assert resumed.about["checkpoint"]["resumed"] == k
         assert everything(resumed) == everything(whole)
         for i in range(len(at.objectives)):
-            kept.file(i, k).unlink()
+            saved.file(i, k).unlink()
 
 
 @pytest.mark.parametrize("stacked", [False, True])

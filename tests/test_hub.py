@@ -823,7 +823,9 @@ def test_a_run_repeats_to_the_bit_whatever_the_threads(name: str, where: str) ->
 
 def test_a_form_by_the_hub_without_a_hub_is_refused() -> None:
     objectives = random_fits(4, rows=3, columns=6, seed=112).objectives()
-    message = r"^form='hub' needs an agent that is everyone's neighbor; there is none\. Use 'auto'\.$"
+    message = (
+        r"^form='hub' needs an agent that is a neighbor of all others; there is none\. Use form='auto'\.$"
+    )
     with pytest.raises(ValueError, match=message):
         dcgs.minimize(objectives, BALL, nx.path_graph(4), FastDCGS(form="hub"), iterations=3)
 
