@@ -1,4 +1,4 @@
-"""FastDCGS by a hub: sums are the same to the bit, steps are its transcription's, ends are true."""
+"""FastDCGS with a hub: sums are equal to the bit, steps equal the reference, certificates are true."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ BALL = L1Ball(6, 2.0)
 
 
 def rounds_of(graph: nx.Graph) -> int:
-    """Return the rounds of a sum: one where everyone is a hub."""
+    """Return the rounds of a sum: one on a complete graph."""
     return 1 if nx.diameter(graph) == 1 else 2
 
 
-# Who the hub is.
+# Which agent is the hub.
 
 HUBS: list[tuple[str, nx.Graph, int | None]] = [
     ("star", nx.star_graph(4), 0),
@@ -155,7 +155,7 @@ def in_order(values: Array) -> Array:
 
 
 @every_graph
-def test_everyone_has_the_sum_in_the_order_of_the_agents_to_the_bit(name: str) -> None:
+def test_every_agent_has_the_sum_in_the_order_of_agents_to_the_bit(name: str) -> None:
     graph = GRAPHS[name]
     values = of_all_sizes(len(graph), 200)
     found, messages, _ = summed(graph, values)
@@ -170,7 +170,9 @@ def test_these_values_have_another_sum_in_another_order() -> None:
 
 
 @pytest.mark.parametrize(("name", "hub"), [("star", 0), ("star around 3", 3), ("path of 3", 1), ("wheel", 5)])
-def test_the_hub_is_silent_in_the_first_round_and_the_others_in_the_second(name: str, hub: int) -> None:
+def test_the_hub_sends_nothing_in_the_first_round_and_the_others_nothing_in_the_second(
+    name: str, hub: int
+) -> None:
     graph = GRAPHS[name]
     _, _, (first, second) = summed(graph, of_all_sizes(len(graph), 7))
     one = 8 * 7 * np.array([graph.degree[i] for i in range(len(graph))])
@@ -179,7 +181,7 @@ def test_the_hub_is_silent_in_the_first_round_and_the_others_in_the_second(name:
     np.testing.assert_array_equal(second, np.where(is_hub, one, 0))
 
 
-def test_where_everyone_is_a_hub_everyone_tells_all_in_one_round() -> None:
+def test_on_a_complete_graph_a_sum_takes_one_round() -> None:
     _, _, (only,) = summed(COMPLETE, of_all_sizes(4, 7))
     np.testing.assert_array_equal(only, [8 * 7 * 3] * 4)
 
@@ -204,7 +206,7 @@ def answers_of(method: FastDCGS, graph: nx.Graph) -> tuple[int, bytes]:
     return result.rounds, result.agents.tobytes()
 
 
-def test_the_form_is_by_the_hub_where_there_is_one_and_no_eta() -> None:
+def test_the_hub_form_is_the_default_where_there_is_a_hub_and_no_eta() -> None:
     hub, edges = answers_of(FastDCGS(form="hub"), STAR), answers_of(FastDCGS(form="edges"), STAR)
     assert (hub[0], edges[0]) == (16, 8)
     assert answers_of(FastDCGS(), STAR) == hub
@@ -213,7 +215,7 @@ def test_the_form_is_by_the_hub_where_there_is_one_and_no_eta() -> None:
 
 
 @pytest.mark.parametrize("graph", [nx.empty_graph(1), nx.path_graph(4), nx.cycle_graph(5)])
-def test_the_form_is_over_the_edges_where_there_is_no_hub(graph: nx.Graph) -> None:
+def test_the_form_over_edges_is_the_default_where_there_is_no_hub(graph: nx.Graph) -> None:
     edges = answers_of(FastDCGS(form="edges"), graph)
     assert edges[0] == 8
     assert answers_of(FastDCGS(), graph) == edges
@@ -380,9 +382,7 @@ EVENTS: list[tuple[int, float, set[str]]] = [
 
 @pytest.mark.parametrize(("seed", "share", "expected"), EVENTS)
 @pytest.mark.parametrize("name", ["star", "star around 3"])
-def test_it_equals_the_transcription_over_a_ball(
-    name: str, seed: int, share: float, expected: set[str]
-) -> None:
+def test_it_equals_the_reference_over_a_ball(name: str, seed: int, share: float, expected: set[str]) -> None:
     fits = heavy_fits(5, seed)
     reference, events = accelerated(fits, 16, share)
     assert set(events) == expected
@@ -394,7 +394,7 @@ def test_it_equals_the_transcription_over_a_ball(
 @pytest.mark.parametrize(
     ("seed", "target"), [(1, 0.1), (10, 0.1), (17, 1e-2), (45, 1e-3), (36, 1e-4), (2, 1e-6), (5, 1e-6)]
 )
-def test_it_ends_when_the_transcription_does(seed: int, target: float) -> None:
+def test_it_stops_when_the_reference_does(seed: int, target: float) -> None:
     fits = heavy_fits(4, seed)
     reference, events = accelerated(fits, 200, target=target)
     found, result = shown(fits, L2Ball(5, RADIUS), COMPLETE, FastDCGS(), gap=target, iterations=200)
@@ -522,7 +522,7 @@ def walk(seed: int, precision: float, iterations: int) -> Walk:
 
 
 @pytest.mark.parametrize(("seed", "precision", "iterations"), BACK + RISING)
-def test_an_answer_that_is_kept_is_worse_by_little(seed: int, precision: float, iterations: int) -> None:
+def test_an_accepted_point_increases_f_by_little(seed: int, precision: float, iterations: int) -> None:
     run = walk(seed, precision, iterations)
     kept = [(k, before, e) for k, before, e in run.kept() if before > 0]
     rises = np.array([run.losses[k - 1] - run.losses[before] for k, before, _ in kept])
@@ -538,7 +538,7 @@ def test_an_answer_that_is_kept_is_worse_by_little(seed: int, precision: float, 
 
 
 @pytest.mark.parametrize(("seed", "precision", "iterations"), BACK)
-def test_a_step_that_led_uphill_is_taken_back(seed: int, precision: float, iterations: int) -> None:
+def test_a_step_that_increases_f_is_undone(seed: int, precision: float, iterations: int) -> None:
     run = walk(seed, precision, iterations)
     assert run.back() != []
     for k in run.back():
@@ -557,7 +557,7 @@ def test_no_answer_is_worse_than_the_start(where: str) -> None:
     assert result.history.worst_loss[-1] < result.history.worst_loss[0]
 
 
-def test_a_first_step_that_was_too_long_is_taken_again_at_once() -> None:
+def test_a_first_step_that_was_too_long_is_repeated_at_once() -> None:
     rng = np.random.default_rng(108)
     # One direction has all the curvature: the first guess of it is √30 times too small.
     A = rng.standard_normal((5, 4, 1)) * rng.standard_normal(30) + 0.01 * rng.standard_normal((5, 4, 30))
@@ -567,7 +567,7 @@ def test_a_first_step_that_was_too_long_is_taken_again_at_once() -> None:
     assert result.history.worst_loss[2:].max() < result.history.worst_loss[0]
 
 
-def test_the_smoothness_falls_twenty_times_at_most() -> None:
+def test_the_smoothness_decreases_twenty_times_at_most() -> None:
     rng, run = np.random.default_rng(0), Recording(Exact())
     A, x = rng.standard_normal((5, 8, 6)), rng.standard_normal(6)
     # Classes that can be told apart, from afar: the loss has almost no curvature there.
@@ -607,16 +607,13 @@ def fits_of(pairs: Sequence[tuple[Array, Array]], X: ConvexSet) -> list[Objectiv
     return [LeastSquares(A, b, shape=X.shape) for A, b in pairs]
 
 
-def assert_certified(
-    result: Result, pairs: Sequence[tuple[Array, Array]], X: ConvexSet, gap: float, x0: Array | None = None
-) -> None:
+def assert_certified(result: Result, pairs: Sequence[tuple[Array, Array]], X: ConvexSet, gap: float) -> None:
     """Assert that all agents hold one point of X whose gap on all data is what was asked for."""
     assert result.status is Status.AGREED
     assert len({x.tobytes() for x in result.agents}) == 1
     # Rounding of a convex combination, relative to the size of the set.
     assert X.violation(result.agents[0]) <= 1e-12 * X.diameter
-    start = X.start() if x0 is None else x0
-    assert wolfe_gap(pairs, X, result.agents[0]) <= gap * wolfe_gap(pairs, X, start)
+    assert wolfe_gap(pairs, X, result.agents[0]) <= gap * wolfe_gap(pairs, X, X.start())
 
 
 def data(agents: int, d: int = 6, rows: int = 8, seed: int = 109) -> list[tuple[Array, Array]]:
@@ -632,37 +629,27 @@ def data(agents: int, d: int = 6, rows: int = 8, seed: int = 109) -> list[tuple[
 ROUND: dict[str, ConvexSet] = {name: SETS[name] for name in ("ℓ₁ ball", "simplex", "ℓ₂ ball", "matrices")}
 
 
-@pytest.mark.parametrize("gap", [1e-3, 1e-6])
-@pytest.mark.parametrize("where", ROUND)
-@pytest.mark.parametrize("name", ["star around 3", "complete"])
-def test_what_agents_agree_on_is_true(name: str, where: str, gap: float) -> None:
-    X, graph = ROUND[where], GRAPHS[name]
-    pairs = data(len(graph))
-    result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=gap, iterations=500, every=0)
-    assert_certified(result, pairs, X, gap)
-    assert result.rounds == rounds_of(graph) * result.iterations
-
-
 @given(
     others=st.integers(1, 9),
     hub=st.integers(0, 9),
     rim=st.booleans(),
     where=st.sampled_from(sorted(ROUND)),
-    gap=st.sampled_from([0.3, 1e-2, 1e-4]),
+    gap=st.sampled_from([0.3, 1e-3, 1e-6]),
     seed=st.integers(0, 10_000),
 )
 @settings(max_examples=20, deadline=None, derandomize=True)
-def test_what_agents_agree_on_is_true_whoever_they_are(
+def test_what_agents_certify_is_true(
     others: int, hub: int, rim: bool, where: str, gap: float, seed: int
 ) -> None:
     X, graph = ROUND[where], around(min(hub, others), others, rim and others > 2)
     pairs = data(others + 1, rows=5, seed=seed)
     result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=gap, iterations=1000, every=0)
     assert_certified(result, pairs, X, gap)
+    assert result.rounds == rounds_of(graph) * result.iterations
 
 
 @every_graph
-def test_all_agents_return_after_the_same_round_and_say_so(name: str) -> None:
+def test_all_agents_return_after_the_same_round_and_call_agree(name: str) -> None:
     graph, X = GRAPHS[name], BALL
     traffic, agreed, answers = Traffic(len(graph)), [], {}
     objectives = fits_of(data(len(graph)), X)
@@ -704,7 +691,7 @@ def test_a_start_at_the_optimum_up_to_rounding_ends_with_the_first_sum() -> None
 
 
 @pytest.mark.parametrize("where", SETS)
-def test_data_without_information_leave_everyone_at_the_start(where: str) -> None:
+def test_with_a_constant_f_all_agents_stay_at_the_start(where: str) -> None:
     X = SETS[where]
     objectives = [LeastSquares(np.zeros((2, 6)), [1.0, -2.0], shape=X.shape) for _ in range(5)]
     starts = np.broadcast_to(X.start(), (5, *X.shape))
@@ -719,8 +706,8 @@ def test_data_without_information_leave_everyone_at_the_start(where: str) -> Non
     np.testing.assert_allclose(limited.agents, starts, rtol=0.0, atol=1e-14)
 
 
-@pytest.mark.parametrize("where", ROUND)
-def test_the_end_is_the_observer_s_where_agents_do_not_stop_themselves(where: str) -> None:
+@pytest.mark.parametrize("where", ["ℓ₁ ball", "matrices"])
+def test_the_observer_ends_the_run_if_agents_do_not_stop_themselves(where: str) -> None:
     X, pairs = ROUND[where], data(5)
     method = FastDCGS(stops_itself=False)
     watched = dcgs.minimize(fits_of(pairs, X), X, STAR, method, gap=1e-3, iterations=300)
@@ -733,7 +720,7 @@ def test_the_end_is_the_observer_s_where_agents_do_not_stop_themselves(where: st
     np.testing.assert_array_equal(watched.agents, free.agents)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 7])
+@pytest.mark.parametrize("rounds", [2, 7])
 def test_a_gap_that_is_not_reached_in_time_ends_by_the_limit(rounds: int) -> None:
     result = dcgs.minimize(fits_of(data(5), BALL), BALL, STAR, gap=1e-9, rounds=rounds)
     assert (result.status, result.rounds) == (Status.ROUNDS, rounds)
@@ -753,26 +740,13 @@ HARD: dict[str, tuple[list[tuple[Array, Array]], ConvexSet]] = {
         [(1e3 * A, 1e3 * b) if i == 3 else (A, b) for i, (A, b) in enumerate(SOUND)],
         BALL,
     ),
-    "one matrix is a thousand times larger": ([(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]], BALL),
-    "one matrix is a thousand times larger, over an ℓ₂ ball": (
-        [(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]],
-        L2Ball(6),
-    ),
-    "one matrix is a thousand times larger, over matrices": (
-        [(1e3 * SOUND[0][0], SOUND[0][1]), *SOUND[1:]],
-        NuclearNormBall((2, 3)),
-    ),
     "one column is a thousand times larger": (
         [(A * np.array([1e3, 1.0, 1.0, 1.0, 1.0, 1.0]), b) for A, b in SOUND],
         BALL,
     ),
-    "all agents have the same data": ([SOUND[0]] * 5, BALL),
     "all rows are the same": ([(np.tile(SOUND[0][0][:1], (8, 1)), SOUND[0][1])] * 5, BALL),
-    "a leaf knows nothing": ([ZERO, *SOUND[1:]], BALL),
     "the hub knows nothing": ([*SOUND[:3], ZERO, SOUND[4]], BALL),
     "only one leaf knows anything": ([SOUND[0], ZERO, ZERO, ZERO, ZERO], Simplex(6)),
-    "the set is tiny": (SOUND, L1Ball(6, 1e-6)),
-    "the set is huge": (SOUND, L1Ball(6, 1e3)),
 }
 
 
@@ -789,13 +763,6 @@ def test_thirty_agents_end_with_a_model_that_is_certified(graph: nx.Graph) -> No
     pairs, X = data(30, d=40, rows=3), L1Ball(40, 2.0)
     result = dcgs.minimize(fits_of(pairs, X), X, graph, gap=1e-4, iterations=1000, every=0)
     assert_certified(result, pairs, X, 1e-4)
-
-
-@pytest.mark.parametrize("corner", range(3))
-def test_a_vertex_is_a_start_like_any_other(corner: int) -> None:
-    x0 = 2.0 * np.eye(6)[corner]
-    result = dcgs.minimize(fits_of(SOUND, BALL), BALL, STAR, gap=GAP, x0=x0, every=0)
-    assert_certified(result, SOUND, BALL, GAP, x0)
 
 
 # The same again.
@@ -841,6 +808,6 @@ def test_a_form_by_the_hub_without_a_hub_is_refused() -> None:
         ),
     ],
 )
-def test_a_form_that_cannot_be_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_a_wrong_form_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         FastDCGS(**arguments)
