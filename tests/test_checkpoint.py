@@ -620,7 +620,7 @@ def test_plain_values_are_restored(plain: Any) -> None:
         assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"plain": plain})
 
 
-@pytest.mark.parametrize("odd", [np.float64(1.0), (1.0,), np.array(["a"]), object()])
+@pytest.mark.parametrize("odd", [np.int64(1), np.array(["a"]), object()])
 def test_a_value_that_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
         checkpoint_file.write(tmp_path / "a", {"odd": odd})

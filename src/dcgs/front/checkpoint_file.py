@@ -41,7 +41,8 @@ class DamagedError(ValueError):
 def write(path: Path, content: dict[str, Plain]) -> None:
     """Write the content atomically."""
     arrays = _Arrays()
-    header = json.dumps({"content": arrays.extract(content), "arrays": arrays.labels}).encode()
+    values = json.dumps(content, default=arrays.number)
+    header = f'{{"arrays": {json.dumps(arrays.labels)}, "content": {values}}}'.encode()
     length = len(header).to_bytes(_LENGTH, "little")
     pieces: Iterable[bytes | memoryview] = (_MAGIC, length, header, *map(_bytes_of, arrays.found))
 
@@ -55,13 +56,13 @@ def write(path: Path, content: dict[str, Plain]) -> None:
     atomic_write(path, write_pieces)
 
 
-def read(path: Path) -> dict[str, Plain]:
+def read(path: Path) -> dict[str, Any]:
     """Return the content of a file; raise DamagedError if it is not complete."""
     with path.open("rb") as file:
         header = _checked_header(file, os.fstat(file.fileno()).st_size)
-        arrays = [_array(label, file) for label in header["arrays"]]
-    content = _with_arrays(header["content"], arrays)
-    assert isinstance(content, dict)
+        arrays = [_array(label, file) for label in json.loads(header)["arrays"]]
+    restored = json.loads(header, object_hook=lambda d: arrays[d[_ARRAY]] if d.keys() == {_ARRAY} else d)
+    content: dict[str, Any] = restored["content"]
     return content
 
 
@@ -84,47 +85,25 @@ class _Arrays:
         self.labels: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
 
-    def extract(self, plain: Plain) -> Any:
-        """Return the values with numbers in place of arrays, ready for JSON."""
-        match plain:
-            case np.ndarray():
-                return {_ARRAY: self._number(plain)}
-            case dict():
-                return {name: self.extract(value) for name, value in plain.items()}
-            case list():
-                return [self.extract(value) for value in plain]
-            case _ if plain is None or type(plain) in (bool, int, float, str):
-                return plain
-        raise TypeError(f"a checkpoint must hold plain values and arrays; got a {type(plain).__name__}.")
-
-    def _number(self, array: NDArray[Any]) -> int:
-        if id(array) not in self._numbers:
-            if array.dtype.kind not in NUMERIC:
-                raise TypeError(f"arrays of a checkpoint must hold numbers; got one of {array.dtype}.")
-            self._numbers[id(array)] = len(self.found)
-            self.found.append(array)
+    def number(self, value: object) -> dict[str, int]:
+        """Return what the header has in place of an array; called for what JSON does not know."""
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"a checkpoint must hold plain values and arrays; got a {type(value).__name__}.")
+        if value.dtype.kind not in NUMERIC:
+            raise TypeError(f"arrays of a checkpoint must hold numbers; got one of {value.dtype}.")
+        if id(value) not in self._numbers:
+            self._numbers[id(value)] = len(self.found)
+            self.found.append(value)
             self.labels.append(
                 {
-                    "dtype": array.dtype.str,
-                    "shape": list(array.shape),
-                    "strides": list(array.strides),
-                    "order": "F" if array.flags.f_contiguous else "C",
-                    "writeable": array.flags.writeable,
+                    "dtype": value.dtype.str,
+                    "shape": list(value.shape),
+                    "strides": list(value.strides),
+                    "order": "F" if value.flags.f_contiguous else "C",
+                    "writeable": value.flags.writeable,
                 }
             )
-        return self._numbers[id(array)]
-
-
-def _with_arrays(value: Any, arrays: list[NDArray[Any]]) -> Plain:
-    """Return the values with the arrays in place of their numbers."""
-    if isinstance(value, dict):
-        if value.keys() == {_ARRAY}:
-            return arrays[value[_ARRAY]]
-        return {name: _with_arrays(each, arrays) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_with_arrays(each, arrays) for each in value]
-    plain: Plain = value
-    return plain
+        return {_ARRAY: self._numbers[id(value)]}
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
@@ -149,7 +128,7 @@ def _array(label: dict[str, Any], file: BinaryIO) -> NDArray[Any]:
     return array
 
 
-def _checked_header(file: BinaryIO, size: int) -> dict[str, Any]:
+def _checked_header(file: BinaryIO, size: int) -> bytes:
     """Return the header of a file with the right checksum, and leave the file at its first array."""
     start = len(_MAGIC) + _LENGTH
     opening = file.read(start)
@@ -166,8 +145,7 @@ def _checked_header(file: BinaryIO, size: int) -> dict[str, Any]:
             "Resume with the version of dcgs that wrote it."
         )
     file.seek(start)
-    header: dict[str, Any] = json.loads(file.read(int.from_bytes(opening[len(_MAGIC) :], "little")))
-    return header
+    return file.read(int.from_bytes(opening[len(_MAGIC) :], "little"))
 
 
 def _pieces(file: BinaryIO, length: int) -> Iterator[bytes]:

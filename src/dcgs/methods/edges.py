@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import TypeAlias, final
 
 from dcgs.inner import Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Certificate
 from dcgs.methods.coordination import Coordination, period
+from dcgs.methods.messages import Message
 from dcgs.methods.preconditioner import CurvatureMaximum
 from dcgs.methods.step_size import StepSize, local_eta
 from dcgs.objectives.objective import Objective
@@ -35,29 +36,21 @@ class EdgesState:
         return Subproblem(f, self.w, self.agreed.step.eta, self.c, self.agreed.preconditioner)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class EdgesSettings:
-    """η (None: the agents find it), the relaxation ρ, and ``gap(k, scale)`` of the k-th inner solve."""
-
-    eta: float | None
-    relaxation: float
-    gap: Callable[[int, float], float]
+Gap: TypeAlias = Callable[[int, float], float]
+"""``gap(k, scale)`` is the gap of the k-th inner solve, for losses of this scale."""
 
 
-def over_edges(agent: Agent, inner: Inner, settings: EdgesSettings) -> Program[Point]:
-    """Run FastDCGS over edges for one agent."""
-    solver, rho = inner.start(agent.task), settings.relaxation
+def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: float) -> Program[Point]:
+    """Run FastDCGS over edges for one agent, with relaxation ρ; the agents find η if it is None."""
+    solver = inner.start(agent.task)
     edge_weights = _edge_weights(agent)
-    at = agent.restore(EdgesState) or _first_state(agent, inner, solver, settings)  # line 1
+    at = agent.restore(EdgesState) or _first_state(agent, inner, solver, gap, eta)  # line 1
     for k in agent.iterations_left:  # line 2
         x_tilde = 2.0 * at.x - at.c  # line 3
         inbox = yield at.agreed.message(agent, k, x_tilde)  # line 4
-        v = 0.0 * at.x  # line 5
-        for j, theirs in at.agreed.receive(agent, k, inbox).items():
-            edge_step = min(at.agreed.step.edge_step, theirs.edge_step)
-            v = v + edge_weights[j] * edge_step * (x_tilde - theirs.point)
-        v = v if at.agreed.preconditioner is None else at.agreed.preconditioner * v
+        v = _weighted_laplacian(
+            at.agreed, edge_weights, x_tilde, at.agreed.receive(agent, k, inbox)
+        )  # line 5
         at.agreed.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
         at.agreed.dual += vdot(x_tilde, v)
         at.c = at.c + rho * (at.x - at.c)  # line 6
@@ -68,30 +61,40 @@ def over_edges(agent: Agent, inner: Inner, settings: EdgesSettings) -> Program[P
                 agent.observe(k, model)
                 agent.agree()
                 return model
-        at.x = solver(at.subproblem(agent.f), settings.gap(k + 1, at.agreed.loss_scale))  # line 9
+        at.x = solver(at.subproblem(agent.f), gap(k + 1, at.agreed.loss_scale))  # line 9
         agent.observe(k, at.x)
         agent.save(k, at, solver)
     return at.x
 
 
-def _first_state(agent: Agent, inner: Inner, solver: Solver, settings: EdgesSettings) -> EdgesState:
+def _weighted_laplacian(
+    at: EdgesState, weights: Mapping[int, float], x_tilde: Point, messages: Mapping[int, Message]
+) -> Point:
+    """Return Σⱼ rᵢⱼ min(s, sⱼ) (x̃ − x̃ⱼ), times the preconditioner if there is one."""
+    agreed, v = at.agreed, 0.0 * at.x
+    for j, theirs in messages.items():
+        v = v + weights[j] * min(agreed.step.edge_step, theirs.edge_step) * (x_tilde - theirs.point)
+    return v if agreed.preconditioner is None else agreed.preconditioner * v
+
+
+def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: float | None) -> EdgesState:
     """Return the state after the first solve, from x⁰ with the dual variable 0."""
     f, x0 = agent.f, agent.x0
     degree = sum(_edge_weights(agent).values()) or 1.0
-    step = StepSize.local(local_eta(agent) if settings.eta is None else settings.eta, degree)
-    loss, gap = _loss_and_gap(agent, x0)
+    step = StepSize.local(local_eta(agent) if eta is None else eta, degree)
+    loss, first_gap = _loss_and_gap(agent, x0)
     largest = step.eta * agent.facts.diameter**2
-    uses_preconditioner = inner.supports_preconditioner and settings.eta is None
+    uses_preconditioner = inner.supports_preconditioner and eta is None
     w = 0.0 * x0
-    x = solver(Subproblem(f, w, step.eta, x0), settings.gap(1, gap or largest))
+    x = solver(Subproblem(f, w, step.eta, x0), gap(1, first_gap or largest))
     decrease = max(loss - f.value(x), 0.0)
     agreed = Coordination(
         step,
         Certificate(loss, x0),
         CurvatureMaximum.of(f) if uses_preconditioner else CurvatureMaximum(),
         decrease,
-        loss_scale=decrease or gap or largest,
-        fixed=settings.eta is not None,
+        loss_scale=decrease or first_gap or largest,
+        fixed=eta is not None,
     )
     agreed.flood(agent.index)
     return EdgesState(x, x0, w, agreed)

@@ -13,7 +13,7 @@ from typing import Literal, final
 
 from dcgs.inner import Block, Corrective, Exact, Inner, check_inner, choose_inner
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.edges import EdgesSettings, EdgesState, over_edges
+from dcgs.methods.edges import EdgesState, over_edges
 from dcgs.methods.hub import HubState, over_hub
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
@@ -83,8 +83,7 @@ class FastDCGS(Method):
             )
         if self.form == "hub" or (self.form == "auto" and has_hub and self.eta is None):
             return over_hub(agent, lambda f: self.inner_solver(f, agent.X), self._gap)
-        settings = EdgesSettings(self.eta, self.relaxation, self._gap)
-        return over_edges(agent, self.inner_solver(agent.f, agent.X), settings)
+        return over_edges(agent, self.inner_solver(agent.f, agent.X), self._gap, self.eta, self.relaxation)
 
     def _gap(self, k: int, scale: float) -> float:
         """Return the gap of the k-th inner solve, for losses of this scale."""

@@ -15,7 +15,7 @@ from typing import TypeAlias, final
 
 import numpy as np
 
-from dcgs.inner import Inner, Solver, Subproblem
+from dcgs.inner import Inner, Subproblem
 from dcgs.methods.base import Agent
 from dcgs.methods.hub_control import HubStopping, Sample, SmoothnessEstimate, SummedModel
 from dcgs.methods.mixing import check_shapes
@@ -85,7 +85,9 @@ class _Sums:
 
 def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Program[Point]:
     """Run FastDCGS with a hub for one agent."""
-    f, prox = agent.f, _ProximalStep(agent, inner)
+    f = agent.f
+    zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of the subproblem in line 6
+    solver = inner(zero).start(replace(agent.task, f=zero))
     start = Sample(agent.x0, f.map.image(agent.x0))
     at = agent.restore(HubState) or HubState(start, start)  # line 1
     for k in agent.iterations_left:  # line 2
@@ -98,13 +100,14 @@ def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Pro
         scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
         at.judge_last_step(k, sums.value, gap(k, scale), sums)  # line 5
         if at.model is not None:
-            point = prox(at.model, at.smoothness.L, gap(k, scale) / k**2)  # line 6
+            phi = Subproblem(zero, at.model.grad, at.smoothness.L, at.model.at.x)
+            point = solver(phi, gap(k, scale) / k**2)  # line 6
             x_prev, at.x = at.x, Sample(point, f.map.image(point))
             uphill = vdot(at.model.at.x - at.x.x, at.x.x - x_prev.x) > 0.0
             theta = at.momentum.weight(restart=uphill)
             at.y = None if at.stopping.is_near(at.lowest) else at.x.extrapolated(x_prev, theta)  # line 7
         agent.observe(k, at.x.x)
-        agent.save(k, at, prox.solver)
+        agent.save(k, at, solver)
     return at.x.x
 
 
@@ -144,15 +147,3 @@ def _sum(values: Mapping[int, Point]) -> Point:
     for i in sorted(values):
         total = total + values[i]
     return total
-
-
-@final
-class _ProximalStep:
-    """Minimizes ⟨∇f(y), x⟩ + Λ/2 ‖x − y‖² over X to a gap: a subproblem whose own f is zero."""
-
-    def __init__(self, agent: Agent, inner: Callable[[Objective], Inner]) -> None:
-        self._zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)
-        self.solver: Solver = inner(self._zero).start(replace(agent.task, f=self._zero))
-
-    def __call__(self, model: SummedModel, L: float, e: float) -> Point:
-        return self.solver(Subproblem(self._zero, model.grad, L, model.at.x), e)
