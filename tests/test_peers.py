@@ -15,11 +15,13 @@ from numpy.polynomial import chebyshev as chebyshev_series
 
 import dcgs
 from dcgs import NIDS, L1Ball, PGExtra, ProjectedAGD
+from dcgs.counting import CountedOracle
 from dcgs.front import Status
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.network import as_network
-from dcgs.methods import gossip
+from dcgs.methods import Agent, gossip
 from dcgs.runtime import Job, Lockstep, Traffic
+from dcgs.schedules import Facts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits
 from reference import optimum
 from stacked import gradients, metropolis
@@ -483,12 +485,23 @@ def test_gossip_that_cannot_be_is_refused(settings: dict[str, Any], message: str
 
 
 def test_exact_gossip_of_too_many_agents_is_refused() -> None:
-    graph = nx.star_graph(1001)
-    objectives = [dcgs.LeastSquares(np.ones((1, 1)), [0.5]) for _ in graph]
+    X = L1Ball(1)
+    agent = Agent(
+        index=0,
+        f=dcgs.LeastSquares(np.ones((1, 1)), [0.5]),
+        X=X,
+        lmo=CountedOracle(X),
+        x0=X.start(),
+        degrees={1: 1},
+        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, diameter=2.0, modes=()),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: None,
+    )
     with pytest.raises(
         ValueError, match=r"^gossip='exact' needs all eigenvalues of W, .* 1002 agents\. Use "
     ):
-        dcgs.minimize(objectives, L1Ball(1), graph, ProjectedAGD(gossip="exact"), iterations=1)
+        next(ProjectedAGD(gossip="exact").program(agent))
 
 
 @pytest.mark.parametrize("laziness", [-0.1, 1.0, math.nan])

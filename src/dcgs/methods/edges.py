@@ -48,9 +48,7 @@ def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: flo
     for k in agent.iterations_left:  # line 2
         x_tilde = 2.0 * at.x - at.c  # line 3
         inbox = yield at.agreed.message(agent, k, x_tilde)  # line 4
-        v = _weighted_laplacian(
-            at.agreed, edge_weights, x_tilde, at.agreed.receive(agent, k, inbox)
-        )  # line 5
+        v = _weighted_laplacian(at, edge_weights, x_tilde, at.agreed.receive(agent, k, inbox))  # line 5
         at.agreed.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
         at.agreed.dual += vdot(x_tilde, v)
         at.c = at.c + rho * (at.x - at.c)  # line 6
