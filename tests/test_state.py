@@ -131,9 +131,21 @@ def test_supported_states_have_no_reason_against_them() -> None:
     assert unsupported(Part | Everything) is None
 
 
+@dataclass
+class SubPart(Part):
+    more: int = 1
+
+
+@dataclass
+class Holder:
+    shape: Part
+
+
 def test_a_value_of_another_type_than_declared_is_named() -> None:
     with pytest.raises(TypeError, match=r"^field 't' of Part: .* got a str"):
         to_plain(Part("0.1"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^field 'shape' of Holder: a Part is needed; got a SubPart"):
+        to_plain(Holder(SubPart()))
     with pytest.raises(TypeError, match=r"^field 'array' of Everything: arrays must hold numbers"):
         to_plain(dataclass_with(np.array(["a"])))
 

@@ -172,6 +172,8 @@ def _dataclass_codec(kind: Any) -> _Codec:
             raise TypeError(f"field {field.name!r} of {kind.__name__}: {error}") from error
 
     def encode(value: Any) -> dict[str, Plain]:
+        if type(value) is not kind:
+            raise TypeError(f"a {kind.__name__} is needed; got a {type(value).__name__}")
         plain = {}
         for name, codec in each.items():
             try:

@@ -20,7 +20,7 @@ _BY_NAME: dict[str, Inner] = {
 
 
 def check_inner(inner: str | Inner) -> None:
-    """Raise if inner is no name of a solver and no solver."""
+    """Raise ValueError unless ``inner`` is an inner solver or the name of one."""
     if not isinstance(inner, Inner) and inner not in ("auto", *_BY_NAME):
         names = ", ".join(map(repr, ("auto", *_BY_NAME)))
         raise ValueError(f"inner must be one of {names}, or an inner solver such as CG(); got {inner!r}.")
