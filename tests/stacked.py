@@ -1,7 +1,7 @@
 """The paper's algorithms, transcribed for all agents at once with the Laplacian as a matrix.
 
 Independent of ``dcgs``: every agent has ‖Aᵢ x − bᵢ‖², points are rows of an array, vertices are tuples,
-and nothing is carried along that could be computed anew.
+and nothing is carried along that could be computed again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[np.float64]
 Oracle: TypeAlias = Callable[[Array], Array]
-Letters: TypeAlias = tuple[float, float, float, float, float]
+Parameters: TypeAlias = tuple[float, float, float, float, float]
 """α, τ, η, θ, e at one k."""
 Phi: TypeAlias = tuple[Array, Array, Array, float, Array]
 """A, b, w, η and center of φ(x) = ‖A x − b‖² + ⟨w, x⟩ + η/2 ‖x − center‖²."""
@@ -150,12 +150,12 @@ def exact_on_ball(radius: float) -> Procedure:
     return procedure
 
 
-def theorem1(N: int, agents: int, norm_L: float, R: float) -> Callable[[int], Letters]:
+def theorem1(N: int, agents: int, norm_L: float, R: float) -> Callable[[int], Parameters]:
     """Return the parameters of Theorem 1 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
     return lambda k: (1.0, norm_L, 2.0 * norm_L, 1.0, norm_L * (agents * R**2) / (agents * N))
 
 
-def theorem2(N: int, agents: int, norm_L: float, R: float, u: float) -> Callable[[int], Letters]:
+def theorem2(N: int, agents: int, norm_L: float, R: float, u: float) -> Callable[[int], Parameters]:
     """Return the parameters of Theorem 2 for y⁰ = 0; ‖𝐱⁰ − 𝐱*‖² of the stacked points is m R²."""
     return lambda k: (
         k / (k + 1),
@@ -178,7 +178,7 @@ class Iterate:
 
 
 def sliding(
-    A: Array, b: Array, L: Array, x0: Array, letters: Callable[[int], Letters], procedure: Procedure
+    A: Array, b: Array, L: Array, x0: Array, parameters: Callable[[int], Parameters], procedure: Procedure
 ) -> Iterator[Iterate]:
     """Yield the iterates of Algorithm 2 (of Algorithm 1, where the procedure is exact)."""
     m, d = len(A), len(x0)
@@ -190,7 +190,7 @@ def sliding(
     k = 0
     while True:
         k += 1
-        alpha, tau, eta, theta, e = letters(k)
+        alpha, tau, eta, theta, e = parameters(k)
         x_tilde = alpha * (x - x_prev) + x
         y = y + (bold_L @ x_tilde) / tau
         w, centers = (bold_L @ y).reshape(m, d), x.reshape(m, d)

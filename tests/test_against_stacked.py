@@ -1,4 +1,4 @@
-"""The distributed program equals the stacked transcription of the paper in ``stacked.py``."""
+"""The distributed program equals the stacked reference of the paper in ``stacked.py``."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def test_dcgs_with_cg_and_theorem_1_equals_the_transcription(name: str, where: s
     graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
     fits = random_fits(len(graph), rows=3, columns=5, seed=11)
     L = laplacian_matrix(graph)
-    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
+    parameters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
     procedure = stacked.cg(oracle, searching)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     schedule = Theorem1(distance=DISTANCE, horizon=HORIZON)
     assert_same(fits, X, graph, DCGS(inner=inner, schedule=schedule), reference)
 
@@ -90,9 +90,9 @@ def test_dcgs_with_cg_and_theorem_2_equals_the_transcription(name: str, where: s
     graph, (X, oracle), (inner, searching) = GRAPHS[name], SETS[where], STEPS[step]
     fits = random_fits(len(graph), rows=9, columns=5, seed=25)
     L, u = laplacian_matrix(graph), fits.strong_convexity
-    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
+    parameters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
     procedure = stacked.cg(oracle, searching)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     schedule = Theorem2(distance=DISTANCE, horizon=HORIZON)
     assert_same(fits, X, graph, DCGS(inner=inner, schedule=schedule), reference)
 
@@ -104,13 +104,13 @@ def test_dcgs_with_pcg_equals_the_transcription_with_its_active_sets_kept(name: 
     fits = random_fits(len(graph), rows=3, columns=5, seed=20)
     L = laplacian_matrix(graph)
 
-    def letters(k: int) -> stacked.Letters:
+    def parameters(k: int) -> stacked.Parameters:
         # Gaps that are met at some iterations and not at others.
         return k / (k + 1), 1.5 * norm_of(L), 2.5 * norm_of(L), k + 1.0, 20.0 * 0.8**k
 
     procedure = stacked.pcg(oracle, X.start(), len(graph), max_steps=1)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
-    method = DCGS(inner=PCG(max_steps=1), schedule=lambda k: Params(*letters(k)))
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
+    method = DCGS(inner=PCG(max_steps=1), schedule=lambda k: Params(*parameters(k)))
     assert_same(fits, X, graph, method, reference, iterations=(1, 2, 3, 8, 16))
 
 
@@ -122,12 +122,12 @@ def test_the_named_schedules_are_the_papers_with_the_diameter_and_the_iterations
     fits = random_fits(len(graph), rows=9, columns=5, seed=13)
     L, u = laplacian_matrix(graph), fits.strong_convexity
     diameter = RADIUS * np.sqrt(2.0)
-    letters = {
+    parameters = {
         "theorem1": stacked.theorem1(HORIZON, len(graph), norm_of(L), diameter),
         "theorem2": stacked.theorem2(HORIZON, len(graph), norm_of(L), diameter, u),
     }[schedule]
     procedure = stacked.cg(oracle, searching=True)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     expected = list(islice(reference, HORIZON))[-1]
     method = DCGS(inner="cg", schedule=schedule)
     result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=HORIZON)
@@ -139,9 +139,9 @@ def test_the_last_iterate_is_that_of_the_transcription(name: str) -> None:
     graph, (X, oracle) = GRAPHS[name], SETS["l1"]
     fits = random_fits(len(graph), rows=9, columns=5, seed=14)
     L, u = laplacian_matrix(graph), fits.strong_convexity
-    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
+    parameters = stacked.theorem2(HORIZON, len(graph), norm_of(L), DISTANCE, u)
     procedure = stacked.cg(oracle, searching=True)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     method = DCGS(inner="cg", schedule=Theorem2(distance=DISTANCE, horizon=HORIZON), answer="last")
     for k, expected in enumerate(islice(reference, HORIZON), start=1):
         result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=k, every=0)
@@ -153,9 +153,9 @@ def test_starting_elsewhere_starts_every_agent_there() -> None:
     fits = random_fits(len(graph), rows=3, columns=5, seed=15)
     x0 = np.array([1.0, -0.5, 0.0, 0.25, 0.0])
     L = laplacian_matrix(graph)
-    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
+    parameters = stacked.theorem1(HORIZON, len(graph), norm_of(L), DISTANCE)
     procedure = stacked.cg(oracle, searching=True)
-    expected = list(islice(stacked.sliding(fits.A, fits.b, L, x0, letters, procedure), HORIZON))[-1]
+    expected = list(islice(stacked.sliding(fits.A, fits.b, L, x0, parameters, procedure), HORIZON))[-1]
     method = DCGS(inner="cg", schedule=Theorem1(distance=DISTANCE, horizon=HORIZON))
     result = dcgs.minimize(fits.objectives(), X, graph, method, iterations=HORIZON, x0=x0)
     np.testing.assert_allclose(result.agents, expected.x_bar, rtol=0.0, atol=TOLERANCE)
@@ -166,9 +166,9 @@ def test_primal_dual_over_a_ball_equals_algorithm_1_solved_by_bisection(name: st
     graph, X = GRAPHS[name], L2Ball(5, radius=0.5)
     fits = random_fits(len(graph), rows=3, columns=5, seed=16)
     L = laplacian_matrix(graph)
-    letters = stacked.theorem1(HORIZON, len(graph), norm_of(L), X.diameter)
+    parameters = stacked.theorem1(HORIZON, len(graph), norm_of(L), X.diameter)
     procedure = stacked.exact_on_ball(0.5)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     for k, expected in enumerate(islice(reference, HORIZON), start=1):
         result = dcgs.minimize(
             fits.objectives(), X, graph, PrimalDual(schedule="theorem1"), iterations=k, every=0
@@ -183,9 +183,9 @@ def test_primal_dual_over_a_polytope_equals_algorithm_1_solved_face_by_face(name
     graph, X = GRAPHS[name], Simplex(4, radius=1.0)
     fits = random_fits(len(graph), rows=6, columns=4, seed=17)
     L, u = laplacian_matrix(graph), fits.strong_convexity
-    letters = stacked.theorem2(HORIZON, len(graph), norm_of(L), X.diameter, u)
+    parameters = stacked.theorem2(HORIZON, len(graph), norm_of(L), X.diameter, u)
     procedure = stacked.exact_on_simplex(1.0)
-    reference = stacked.sliding(fits.A, fits.b, L, X.start(), letters, procedure)
+    reference = stacked.sliding(fits.A, fits.b, L, X.start(), parameters, procedure)
     # An iterative solver stops at a gap e of 1e-12 times that of fᵢ at x⁰, at most 100 here; φ being
     # u-strongly convex, its point is within √(e/u) of the minimizer, and HORIZON such errors add up.
     tolerance = HORIZON * np.sqrt(1e-12 * 100.0 / u)

@@ -245,9 +245,9 @@ def test_an_answer_is_the_caller_s_own() -> None:
     f = completion((20, 30))
     solver, _, _ = start(f, NuclearNormBall((20, 30), 5.0))
     first = solver(subproblem(f, 5.0, 6), 1e-3)
-    kept = first.copy()
+    copy = first.copy()
     solver(subproblem(f, 5.0, 7), 1e-3)
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, copy)
     with pytest.raises(ValueError, match="read-only"):
         first[0, 0] = 1.0
 

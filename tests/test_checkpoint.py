@@ -690,15 +690,15 @@ def test_the_newest_iteration_that_all_have_is_taken() -> None:
 
 def test_in_another_thread_a_run_saves_its_state_and_catches_no_signals(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    heard = []
+    handlers = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(
             once().run,
             iterations=5,
             checkpoint=Checkpoint(tmp_path),
-            callback=lambda snapshot: heard.append(signal.getsignal(signal.SIGINT)),
+            callback=lambda snapshot: handlers.append(signal.getsignal(signal.SIGINT)),
         ).result()
-    assert set(heard) == {before}
+    assert set(handlers) == {before}
     assert len(newest(tmp_path)) == 4
 
 

@@ -1,4 +1,4 @@
-"""Corrective: few passes over the data, and what it keeps of its atoms stays true while they come and go."""
+"""Corrective: few passes over the data, and images and weights that stay consistent with the atoms."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_a_process_that_stands_still_is_told_and_the_fit_goes_on_by_resuming() -
             6,  # two for a file: iterations 0, 20 and 40
             "--checkpoint kept --every 20",
             "agent 1 (rank 1) failed: the checkpoint of iteration 60 cannot be written to 'kept': No space "
-            "left on device. Earlier ones are whole; make room, and go on with --resume.",
+            "left on device. Earlier checkpoints are complete; free some space, and resume with --resume.",
         ),
         (0, "--iterations 20", "agent 1 (rank 1) failed: m must be a folder that can be written; No space"),
     ],

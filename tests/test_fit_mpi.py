@@ -80,11 +80,11 @@ def test_a_fit_goes_on_in_any_number_of_processes_to_the_same_bits() -> None:
         ("--resume", "--resume needs a folder to keep the state of agents in. Add --checkpoint DIR."),
         (
             "--checkpoint none --resume",
-            "there must be a checkpoint to resume; 'none' has none that is whole. Leave out --resume to",
+            "there must be a checkpoint to resume; 'none' has none that is complete. Leave out --resume to",
         ),
         (
             "--checkpoint kept",
-            "'kept' has iterations [0, 10]. Go on from them with --resume, or choose another folder.",
+            "'kept' has iterations [0, 10]. Resume them with --resume, or choose another folder.",
         ),
         (
             "--checkpoint kept --resume --seed 4",

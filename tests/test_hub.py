@@ -123,13 +123,13 @@ def summed(graph: nx.Graph, values: Array) -> tuple[Array, list[Array], list[Arr
     """Return what every agent has after one sum, and the messages and bytes of all in each round."""
     objectives = [LeastSquares(np.eye(1), [0.0]) for _ in range(len(graph))]
     agents = agents_of(objectives, L1Ball(1), graph)
-    heard: dict[int, Array] = {}
+    received: dict[int, Array] = {}
     traffic = Traffic(len(graph))
     messages, sent = [traffic.messages.copy()], [traffic.bytes.copy()]
 
     def program(i: int) -> Program[Array]:
-        heard[i] = yield from sum_over_agents(values[i], agents[i])
-        return heard[i]
+        received[i] = yield from sum_over_agents(values[i], agents[i])
+        return received[i]
 
     def note() -> bool:
         messages.append(traffic.messages.copy())
@@ -137,7 +137,7 @@ def summed(graph: nx.Graph, values: Array) -> tuple[Array, list[Array], list[Arr
         return True
 
     Lockstep().run(Job(program, neighbors_of(graph), traffic, note))
-    found = np.stack([heard[i] for i in range(len(graph))])
+    found = np.stack([received[i] for i in range(len(graph))])
     return found, list(np.diff(messages, axis=0)), list(np.diff(sent, axis=0))
 
 
@@ -264,7 +264,7 @@ def test_all_agents_have_the_same_answer_to_the_bit_after_every_iteration(name: 
     assert len(set(different)) >= 5
 
 
-# The transcription: accelerated steps over a ball on everyone's data at once.
+# The reference: accelerated steps over a ball on everyone's data at once.
 
 RADIUS = 0.5
 
@@ -286,7 +286,7 @@ class Ball:
         """Return ⟨∇f(y), y⟩ less the least ⟨∇f(y), s⟩ in the ball."""
         return float(self.grad(y) @ y + RADIUS * np.linalg.norm(self.grad(y)))
 
-    def bend(self, y: Array, x: Array) -> float:
+    def curvature(self, y: Array, x: Array) -> float:
         """Return the curvature from y to x, twice what f exceeds its tangent by, for a step of length 1."""
         d = x - y
         return 2.0 * (self.value(x) - self.value(y) - float(self.grad(y) @ d)) / float(d @ d)
@@ -321,12 +321,12 @@ def accelerated(
         allowed = share * size / ((k + 1) ** 1.5 * max(k / 100.0, 1.0))
         last, tangent = tangent, y
         # f is a parabola along a line, so it lies below one of curvature L just if L is at least its own.
-        bend = f.bend(last, x) if last is not None else 0.0
-        excess = 0.5 * (bend - L) * float((x - last) @ (x - last)) if last is not None else 0.0
+        curvature = f.curvature(last, x) if last is not None else 0.0
+        excess = 0.5 * (curvature - L) * float((x - last) @ (x - last)) if last is not None else 0.0
         event = "plain"
         if excess > rounding:
             event, raises = "raise", raises + 1
-            L = max(1.5 * L, bend)
+            L = max(1.5 * L, curvature)
             tangent, x, t = last, best, 1.0
         elif f.value(x) > least + allowed + rounding:
             x = y = best
@@ -336,9 +336,9 @@ def accelerated(
             continue
         else:
             best, least = x, f.value(x)
-            if 0.0 < bend < 0.5 * L and raises < 2 and falls < 20:
+            if 0.0 < curvature < 0.5 * L and raises < 2 and falls < 20:
                 event, falls = "fall", falls + 1
-                L = max(0.7 * L, 1.2 * bend)
+                L = max(0.7 * L, 1.2 * curvature)
         assert tangent is not None
         before, x = x, f.step(tangent, L)
         if float((tangent - x) @ (x - before)) > 0.0 and t > 1.0:
@@ -480,10 +480,10 @@ class Walk:
     losses: list[float]
     asked: list[tuple[Subproblem, float] | None]
 
-    def kept(self) -> list[tuple[int, int, float]]:
-        """Return for each answer that was kept: when it was, which one it replaced, and its inner gap.
+    def accepted(self) -> list[tuple[int, int, float]]:
+        """Return for each accepted answer: when it was, which one it replaced, and its inner gap.
 
-        A step from where the one before came from is taken again; without any the answer is not kept either.
+        A step from where the one before came from is repeated; without any the answer is not accepted either.
         """
         found, last = [], 0
         for k in range(1, len(self.answers)):
@@ -499,7 +499,7 @@ class Walk:
         return [k for k in range(1, len(self.answers)) if self.asked[k] is None]
 
 
-# Seeds, precisions and iterations; with these answers are taken back, or rise and are kept.
+# Seeds, precisions and iterations; with these, steps are undone, or increase f and are accepted.
 BACK = [(2, 1e-3, 20), (101, 1e-3, 20), (5, 1e-6, 20)]
 RISING = [(24, 1e-3, 120), (101, 0.1, 20), (8, 1e-6, 20)]
 
@@ -524,7 +524,7 @@ def walk(seed: int, precision: float, iterations: int) -> Walk:
 @pytest.mark.parametrize(("seed", "precision", "iterations"), BACK + RISING)
 def test_an_accepted_point_increases_f_by_little(seed: int, precision: float, iterations: int) -> None:
     run = walk(seed, precision, iterations)
-    kept = [(k, before, e) for k, before, e in run.kept() if before > 0]
+    kept = [(k, before, e) for k, before, e in run.accepted() if before > 0]
     rises = np.array([run.losses[k - 1] - run.losses[before] for k, before, _ in kept])
     falls = np.array([run.losses[0] - run.losses[before] for _, before, _ in kept])
     k = np.array([k for k, _, _ in kept])
@@ -542,7 +542,7 @@ def test_a_step_that_increases_f_is_undone(seed: int, precision: float, iteratio
     run = walk(seed, precision, iterations)
     assert run.back() != []
     for k in run.back():
-        kept = next(before for at, before, _ in run.kept() if at > k)
+        kept = next(before for at, before, _ in run.accepted() if at > k)
         assert kept < k - 1
         assert run.answers[k] == run.answers[kept]
         assert run.losses[k] < run.losses[k - 1]
@@ -570,7 +570,7 @@ def test_a_first_step_that_was_too_long_is_repeated_at_once() -> None:
 def test_the_smoothness_decreases_twenty_times_at_most() -> None:
     rng, run = np.random.default_rng(0), Recording(Exact())
     A, x = rng.standard_normal((5, 8, 6)), rng.standard_normal(6)
-    # Classes that can be told apart, from afar: the loss has almost no curvature there.
+    # Separable classes, from a far point: the loss has almost no curvature there.
     objectives = [Logistic(1e3 * Ai, np.sign(Ai @ x)) for Ai in A]
     dcgs.minimize(objectives, L2Ball(6), STAR, FastDCGS(inner=run), iterations=40, every=0)
     factors = [after[0].eta / before[0].eta for before, after in pairwise(run.asked[0])]

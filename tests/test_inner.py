@@ -44,7 +44,7 @@ TARGET = 2.0 * RNG.standard_normal(ROWS)
 LABELS = np.sign(TARGET)
 HULL = RNG.standard_normal((9, 2, 2))
 
-# The losses, with ℓ′ written down anew.
+# The losses, with ℓ′ written down again.
 LOSSES: dict[str, tuple[Loss, Curve]] = {
     "squares": (SquaredLoss(TARGET), lambda z: 2.0 * (z - TARGET)),
     "logistic": (LogisticLoss(LABELS), lambda z: -LABELS / (1.0 + np.exp(LABELS * z))),
@@ -202,9 +202,9 @@ def test_an_answer_is_the_caller_s_own(inner: Inner) -> None:
     at = case("l1 ball")
     solver, _, _ = at.start(inner)
     first = solver(at.subproblem(6), 0.1)
-    kept = first.copy()
+    copy = first.copy()
     solver(at.subproblem(7), 0.1)
-    np.testing.assert_array_equal(first, kept)
+    np.testing.assert_array_equal(first, copy)
     with pytest.raises(ValueError, match="read-only"):
         first[0] = 1.0
 
@@ -416,12 +416,12 @@ def line_along(line: Line, rest: float, gamma: float) -> float:
 @given(
     seed=st.integers(0, 10_000),
     length=st.sampled_from([0.1, 1.0, 10.0, 1000.0]),
-    bend=st.sampled_from([0.0, 1e-3, 1.0, 100.0]),
+    curvature=st.sampled_from([0.0, 1e-3, 1.0, 100.0]),
     limit=st.sampled_from([1.0, 0.3, 1e-6]),
 )
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_line_search_is_as_good_as_scipy_s(
-    loss: str, seed: int, length: float, bend: float, limit: float
+    loss: str, seed: int, length: float, curvature: float, limit: float
 ) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 6))
@@ -431,7 +431,7 @@ def test_the_line_search_is_as_good_as_scipy_s(
     start = float(ell.grad(image) @ motion) + rest
     # The search is for descent directions only, so turn around where need be.
     motion, rest, start = -np.sign(start) * motion, -np.sign(start) * rest, -abs(start)
-    line = Line(ell, image, motion, start, bend, limit)
+    line = Line(ell, image, motion, start, curvature, limit)
     gamma = line.minimizer()
     reference = minimize_scalar(
         lambda t: line_along(line, rest, t),
@@ -442,7 +442,7 @@ def test_the_line_search_is_as_good_as_scipy_s(
     best = min(float(reference.fun), line_along(line, rest, limit), line_along(line, rest, 0.0))
     assert 0.0 <= gamma <= limit
     # Values of the function are right to EPS times the largest on the way.
-    noise = 1e2 * EPS * (1.0 + ell.value(image) + ell.value(image + limit * motion) + abs(rest) + bend)
+    noise = 1e2 * EPS * (1.0 + ell.value(image) + ell.value(image + limit * motion) + abs(rest) + curvature)
     assert line_along(line, rest, gamma) <= best + noise
 
 
@@ -468,7 +468,7 @@ def test_the_line_search_needs_no_motion_of_the_image(loss: str) -> None:
 @pytest.mark.parametrize(
     ("ell", "image", "motion"),
     [
-        # From −10 to 10 over the bend of a Huber loss between: both ends are straight.
+        # From −10 to 10 over the kink of a Huber loss between: both ends are straight.
         (HuberLoss(np.zeros(1), delta=1.0), [-10.0], [20.0]),
         (HuberLoss(np.zeros(1), delta=1e-6), [-1.0], [2.0]),
         # One label pulls up and one down, and far out both are straight to the last bit.

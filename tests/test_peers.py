@@ -343,15 +343,15 @@ def test_chebyshev_gossip_is_taken_where_a_graph_has_many_eigenvalues() -> None:
 def talk(graph: nx.Graph, values: Array, program: Callable[[Array, dict[int, float]], Any]) -> Array:
     """Return what the agents hold after a conversation with Metropolis weights."""
     W = metropolis(laplacian_matrix(graph))
-    heard: dict[int, Array] = {}
+    found_by: dict[int, Array] = {}
 
     def one(i: int) -> Any:
         weights = {j: float(W[i, j]) for j in graph[i]}
-        heard[i] = yield from program(values[i], dict(sorted(weights.items())))
-        return heard[i]
+        found_by[i] = yield from program(values[i], dict(sorted(weights.items())))
+        return found_by[i]
 
     Lockstep().run(Job(one, neighbors_of(graph), Traffic(len(graph)), lambda: True))
-    return np.stack([heard[i] for i in range(len(graph))])
+    return np.stack([found_by[i] for i in range(len(graph))])
 
 
 @pytest.mark.parametrize(
