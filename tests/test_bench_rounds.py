@@ -376,7 +376,10 @@ def test_methods_and_instances_outside_the_package_run_beside_the_built_in_ones(
     ("argv", "sentence"),
     [
         (["--method", "Newton"], "--method must be package.module:name; got 'Newton'."),
-        (["--method", "outside_of_dcgs:Fast"], "importable; got 'outside_of_dcgs:Fast'"),
+        (
+            ["--method", "outside_of_dcgs:Fast"],
+            "the method outside_of_dcgs:Fast must be in outside_of_dcgs; there is no such name.",
+        ),
         (["--method", "outside_of_dcgs:number"], "must be a dcgs.Method, or make one without arguments"),
         (["--method", "dcgs:DFW"], "every method must have a name of its own; DFW is there twice."),
         (["--instance", "outside_of_dcgs:number"], "must be a function of a seed; it is a int."),

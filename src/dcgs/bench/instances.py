@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs import registry
 from dcgs.datasets import (
     Ratings,
     Regression,
@@ -20,7 +21,7 @@ from dcgs.datasets import (
 )
 from dcgs.objectives import LeastSquares, Logistic
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall
-from dcgs.study import Problem, load_outside
+from dcgs.study import Problem
 
 Rows: TypeAlias = NDArray[np.intp]
 Split: TypeAlias = Callable[[NDArray[np.float64], int, int], Sequence[Rows]]
@@ -289,7 +290,7 @@ def instance(name: str) -> Instance:
     """
     if ":" not in name:
         return next(one for one in (*INSTANCES, *QUICK) if one.name == name)
-    make = load_outside(name)
+    make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
 
