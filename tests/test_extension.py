@@ -129,7 +129,7 @@ def test_dcgs_fit_takes_an_inner_solver_of_another_package_over_mpi_too(tmp_path
         ("lasso --method nowhere:Adam", "importing nowhere raised ModuleNotFoundError: No module named"),
         (
             "lasso --method toy_extension.methods:Nothing",
-            "must be a class derived from dcgs.Method; there is no",
+            "must be in toy_extension.methods; there is no such name.",
         ),
         (
             "lasso --method toy_extension.sets:NonnegativeBox",
