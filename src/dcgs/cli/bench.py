@@ -14,7 +14,7 @@ from rich.table import Table
 
 from dcgs.bench import checkpoint, exchange, memory, record, step, threads
 from dcgs.cli import bench_rounds
-from dcgs.cli.values import count
+from dcgs.cli.values import count, job, option
 
 Rows = list[dict[str, Any]]
 
@@ -127,13 +127,8 @@ _BENCHMARKS = (
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
-    bench = jobs.add_parser(
-        "bench",
-        help="measure ratios side by side in one run",
-        description="Measure ratios side by side in one run; absolute times cannot be compared.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Measure ratios side by side in one run; absolute times cannot be compared."
+    bench = job(jobs, "bench", "measure ratios side by side in one run", about, _EXAMPLES)
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
     for one in _BENCHMARKS:
         _add(benches, one.name, one.run, one.about, one.defaults)
@@ -155,22 +150,13 @@ def _add(
     defaults: Mapping[str, int],
 ) -> None:
     examples = "\n".join(line for line in _EXAMPLES.splitlines() if f"dcgs bench {name}" in line)
-    parser = benches.add_parser(
-        name,
-        help=about.replace("%", "%%"),
-        description=about[0].upper() + about[1:] + ".",
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for option, default in defaults.items():
-        metavar, what = _OPTIONS[option]
-        parser.add_argument(
-            f"--{option}", type=count, default=default, metavar=metavar, help=f"{what} (default: {default})"
-        )
-    parser.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the numbers as JSON, with versions and machine"
-    )
+    sentence = about[0].upper() + about[1:] + "."
+    parser = job(benches, name, about.replace("%", "%%"), sentence, f"examples:\n{examples}")
+    for flag, default in defaults.items():
+        metavar, what = _OPTIONS[flag]
+        option(parser, f"--{flag} {metavar}", f"{what} (default: {default})", count, default=default)
+    option(parser, "--seed", "of the data (default: 0)", int, default=0)
+    option(parser, "--out FILE", "also write the numbers as JSON, with versions and machine", Path)
 
     def run(args: argparse.Namespace, console: Console) -> int:
         if args.out is not None:

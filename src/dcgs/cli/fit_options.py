@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dcgs import registry
-from dcgs.cli.values import assignment, count, fraction, name_of, option, positive, seed, shape
+from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape
 from dcgs.fitting import (
     NAMED,
     PROBLEMS,
@@ -68,13 +68,8 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     sets = "\n".join(
         f"  {name:13} {(X.__doc__ or '').splitlines()[0]}" for name, X in registry.sets().items()
     )
-    parser: argparse.ArgumentParser = jobs.add_parser(
-        "fit",
-        help="fit a model to your own data",
-        description=_ABOUT.replace("{problems}", problems),
-        epilog=_MORE.replace("{sets}", sets),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about, more = _ABOUT.replace("{problems}", problems), _MORE.replace("{sets}", sets)
+    parser = job(jobs, "fit", "fit a model to your own data", about, more)
     parser.add_argument(
         "problem",
         type=_problem,

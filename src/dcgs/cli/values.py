@@ -14,6 +14,15 @@ from dcgs.fitting import parse_value
 Number = TypeVar("Number", int, float)
 
 
+def job(jobs: Any, name: str, text: str, about: str, more: str) -> argparse.ArgumentParser:
+    """Add a job whose description and epilog keep their line breaks; return its parser."""
+    raw = argparse.RawDescriptionHelpFormatter
+    added: argparse.ArgumentParser = jobs.add_parser(
+        name, help=text, description=about, epilog=more, formatter_class=raw
+    )
+    return added
+
+
 def option(group: Any, flag: str, text: str, kind: Any = str, **more: Any) -> None:
     """Add an option to a parser or a group; ``flag`` is ``--name`` or ``--name METAVAR``."""
     name, _, metavar = flag.partition(" ")
