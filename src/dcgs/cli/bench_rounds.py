@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -153,15 +152,13 @@ def _run_study(
 
 def _profile(ranking: Ranking) -> bytes:
     try:
-        from dcgs.report.figures import profile_figure
+        from dcgs.report.figures import encoded, profile_figure
     except ImportError as error:
         raise ImportError(
             f"the profile needs matplotlib; {error.name} is not installed. "
             "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
         ) from error
-    buffer = io.BytesIO()
-    profile_figure(ranking).savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return encoded(profile_figure(ranking), "png")
 
 
 def _rich(text: TextTable) -> Table:

@@ -15,7 +15,9 @@ from rich.table import Table
 from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.launch import launch
-from dcgs.fitting import FitConfig, FitResult, OutputFolder, fit
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.output import OutputFolder
+from dcgs.fitting.run import FitResult, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
 from dcgs.report.progress import ObservedRuntime, Progress, format_bytes

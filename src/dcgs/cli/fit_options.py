@@ -9,21 +9,12 @@ from typing import Any
 
 from dcgs import registry
 from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape
-from dcgs.fitting import (
-    NAMED,
-    PROBLEMS,
-    DataSource,
-    EntriesLayout,
-    FitConfig,
-    GraphSpec,
-    Problem,
-    SamplesLayout,
-    SetSpec,
-    built_in_options,
-    method_named,
-    problem_named,
-    sets_with,
-)
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.graphs import NAMED, GraphSpec
+from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
+from dcgs.fitting.readers import EntriesLayout, SamplesLayout
+from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
+from dcgs.fitting.source import DataSource
 from dcgs.front import Checkpoint
 from dcgs.sets.options import Kind
 

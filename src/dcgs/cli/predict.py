@@ -12,17 +12,10 @@ from rich.table import Table
 from dcgs.cli.fit_options import add_reading_options, columns_of
 from dcgs.cli.values import count, job, option, seed
 from dcgs.files import atomic_write
-from dcgs.fitting import (
-    EntriesLayout,
-    Model,
-    Predictions,
-    csv_text,
-    find_model,
-    predict,
-    read_entries,
-    samples_layout,
-    top_columns,
-)
+from dcgs.fitting.models import Model, find_model
+from dcgs.fitting.output import csv_text
+from dcgs.fitting.predicting import Predictions, predict, samples_layout, top_columns
+from dcgs.fitting.readers import EntriesLayout, read_entries
 
 _ABOUT = """\
 Apply a model of dcgs fit to new data: numbers for lasso and least-squares, labels and

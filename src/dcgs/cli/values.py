@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dcgs import registry
 from dcgs.experiments.link import Link
-from dcgs.fitting import parse_value
+from dcgs.fitting.sets import parse_value
 
 Number = TypeVar("Number", int, float)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
-from dcgs.files import Write, atomic_write_all
+from dcgs.files import Content, atomic_write_all
 from dcgs.fitting.models import Model, model_name, models_in
 
 SUMMARY = "summary.json"
@@ -61,13 +61,11 @@ class OutputFolder:
 
         The root process deletes files of an earlier fit: its history, and models of agents beyond the last.
         """
-        files: dict[Path, Write] = {self.path / model_name(i): model.save for i, model in models.items()}
+        files: dict[Path, Content] = {self.path / model_name(i): model.save for i, model in models.items()}
         if summary is not None:
-            text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-            files[self.path / SUMMARY] = lambda stream: stream.write(text.encode())
+            files[self.path / SUMMARY] = (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode()
         if history is not None:
-            table = csv_text(history)
-            files[self.path / HISTORY] = lambda stream: stream.write(table.encode())
+            files[self.path / HISTORY] = csv_text(history).encode()
         with _writing(self.path):
             atomic_write_all(files, self.barrier)
         if summary is not None:

@@ -55,14 +55,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=numbers.number,
-        count=numbers.count,
-        size=numbers.size,
-        duration=numbers.duration,
-        share=numbers.share,
-        quoted=lambda name: quote(name, safe=""),
-    )
+    formats = (numbers.number, numbers.count, numbers.size, numbers.duration, numbers.share)
+    environment.filters.update({form.__name__: form for form in formats})
+    environment.filters["quoted"] = lambda name: quote(name, safe="")
     return environment
 
 
