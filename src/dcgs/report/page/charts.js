@@ -153,7 +153,7 @@ function cursorMarks(chart, panel) {
   const line = element("line", { class: "crosshair", x1: x, x2: x, y1: panel.area.top, y2: panel.area.bottom });
   const dots = visible(chart).flatMap((curve) => {
     const place = placesOf(chart, panel, curve)[lastUpTo(chart.across.get(curve.key), chart.cursor)];
-    return place ? [dot(place, `read fill-${curve.line}`, 4)] : [];
+    return place ? [dot(place, `read line-${curve.line}`, 4)] : [];
   });
   return [line, ...dots];
 }
