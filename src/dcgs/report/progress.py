@@ -14,6 +14,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from dcgs.experiments.numbers import size
 from dcgs.front import Snapshot
 from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
 
@@ -81,7 +82,7 @@ class Progress:
             if not begun:
                 self._display.begin(name, total)
                 begun = True
-            self._display.update(done, total, lambda: format_bytes(done))
+            self._display.update(done, total, lambda: size(done))
 
         return update
 
@@ -108,8 +109,7 @@ class RoundProgress:
             traffic.rounds,
             self._total,
             lambda: (
-                f"{_count(traffic.rounds, 'round')}, {format_bytes(int(traffic.bytes.sum()))} sent here"
-                f"{self._measured}"
+                f"{_count(traffic.rounds, 'round')}, {size(traffic.bytes.sum())} sent here{self._measured}"
             ),
         )
 
@@ -231,15 +231,3 @@ class _Lines:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def format_bytes(count: int) -> str:
-    """Return a number of bytes with its unit.
-
-    >>> format_bytes(999), format_bytes(1_250_000)
-    ('999 bytes', '1.2 MB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
