@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError
-from dcgs.fitting.data import Samples
+from dcgs.fitting.data import DataSource, Samples
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, kind_of, read_entries, read_samples, read_table
-from dcgs.fitting.source import DataSource
 
 Write: TypeAlias = Callable[[Path], object]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from dcgs import registry
 from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape
+from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.run import FitConfig
 from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
-from dcgs.fitting.source import DataSource
 from dcgs.front import Checkpoint
 from dcgs.sets.options import Kind
 

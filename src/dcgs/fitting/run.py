@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
+from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec, LabeledGraph
 from dcgs.fitting.loading import LoadedData, Loader
 from dcgs.fitting.models import Model, model_name
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sets import SetSpec
-from dcgs.fitting.source import DataSource
 from dcgs.front import Callback, Checkpoint, Result, minimize
 from dcgs.methods import Method
 from dcgs.runtime import ProcessGroup, Runtime

@@ -15,7 +15,6 @@ from dcgs.experiments import numbers
 from dcgs.experiments.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs.experiments.results import Study
 from dcgs.report.page import view
-from dcgs.report.page.data import MOST_POINTS, embedded
 
 __all__ = ["render"]
 
@@ -34,14 +33,13 @@ def render(study: Study) -> str:
         .render(
             study=study,
             view=view,
-            most_points=MOST_POINTS,
             paper_side=PAPER_SIDE,
             paper_link=PAPER_LINK,
             style=Markup(_asset("style.css")),
             early=Markup(early),
             late=Markup(late),
             hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
-            data=Markup(embedded(study)),
+            data=Markup(view.embedded(study)),
         )
     )
 
