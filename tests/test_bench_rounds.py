@@ -13,11 +13,20 @@ import numpy as np
 import pytest
 
 from dcgs.bench import instances, rounds
-from dcgs.bench.accuracy import LEVELS, LevelCost, Trial, best_of, cost_to_accuracy
 from dcgs.bench.entries import ENTRIES, GRID, Adapted, ScaledStep, entry
 from dcgs.bench.instances import INSTANCES, QUICK, by_chance, by_value, instance, random_graph
 from dcgs.bench.optimum import Optimum, solve
-from dcgs.bench.ranking import Ranking, cell_text, profile, summary_table
+from dcgs.bench.ranking import (
+    LEVELS,
+    LevelCost,
+    Ranking,
+    Trial,
+    best_of,
+    cell_text,
+    cost_to_accuracy,
+    profile,
+    summary_table,
+)
 from dcgs.bench.rounds import GOAL, RoundsStudy, run_study, runs_left
 from dcgs.cli import main
 from dcgs.front import minimize

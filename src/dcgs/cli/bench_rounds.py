@@ -15,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dcgs.bench import rounds_report
-from dcgs.bench.accuracy import LEVELS
 from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
 from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
-from dcgs.bench.ranking import Ranking, TextTable, counts_table, instance_table, summary_table
+from dcgs.bench.ranking import LEVELS, Ranking, TextTable, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores

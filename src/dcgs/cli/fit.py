@@ -16,7 +16,7 @@ from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.launch import launch
 from dcgs.experiments.numbers import size
-from dcgs.fitting.output import OutputFolder
+from dcgs.fitting.models import OutputFolder
 from dcgs.fitting.run import FitConfig, FitResult, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores

@@ -12,8 +12,7 @@ from rich.table import Table
 from dcgs.cli.fit_options import add_reading_options, columns_of
 from dcgs.cli.values import count, job, option, seed
 from dcgs.files import atomic_write
-from dcgs.fitting.models import Model, find_model
-from dcgs.fitting.output import csv_text
+from dcgs.fitting.models import Model, csv_text, find_model
 from dcgs.fitting.predicting import Predictions, predict, samples_layout, top_columns
 from dcgs.fitting.readers import EntriesLayout, read_entries
 
