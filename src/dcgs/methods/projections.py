@@ -25,8 +25,8 @@ class ProjectedMethod(Method):
         if projection(X) is not None:
             return None
         return (
-            f"{type(self).__name__} needs a set with a Euclidean projection at hand; "
-            f"{type(X).__name__} has none. Use a method that asks the linear oracle, such as dcgs.DCGS()."
+            f"{type(self).__name__} needs a set with a Euclidean projection; "
+            f"{type(X).__name__} has none. Use a method that calls the linear oracle, such as dcgs.DCGS()."
         )
 
 
