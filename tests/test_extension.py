@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -72,6 +73,18 @@ def test_minimize_takes_them_and_approaches_the_optimum(method: dcgs.Method) -> 
     start, f_star = history.mean_loss[0], best.history.mean_loss[-1]
     # Six iterations take every method at least half of the way from the start to the optimum.
     assert history.mean_loss[-1] - f_star <= 0.5 * (start - f_star)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(method: dcgs.Method, tmp_path: Path) -> None:
+    X, graph = NonnegativeBox((4,), 1.0), nx.path_graph(3)
+    save, resume = dcgs.Checkpoint(tmp_path, every=2), dcgs.Checkpoint(tmp_path, every=2, resume=True)
+    fixed = replace(method, schedule=dcgs.Theorem1(horizon=9)) if isinstance(method, dcgs.DCGS) else method
+    dcgs.minimize(objectives(), X, graph, fixed, iterations=4, checkpoint=save)
+    resumed = dcgs.minimize(objectives(), X, graph, fixed, iterations=9, checkpoint=resume)
+    uninterrupted = dcgs.minimize(objectives(), X, graph, fixed, iterations=9)
+    assert resumed.about["checkpoint"]["resumed"] == 4
+    assert resumed.agents.tobytes() == uninterrupted.agents.tobytes()
 
 
 def test_results_over_mpi_are_equal_to_the_bit() -> None:

@@ -93,6 +93,7 @@ class _PCGSolver(Solver):
                 self.images.pop(v, None)
             if pair.stale:
                 pair.reset(S.dense(), self.task.f.map)
+        S.trim()
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)
 
