@@ -41,7 +41,7 @@ def by_rows(f: Objective) -> Objective:
     """Return the same squares with a sparse matrix for their map, which starts at the last answer."""
     assert isinstance(f.map, Sampling)
     assert isinstance(f.loss, SquaredLoss)
-    n, (height, width) = f.map.size, f.map.point_shape
+    n, (height, width) = f.map.size, f.map.shape
     where = (np.arange(n), f.map.rows * width + f.map.cols)
     A = sp.csr_array((np.ones(n), where), shape=(n, height * width))
     return LeastSquares(A, f.loss.target, f.shape)

@@ -6,9 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dcgs.runtime import ProcessGroup
 
 T = TypeVar("T")
@@ -23,16 +20,16 @@ _TYPES: dict[str, type[Exception]] = {
 def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
     """Return what the check returns; if it raises in one process, raise the same error in all processes."""
     own: Exception | None = None
+    text = ""
     try:
         value = check()
     except Exception as error:
-        own = error
-    texts = [bytes(text).decode() for text in group.allgather([_as_text(own)])]
-    first = next((text for text in texts if text), None)
+        own, text = error, f"{type(error).__name__}\n{error}"
+    first = next(filter(None, group.allgather_texts([text])), None)
     if first is None:
         return value
     with group.common_errors():
-        if own is not None and first == bytes(_as_text(own)).decode():
+        if own is not None and first == text:
             raise own  # with its traceback and notes
         kind, _, sentence = first.partition("\n")
         raise _TYPES.get(kind, RuntimeError)(sentence)
@@ -40,8 +37,7 @@ def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
 
 def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:
     """Raise unless all processes have the same arguments; each argument is given as a text."""
-    local = np.frombuffer(json.dumps(dict(arguments)).encode(), dtype=np.uint8)
-    first, *others = (json.loads(bytes(text)) for text in group.allgather([local]))
+    first, *others = map(json.loads, group.allgather_texts([json.dumps(dict(arguments))]))
     for rank, other in enumerate(others, 1):
         odd = [name for name in first if first[name] != other[name]]
         if odd:
@@ -49,8 +45,3 @@ def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:
                 f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
                 f"{other[odd[0]]}, process 0 {first[odd[0]]}."
             )
-
-
-def _as_text(error: Exception | None) -> NDArray[np.uint8]:
-    text = "" if error is None else f"{type(error).__name__}\n{error}"
-    return np.frombuffer(text.encode(), dtype=np.uint8)

@@ -66,8 +66,7 @@ class CheckpointManager:
         everyones = [
             ks.tolist() for ks in self.group.allgather([np.array(ks, np.int64) for ks in have.values()])
         ]
-        texts = self.group.allgather([np.frombuffer(note.encode(), np.uint8) for note in notes])
-        self.notes += [bytes(text).decode() for text in texts]
+        self.notes += self.group.allgather_texts(notes)
         reason = refusal(at, everyones, self.notes)
         if reason is not None:
             with self.group.common_errors():

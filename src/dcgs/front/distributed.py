@@ -62,8 +62,7 @@ class DistributedObjective:
 
     def texts(self, evaluate: Callable[[int, Objective], str]) -> list[str]:
         """Return, in all processes, a text for every agent."""
-        local = [np.frombuffer(evaluate(i, f).encode(), dtype=np.uint8) for i, f in self.local.items()]
-        return [bytes(text).decode() for text in self.group.allgather(local)]
+        return self.group.allgather_texts(evaluate(i, f) for i, f in self.local.items())
 
 
 def as_distributed(objectives: Sequence[Objective] | DistributedObjective) -> DistributedObjective:

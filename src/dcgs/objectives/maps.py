@@ -29,10 +29,8 @@ Shape: TypeAlias = tuple[int, ...]
 class LinearMap(ABC):
     """A: points of ``shape`` → ℝⁿ, n = ``size``."""
 
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """The shape of the points it takes."""
+    shape: Shape
+    """The shape of the points it takes."""
 
     @property
     @abstractmethod
@@ -101,11 +99,6 @@ class MatrixMap(LinearMap):
     """A map by a matrix A with n rows; points are flattened in C order."""
 
     A: Any
-    point_shape: Shape
-
-    @property
-    def shape(self) -> Shape:
-        return self.point_shape
 
     @property
     def size(self) -> int:
@@ -121,7 +114,7 @@ class MatrixMap(LinearMap):
 
     @property
     def mean_eigenvalue(self) -> float:
-        return self.norm_bound**2 / math.prod(self.point_shape)
+        return self.norm_bound**2 / math.prod(self.shape)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -137,7 +130,7 @@ class DenseMap(MatrixMap):
     """A dense matrix."""
 
     A: NDArray[np.float64]
-    point_shape: Shape
+    shape: Shape
 
     def image(self, x: Point) -> Image:
         return self.A @ x.reshape(-1)
@@ -156,7 +149,7 @@ class DenseMap(MatrixMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        return product(r, self.A).reshape(self.point_shape)
+        return product(r, self.A).reshape(self.shape)
 
     @property
     def wide(self) -> bool:
@@ -165,7 +158,7 @@ class DenseMap(MatrixMap):
     @property
     def column_squares(self) -> Point:
         squares: Point = np.einsum("ij,ij->j", self.A, self.A)
-        return squares.reshape(self.point_shape)
+        return squares.reshape(self.shape)
 
     def largest_eigenvalue_by(self, weights: Point) -> float:
         return largest_eigenvalue(self.A / np.sqrt(weights.reshape(-1)))
@@ -178,7 +171,7 @@ class SparseMap(MatrixMap):
 
     A: sp.csr_array
     columns: sp.csc_array
-    point_shape: Shape
+    shape: Shape
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
@@ -200,12 +193,12 @@ class SparseMap(MatrixMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        return np.asarray(self._transposed @ r).reshape(self.point_shape)
+        return np.asarray(self._transposed @ r).reshape(self.shape)
 
     @property
     def column_squares(self) -> Point:
         sums = np.bincount(self.A.indices, weights=self.A.data**2, minlength=self.A.shape[1])
-        return np.asarray(sums, dtype=np.float64).reshape(self.point_shape)
+        return np.asarray(sums, dtype=np.float64).reshape(self.shape)
 
     def largest_eigenvalue_by(self, weights: Point) -> float:
         scaled = self.A.copy()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.objectives.losses import Image
-from dcgs.objectives.maps import LinearMap, Shape
+from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
 
 
@@ -23,12 +23,8 @@ class Sampling(LinearMap):
 
     rows: NDArray[np.intp]
     cols: NDArray[np.intp]
-    point_shape: tuple[int, int]
+    shape: tuple[int, int]
     orthogonal = True
-
-    @property
-    def shape(self) -> Shape:
-        return self.point_shape
 
     @property
     def size(self) -> int:
@@ -37,7 +33,7 @@ class Sampling(LinearMap):
     @cached_property
     def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """The distinct flat indices, the position of each observation among them, and their counts."""
-        flat = self.rows * self.point_shape[1] + self.cols
+        flat = self.rows * self.shape[1] + self.cols
         distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
         return distinct, where, counts
 
@@ -56,7 +52,7 @@ class Sampling(LinearMap):
 
     def adjoint(self, r: Image) -> Point:
         distinct, where, _ = self._entries
-        g = np.zeros(self.point_shape)
+        g = np.zeros(self.shape)
         g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
         return g
 
@@ -71,12 +67,12 @@ class Sampling(LinearMap):
 
     @property
     def mean_eigenvalue(self) -> float:
-        return self.size / math.prod(self.point_shape)
+        return self.size / math.prod(self.shape)
 
     @property
     def column_squares(self) -> Point:
         distinct, _, counts = self._entries
-        squares = np.zeros(self.point_shape)
+        squares = np.zeros(self.shape)
         squares.reshape(-1)[distinct] = counts
         return squares
 
@@ -86,5 +82,5 @@ class Sampling(LinearMap):
     @property
     def smallest_eigenvalue(self) -> float:
         _, _, counts = self._entries
-        complete = len(counts) == self.point_shape[0] * self.point_shape[1]
+        complete = len(counts) == self.shape[0] * self.shape[1]
         return float(counts.min()) if complete else 0.0

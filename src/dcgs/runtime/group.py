@@ -85,6 +85,11 @@ class ProcessGroup(ABC):
         count = int(self.broadcast(np.array([len(gathered)]) if self.is_root else None)[0])
         return [self.broadcast(gathered[k] if self.is_root else None) for k in range(count)]
 
+    def allgather_texts(self, texts: Iterable[str]) -> list[str]:
+        """Return the texts of all processes, in the order of the processes, in all of them."""
+        arrays = [np.frombuffer(text.encode(), dtype=np.uint8) for text in texts]
+        return [bytes(array).decode() for array in self.allgather(arrays)]
+
     def any(self, flag: bool) -> bool:
         """Return whether the flag is set in any process."""
         return bool(self.allreduce_max(np.array([float(flag)]))[0])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dsyevr
 
-from dcgs.points import norm
+from dcgs.points import norm, read_only
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
@@ -111,6 +111,4 @@ def _restart(basis: Matrix, T: Matrix) -> int:
 
 
 def _unit(v: Vector) -> Vector:
-    unit: Vector = v / norm(v)
-    unit.flags.writeable = False
-    return unit
+    return read_only(v / norm(v))

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Spike, Vertex
-from dcgs.points import Point, norm, onto_l1_ball
+from dcgs.points import Point, norm, onto_l1_ball, read_only
 from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, lowest, set_fields
 from dcgs.sets.options import RADIUS
 
@@ -91,8 +91,7 @@ class L2Ball(NormBall):
             array = direction / size
             array *= -self.radius / norm(array)
             array += 0.0  # −0 becomes 0, since atoms compare by their bytes
-        array.flags.writeable = False
-        return Vertex(array)
+        return Vertex(read_only(array))
 
     def violation(self, x: Point) -> float:
         return max(0.0, norm(x) - self.radius)
@@ -121,9 +120,7 @@ class LInfBall(NormBall):
         return 2.0 * self.radius * math.sqrt(math.prod(self.shape))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
-        array = np.where(direction < 0.0, self.radius, -self.radius)
-        array.flags.writeable = False
-        return Vertex(array)
+        return Vertex(read_only(np.where(direction < 0.0, self.radius, -self.radius)))
 
     def violation(self, x: Point) -> float:
         return max(0.0, largest_entry(x) - self.radius)

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.points import Point, norm
+from dcgs.points import Point, norm, read_only
 from dcgs.sets.base import ConvexSet, largest_entry, set_fields, shape_text
 from dcgs.sets.linear_program import MatrixLike, Program, Rows, as_rows
 from dcgs.sets.options import Kind, Option
@@ -72,9 +72,7 @@ class Polytope(ConvexSet):
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         vertex = self._program.minimizer(direction / (largest_entry(direction) or 1.0))
-        array = np.round(vertex, DECIMALS) + 0.0
-        array.flags.writeable = False
-        return Vertex(array)
+        return Vertex(read_only(np.round(vertex, DECIMALS) + 0.0))
 
     def violation(self, x: Point) -> float:
         above = self.A_ub @ x - self.b_ub

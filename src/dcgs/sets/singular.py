@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import norm
+from dcgs.points import norm, read_only
 from dcgs.sets.base import Direction, largest_entry
 from dcgs.sets.lanczos import Matrix, Vector, dense_top_eigenvector, start_vector, top_eigenvector
 
@@ -53,8 +53,7 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
         x = top_eigenvector(lambda x: scale * (wide @ (scale * (tall @ x))), start, tolerance)
     z = scale * (tall @ x)
     size = norm(z)
-    z /= size
-    z.flags.writeable = False
+    z = read_only(z / size)
     return Triple(size / scale, z, x) if columns <= rows else Triple(size / scale, x, z)
 
 
@@ -72,9 +71,7 @@ def power_scale(image: Vector) -> float:
 
 def first_unit(size: int) -> Vector:
     """Return the first unit vector."""
-    unit: Vector = np.eye(1, size)[0]
-    unit.flags.writeable = False
-    return unit
+    return read_only(np.eye(1, size)[0])
 
 
 def near_vector(near: Atom | None, rows: int, columns: int) -> Vector | None:
