@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.front import checkpoint_file
-from dcgs.front.agreement import agreed
 from dcgs.front.checkpoint import Checkpoint, available, common, refusal
+from dcgs.front.distributed import agreed
 from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import RunState, resume_run, run_state

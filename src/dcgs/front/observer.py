@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
+from dcgs.front.checks import Problem
 from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
-from dcgs.front.problem import Problem
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.points import Point
 from dcgs.runtime import Traffic

@@ -16,8 +16,7 @@ from dcgs.inner.base import (
     check_max_steps,
     polytope_incompatibility,
 )
-from dcgs.inner.line_search import Line
-from dcgs.inner.pair import Pair
+from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen

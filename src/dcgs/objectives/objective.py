@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss, as_image
-from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
-from dcgs.objectives.sampling import Sampling
+from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
 from dcgs.points import EPS, Point, as_floats, norm, read_only
 
 
