@@ -22,10 +22,6 @@ from dcgs.state import ResumePoint
 T = TypeVar("T")
 
 
-def _discard(k: int, state: object, inner: Solver | None) -> None:
-    """Save nothing: the run has no checkpoint."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Agent:
@@ -56,7 +52,7 @@ class Agent:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
-    on_save: Callable[[int, object, Solver | None], None] = _discard
+    on_save: Callable[[int, object, Solver | None], None] = lambda k, state, inner: None
     resume: ResumePoint | None = None
 
     def restore(self, kind: type[T]) -> T | None:

@@ -16,7 +16,6 @@ from dcgs.methods.mixing import average
 from dcgs.methods.projections import ProjectedMethod, check_step, projector
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.schedules import Facts
 
 
 @final
@@ -104,7 +103,8 @@ class PGExtra(ProjectedMethod):
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project, mu = agent.f, agent.metropolis, projector(agent), self.laziness
-        alpha = self.step or self._bound(agent.facts)
+        smallest, smoothness = mu + (1.0 - mu) * agent.facts.mixing[0], agent.facts.smoothness
+        alpha = self.step or (0.99 * (5.0 + 3.0 * smallest) / (4.0 * smoothness) if smoothness > 0.0 else 1.0)
         zero = 0.0 * agent.x0
         at = agent.restore(PGExtraState) or PGExtraState(agent.x0, zero, zero, zero)
         for k in agent.iterations_left:
@@ -116,10 +116,3 @@ class PGExtra(ProjectedMethod):
             agent.observe(k, at.x)
             agent.save(k, at)
         return at.x
-
-    def _bound(self, facts: Facts) -> float:
-        """Return 0.99 (5 + 3 λ_min(V))/(4 l); 1 if all objectives are linear."""
-        smallest = self.laziness + (1.0 - self.laziness) * facts.mixing[0]
-        if facts.smoothness == 0.0:
-            return 1.0
-        return 0.99 * (5.0 + 3.0 * smallest) / (4.0 * facts.smoothness)

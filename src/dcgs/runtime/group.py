@@ -189,13 +189,14 @@ class TransportGroup(ProcessGroup):
         self._transport.failure = error
         if scope is Scope.ONE:
             heartbeat.exchange_signs()
-            if heartbeat.failure_reported:
+            if heartbeat.failed_ranks:
                 scope = Scope.REMOTE
             else:
                 heartbeat.report_failure(self.describe(error))
                 # Several may fail at the same time, or find the same process silent: one of them prints it.
                 time.sleep(2.0 * heartbeat.period)
                 heartbeat.exchange_signs()
-                scope = Scope.ONE if heartbeat.reported_first else Scope.REMOTE
+                is_lowest = all(rank > self._transport.rank for rank in heartbeat.failed_ranks)
+                scope = Scope.ONE if is_lowest else Scope.REMOTE
         self._transport.abandon()
         return scope

@@ -65,10 +65,12 @@ class Polytope(ConvexSet):
         set_fields(self, A_ub=ub.A, b_ub=ub.b, A_eq=eq.A, b_eq=eq.b, shape=(ub.A.shape[1],))
         set_fields(self, _program=Program(ub.unit(), eq.unit()).bounded())
 
-    @property
+    @cached_property
     def diameter(self) -> float:
         """An upper bound: the diagonal of the smallest box around the set, by 2d linear programs, once."""
-        return self._diagonal
+        units = np.eye(self.shape[0])
+        widths = [-self.lmo(-unit).dot(-unit) - self.lmo(unit).dot(unit) for unit in units]
+        return norm(np.array(widths))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         vertex = self._program.minimizer(direction / (largest_entry(direction) or 1.0))
@@ -88,9 +90,3 @@ class Polytope(ConvexSet):
         if len(shape) != 1:
             raise ValueError(f"the set polytope must be of vectors; the model has shape {shape_text(shape)}.")
         return cls(**options["polytope"])
-
-    @cached_property
-    def _diagonal(self) -> float:
-        units = np.eye(self.shape[0])
-        widths = [-self.lmo(-unit).dot(-unit) - self.lmo(unit).dot(unit) for unit in units]
-        return norm(np.array(widths))
