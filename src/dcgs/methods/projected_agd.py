@@ -15,14 +15,7 @@ from typing import Literal, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.mixing import (
-    chebyshev,
-    chebyshev_rounds,
-    exact,
-    repeated,
-    repeated_rounds,
-    well_ordered,
-)
+from dcgs.methods.mixing import chebyshev, chebyshev_rounds, exact, repeated, repeated_rounds, well_ordered
 from dcgs.methods.projections import ProjectedMethod, check_step, projector
 from dcgs.momentum import Momentum
 from dcgs.points import Point, is_whole, vdot
