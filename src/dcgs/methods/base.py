@@ -13,7 +13,7 @@ import numpy as np
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point
+from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
@@ -66,6 +66,10 @@ class Agent:
         the state must not be changed in place between this call and the next ``yield``.
         """
         self.on_save(k, state, inner)
+
+    def wolfe_gap(self, grad: Point, x: Point) -> float:
+        """Return the maximum of ⟨grad, x − s⟩ over s in X, by one oracle call."""
+        return vdot(grad, x) - self.lmo(grad, None).dot(grad)
 
     @property
     def iterations_left(self) -> range:

@@ -14,7 +14,7 @@ from dcgs.inner import Exact, Inner, Solver, Subproblem, check_inner, choose_inn
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, vdot
+from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
@@ -132,17 +132,13 @@ class PrimalDual(Method):
     def program(self, agent: Agent) -> Program[Point]:
         schedule = _bind(self.schedule, agent.facts)
         inner = self.inner_solver(agent.f, agent.X).start(agent.task)
-        # The oracle call for the gap at x⁰ is already counted in a run that is resumed.
-        e = self._gap(agent) if agent.resume is None else None
+        e = None
+        if agent.resume is None:  # a run that is resumed has counted this oracle call
+            e = self.precision * agent.wolfe_gap(agent.f.grad(agent.x0), agent.x0)
         return (yield from _sliding(agent, schedule, inner, self.answer == "last", e))
 
     def schedule_fingerprint(self, facts: Facts) -> str:
         return repr(replace(_bind(self.schedule, facts)(1), e=0.0))
-
-    def _gap(self, agent: Agent) -> float:
-        """Return the gap asked of iterative solvers."""
-        g = agent.f.grad(agent.x0)
-        return self.precision * (vdot(g, agent.x0) - agent.lmo(g, None).dot(g))
 
 
 def _bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedule:
