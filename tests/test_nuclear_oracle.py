@@ -17,7 +17,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from dcgs.atoms import RankOne
 from dcgs.points import Point, norm
 from dcgs.sets import NuclearNormBall, Spectraplex, lanczos
-from dcgs.sets.singular import top_triple
+from dcgs.sets.lanczos import top_triple
 
 TOLERANCE = 1e-8  # the default of the oracle
 ROUNDING = 1e-13  # products of some hundred terms, relative to the largest singular value

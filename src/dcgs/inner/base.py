@@ -137,7 +137,7 @@ def check_max_steps(max_steps: int) -> None:
         raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
 
 
-def polytope_incompatibility(name: str, X: ConvexSet) -> str | None:
+def needs_polytope(name: str, X: ConvexSet) -> str | None:
     """Return why a solver that needs a polytope cannot be used over X, or None if it can."""
     if X.polytope:
         return None

@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector, grown
-from dcgs.inner.base import (
-    Inner,
-    Outcome,
-    Solver,
-    Subproblem,
-    Task,
-    check_max_steps,
-    polytope_incompatibility,
-)
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, needs_polytope
 from dcgs.inner.line_search import Line
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -73,7 +65,7 @@ class Corrective(Inner):
         check_max_steps(self.max_steps)
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_incompatibility("corrective", X)
+        return needs_polytope("corrective", X)
 
     def start(self, task: Task) -> Solver:
         return _CorrectiveSolver(self, task)

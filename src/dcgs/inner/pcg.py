@@ -7,17 +7,8 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import (
-    Inner,
-    Outcome,
-    Solver,
-    Subproblem,
-    Task,
-    check_max_steps,
-    polytope_incompatibility,
-)
-from dcgs.inner.line_search import Line
-from dcgs.inner.pair import Pair
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, needs_polytope
+from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -49,7 +40,7 @@ class PCG(Inner):
         check_max_steps(self.max_steps)
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_incompatibility("pcg", X)
+        return needs_polytope("pcg", X)
 
     def start(self, task: Task) -> Solver:
         return _PCGSolver(self, task)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dcgs.points import as_floats
+from dcgs.points import as_floats, read_only
 
 Image: TypeAlias = NDArray[np.float64]
 
@@ -134,6 +134,4 @@ def as_image(values: ArrayLike, name: str) -> Image:
     array = as_floats(values, name)
     if array.ndim != 1:
         raise ValueError(f"{name} must be a vector; got shape {array.shape}.")
-    array = array.view()
-    array.flags.writeable = False
-    return array
+    return read_only(array.view())

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss, as_image
-from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
-from dcgs.objectives.sampling import Sampling
-from dcgs.points import EPS, Point, as_floats, norm
+from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
+from dcgs.points import EPS, Point, as_floats, norm, read_only
 
 
 @final
@@ -154,9 +153,8 @@ def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
             matrix.sum_duplicates()
         return SparseMap(matrix, matrix.tocsc(), point_shape)
     # BLAS would copy any other layout at every product.
-    matrix = (matrix if matrix.flags.forc else np.ascontiguousarray(matrix)).view()
-    matrix.flags.writeable = False
-    return DenseMap(matrix, point_shape)
+    matrix = matrix if matrix.flags.forc else np.ascontiguousarray(matrix)
+    return DenseMap(read_only(matrix.view()), point_shape)
 
 
 def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:

@@ -20,9 +20,8 @@ from dcgs.sets.base import (
     set_fields,
 )
 from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
-from dcgs.sets.lanczos import Matrix
+from dcgs.sets.lanczos import Matrix, top_triple
 from dcgs.sets.options import RADIUS
-from dcgs.sets.singular import top_triple
 
 
 @final

@@ -19,9 +19,17 @@ from dcgs.sets.base import (
     set_fields,
     square_side,
 )
-from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
+from dcgs.sets.lanczos import (
+    DIRECT_SIDE,
+    Vector,
+    dense_top_eigenvector,
+    first_unit,
+    near_vector,
+    power_scale,
+    start_vector,
+    top_eigenvector,
+)
 from dcgs.sets.options import OPTIONAL_RADIUS
-from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
 
 
 @final
