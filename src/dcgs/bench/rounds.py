@@ -48,7 +48,7 @@ class RoundsStudy:
         default = self.trial(chosen, entry(one.family)) if one.setting else None
         cost = None if default is None else default.costs[GOAL]
         rounds = chosen.rounds if cost is None else max(1, cost.rounds)
-        return Budget(rounds=rounds, seconds=self.seconds * chosen.patience * one.patience)
+        return Budget(rounds=rounds, seconds=self.seconds * chosen.time_factor * one.time_factor)
 
     def optimum(self, chosen: Instance) -> Optimum | None:
         """Return f*, or None if it is not recorded."""

@@ -77,7 +77,7 @@ def markdown(
     parts = [
         "# Rounds to an accuracy",
         f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}; at most {study.seconds:g} "
-        "seconds a run, times the `patience` in `bench/instances.py` and `bench/entries.py`.",
+        "seconds a run, times the `time_factor` in `bench/instances.py` and `bench/entries.py`.",
         LEGEND,
         summary_table(ranking).markdown(),
         counts_table(ranking).markdown(),

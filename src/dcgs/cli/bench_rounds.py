@@ -34,13 +34,13 @@ _MORE = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
 A run with another seed, budget or version is made again. A change of a method's code is not noticed:
-after one, name the method with --methods or --method and give --anew.
+after one, name the method with --methods or --method and give --rerun.
 
 examples:
   dcgs bench rounds --quick                                       small problems, under a minute
   dcgs bench rounds --list                                        instances and methods by name
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
-  dcgs bench rounds --methods FastDCGS --anew                     one method again, the rest as recorded
+  dcgs bench rounds --methods FastDCGS --rerun                     one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
   dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
@@ -81,7 +81,8 @@ def add(benches: Any) -> None:
     option("--grid", action="store_true", help="also search settings, and show the best of them to 1e-3")
     option("--list", action="store_true", help="print the names of all, and end")
     option("--quick", action="store_true", help="a few small instances instead of the table")
-    option("--anew", action="store_true", help="repeat the chosen runs though they are recorded")
+    option("--rerun", action="store_true", help="repeat the chosen runs even if they are recorded")
+    option("--anew", dest="rerun", action="store_true", help=argparse.SUPPRESS)  # the name up to 0.3
     option("--level", type=float, default=1e-3, help="of the summary (default: 1e-3)")
     option(
         "--seconds",
@@ -112,7 +113,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     out = args.out or Path("out/rounds-quick" if args.quick else "out/rounds")
     study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
     study.cache.check_writable()
-    if args.anew:
+    if args.rerun:
         for chosen in instances:
             for one in (*entries, *grid):
                 study.cache.remove_run(chosen.file, one.file)

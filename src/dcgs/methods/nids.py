@@ -57,7 +57,7 @@ class NIDS(Method):
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project = agent.f, agent.metropolis, projector(agent)
         alpha = self.step or _bound(agent.facts)
-        share = 1.0 / (1.0 - agent.facts.mixing[0])  # c α
+        share = 1.0 / (1.0 - agent.facts.extreme_eigenvalues[0])  # c α
         at = agent.restore(NIDSState) or _first(agent, alpha, project)
         for k in agent.iterations_left:
             grad = f.grad(at.x)

@@ -74,7 +74,7 @@ class PGExtra(Method):
 
     def _bound(self, facts: Facts) -> float:
         """Return 0.99 (5 + 3 λ_min(V))/(4 l); 1 if all objectives are linear."""
-        smallest = self.laziness + (1.0 - self.laziness) * facts.mixing[0]
+        smallest = self.laziness + (1.0 - self.laziness) * facts.extreme_eigenvalues[0]
         if facts.smoothness == 0.0:
             return 1.0
         return 0.99 * (5.0 + 3.0 * smallest) / (4.0 * facts.smoothness)

@@ -35,7 +35,7 @@ from dcgs.sets.base import ConvexSet
 # the agents'. With this factor tracking converged on all graphs and data tried; with L/(10 M) it did not.
 _SHRINK = 0.05
 # With more eigenvalues than this the exact average loses too much to rounding.
-_MOST_MODES = 32
+_MOST_EIGENVALUES = 32
 
 
 @final
@@ -97,13 +97,13 @@ class ProjectedAGD(Method):
         f, W, project = agent.f, agent.metropolis, projector(agent)
         L = agent.facts.mean_smoothness
         alpha = self.step or (1.0 / L if L > 0.0 else 1.0)
-        modes, mix = self._modes(agent.facts), self._mix(agent)
+        eigenvalues, mix = self._eigenvalues(agent.facts), self._mix(agent)
         x0 = agent.x0
         at = agent.restore(AGDState) or AGDState(x0, x0, 0.0 * x0, 0.0 * x0, Momentum())
         for k in agent.iterations_left:
             grad = f.grad(at.y)
-            if modes:
-                at.s = yield from exact(grad, W, modes)
+            if eigenvalues:
+                at.s = yield from exact(grad, W, eigenvalues)
             else:
                 at.y, at.s = yield from mix(np.stack([at.y, at.s + grad - at.grad_prev]))
             x_prev, at.x, at.grad_prev = at.x, project(at.y - alpha * at.s), grad
@@ -113,24 +113,26 @@ class ProjectedAGD(Method):
             agent.save(k, at)
         return at.x
 
-    def _modes(self, facts: Facts) -> tuple[float, ...]:
+    def _eigenvalues(self, facts: Facts) -> tuple[float, ...]:
         """Return the eigenvalues of W for an exact average, or none if the average is not exact."""
-        if self.gossip == "exact" and not facts.modes:
+        if self.gossip == "exact" and not facts.mixing_eigenvalues:
             raise ValueError(
                 "gossip='exact' needs all eigenvalues of W, which are not computed for "
                 f"{facts.agents} agents. Use gossip='chebyshev'."
             )
-        most = min(_MOST_MODES, chebyshev_rounds(facts.mixing, _factor(facts)))
-        chosen = self.gossip == "auto" and self.gossip_rounds is None and len(facts.modes) <= most
-        return well_ordered(facts.modes) if chosen or self.gossip == "exact" else ()
+        most = min(_MOST_EIGENVALUES, chebyshev_rounds(facts.extreme_eigenvalues, _factor(facts)))
+        chosen = (
+            self.gossip == "auto" and self.gossip_rounds is None and len(facts.mixing_eigenvalues) <= most
+        )
+        return well_ordered(facts.mixing_eigenvalues) if chosen or self.gossip == "exact" else ()
 
     def _mix(self, agent: Agent) -> Callable[[Point], Program[Point]]:
         """Return how points and gradients are averaged if the average is not exact."""
-        W, mixing, factor = agent.metropolis, agent.facts.mixing, _factor(agent.facts)
+        W, extremes, factor = agent.metropolis, agent.facts.extreme_eigenvalues, _factor(agent.facts)
         if self.gossip == "repeated":
-            return partial(repeated, W=W, rounds=self.gossip_rounds or repeated_rounds(mixing, factor))
-        rounds = self.gossip_rounds or chebyshev_rounds(mixing, factor)
-        return partial(chebyshev, W=W, mixing=mixing, rounds=rounds)
+            return partial(repeated, W=W, rounds=self.gossip_rounds or repeated_rounds(extremes, factor))
+        rounds = self.gossip_rounds or chebyshev_rounds(extremes, factor)
+        return partial(chebyshev, W=W, extremes=extremes, rounds=rounds)
 
 
 def _factor(facts: Facts) -> float:

@@ -59,8 +59,8 @@ class LinearMap(ABC):
     """True if AᵀA is diagonal: different coordinates have orthogonal images."""
 
     @property
-    def wide(self) -> bool:
-        """Whether the adjoint is one large dense product, which gains from threads inside it."""
+    def prefers_blas_threads(self) -> bool:
+        """Whether the adjoint is one large dense product, which is faster with several BLAS threads."""
         return False
 
     @property
@@ -159,7 +159,7 @@ class DenseMap(MatrixMap):
         return product(r, self.A).reshape(self.point_shape)
 
     @property
-    def wide(self) -> bool:
+    def prefers_blas_threads(self) -> bool:
         return is_wide(self.A)
 
     @property

@@ -70,16 +70,16 @@ class Job:
     ``program(i)`` returns the program of agent i; ``neighbors[i]`` are in increasing order. ``after_round()``
     is called after each round, when all agents have yielded their next message; the run ends when it returns
     False, which it must do in all processes or in none. ``traffic`` is up to date at any time, also when the
-    run ends by an exception. ``wide`` says that threads inside the agents' matrix products are faster than
-    agents side by side. ``spent``, if given, is called after each step, with whether an agent of this process
-    has used up its budget; it returns whether an agent of any process has.
+    run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
+    matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
+    an agent of this process has used up its budget; it returns whether an agent of any process has.
     """
 
     program: Callable[[int], Program[Point]]
     neighbors: Sequence[Sequence[int]]
     traffic: Traffic
     after_round: Callable[[], bool]
-    wide: bool = False
+    prefers_blas_threads: bool = False
     spent: Callable[[bool], bool] | None = None
 
 

@@ -51,7 +51,7 @@ class Lockstep(Runtime):
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
             stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
-            if job.wide:
+            if job.prefers_blas_threads:
                 stack.enter_context(wide_products(self.threads or cores()))
             # Closed after the pool has shut down: a program that is running cannot be closed.
             stack.callback(programs.close)
@@ -76,7 +76,7 @@ class Lockstep(Runtime):
 
     def _pool(self, stack: ExitStack, job: Job, threads: int) -> Executor | None:
         """Return a pool in which agents compute side by side, or None if they compute one after another."""
-        side_by_side = 1 if job.wide else min(threads, len(job.neighbors))
+        side_by_side = 1 if job.prefers_blas_threads else min(threads, len(job.neighbors))
         if side_by_side == 1:
             return None
         pool = ThreadPoolExecutor(side_by_side)

@@ -1,6 +1,6 @@
-"""What a transport does: it carries buffers between the processes of a run. MPI is one; others go beside it.
+"""The interface of a transport, which sends buffers between the processes of a run. MPI implements it.
 
-A new transport implements :class:`Transport` and, for failures, :class:`BeatTransport`. Rounds, checks,
+A new transport implements :class:`Transport` and, for failures, :class:`HeartbeatTransport`. Rounds, checks,
 collective operations and failure reports are built on these two, once for all transports.
 """
 
@@ -54,7 +54,7 @@ class Transport(ABC):
 
     @abstractmethod
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the largest of each number over all processes."""
+        """Return the elementwise maximum over all processes."""
 
     @abstractmethod
     def abandon(self) -> None:

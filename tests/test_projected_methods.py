@@ -359,8 +359,8 @@ def talk(graph: nx.Graph, values: Array, program: Callable[[Array, dict[int, flo
 )
 def test_the_exact_average_is_exact_with_many_eigenvalues_too(graph: nx.Graph) -> None:
     values = np.random.default_rng(61).standard_normal((len(graph), 3))
-    modes = gossip.well_ordered(as_network(graph).modes())
-    found = talk(graph, values, lambda value, W: gossip.exact(value, W, modes))
+    eigenvalues = gossip.well_ordered(as_network(graph).mixing_eigenvalues())
+    found = talk(graph, values, lambda value, W: gossip.exact(value, W, eigenvalues))
     # A product of two dozen factors in Leja's order loses a few digits; in increasing order all of them.
     np.testing.assert_allclose(found, np.tile(values.mean(axis=0), (len(graph), 1)), rtol=0.0, atol=1e-9)
 
@@ -372,8 +372,8 @@ def test_gossip_shrinks_disagreement_as_promised_and_keeps_the_average(
     name: str, way: Literal["chebyshev", "repeated"], factor: float
 ) -> None:
     graph = GRAPHS[name]
-    modes = as_network(graph).modes()
-    mixing = (modes[0], modes[-1])
+    eigenvalues = as_network(graph).mixing_eigenvalues()
+    mixing = (eigenvalues[0], eigenvalues[-1])
     values = np.random.default_rng(62).standard_normal((len(graph), 4))
     K = {"chebyshev": gossip.chebyshev_rounds, "repeated": gossip.repeated_rounds}[way](mixing, factor)
     found = {
@@ -393,20 +393,20 @@ def test_gossip_shrinks_disagreement_as_promised_and_keeps_the_average(
 @every_graph
 def test_the_modes_are_the_eigenvalues_of_the_metropolis_matrix_each_once(name: str) -> None:
     graph = GRAPHS[name]
-    modes = np.array(as_network(graph).modes())
+    eigenvalues = np.array(as_network(graph).mixing_eigenvalues())
     expected = np.linalg.eigvalsh(metropolis(laplacian_matrix(graph)))[:-1]
-    assert (np.diff(modes) > 1e-9).all()
-    distances = np.abs(np.subtract.outer(np.append(expected, modes[0]), modes))
+    assert (np.diff(eigenvalues) > 1e-9).all()
+    distances = np.abs(np.subtract.outer(np.append(expected, eigenvalues[0]), eigenvalues))
     assert distances.min(axis=1).max() <= 1e-9  # every eigenvalue is a mode
-    assert len(modes) == max(1, len(set(expected.round(8).tolist())))
+    assert len(eigenvalues) == max(1, len(set(expected.round(8).tolist())))
 
 
 def test_the_extremes_of_many_agents_are_found_without_all_eigenvalues() -> None:
     network = as_network(nx.cycle_graph(1002))
-    assert network.modes() == ()
+    assert network.mixing_eigenvalues() == ()
     # On a cycle W = I/3 + the neighbors/3, with eigenvalues 1/3 + 2/3 cos(2πk/m).
     expected = (-1.0 / 3.0, 1.0 / 3.0 + 2.0 / 3.0 * math.cos(2.0 * math.pi / 1002))
-    np.testing.assert_allclose(network.mixing(), expected, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(network.extreme_eigenvalues(), expected, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("columns", [4, 40, 90])
@@ -493,7 +493,7 @@ def test_exact_gossip_of_too_many_agents_is_refused() -> None:
         lmo=CountedOracle(X),
         x0=X.start(),
         degrees={1: 1},
-        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, diameter=2.0, modes=()),
+        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, set_diameter=2.0, mixing_eigenvalues=()),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,
