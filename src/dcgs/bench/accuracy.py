@@ -17,7 +17,7 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 @final
 @dataclass(frozen=True)
 class LevelCost:
-    """Rounds, bytes and oracle calls or projections of the busiest agent until a level was reached.
+    """Rounds, bytes and oracle calls or projections (maximum over agents) until a level was reached.
 
     ``setting`` is the one of the grid that was best, where there was a choice.
     """

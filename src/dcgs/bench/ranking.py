@@ -23,7 +23,7 @@ class Ranking:
     """All trials by instance, and the level to rank at.
 
     ``names`` are the entries with default settings. ``grids`` are the names of the best of each grid search;
-    they are chosen with hindsight, so they are shown and not ranked.
+    they are chosen with hindsight, so they are reported but not ranked.
     """
 
     trials: Mapping[str, Sequence[Trial]]

@@ -1,4 +1,4 @@
-"""Reports: progress while a run goes on; tables and figures of what came out."""
+"""Reports: progress during a run, and tables, figures and a page of the results."""
 
 from dcgs.report.progress import Progress
 from dcgs.report.table import measures_table

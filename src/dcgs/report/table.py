@@ -12,9 +12,9 @@ _SHOWN = ("rounds", "bytes", "lmo_calls", "local_loss", "worst_loss", "disagreem
 
 
 def measures_table(results: Mapping[str, Result], title: str = "") -> Table:
-    """Return the measures at the end of each run; the paper's loss never stands alone.
+    """Return the measures at the end of each run; the paper's loss is always next to a loss on all data.
 
-    ``bytes`` and ``lmo_calls`` are the busiest agent's.
+    ``bytes`` and ``lmo_calls`` are the maximum over agents.
     """
     table = Table(title=title, title_justify="left")
     table.add_column("measure")

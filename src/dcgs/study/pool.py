@@ -1,4 +1,4 @@
-"""Work spread over processes."""
+"""Run independent tasks in several processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Outcome = TypeVar("Outcome")
 def run_in_processes(
     jobs: int, work: Callable[[Item], Outcome], items: Sequence[Item]
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yield every item with ``work(item)`` as it is done, in ``jobs`` processes with one BLAS thread each.
+    """Yield every item with ``work(item)`` in order of completion, in ``jobs`` processes with one BLAS thread each.
 
     One job, or one item, is done in this process. ``work`` and the items must be picklable otherwise.
     """
