@@ -42,7 +42,7 @@ def narrowed(findings: Findings, span: float) -> Findings:
     return replace(findings, curves=curves, measures=findings.measures[:2])
 
 
-def test_there_is_a_figure_of_the_losses_and_one_of_the_measures_on_all_data(
+def test_there_is_a_figure_of_the_losses_and_one_of_measures_on_all_data(
     figures: dict[str, Figure],
 ) -> None:
     panels = {name: len(figure.axes) for name, figure in figures.items()}

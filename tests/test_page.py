@@ -342,6 +342,7 @@ def one_experiment() -> Study:
 
 
 SECTION = "section[data-experiment='lasso-synthetic'] "
+PANELS = ["paper", "all-data"]
 
 
 def drawn(page: Page, section: str = SECTION) -> dict[tuple[str, str], str]:
@@ -374,7 +375,7 @@ def test_the_page_opens_offline_and_draws_every_curve_in_both_panels(opened: Ope
     page = opened(sample())
     for findings in sample().findings:
         paths = drawn(page, f"section[data-experiment='{findings.name}'] ")
-        both = {(panel, curve.key) for panel in ("paper", "all-data") for curve in findings.curves}
+        both = {(panel, curve.key) for panel in PANELS for curve in findings.curves}
         assert set(paths) == both
         assert all(re.fullmatch(r"(?:[ML]-?[\d.]+,-?[\d.]+)+", path) for path in paths.values())
 
@@ -382,14 +383,14 @@ def test_the_page_opens_offline_and_draws_every_curve_in_both_panels(opened: Ope
 @pytest.mark.parametrize(
     ("panels", "act"),
     [
-        (["paper", "all-data"], lambda page: page.select_option(SECTION + "[data-role='x-axis']", "bytes")),
+        (PANELS, lambda page: page.select_option(SECTION + "[data-role='x-axis']", "bytes")),
         (
             ["paper", "all-data"],
             lambda page: page.select_option(SECTION + "[data-role='x-axis']", "computing"),
         ),
         (["all-data"], lambda page: page.select_option(SECTION + "[data-role='measure']", "gap")),
-        (["paper", "all-data"], lambda page: page.click(SECTION + "[data-role='x-scale']")),
-        (["paper", "all-data"], lambda page: page.click(SECTION + "[data-role='y-scale']")),
+        (PANELS, lambda page: page.click(SECTION + "[data-role='x-scale']")),
+        (PANELS, lambda page: page.click(SECTION + "[data-role='y-scale']")),
     ],
     ids=["bytes", "computing", "measure", "linear x", "linear y"],
 )
@@ -478,7 +479,7 @@ def test_hiding_every_method_leaves_an_empty_chart_that_still_works(opened: Open
     assert page.locator(SECTION + "[data-role='tooltip']").is_hidden()
 
 
-@pytest.mark.parametrize("panel", ["paper", "all-data"])
+@pytest.mark.parametrize("panel", PANELS)
 def test_hovering_reads_both_measures_as_the_data_have_them(opened: Opener, panel: str) -> None:
     page = opened(one_experiment())
     page.select_option(SECTION + "[data-role='measure']", "disagreement")
@@ -594,7 +595,7 @@ def test_a_lookalike_cannot_be_taken_for_the_real_data(opened: Opener) -> None:
     assert section.locator(".banner").is_visible()
     assert str(lookalike().banner) in section.locator(".banner").inner_text()
     assert "repeating-linear-gradient" in section.evaluate("s => getComputedStyle(s).borderImageSource")
-    for panel in ("paper", "all-data"):
+    for panel in PANELS:
         figure = section.locator(f"figure[data-panel='{panel}']")
         assert "look-alike of E2006-tfidf, not the real data" in figure.locator("figcaption").inner_text()
         assert figure.locator("svg .watermark").text_content() == "look-alike data"

@@ -18,14 +18,15 @@ from dcgs.study.run import FAILED
 
 LEGEND = (
     "Relative error is (worst_loss − f*)/(f(x⁰) − f*), for the worst agent's model on everyone's data. A "
-    "number is the rounds until the first measured iteration with at most this error. Measured are all "
-    "iterations up to the 100th, and from there on about every hundredth part of their number. > marks a "
-    "run that ended at its limit on rounds, † one that ended at its limit on seconds, which depends on "
-    "the machine. — is a run that failed, or a level for which f* is not known accurately enough. Bytes "
-    "and work are the maximum over agents. Work is oracle calls (lmo) or projections (proj), whose costs "
-    "differ. The fewest rounds are bold. The best of a grid is chosen with hindsight, so it is not "
-    "ranked: × is the step as a multiple of the default step, K the rounds of gossip per iteration. A "
-    "setting of a grid is run to 1e-3, but for no more rounds than the default settings need."
+    "number is the rounds until the first measured iteration with at most this error. The first 100 "
+    "iterations are all measured; after that, k grows by 1 % from one measured iteration to the next. > "
+    "marks a run that ended at its limit on rounds, † one that ended at its limit on seconds, which "
+    "depends on the machine. — is a run that failed, or a level for which f* is not known accurately "
+    "enough. Bytes and work are the maximum over agents. Work is oracle calls (lmo) or projections "
+    "(proj), whose costs differ. The fewest rounds are bold. The best of a grid is chosen with hindsight, "
+    "so it is not ranked: × is the step as a multiple of the default step, K the rounds of gossip per "
+    "iteration. A setting of a grid is run to 1e-3, but for no more rounds than the default settings "
+    "need."
 )
 
 

@@ -142,7 +142,7 @@ def _calls(paper: str, case: _Case) -> Claim:
 
 
 def _within(curve: Curve, across: str, measure: str, case: _Case, enough: float) -> bool | None:
-    """Return whether the curve reaches the reference within the limit; None if it ended too early for a verdict."""
+    """Return whether the curve reaches the reference within the limit; None if it ended before both."""
     reached = first(curve, across, measure, case.reference(measure))
     if reached is not None:
         return reached <= enough

@@ -77,8 +77,8 @@ class Curve:
 class Findings:
     """One experiment: the problem, its data, the curves of all methods, and the verdicts on the claims.
 
-    ``measures`` starts with the paper's loss; measures on all data follow. ``degree`` is the number of links of
-    every agent. ``summary`` is a list of paragraphs.
+    ``measures`` starts with the paper's loss; measures on all data follow. ``degree`` is the number of
+    links of every agent. ``summary`` is a list of paragraphs.
     """
 
     name: str

@@ -32,7 +32,8 @@ def _end(curve: Curve) -> str:
     own, worst = (short_number(last[name]) for name in ("local_loss", "worst_loss"))
     text = (
         f"{curve.label} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} oracle calls "
-        f"has a loss of {own} on each agent's own data, and of {worst} with the worst agent's model on everyone's"
+        f"has a loss of {own} on each agent's own data, and of {worst} with the worst agent's model on "
+        "everyone's data"
     )
     if "test_rmse_clipped" in last:
         text += f" (error on held-out ratings {last['test_rmse_clipped']:.3f})"
