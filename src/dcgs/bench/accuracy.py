@@ -19,7 +19,7 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 class LevelCost:
     """Rounds, bytes and oracle calls or projections (maximum over agents) until a level was reached.
 
-    ``setting`` is the one of the grid that was best, where there was a choice.
+    ``setting`` is the best setting of a grid, if there was a grid.
     """
 
     rounds: int
@@ -35,7 +35,7 @@ class Trial:
 
     ``work`` names what LevelCost counts: oracle calls or projections. ``end`` says why the run ended, after
     ``rounds`` and ``seconds``; ``reached`` is its lowest relative error. ``costs`` has None for a level that
-    was not reached, or that f* is not known well enough for.
+    was not reached, or for which f* is not known accurately enough.
     """
 
     instance: str
@@ -49,7 +49,7 @@ class Trial:
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, levels as text."""
+        """Return the trial as a JSON object, with levels as text."""
         costs = {f"{level:.0e}": cost and vars(cost) for level, cost in self.costs.items()}
         return vars(self) | {"costs": costs}
 

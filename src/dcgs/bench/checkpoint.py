@@ -1,4 +1,4 @@
-"""What checkpoints cost: the share of a run's time that goes into making and writing them."""
+"""The cost of checkpoints: the share of a run's time that making and writing them takes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AGENTS = 10
 
 
 def measure(samples: int, features: int, iterations: int, every: int, seed: int) -> list[dict[str, Any]]:
-    """Run FastDCGS on a dense Lasso with checkpoints, then resume it from the last checkpoint but one.
+    """Run FastDCGS on a dense Lasso with checkpoints, then resume it from the second to last checkpoint.
 
-    Checkpoints are timed inside the run, with the fingerprint of the data: the difference of two runs would
-    show little but what else the machine did. ``bytes`` are those of one checkpoint of all agents.
+    Checkpoints are timed inside the run, with the fingerprint of the data. The difference between two runs
+    would mostly be noise. ``bytes`` are those of one checkpoint of all agents.
     """
     objectives = lasso_synthetic(samples, features, seed=seed).objectives(AGENTS)
     X, graph = L1Ball(features, radius=1e3), nx.cycle_graph(AGENTS)

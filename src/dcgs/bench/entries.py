@@ -78,7 +78,7 @@ class ScaledStep:
 @final
 @dataclass(frozen=True)
 class SparseObservation:
-    """Observe every early iteration, and later one in each ``share`` of the iterations.
+    """Observe every early iteration; later k grows by the factor 1 + ``share`` between observations.
 
     Measuring needs everyone's data and often costs more than the iteration that is measured.
     """

@@ -1,4 +1,4 @@
-"""The instances of the comparison: problems whose graph, data and split differ in what makes them hard."""
+"""The instances of the comparison: problems with different graphs, data and splits."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ INSTANCES: tuple[Instance, ...] = (
         time_factor=3.0,
     ),
 )
-"""The whole table."""
+"""All instances of the table."""
 
 _SIX = _fixed("6 agents on a cycle", nx.cycle_graph, 6)
 _TWO_ROWS = _fixed("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
@@ -279,7 +279,7 @@ QUICK: tuple[Instance, ...] = (
     _row("quick-noisy", _noisy(_TWO_ROWS, _Size(120, 60, 6)), rounds=400),
     _row("quick-completion", _completion(_FOUR, 20, 2, 200), rounds=400),
 )
-"""Small ones, to see that everything works."""
+"""Small instances, for a quick trial."""
 
 
 def instance(name: str) -> Instance:

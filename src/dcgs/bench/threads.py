@@ -1,4 +1,4 @@
-"""What threads bring: the same run on one thread and on several, in turns."""
+"""The speedup from threads: the same run on one thread and on several, alternately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENTS = 10
 
 
 def measure(samples: int, features: int, threads: int, repeats: int, seed: int) -> list[dict[str, Any]]:
-    """Run DCGS on a dense Lasso with one thread and with several, in turns; compare medians and bits."""
+    """Run DCGS on a dense Lasso alternately with one thread and with several; compare medians and bits."""
     objectives = lasso_synthetic(samples, features, seed=seed).objectives(AGENTS)
     X, graph = L1Ball(features, radius=1e3), nx.cycle_graph(AGENTS)
     # Subproblems that take each agent some hundred oracle calls in all.

@@ -1,4 +1,4 @@
-"""The configuration of a fit: everything that the user asked for."""
+"""The configuration of a fit: all options of the user."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
 
-# Every step adds a rounding error to the image. After so many steps it is computed from x.
+# Every step adds a rounding error to the image. After this number of steps it is recomputed from x.
 _REFRESH = 200
 
 
@@ -37,7 +37,7 @@ class Pair:
 
     @property
     def stale(self) -> bool:
-        """True if the image is due to be computed from x."""
+        """True if the image must be recomputed from x."""
         return self.steps >= _REFRESH
 
     def toward(self, atom: Atom, motion: Image, gamma: float) -> None:

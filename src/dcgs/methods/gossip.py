@@ -32,7 +32,7 @@ def exact(value: Point, W: Mapping[int, float], eigenvalues: Sequence[float]) ->
 def chebyshev(
     value: Point, W: Mapping[int, float], extremes: tuple[float, float], rounds: int
 ) -> Program[Point]:
-    """Return (p(W) value)ᵢ, p the polynomial of this degree that is least on the interval ``extremes``.
+    """Return (p(W) value)ᵢ, p the polynomial of this degree with the least maximum on ``extremes``.
 
     That is p(λ) = T((λ − c)/e)/T((1 − c)/e), T the Chebyshev polynomial, c ± e the interval.
     """

@@ -38,9 +38,9 @@ class NIDS(Method):
 
     It mixes with I − c α (I − W), W the Metropolis weights. The method converges for steps α < 2/l on every
     graph, l the largest smoothness of all agents; by default α is 1.9/l. c is the largest that the theory
-    has, 1/(α (1 − λ_min(W))). l and λ_min(W) are assumed to be known to all agents before the run. The theory
-    also has a step for each agent by its own smoothness; where agents differ, that was slower here. One
-    projection an iteration, and one before the first.
+    allows, 1/(α (1 − λ_min(W))). l and λ_min(W) are assumed to be known to all agents before the run.
+    The theory also allows a different step for each agent, by its smoothness; that was slower in our trials.
+    There is one projection per iteration, and one before the first.
     """
 
     step: float | None = None

@@ -38,8 +38,8 @@ class PGExtra(Method):
 
     It mixes with V = μ I + (1 − μ) W, W the Metropolis weights, μ the ``laziness``. All agents take the
     same ``step`` α. The method converges for α < (5 + 3 λ_min(V))/(4 l), l the largest smoothness of all
-    agents: Li and Yan (arXiv:1711.06785), which for V with eigenvalues below 1 is more than the first
-    paper's (1 + λ_min(V))/l. By default α is 0.99 times that. λ_min(W) and l are assumed to be known to
+    agents (Li and Yan, arXiv:1711.06785). If λ_min(V) < 1, this is more than the bound of the first paper,
+    (1 + λ_min(V))/l. By default α is 0.99 times that. λ_min(W) and l are assumed to be known to
     all agents before the run.
     """
 

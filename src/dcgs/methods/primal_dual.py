@@ -59,6 +59,6 @@ class PrimalDual(Method):
         return repr(replace(bind(self.schedule, facts)(1), e=0.0))
 
     def _gap(self, agent: Agent) -> float:
-        """Return the gap asked of iterative solvers."""
+        """Return the gap at which iterative solvers stop."""
         g = agent.f.grad(agent.x0)
         return self.precision * (vdot(g, agent.x0) - agent.lmo(g, None).dot(g))

@@ -2,7 +2,7 @@
 
 After Ye, Luo, Zhou and Zhang, *Multi-Consensus Decentralized Accelerated Gradient Descent*,
 Journal of Machine Learning Research, 2023: Nesterov's steps along a tracked gradient, with several rounds of
-gossip in between. Here points and gradients are mixed in the same rounds.
+gossip between two steps. Here points and gradients are mixed in the same rounds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ProjectedAGD(Method):
     """Nesterov's accelerated projected gradient along a gradient averaged over the network.
 
     ``step`` is 1/L by default, L the smoothness of the mean objective f/m. Momentum as in FISTA,
-    restarted where it leads uphill (O'Donoghue and Candès 2015). One projection an iteration.
+    restarted where it is an ascent direction (O'Donoghue and Candès 2015). One projection an iteration.
 
     ``gossip`` is how it averages. ``"exact"``: one round for each eigenvalue of the Metropolis matrix W
     except 1, after which every agent has the exact average; messages are gradients. ``"chebyshev"`` and

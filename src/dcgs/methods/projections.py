@@ -1,4 +1,4 @@
-"""Euclidean projections, for the methods that need them: the peers of the projection-free ones."""
+"""Euclidean projections, for methods that project, and the count of projections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def projection(X: ConvexSet) -> Projection | None:
 
 
 def projector(agent: Agent) -> Projection:
-    """Return the projection onto the agent's set, every use of it counted."""
+    """Return the projection onto the agent's set; it counts its calls."""
     project = projection(agent.X)
     if project is None:
         raise TypeError(f"there must be a projection onto X; there is none for a {type(agent.X).__name__}.")

@@ -34,7 +34,7 @@ class SlidingState:
 def sliding(
     agent: Agent, schedule: Schedule, inner: Solver, last: bool, e: float | None = None
 ) -> Program[Point]:
-    """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average."""
+    """Run Algorithm 2 for one agent; with ``last`` it returns the last iterate, else the weighted average."""
     x0 = agent.x0
     at = agent.restore(SlidingState) or SlidingState(x0, x0, x0, 0.0 * x0, 0.0, e)  # line 1
     for k in agent.iterations_left:  # line 2
