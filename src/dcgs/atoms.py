@@ -1,4 +1,4 @@
-"""Atoms: the extreme points that linear oracles answer with.
+"""Atoms: the extreme points that linear oracles return.
 
 An atom is frozen, hashable and small. It knows its inner product with a dense direction, how to
 become a dense array and how to add itself to one; it keys the active set.

@@ -129,8 +129,8 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     bench = jobs.add_parser(
         "bench",
-        help="measure ratios side by side in one run",
-        description="Measure ratios side by side in one run; absolute times cannot be compared.",
+        help="measure counts and ratios of times",
+        description="Measure counts, and ratios of times in one run; times depend on the machine.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

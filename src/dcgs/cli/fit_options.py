@@ -155,10 +155,10 @@ def _add_method(group: Any) -> None:
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
     add("--gap G", "stop at this certified gap, relative to that at the start (default: 1e-3)", fraction)
-    add("--rounds N", "stop after so many rounds", count)
-    add("--iterations N", "stop after so many iterations", count)
-    add("--seconds S", "stop after so many seconds", positive)
-    add("--lmo-calls N", "stop when any agent has made so many oracle calls", count)
+    add("--rounds N", "stop after this number of rounds", count)
+    add("--iterations N", "stop after this number of iterations", count)
+    add("--seconds S", "stop after this number of seconds", positive)
+    add("--lmo-calls N", "stop when any agent has made this number of oracle calls", count)
 
 
 def _add_running(group: Any) -> None:

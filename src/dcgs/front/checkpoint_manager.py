@@ -124,7 +124,7 @@ class CheckpointManager:
             raise _unwritable(at, 0, error) from error
 
     def _clear_folder(self, at: Checkpoint, k: int) -> None:
-        """Delete damaged files, files of later iterations, and what killed processes left half-written."""
+        """Delete damaged files, files of later iterations, and incomplete files of killed processes."""
         for i in self._agents:
             folder = at.file(i, 0).parent
             folder.mkdir(parents=True, exist_ok=True)

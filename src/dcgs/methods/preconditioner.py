@@ -16,8 +16,8 @@ from dcgs.methods.messages import AttachedVector, Message
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 
-# Columns are uneven if the largest curvature is so many times the median of the positive ones. For one sample
-# of a million Gaussian features the ratio is about 50, and smaller for several samples.
+# Columns are uneven if the largest curvature is more than this multiple of the median positive one. For one
+# sample of a million Gaussian features the ratio is about 50, and smaller for several samples.
 _UNEVEN = 100.0
 # The smallest entry of the preconditioner, as a share of the largest: no data may have that column.
 _LEAST = 1e-12

@@ -241,7 +241,7 @@ def profile_figure(ranking: Ranking) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tau, _: f"{tau:g}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("τ: at most so many times the fewest rounds", fontsize=11)
+    axes.set_xlabel("τ: rounds, as a multiple of the fewest", fontsize=11)
     axes.set_ylabel("share of instances", fontsize=11)
     axes.tick_params(labelsize=10)
     _plain(axes)

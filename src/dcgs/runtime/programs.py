@@ -58,7 +58,7 @@ class Programs:
         return {i: reply for i, (reply, _, _) in outcomes.items()}
 
     def close(self) -> None:
-        """Close all programs; one that is still running, after a second Ctrl-C, is left alone."""
+        """Close all programs, except one that is still running after a second Ctrl-C."""
         for program in self._programs.values():
             with suppress(ValueError):
                 program.close()
