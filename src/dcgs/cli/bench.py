@@ -1,4 +1,4 @@
-"""``dcgs bench``: ratios measured side by side in one run."""
+"""``dcgs bench``: benchmarks that measure counts, and ratios of times in one run."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _yes_or_no(value: Any) -> Any:
 
 
 def _bench_exchange(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    console.print("measuring…")  # once, for a picture that moves would take a core away now and then
+    console.print("measuring…")  # printed once: an animation would use a core during the measurement
     rows = exchange.measure(args.ranks, args.repeats)
     title = f"milliseconds of a round, {args.ranks} processes on a cycle, {rows[0]['cores']} cores"
     table = Table("case", title=title, title_justify="left")

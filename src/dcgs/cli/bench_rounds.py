@@ -33,14 +33,14 @@ or projections that each needed until the worst agent's relative error was 1e-1,
 _MORE = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
-A run with another seed, budget or version is made again. A change of a method's code is not noticed:
+A run with another seed, budget or version is repeated. A change of a method's code is not detected:
 after one, name the method with --methods or --method and give --rerun.
 
 examples:
   dcgs bench rounds --quick                                       small problems, under a minute
   dcgs bench rounds --list                                        instances and methods by name
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
-  dcgs bench rounds --methods FastDCGS --rerun                     one method again, the rest as recorded
+  dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
   dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
@@ -152,7 +152,7 @@ def _run_study(
     notes: list[str],
     console: Console,
 ) -> bool:
-    """Make all runs that are not recorded; return whether Ctrl-C ended it."""
+    """Do all runs that are not recorded; return whether Ctrl-C interrupted them."""
     left = runs_left(study, instances, entries)
     if left == 0:
         return False

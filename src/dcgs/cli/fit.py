@@ -84,7 +84,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
 
 
 def _interrupted(
-    stop: KeyboardInterrupt | SystemExit, kept: Path | None, group: ProcessGroup, console: Console
+    stop: KeyboardInterrupt | SystemExit, folder: Path | None, group: ProcessGroup, console: Console
 ) -> int:
     """Print, in one process, where the checkpoint is and how to resume; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
@@ -93,8 +93,8 @@ def _interrupted(
         return status
     common = scope is Scope.ALL or group.size == 1
     who = "interrupted" if common else group.describe(stop).rstrip(".")
-    there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
-    left = f"a checkpoint is in {kept}; continue by the same command with --resume."
+    there = folder is not None and any(folder.glob("agent-*/*.dcgs"))
+    left = f"a checkpoint is in {folder}; continue by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
     return status
 

@@ -36,7 +36,7 @@ neighbors on a graph; every agent ends with a model that is good on everyone's d
 
 _MORE = """\
 DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
-one file for each agent, counted from 0. The name of a file tells its format: .npz (A and b; rows,
+one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.

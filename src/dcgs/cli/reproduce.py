@@ -38,10 +38,10 @@ shows the paper's curves next to curves on all data, and a verdict on each claim
 
 _MORE = """\
 The folder gets index.html (open it in a browser), figures/ (PNG and PDF), data/ (all histories as
-CSV; the same seed gives the same digits), timing/, runs/ and manifest.json. Ctrl-C keeps every
-finished run; the same command continues from there.
+CSV; the same seed gives the same digits), timing/, runs/ and manifest.json. After Ctrl-C every
+finished run is saved; the same command continues from there.
 
-Real data are looked for in the folder that --data or DCGS_DATA names and in the cache; they are
+Real data are searched in the folder that --data or DCGS_DATA names and in the cache; they are
 downloaded only with --download. An experiment without data is left out, and the page says so.
 With --quick, lasso-e2006 is always on the look-alike.
 

@@ -20,7 +20,7 @@ from dcgs.points import Point
 class RunState:
     """The state of the run for one agent after an iteration. ``rng`` is the random state, as JSON.
 
-    Agent 0 has the whole history, the others its last entry.
+    Agent 0 has the complete history, the others its last entry.
     """
 
     iteration: int

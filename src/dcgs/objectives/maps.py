@@ -89,7 +89,7 @@ class LinearMap(ABC):
 
     @property
     def smallest_eigenvalue(self) -> float:
-        """A lower bound of the smallest eigenvalue of AᵀA; 0 if it is not worth computing."""
+        """A lower bound of the smallest eigenvalue of AᵀA; 0 if computing it would take too long."""
         return 0.0
 
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
