@@ -372,7 +372,7 @@ def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None
     findings = loaded(tmp_path).findings[0]
     assert "DCGS did not finish an iteration in 1 oracle calls" in findings.summary[1]
     assert str(findings.claims[0].verdict) == "not settled here"
-    assert findings.summary[-1].startswith("So these runs end too early to tell.")
+    assert findings.summary[-1].startswith("So these runs are too short for a verdict.")
 
 
 def test_the_best_scaling_is_best_on_everyones_data_not_on_the_papers_loss(
