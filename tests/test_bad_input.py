@@ -484,7 +484,7 @@ VALUES: list[tuple[str, str, list[Callable[..., object]], list[object]]] = [
     ("precision", "positive and at most 1", [dcgs.FastDCGS], [0.0, 1.5, -0.5, NAN]),
     (
         "threads",
-        "a whole number of at least 1, or None for where they pay",
+        "a whole number of at least 1, or None to use them where they are faster",
         [dcgs.Lockstep],
         [0, -1],
     ),

@@ -348,11 +348,11 @@ def test_linear_algebra_is_held_to_its_threads_during_the_run_only(
     [
         (
             {"threads": 0},
-            r"threads must be a whole number of at least 1, or None for where they pay; got 0\.",
+            r"threads must be a whole number of at least 1, or None to use them where .*; got 0\.",
         ),
         (
             {"threads": -2},
-            r"threads must be a whole number of at least 1, or None for where they pay; got -2\.",
+            r"threads must be a whole number of at least 1, or None to use them where .*; got -2\.",
         ),
         ({"blas_threads": 0}, r"blas_threads must be a whole number of at least 1; got 0\."),
     ],
@@ -409,7 +409,7 @@ def test_agents_with_wide_products_take_turns_and_share_the_threads(monkeypatch:
         seen.add(threading.current_thread().name)
         return np.zeros(1)
 
-    Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, wide=True))
+    Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, prefers_blas_threads=True))
     assert (asked, seen) == ([2], {threading.main_thread().name})
 
 
