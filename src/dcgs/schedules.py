@@ -29,6 +29,17 @@ Schedule: TypeAlias = Callable[[int], Params]
 
 @final
 @dataclass(frozen=True)
+class ProjectionFacts:
+    """What every agent of a method that projects knows as well; see :class:`Facts`."""
+
+    mixing: tuple[float, float]
+    modes: tuple[float, ...]
+    smoothness: float
+    mean_smoothness: float
+
+
+@final
+@dataclass(frozen=True)
 class Facts:
     """What every agent knows before the run. It holds nothing of any agent's data.
 
@@ -39,9 +50,10 @@ class Facts:
       D^(−1/2) L D^(−1/2) for edges weighted by their resistance and degrees D; ``connectivity`` is the
       smallest positive one divided by ν. ``hub`` is the first agent that is a neighbor of all others, or
       None.
-    * For methods that project: ``mixing`` are the smallest and the second largest eigenvalue of the
-      Metropolis matrix W, and ``modes`` all eigenvalues except 1, each once, or none if there are too many
-      agents to compute them. ``smoothness`` is the largest of the agents', ``mean_smoothness`` that of f/m.
+    * For methods that declare ``projects = True``: ``mixing`` are the smallest and the second largest
+      eigenvalue of the Metropolis matrix W, and ``modes`` all eigenvalues except 1, each once, or none if
+      there are too many agents to compute them. ``smoothness`` is the largest of the agents',
+      ``mean_smoothness`` that of f/m. They are computed for no other method, and raise ValueError there.
     """
 
     agents: int
@@ -54,10 +66,35 @@ class Facts:
     hub: int | None = None
     horizon: int | None = None
     accuracy: float | None = None
-    mixing: tuple[float, float] = (0.0, 0.0)
-    modes: tuple[float, ...] = (0.0,)
-    smoothness: float = 1.0
-    mean_smoothness: float = 1.0
+    projection: ProjectionFacts | None = None
+
+    @property
+    def mixing(self) -> tuple[float, float]:
+        """The smallest and the second largest eigenvalue of the Metropolis matrix."""
+        return self._computed("mixing").mixing
+
+    @property
+    def modes(self) -> tuple[float, ...]:
+        """The eigenvalues of the Metropolis matrix except 1, each once."""
+        return self._computed("modes").modes
+
+    @property
+    def smoothness(self) -> float:
+        """The largest smoothness of all agents."""
+        return self._computed("smoothness").smoothness
+
+    @property
+    def mean_smoothness(self) -> float:
+        """The smoothness of f/m."""
+        return self._computed("mean_smoothness").mean_smoothness
+
+    def _computed(self, name: str) -> ProjectionFacts:
+        if self.projection is None:
+            raise ValueError(
+                f"agent.facts.{name} is computed only for methods that project. Declare projects = True in "
+                "the class of the method, or use agent.f, which has the numbers of one agent."
+            )
+        return self.projection
 
     @property
     def coupling(self) -> float:

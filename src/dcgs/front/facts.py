@@ -14,7 +14,7 @@ from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
-from dcgs.schedules import Facts
+from dcgs.schedules import Facts, ProjectionFacts
 from dcgs.sets.base import ConvexSet
 
 # A matrix with at most this many rows is formed, column by column. The largest eigenvalue of a larger one is
@@ -41,13 +41,13 @@ def facts_of(
         return known
     each = f.numbers(lambda _, part: [part.smoothness])[:, 0].tolist()
     modes = network.modes()
-    return replace(
-        known,
+    projection = ProjectionFacts(
         mixing=network.mixing() if not modes else (modes[0], modes[-1]),
         modes=modes,
         smoothness=max(each),
         mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )
+    return replace(known, projection=projection)
 
 
 def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 import networkx as nx
 from numpy.typing import ArrayLike
@@ -90,6 +89,8 @@ def _run(run: Run) -> None:
     with run.checkpoints.listening(), group.reporting_failures():
         if observer.status is None:
             run.counters.clock.start()
-            with suppress(BudgetSpentError):
+            try:
                 run.problem.settings.runtime.run(run.job())
+            except BudgetSpentError:
+                observer.spend_budget()
         observer.finish()
