@@ -127,7 +127,7 @@ LONG = tuple(range(200))
         (
             BALL,
             Shifted(3.0),
-            r"made with method Shifted\(shift=2.0, table=\(\)\) .*, the run has Shifted\(sh",
+            r"made with method Shifted\(shift=2.0, table=\(\)\), the run has Shifted\(sh",
         ),
         (ScaledBall((4,), 2.0), Shifted(2.0), "made with set L1Ball"),
     ],
@@ -209,3 +209,37 @@ def test_an_answer_outside_of_the_set_is_noted() -> None:
     # Three steps of 1 in each of 4 coordinates: an ℓ₁ norm of 12, and the radius is 2.
     assert note == "the answer must be in X; it violates it by 1.00e+01, so the gap does not bound f(x) − f*."
     assert minimize(noisy_fw, iterations=3).notes == ()
+
+
+def test_a_program_without_a_yield_is_refused() -> None:
+    program: Any = lambda agent: agent.x0  # noqa: E731
+    with pytest.raises(TypeError, match=r"must be a generator: it must yield at least once; .* a ndarray"):
+        minimize(program, iterations=3)
+
+
+def test_an_lmo_that_returns_an_array_is_refused() -> None:
+    class Dense(ScaledBall):
+        def lmo(self, direction: Point, near: dcgs.Atom | None = None) -> Any:
+            return np.zeros(self.shape)
+
+    with pytest.raises(TypeError, match=r"lmo must return a dcgs.Atom; that of Dense returned a ndarray"):
+        dcgs.minimize(objectives(), Dense((4,), 2.0), GRAPH, Own(noisy_fw), iterations=3)
+
+
+def test_a_set_without_polytope_and_a_method_without_rounds_per_iteration_have_defaults() -> None:
+    assert ScaledBall((4,), 2.0).polytope is False
+    assert Shifted(2.0).rounds_per_iteration == 1
+    result = dcgs.minimize(objectives(), ScaledBall((4,), 2.0), GRAPH)
+    assert result.status.success
+
+
+def test_a_field_of_another_type_is_refused_with_its_name_and_its_declared_type(tmp_path: Path) -> None:
+    def program(agent: Agent) -> Program[Point]:
+        for k in agent.iterations_left:
+            x = yield from dcgs.average(agent.x0, agent.metropolis)
+            agent.observe(k, x)
+            agent.save(k, Iterate(x.tolist()))
+        return agent.x0
+
+    with pytest.raises(TypeError, match="field 'x' of Iterate: its declared type is array; got a list"):
+        minimize(program, iterations=3, checkpoint=Checkpoint(tmp_path, every=1))

@@ -10,10 +10,16 @@ from dcgs import registry
 from dcgs.methods import Method
 
 
-def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Method:
+def method_named(
+    text: str,
+    flags: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+    inner_options: Mapping[str, Any] | None = None,
+) -> Method:
     """Return the method with the flags that were given, that is, are not None, and its other options.
 
-    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``.
+    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``, which is
+    made with ``inner_options``.
     """
     kind = registry.resolve("method", text)
     given = {name: value for name, value in flags.items() if value is not None}
@@ -26,7 +32,12 @@ def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any]
             ]
             raise ValueError(f"--{name} must be left out for {text}; it is for {', '.join(takers)}.")
     given |= options or {}
-    if ":" in str(given.get("inner", "")):
-        given["inner"] = registry.resolve("inner solver", given["inner"])()
+    inner = given.get("inner", "auto")
+    if inner_options and inner == "auto":
+        raise ValueError("--inner-option needs the name of an inner solver; got none. Add --inner SOLVER.")
+    if inner_options or ":" in str(inner):
+        solver = registry.resolve("inner solver", inner)
+        registry.check_options("inner solver", inner, solver, dict(inner_options or {}))
+        given["inner"] = solver(**inner_options or {})
     registry.check_options("method", text, kind, given)
     return kind(**given)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, final
 
 from dcgs import registry
 
@@ -14,13 +16,14 @@ class Problem:
     """A loss, the default set, and what the data are.
 
     ``loss`` is ``"own"`` for a problem that is named after a class of losses; the class is made with the
-    targets of an agent as its only argument.
+    targets of an agent as its first argument, and with ``options``.
     """
 
     name: str
     loss: Literal["squares", "logistic", "entries", "own"]
     usual_set: str
     about: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def labels(self) -> bool:
@@ -44,11 +47,20 @@ PROBLEMS = {
 }
 
 
-def problem_named(text: str) -> Problem:
-    """Return a problem by its name, or that of a loss, built-in or ``package.module:Name``."""
+def problem_named(text: str, options: Mapping[str, Any] | None = None) -> Problem:
+    """Return a problem by its name, or that of a loss, built-in or ``package.module:Name``.
+
+    ``options`` are those of the loss. None makes a problem to predict with, which needs no loss.
+    """
     if text in PROBLEMS:
+        if options:
+            raise ValueError(f"--loss-option must be left out for {text}, whose loss has no options.")
         return PROBLEMS[text]
     if ":" not in text and text not in registry.losses():
         names = ", ".join([*PROBLEMS, *registry.losses()])
         raise ValueError(f"the problem must be one of {names}, or a loss package.module:Name; got {text!r}.")
-    return Problem(text, "own", "l1", "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball")
+    if options is not None:
+        loss: Any = registry.resolve("loss", text)
+        registry.check_options("loss", text, partial(loss, None), dict(options))  # the targets come first
+    about = "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball"
+    return Problem(text, "own", "l1", about, options or {})

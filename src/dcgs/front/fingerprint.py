@@ -23,6 +23,7 @@ Fingerprint: TypeAlias = dict[str, str]
 """Texts to compare, by the name under which a user knows them."""
 
 _LONGEST = 300
+_HASH = re.compile(r" ?\[[0-9a-f]{16}\]$")
 
 
 def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fingerprint:
@@ -56,6 +57,8 @@ def difference(i: int, saved: Mapping[str, Any], here: Fingerprint) -> str | Non
                 f"with {was}, the run has {value}. Give the same iterations, rounds and gap, or a schedule "
                 "with a horizon."
             )
+        texts = [_HASH.sub("", str(text)) for text in (was, value)]
+        was, value = texts if texts[0] != texts[1] else (was, value)
         return f"it was made with {name} {was}, the run has {value}."
     return None
 
