@@ -9,6 +9,7 @@ from dcgs.methods.nids import NIDS
 from dcgs.methods.pg_extra import PGExtra
 from dcgs.methods.primal_dual import PrimalDual
 from dcgs.methods.projected_agd import ProjectedAGD
+from dcgs.methods.projections import projection_incompatibility, projector
 
 __all__ = [
     "DCGS",
@@ -22,4 +23,6 @@ __all__ = [
     "ProjectedAGD",
     "average",
     "laplacian",
+    "projection_incompatibility",
+    "projector",
 ]

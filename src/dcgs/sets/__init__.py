@@ -10,6 +10,7 @@ from dcgs.sets.l1_ball import L1Ball
 from dcgs.sets.l2_ball import L2Ball
 from dcgs.sets.linf_ball import LInfBall
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.options import Kind, Option
 from dcgs.sets.polytope import Polytope
 from dcgs.sets.simplex import Simplex
 from dcgs.sets.spectraplex import Spectraplex
@@ -21,10 +22,12 @@ __all__ = [
     "ConvexSet",
     "GroupL1Ball",
     "KSparseBall",
+    "Kind",
     "L1Ball",
     "L2Ball",
     "LInfBall",
     "NuclearNormBall",
+    "Option",
     "Polytope",
     "ProjectableSet",
     "Simplex",
