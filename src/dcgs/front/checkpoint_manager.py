@@ -184,6 +184,11 @@ class CheckpointManager:
         self._signal = self._signal or int(self.group.allreduce_max(heard)[0])
         return going
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal ends the run; all processes know it."""
+        return bool(self._signal)
+
     def _check_saved(self, at: Checkpoint, done: int, going: bool) -> None:
         """Raise if no agent has offered a state though the first checkpoint was due."""
         due = ((self._resumed or 0) // at.every + 1) * at.every

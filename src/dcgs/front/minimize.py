@@ -93,4 +93,5 @@ def _run(run: Run) -> None:
                 run.problem.settings.runtime.run(run.job())
             except BudgetSpentError:
                 observer.spend_budget()
-        observer.finish()
+        if not run.checkpoints.interrupted:
+            observer.finish()
