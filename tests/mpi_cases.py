@@ -214,6 +214,11 @@ def check_bad_input_in_one_process_ends_all(runtime: dcgs.MPI) -> None:
     assert sentence.startswith("ValueError: all processes must be given the same seed; process ")
     sentence = refusal(runtime, **good | {"graph": nx.path_graph(6) if last else CYCLE})
     assert "the same graph; process" in sentence
+    sentence = refusal(runtime, **good | {"method": dcgs.FastDCGS(relaxation=1.2 if last else 1.85)})
+    assert "the same method; process" in sentence
+    assert "relaxation=1.2" in sentence
+    sentence = refusal(runtime, **good | {"X": dcgs.L1Ball(7, 1.0) if last else LASSO[1]})
+    assert "the same set; process" in sentence
 
 
 def check_processes_without_agents_are_refused(runtime: dcgs.MPI) -> None:

@@ -348,8 +348,18 @@ class Slow(dcgs.Method):
     def __repr__(self):
         return "Slow()"
 
+class Broken(dcgs.Method):
+    "Fails in every run."
+    def incompatibility(self, objectives, X):
+        return "Broken goes with no problem."
+    def program(self, agent):
+        yield agent.x0
+
 def nothing(seed):
     return None
+
+def numbers(seed):
+    return 1, 2, 3
 
 number = 7
 """
@@ -403,13 +413,30 @@ def test_what_cannot_be_loaded_from_outside_ends_in_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
-def test_an_outside_instance_that_returns_no_problem_is_left_out_with_a_sentence(
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nothing", "must return a tuple of objectives, set and graph; it returned a NoneType."),
+        ("numbers", "left out, because f* cannot be found:"),
+    ],
+)
+def test_an_outside_instance_that_returns_no_problem_is_left_out_and_the_command_fails(
+    name: str, sentence: str, outside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--quick", "--instance", f"outside_of_dcgs:{name}", "--instances", name, "--jobs", "1"]
+    assert main(["bench", "rounds", "--out", "out", *argv]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert sentence in printed
+    assert f"there is no run of {name}; the notes above say why." in printed
+
+
+def test_a_method_that_fails_in_every_run_makes_the_command_fail(
     outside: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--quick", "--instance", "outside_of_dcgs:nothing", "--instances", "nothing", "--jobs", "1"]
-    assert main(["bench", "rounds", "--out", "out", *argv]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "must return a tuple of objectives, set and graph; it returned a NoneType." in printed
+    argv = ["bench", "rounds", "--quick", "--methods", "Broken", "--instances", "plants", "--jobs", "1"]
+    argv += ["--method", "outside_of_dcgs:Broken", "--instance", "my_data:plants", "--out", "out"]
+    assert main(argv) == 1
+    assert "there is no run of Broken" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_ninth_and_tenth_method_have_lines_of_their_own_in_the_profile() -> None:

@@ -368,7 +368,7 @@ DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]]
     "set": (
         lambda at: replace(at, X=dcgs.L1Ball(D, 2.5)),
         {},
-        r"made with set L1Ball\(.*radius=2.0\) \[\w+\], the run has L1Ball\(.*radius=2.5\)",
+        r"made with set L1Ball\(.*radius=2.0\), the run has L1Ball\(.*radius=2.5\)",
     ),
     "graph": (lambda at: replace(at, graph=moved(at.graph)), {}, r"made with graph 4 nodes and 4 edges \["),
     "method": (

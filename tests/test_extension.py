@@ -122,6 +122,21 @@ def test_dcgs_fit_takes_an_inner_solver_of_another_package_over_mpi_too(tmp_path
     assert "OpenLoopCG" in summary["method"]
 
 
+def test_dcgs_fit_gives_options_to_a_loss_an_inner_solver_and_a_set_that_takes_any_number(
+    tmp_path: Path,
+) -> None:
+    words = (
+        "toy_extension.losses:Expectile --loss-option tau=0.8 --data data.npy --agents 3 --iterations 5 "
+        "--set toy_extension.sets:NonnegativeBox --set-option height=0 --method dcgs "
+        "--inner toy_extension.inner:OpenLoopCG --inner-option max_steps=7 --out m"
+    )
+    done = fit(words, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "m" / "summary.json").read_text())
+    assert "OpenLoopCG(max_steps=7)" in summary["method"]
+    assert models(tmp_path / "m").tolist() == [[0.0] * 4] * 3
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -139,15 +154,38 @@ def test_dcgs_fit_takes_an_inner_solver_of_another_package_over_mpi_too(tmp_path
             "lasso --method dcgs:Method",
             "must define all of dcgs.Method; incompatibility, program is missing.",
         ),
-        ("lasso --set toy_extension.sets:NonnegativeBox", "needs --set-option height=…: a positive number."),
+        ("lasso --set toy_extension.sets:NonnegativeBox", "needs --set-option height=…: a finite number."),
         (
             "lasso --set toy_extension.sets:NonnegativeBox --set-option height=none",
-            "height must be a positive finite number; got 'None'.",
+            "height must be a finite number; got 'None'.",
         ),
         (
             "lasso --radius 1 --method toy_extension.methods:DiffusionFW --method-option speed=3 --rounds 1",
             "the method toy_extension.methods:DiffusionFW takes the options shift; got speed=3:",
         ),
+        (
+            "lasso --set toy_extension.sets:NonnegativeBox --set-option height=1 --cap 0.5",
+            "unrecognized arguments: --cap 0.5. Options of a class from another package are given as "
+            "--set-option KEY=VALUE",
+        ),
+        (
+            "toy_extension.losses:LogCosh --loss-option tau=1 --radius 1",
+            "LogCosh takes the options none; got t",
+        ),
+        (
+            "toy_extension.losses:Expectile --radius 1",
+            "the loss toy_extension.losses:Expectile takes the options tau; got none: missing a required",
+        ),
+        (
+            "lasso --radius 1 --loss-option delta=1",
+            "--loss-option must be left out for lasso, whose loss has",
+        ),
+        ("lasso --radius 1 --inner-option max_steps=3", "--inner-option needs the name of an inner solver;"),
+        (
+            "lasso --radius 1 --method dcgs --inner cg --inner-option speed=3 --rounds 1",
+            "the inner solver cg takes the options step, max_steps; got speed=3:",
+        ),
+        ("lasso --radius 1 --method nids", "Give --rounds, --iterations or --seconds; or --measure."),
         ("squares", "the problem must be one of lasso, least-squares, logistic, completion, huber, "),
         ("toy_extension.losses:Image", "must be a class derived from dcgs.Loss; it is"),
     ],

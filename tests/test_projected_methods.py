@@ -22,7 +22,7 @@ from dcgs.front.network import as_network
 from dcgs.methods import Agent
 from dcgs.methods import mixing as gossip
 from dcgs.runtime import Job, Lockstep, Traffic
-from dcgs.schedules import Facts
+from dcgs.schedules import Facts, ProjectionFacts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits
 from reference import optimum
 from stacked import gradients, metropolis
@@ -495,7 +495,13 @@ def test_exact_gossip_of_too_many_agents_is_refused() -> None:
         lmo=CountedOracle(X),
         x0=X.start(),
         degrees={1: 1},
-        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, set_diameter=2.0, mixing_eigenvalues=()),
+        facts=Facts(
+            agents=1002,
+            norm_L=1.0,
+            strong_convexity=0.0,
+            set_diameter=2.0,
+            projection=ProjectionFacts((-0.5, 0.5), (), 1.0, 1.0),
+        ),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,

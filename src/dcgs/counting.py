@@ -52,7 +52,13 @@ class CountedOracle:
 
     def __call__(self, direction: Point, near: Atom | None = None) -> Atom:
         self._spend(1)
-        return self.X.lmo(direction, near)
+        atom = self.X.lmo(direction, near)
+        if not isinstance(atom, Atom):
+            raise TypeError(
+                f"lmo must return a dcgs.Atom; that of {type(self.X).__name__} returned a "
+                f"{type(atom).__name__}. For an array use dcgs.Vertex(array)."
+            )
+        return atom
 
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
         atoms = self.X.more(direction, level, most)

@@ -29,6 +29,17 @@ Schedule: TypeAlias = Callable[[int], Params]
 
 @final
 @dataclass(frozen=True)
+class ProjectionFacts:
+    """What every agent of a method that projects knows as well; see :class:`Facts`."""
+
+    extreme_eigenvalues: tuple[float, float]
+    mixing_eigenvalues: tuple[float, ...]
+    smoothness: float
+    mean_smoothness: float
+
+
+@final
+@dataclass(frozen=True)
 class Facts:
     """The numbers that every agent knows before the run. Three of them depend on the agents' data.
 
@@ -39,10 +50,11 @@ class Facts:
       ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
       the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
-    * For methods that project: ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue
-      of the Metropolis matrix W. ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty
-      if there are too many agents to compute them.
-    * ``smoothness`` is the largest of all agents, and ``mean_smoothness`` that of f/m. Both depend on data.
+    * For methods that declare ``projects = True``; for others, reading them raises ValueError.
+      ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
+      ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
+      to compute them.
+      ``smoothness`` is the largest of all agents, and ``mean_smoothness`` that of f/m. Both depend on data.
     """
 
     agents: int
@@ -55,10 +67,35 @@ class Facts:
     hub: int | None = None
     horizon: int | None = None
     accuracy: float | None = None
-    extreme_eigenvalues: tuple[float, float] = (0.0, 0.0)
-    mixing_eigenvalues: tuple[float, ...] = (0.0,)
-    smoothness: float = 1.0
-    mean_smoothness: float = 1.0
+    projection: ProjectionFacts | None = None
+
+    @property
+    def extreme_eigenvalues(self) -> tuple[float, float]:
+        """The smallest and the second largest eigenvalue of the Metropolis matrix."""
+        return self._computed("extreme_eigenvalues").extreme_eigenvalues
+
+    @property
+    def mixing_eigenvalues(self) -> tuple[float, ...]:
+        """The eigenvalues of the Metropolis matrix except 1, each once."""
+        return self._computed("mixing_eigenvalues").mixing_eigenvalues
+
+    @property
+    def smoothness(self) -> float:
+        """The largest smoothness of all agents."""
+        return self._computed("smoothness").smoothness
+
+    @property
+    def mean_smoothness(self) -> float:
+        """The smoothness of f/m."""
+        return self._computed("mean_smoothness").mean_smoothness
+
+    def _computed(self, name: str) -> ProjectionFacts:
+        if self.projection is None:
+            raise ValueError(
+                f"agent.facts.{name} is computed only for methods that project. Declare projects = True in "
+                "the class of the method, or use agent.f, which has the numbers of one agent."
+            )
+        return self.projection
 
     @property
     def positive_norm(self) -> float:

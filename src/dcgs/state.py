@@ -102,11 +102,11 @@ def _codec(kind: Any) -> _Codec:
     """Return how values of the declared type are saved and restored; raise TypeError if they cannot be."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if kind in _SCALARS:
-        return _checked(_SCALARS[kind], kind, kind)
+        return _checked(_SCALARS[kind], kind.__name__, kind, kind)
     if kind is NoneType:
         return _Codec(lambda value: None, lambda plain: None)
     if origin is np.ndarray:
-        return _checked(np.ndarray, _numeric, _numeric)
+        return _checked(np.ndarray, "array", _numeric, _numeric)
     if origin in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments:
         each = _codec(next(argument for argument in arguments if argument is not NoneType))
         return _Codec(
@@ -116,16 +116,18 @@ def _codec(kind: Any) -> _Codec:
     if origin in (list, tuple, dict) and arguments:
         return _container(origin, arguments)
     if isinstance(origin, type) and issubclass(origin, Enum):
-        return _checked(origin, lambda value: value.name, lambda name: origin[name])
+        return _checked(origin, origin.__name__, lambda value: value.name, lambda name: origin[name])
     if inspect.isabstract(kind):
         return _abstract_codec(kind)
     return _dataclass_codec(kind)
 
 
-def _checked(expected: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any]) -> _Codec:
+def _checked(
+    expected: Any, declared: str, encode: Callable[[Any], Any], decode: Callable[[Any], Any]
+) -> _Codec:
     def checked(value: Any) -> Any:
         if not isinstance(value, expected):
-            raise TypeError(f"a value of the declared type is needed; got a {type(value).__name__}")
+            raise TypeError(f"its declared type is {declared}; got a {type(value).__name__}")
         return encode(value)
 
     return _Codec(checked, decode)

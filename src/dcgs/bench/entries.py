@@ -12,6 +12,7 @@ from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, Prim
 from dcgs.objectives import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.schedules import ProjectionFacts
 from dcgs.sets import ConvexSet
 
 
@@ -71,8 +72,13 @@ class ScaledStep:
     def __call__(self, agent: Agent) -> Agent:
         """Return the agent with a smoothness that is ``times`` smaller."""
         facts = agent.facts
-        smoothness, mean = facts.smoothness / self.times, facts.mean_smoothness / self.times
-        return replace(agent, facts=replace(facts, smoothness=smoothness, mean_smoothness=mean))
+        scaled = ProjectionFacts(
+            facts.extreme_eigenvalues,
+            facts.mixing_eigenvalues,
+            facts.smoothness / self.times,
+            facts.mean_smoothness / self.times,
+        )
+        return replace(agent, facts=replace(facts, projection=scaled))
 
 
 @final

@@ -109,6 +109,15 @@ def runs_left(study: RoundsStudy, instances: Sequence[Instance], entries: Sequen
     return optima + sum(not study.has_trial(chosen, one) for chosen in instances for one in entries)
 
 
+def unusable(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry]) -> list[str]:
+    """Return the names of own instances without f*, and of entries that failed on all instances with one."""
+    known = [chosen for chosen in instances if study.optimum(chosen) is not None]
+    failed = [one.name for one in entries if not any(study.has_trial(chosen, one) for chosen in known)]
+    return [chosen.name for chosen in instances if chosen.spec and chosen not in known] + (
+        failed if known else []
+    )
+
+
 def find_optimum(study: RoundsStudy, spec: str) -> str | None:
     """Find f* of an instance and record it; return a sentence if it cannot be found."""
     chosen = instance(spec)
@@ -116,7 +125,9 @@ def find_optimum(study: RoundsStudy, spec: str) -> str | None:
         found = solve(_problem(spec, study.seed), chosen.reference)
     except DataNotFoundError as error:
         return f"left out, because its data are missing: {error}"
-    except ValueError as error:
+    except Exception as error:
+        if not (chosen.spec or isinstance(error, ValueError)):
+            raise
         return f"left out, because f* cannot be found: {error}"
     study.cache.write(f"optima/{chosen.file}", study.key(chosen), asdict(found))
     return None

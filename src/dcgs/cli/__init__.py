@@ -75,7 +75,9 @@ def _run(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     typed = sys.argv[1:] if argv is None else list(argv)
     with nullcontext() if is_root() else _silence():
-        args = parser.parse_args(typed)
+        args, unknown = parser.parse_known_args(typed)
+        if unknown:
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(args)}")
     args.typed = typed
     try:
         status: int = args.run(args, Console(markup=False, emoji=False))
@@ -90,6 +92,15 @@ def _run(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         parser.exit(130, "dcgs: interrupted.\n" if is_root() else None)
     return status
+
+
+def _hint(args: argparse.Namespace) -> str:
+    """Return how options of classes from other packages are given, if there are such classes."""
+    given = {"set": "set", "method": "method", "problem": "loss", "inner": "inner"}
+    flags = [
+        f"--{kind}-option KEY=VALUE" for name, kind in given.items() if ":" in str(vars(args).get(name, ""))
+    ]
+    return f". Options of a class from another package are given as {' or '.join(flags)}" if flags else ""
 
 
 @contextmanager

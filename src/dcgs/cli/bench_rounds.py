@@ -18,7 +18,7 @@ from dcgs.bench import rounds_report
 from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
 from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
 from dcgs.bench.ranking import LEVELS, Ranking, TextTable, counts_table, instance_table, summary_table
-from dcgs.bench.rounds import RoundsStudy, run_study, runs_left
+from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.report import Progress
@@ -109,7 +109,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     study.cache.write_file("rounds.json", numbers.encode())
     study.cache.write_file("profile.png", _profile(ranking))
     console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
-    return 130 if interrupted else 0
+    if interrupted:
+        return 130
+    failed = unusable(study, instances, entries)
+    if failed:
+        console.print(f"there is no run of {', '.join(failed)}; the notes above say why.", soft_wrap=True)
+    return 1 if failed else 0
 
 
 def _print(ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str], console: Console) -> None:

@@ -79,6 +79,8 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
 def _add_data(group: Any) -> None:
     add = partial(option, group)
     add("--data DATA", "a file, or a name with {agent} in it", required=True)
+    text = "an argument of the loss, such as delta=0.5 of huber"
+    add("--loss-option KEY=VALUE", text, assignment, action="append", default=[])
     add(
         "--target COLUMN", "of tables, the column to predict: a name or a number (default: the last); or .npy"
     )
@@ -137,6 +139,9 @@ def _add_method(group: Any) -> None:
     add("--inner SOLVER", text, name_of("inner solver", "auto"))
     text = "an argument of the method that has no flag of its own"
     add("--method-option KEY=VALUE", text, assignment, action="append", default=[])
+    add(
+        "--inner-option KEY=VALUE", "an argument of the inner solver", assignment, action="append", default=[]
+    )
     add("--eta ETA", "of fastdcgs (default: found by the agents)", positive)
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
@@ -184,7 +189,7 @@ def _problem(text: str) -> str:
 
 def config_of(args: argparse.Namespace) -> FitConfig:
     """Return the configuration that the options describe."""
-    problem = problem_named(args.problem)
+    problem = problem_named(args.problem, dict(args.loss_option))
     flags = {option.name: getattr(args, option.name) for option in built_in_options()}
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
     rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
@@ -196,7 +201,10 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         graph=GraphSpec(args.graph, args.seed),
         set=SetSpec(args.set or problem.usual_set, set_options),
         method=method_named(
-            args.method, {name: getattr(args, name) for name in method_options}, dict(args.method_option)
+            args.method,
+            {name: getattr(args, name) for name in method_options},
+            dict(args.method_option),
+            dict(args.inner_option),
         ),
         rules={name: getattr(args, name) for name in rules},
         agents=args.agents,

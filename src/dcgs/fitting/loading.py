@@ -83,8 +83,9 @@ class Loader:
             signs = {i: self._signs(i, b, -low_label, high_label) for i, b in targets.items()}
             objectives = {i: Logistic(A, signs[i]) for i, A in matrices.items()}
         elif self.problem.loss == "own":
-            loss: Any = registry.resolve("loss", self.problem.name)
-            objectives = {i: Objective(loss(targets[i]), matrix_map(A)) for i, A in matrices.items()}
+            kind: Any = registry.resolve("loss", self.problem.name)
+            losses = {i: kind(b, **self.problem.options) for i, b in targets.items()}
+            objectives = {i: Objective(losses[i], matrix_map(A)) for i, A in matrices.items()}
         else:
             objectives = {i: LeastSquares(A, targets[i]) for i, A in matrices.items()}
         return LoadedData(objectives, (features,), reading, {i: len(part) for i, part in parts.items()})

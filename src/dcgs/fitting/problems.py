@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, final
 
 from dcgs import registry
@@ -17,13 +18,14 @@ class Problem:
     """A loss, the default set, and what the data are.
 
     ``loss`` is ``"own"`` for a problem that is named after a class of losses; the class is made with the
-    targets of an agent as its only argument.
+    targets of an agent as its first argument, and with ``options``.
     """
 
     name: str
     loss: Literal["squares", "logistic", "entries", "own"]
     usual_set: str
     about: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def labels(self) -> bool:
@@ -47,20 +49,35 @@ PROBLEMS = {
 }
 
 
-def problem_named(text: str) -> Problem:
-    """Return a problem by its name, or that of a loss, built-in or ``package.module:Name``."""
+def problem_named(text: str, options: Mapping[str, Any] | None = None) -> Problem:
+    """Return a problem by its name, or that of a loss, built-in or ``package.module:Name``.
+
+    ``options`` are those of the loss. None makes a problem to predict with, which needs no loss.
+    """
     if text in PROBLEMS:
+        if options:
+            raise ValueError(f"--loss-option must be left out for {text}, whose loss has no options.")
         return PROBLEMS[text]
     if ":" not in text and text not in registry.losses():
         names = ", ".join([*PROBLEMS, *registry.losses()])
         raise ValueError(f"the problem must be one of {names}, or a loss package.module:Name; got {text!r}.")
-    return Problem(text, "own", "l1", "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball")
+    if options is not None:
+        loss: Any = registry.resolve("loss", text)
+        registry.check_options("loss", text, partial(loss, None), dict(options))  # the targets come first
+    about = "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball"
+    return Problem(text, "own", "l1", about, options or {})
 
 
-def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Method:
+def method_named(
+    text: str,
+    flags: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
+    inner_options: Mapping[str, Any] | None = None,
+) -> Method:
     """Return the method with the flags that were given, that is, are not None, and its other options.
 
-    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``.
+    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``, which is
+    made with ``inner_options``.
     """
     kind = registry.resolve("method", text)
     given = {name: value for name, value in flags.items() if value is not None}
@@ -73,7 +90,12 @@ def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any]
             ]
             raise ValueError(f"--{name} must be left out for {text}; it is for {', '.join(takers)}.")
     given |= options or {}
-    if ":" in str(given.get("inner", "")):
-        given["inner"] = registry.resolve("inner solver", given["inner"])()
+    inner = given.get("inner", "auto")
+    if inner_options and inner == "auto":
+        raise ValueError("--inner-option needs the name of an inner solver; got none. Add --inner SOLVER.")
+    if inner_options or ":" in str(inner):
+        solver = registry.resolve("inner solver", inner)
+        registry.check_options("inner solver", inner, solver, dict(inner_options or {}))
+        given["inner"] = solver(**inner_options or {})
     registry.check_options("method", text, kind, given)
     return kind(**given)

@@ -56,9 +56,12 @@ class FitConfig:
                 "losses. Add --measure, or use --method fastdcgs, whose agents certify the gap themselves."
             )
         if all(rule is None for rule in self.rules.values()):
+            limits = "--rounds, --iterations or --seconds"
+            if not self.method.projects:
+                limits = "--rounds, --iterations, --seconds or --lmo-calls"
             raise ValueError(
                 f"a run of {name} that is not measured must have a limit; got none. "
-                "Give --rounds, --iterations, --seconds or --lmo-calls; or --measure."
+                f"Give {limits}; or --measure."
             )
 
     def count_agents(self, processes: int) -> int:

@@ -103,6 +103,13 @@ def _number(option: Option, text: str, shape: Shape) -> float:
     return float(value)
 
 
+def _float(option: Option, text: str, shape: Shape) -> float:
+    value = parse_value(text)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{option.name} must be a finite number; got {text!r}.")
+    return float(value)
+
+
 def _count(option: Option, text: str, shape: Shape) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise ValueError(f"{option.name} must be a whole number of at least 1; got {text!r}.")
@@ -175,6 +182,7 @@ def _constraints(option: Option, text: str, shape: Shape) -> dict[str, Any]:
 
 _READERS: Mapping[Kind, Callable[[Option, str, Shape], Any]] = {
     Kind.NUMBER: _number,
+    Kind.FLOAT: _float,
     Kind.COUNT: _count,
     Kind.VALUE: lambda option, text, shape: parse_value(text),
     Kind.BOUND: _bound,

@@ -14,7 +14,7 @@ from dcgs.front.checkpoint import Checkpoint, available, common, refusal
 from dcgs.front.distributed import agreed
 from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
-from dcgs.front.run_state import RunState, resume_run, run_state
+from dcgs.front.run_state import AgentWork, RunState, agent_work, resume_run, run_state
 from dcgs.front.signals import SignalListener, exit_by_signal
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
@@ -45,7 +45,9 @@ class CheckpointManager:
         self._last = last
         self._resumed: int | None = None
         self._contents: dict[int, dict[str, Any]] = {}
-        self._pending: dict[int, tuple[int, dict[str, Plain]]] = {}
+        self._work: Callable[[int], AgentWork]
+        self._pending: dict[int, tuple[int, dict[str, Plain], AgentWork]] = {}
+        self._saved = False  # whether an agent of this process has ever saved a state
         self._fingerprints: Mapping[int, Fingerprint] = {}
         self._signal = 0  # received by any process
         self._seconds = 0.0
@@ -93,6 +95,7 @@ class CheckpointManager:
         if at is None:
             return
         start = time.perf_counter()
+        self._work = lambda i: agent_work(agents[i], observer.counters)
         agreed(self.group, lambda: self._set_up(at, identify, agents, observer))
         if self._resumed is not None:
             observer.restore()
@@ -134,8 +137,11 @@ class CheckpointManager:
                     path.unlink()
 
     def save(self, i: int, k: int, state: object, inner: Solver | None) -> None:
-        """Take agent i's state after iteration k if a checkpoint is due; called from the agent's thread."""
-        at = self.checkpoint
+        """Take agent i's state after iteration k if a checkpoint is due; called from the agent's thread.
+
+        Counters and random state are taken here as well: the agent works on up to its next ``yield``.
+        """
+        at, self._saved = self.checkpoint, True
         if at is None or not (self._signal or k % at.every == 0 or k == self._last):
             return
         if inner is not None and inner.state is None:
@@ -145,7 +151,7 @@ class CheckpointManager:
             )
         start = time.perf_counter()
         solver = None if inner is None else to_plain(inner.state)
-        self._pending[i] = k, {"program": to_plain(state), "inner": solver}
+        self._pending[i] = k, {"program": to_plain(state), "inner": solver}, self._work(i)
         self._seconds += time.perf_counter() - start
 
     def after_round(self, agents: Mapping[int, Agent], observer: Observer, continues: bool) -> bool:
@@ -156,15 +162,16 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return continues
+        self._check_saved(at, observer.iterations, continues)
         pending, self._pending = self._pending, {}
         if pending:
             observer.counters.clock.pause()
             start = time.perf_counter()
-            k = max(k for k, _ in pending.values())
+            k = max(k for k, _, _ in pending.values())
             try:
                 for i in self._agents:
-                    pending[i][1]["run"] = to_plain(run_state(agents[i], k, observer))
-                self._write(k, {i: content for i, (_, content) in pending.items()})
+                    pending[i][1]["run"] = to_plain(run_state(agents[i], k, pending[i][2], observer))
+                self._write(k, {i: content for i, (_, content, _) in pending.items()})
                 self.delete_old(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
@@ -175,6 +182,21 @@ class CheckpointManager:
         received = np.array([float(self.signals.received)])
         self._signal = self._signal or int(self.group.allreduce_max(received)[0])
         return continues
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal ends the run; all processes know it."""
+        return bool(self._signal)
+
+    def _check_saved(self, at: Checkpoint, done: int, going: bool) -> None:
+        """Raise if no agent has offered a state though the first checkpoint was due."""
+        due = ((self._resumed or 0) // at.every + 1) * at.every
+        if not self._saved and done >= due + going:
+            raise RuntimeError(
+                "a method that declares a State must call agent.save(k, state) after each iteration; it has "
+                f"not in {done - (self._resumed or 0)} iterations, and a checkpoint is due after every "
+                f"{at.every}. Call it after agent.observe(k, x)."
+            )
 
     @contextmanager
     def listening(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.checkpoint import Checkpoint, check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
+from dcgs.front.fingerprint import described, settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import Network, as_network
 from dcgs.front.stopping import Limits
@@ -24,8 +25,8 @@ from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
 
-# x0 may violate the set by this fraction of the diameter: rounding error of a point on the boundary.
-_FEASIBLE = 1e-9
+FEASIBLE = 1e-9
+"""A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
 
 
 @final
@@ -86,24 +87,33 @@ def check(
 
     problem = agreed(group, check_locally)
     with group.common_errors():
-        check_same(group, _identity(problem))
+        if group.size > 1:
+            check_same(group, _identity(problem))
         check_compatible(problem.f, X, method)
     return problem
 
 
 def _identity(problem: Problem) -> dict[str, str]:
     """Return a text for each argument that must be the same in all processes."""
-    X, checkpoint = problem.X, problem.settings.checkpoint
+    checkpoint = problem.settings.checkpoint
     edges = _digest(repr(problem.network.neighbors).encode())
     return {
         "graph": f"{len(problem.network)} agents with edges {edges}",
-        "method": type(problem.method).__name__,
-        "set": f"{type(X).__name__} of shape {X.shape}, {X.diameter:.6e} wide",
+        "method": _settings(problem.method),
+        "set": _settings(problem.X),
         "limits": repr(problem.limits),
         "seed": repr(int(problem.settings.seed)),
         "x0": f"a point {_digest(problem.x0.tobytes())}",
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
+
+
+def _settings(thing: object) -> str:
+    """Return a text with all settings; without those that cannot be compared, such as a lock."""
+    try:
+        return settings_of(thing)
+    except TypeError:
+        return described(thing)
 
 
 def _digest(data: bytes) -> str:
@@ -188,7 +198,7 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     if not is_finite(x):
         raise ValueError(f"x0 must be finite; {_first_bad('x0', x)}.")
     violation = X.violation(x)
-    if violation > _FEASIBLE * X.diameter:
+    if violation > FEASIBLE * X.diameter:
         raise ValueError(
             f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
             "Scale it into X, or leave x0 out."

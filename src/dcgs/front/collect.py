@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from dcgs.front.build import Run
-from dcgs.front.checks import Problem
+from dcgs.front.checks import FEASIBLE, Problem
 from dcgs.front.history import as_history, average
 from dcgs.front.result import Result
 from dcgs.inner import Outcome
+from dcgs.points import Point
 
 
 def collect(run: Run) -> Result:
@@ -22,10 +23,11 @@ def collect(run: Run) -> Result:
     f, observer, counters = run.problem.f, run.observer, run.counters
     assert observer.status is not None
     answers = observer.all_answers()
+    x_bar = average(list(answers.values()))
     counts = f.numbers(lambda i, _: _counts(run, i))
     whole = counts.astype(np.int64).T
     return Result(
-        x=average(list(answers.values())),
+        x=x_bar,
         agents=np.stack(list(answers.values())),
         hosted=np.array(list(answers), dtype=np.int64),
         status=observer.status,
@@ -39,7 +41,11 @@ def collect(run: Run) -> Result:
         waiting=counts[:, 7],
         seconds=float(f.group.allreduce_max(np.array([counters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
-        notes=(*run.checkpoints.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
+        notes=(
+            *run.checkpoints.notes,
+            *_notes(whole[4].tolist(), int(whole[5].sum())),
+            *_outside(run.problem, x_bar),
+        ),
         about=_about(run.problem) | run.checkpoints.about(),
     )
 
@@ -67,6 +73,24 @@ def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
     return (
         f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
         "their gap was reached; the theorems do not cover this run.",
+    )
+
+
+def _outside(problem: Problem, x_bar: Point) -> tuple[str, ...]:
+    """Return a note if the network average is not in X.
+
+    Classes of this package answer with points of X. Only those of others are checked, since the violation of
+    a large matrix costs all its singular values.
+    """
+    f = next(iter(problem.f.local.values()))
+    parts = (problem.method, problem.X, problem.method.inner_solver(f, problem.X))
+    if all(part is None or type(part).__module__.startswith("dcgs.") for part in parts):
+        return ()
+    violation = problem.X.violation(x_bar)
+    if violation <= FEASIBLE * problem.X.diameter:
+        return ()
+    return (
+        f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*.",
     )
 
 

@@ -15,7 +15,7 @@ from dcgs.front.network import Network
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
-from dcgs.schedules import Facts
+from dcgs.schedules import Facts, ProjectionFacts
 from dcgs.sets.base import ConvexSet
 
 # A matrix with at most this many rows is formed, column by column.
@@ -41,15 +41,14 @@ def facts_of(
         return known
     each = f.numbers(lambda _, part: [part.smoothness])[:, 0].tolist()
     eigenvalues = network.mixing_eigenvalues()
-    return replace(
-        known,
-        extreme_eigenvalues=(eigenvalues[0], eigenvalues[-1])
-        if eigenvalues
-        else network.extreme_eigenvalues(),
+    extremes = (eigenvalues[0], eigenvalues[-1]) if eigenvalues else network.extreme_eigenvalues()
+    projection = ProjectionFacts(
+        extreme_eigenvalues=extremes,
         mixing_eigenvalues=eigenvalues,
         smoothness=max(each),
         mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )
+    return replace(known, projection=projection)
 
 
 def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:

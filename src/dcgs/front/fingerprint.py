@@ -6,8 +6,10 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
+from enum import Enum
+from functools import cache, cached_property, partial
 from importlib.metadata import version
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +23,7 @@ Fingerprint: TypeAlias = dict[str, str]
 """Texts to compare, by the name under which a user knows them."""
 
 _LONGEST = 300
+_HASH = re.compile(r" ?\[[0-9a-f]{16}\]$")
 
 
 def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fingerprint:
@@ -28,9 +31,9 @@ def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fi
     return {
         "dcgs": version("dcgs"),
         "number of agents": str(len(network)),
-        "method": described(method),
+        "method": settings_of(method),
         "schedule": method.schedule_fingerprint(agent.facts),
-        "set": _hashed(described(agent.X), agent.X),
+        "set": settings_of(agent.X),
         "graph": _hashed(f"{len(network)} nodes and {network.edges} edges", network.neighbors),
         "seed": str(seed),
         "x0": _hashed("", agent.x0),
@@ -53,6 +56,8 @@ def difference(i: int, saved: Mapping[str, Any], here: Fingerprint) -> str | Non
                 f"with {was}, the run has {value}. Give the same iterations, rounds and gap, or a schedule "
                 "with a horizon."
             )
+        texts = [_HASH.sub("", str(text)) for text in (was, value)]
+        was, value = texts if texts[0] != texts[1] else (was, value)
         return f"it was made with {name} {was}, the run has {value}."
     return None
 
@@ -63,9 +68,22 @@ def library_versions() -> dict[str, str]:
     return {name: version(name) for name in ("numpy", "scipy")}
 
 
+def settings_of(thing: object) -> str:
+    """Return a description of a method or a set with a short hash of all its settings."""
+    return _hashed(described(thing), thing)
+
+
 def described(thing: object) -> str:
-    """Return the repr without memory addresses, which differ between runs, cut to a limited length."""
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(thing))
+    """Return the repr without memory addresses, which differ between runs, cut to a limited length.
+
+    The default repr of a class shows no settings; the attributes are written instead.
+    """
+    if type(thing).__repr__ is object.__repr__:
+        settings = ", ".join(f"{name}={value!r}" for name, value in _attributes(thing).items())
+        text = f"{type(thing).__name__}({settings})"
+    else:
+        text = repr(thing)
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", text)
     text = re.sub(r"\s+", " ", text)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
@@ -73,31 +91,93 @@ def described(thing: object) -> str:
 def _hashed(text: str, thing: object) -> str:
     """Return a description with a short hash of all that the thing holds."""
     digest = hashlib.sha256()
-    for piece in _pieces(thing):
+    for piece in _pieces(thing, ()):
         digest.update(piece)
     return f"{text} [{digest.hexdigest()[:16]}]".strip()
 
 
-def _pieces(thing: object) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of all that the thing holds: arrays, numbers, texts, and containers of these."""
+def _pieces(thing: Any, inside: tuple[int, ...]) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of all that the thing holds: arrays, numbers, texts, functions, and objects of these.
+
+    ``inside`` are the ids of the objects that hold it. Raise TypeError for what cannot be compared.
+    """
     yield type(thing).__name__.encode()
-    if isinstance(thing, np.ndarray):
+    if id(thing) in inside:
+        return
+    if isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
         yield f"{thing.dtype.str}{thing.shape}".encode()
         yield from _entries(thing)
-    elif sp.issparse(thing):
-        matrix = sp.csr_array(thing)
-        for array in (matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)):
-            yield from _pieces(array)
-    elif is_dataclass(thing):
-        for field in fields(thing):
-            yield field.name.encode()
-            yield from _pieces(getattr(thing, field.name))
-    elif isinstance(thing, list | tuple):
-        yield str(len(thing)).encode()
-        for each in thing:
-            yield from _pieces(each)
+    elif isinstance(thing, _PLAIN):
+        yield repr(thing).encode()
+    elif isinstance(thing, type):
+        yield f"{thing.__module__}.{thing.__qualname__}".encode()
+    elif isinstance(thing, Enum):
+        yield thing.name.encode()
     else:
-        yield described(thing).encode()
+        parts = _parts(thing)
+        yield str(len(parts)).encode()
+        for part in parts:
+            yield from _pieces(part, (*inside, id(thing)))
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, range, slice, np.generic, np.dtype, type(None), type(...))
+
+
+def _parts(thing: Any) -> list[Any]:
+    """Return all values that an object holds, in an order that is the same in every run."""
+    match thing:
+        case list() | tuple():
+            return list(thing)
+        case Mapping():
+            return [part for item in thing.items() for part in item]
+        case set() | frozenset():
+            return sorted(_hashed("", each) for each in thing)
+        case FunctionType():
+            cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+            return [thing.__qualname__, thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells]
+        case CodeType():
+            return [thing.co_code, thing.co_consts, thing.co_names]
+        case MethodType():
+            return [thing.__self__, thing.__func__]
+        case partial():
+            return [thing.func, thing.args, thing.keywords]
+        case np.ndarray():
+            return [thing.shape, thing.tolist()]
+        case _ if sp.issparse(thing):
+            matrix = sp.csr_array(thing)
+            return [matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
+        case BuiltinFunctionType() | np.ufunc():
+            return [thing.__name__]
+        case _ if getattr(thing, "__dict__", None) is None and not _has_slots(type(thing)):
+            raise TypeError(
+                "a run with a checkpoint must have settings that can be compared with those of the run that "
+                f"resumes it; a {type(thing).__name__} cannot be. Use numbers, texts, arrays or dataclasses."
+            )
+        case _:
+            return [part for item in _attributes(thing).items() for part in item]
+
+
+def _attributes(thing: object) -> dict[str, Any]:
+    """Return the attributes of an object by name, without cached properties."""
+    classes = [kind for kind in type(thing).__mro__ if kind is not object]
+    slots = [name for kind in classes for name in _slots(kind)]
+    names = [field.name for field in fields(thing)] if is_dataclass(thing) else []
+    values: Mapping[str, Any] = getattr(thing, "__dict__", {})
+    cached = {
+        name for kind in classes for name, part in vars(kind).items() if isinstance(part, cached_property)
+    }
+    found = dict.fromkeys([*names, *slots, *values])
+    return {name: getattr(thing, name, None) for name in found if name not in cached}
+
+
+def _has_slots(kind: type) -> bool:
+    return any("__slots__" in vars(each) for each in kind.__mro__)
+
+
+def _slots(kind: type) -> list[str]:
+    declared = vars(kind).get("__slots__", ())
+    names = [declared] if isinstance(declared, str) else list(declared)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def _entries(array: Point) -> Iterator[memoryview]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 import networkx as nx
 from numpy.typing import ArrayLike
@@ -89,6 +88,9 @@ def _run(run: Run) -> None:
     with run.checkpoints.listening(), group.reporting_failures():
         if observer.status is None:
             run.counters.clock.start()
-            with suppress(BudgetSpentError):
+            try:
                 run.problem.settings.runtime.run(run.job())
-        observer.finish()
+            except BudgetSpentError:
+                observer.spend_budget()
+        if not run.checkpoints.interrupted:
+            observer.finish()

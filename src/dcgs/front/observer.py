@@ -31,6 +31,21 @@ class Counters:
         """The largest number of oracle calls of an agent in this process."""
         return max(oracle.calls for oracle in self.oracles.values())
 
+    @property
+    def work(self) -> tuple[int, int]:
+        """The largest numbers of oracle calls and of projections of an agent in this process."""
+        return self.calls, max(tally.count for tally in self.projections.values())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Posted:
+    """An agent's model after an iteration, and its oracle calls and projections up to then."""
+
+    answer: Point
+    calls: int
+    projections: int
+
 
 @final
 class Observer:
@@ -49,12 +64,13 @@ class Observer:
         self.iterations = 0
         self.answers: dict[int, Point] = dict.fromkeys(problem.f.local, problem.x0)
         self.snapshots: list[Snapshot] = []
-        self._posted: dict[int, dict[int, Point]] = {}
+        self._posted: dict[int, dict[int, _Posted]] = {}
+        self._budget_spent = False
         self.computing = 0.0
         self.target: float | None = None
         if self.limits.every is None:
             return
-        self._record()
+        self._record(counters.work)
         self.target = self._gap_target()
         if self._reached(self.snapshots[0]):
             self.status = Status.GAP
@@ -67,8 +83,12 @@ class Observer:
         return self.group.size == 1 or bool(limits.every) or limited
 
     def post(self, i: int, k: int, answer: Point) -> None:
-        """Store agent i's model after its k-th iteration; called from the agent's thread."""
-        self._posted.setdefault(k, {})[i] = answer
+        """Store agent i's model after its k-th iteration; called from the agent's thread.
+
+        Its counters are stored as well: the agent works on up to its next ``yield``.
+        """
+        work = self.counters.oracles[i].calls, self.counters.projections[i].count
+        self._posted.setdefault(k, {})[i] = _Posted(answer, *work)
 
     def restore(self) -> None:
         """Continue an earlier run after its iterations and counters were set; the root has its history."""
@@ -84,6 +104,10 @@ class Observer:
     def agree(self) -> None:
         """Note that the agents have agreed to stop, which all of them do in the same round."""
         self.status = Status.AGREED
+
+    def spend_budget(self) -> None:
+        """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
+        self._budget_spent = True
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called between rounds, while no agent computes."""
@@ -105,11 +129,10 @@ class Observer:
     def finish(self) -> None:
         """Measure the last iteration, unless it was recorded, and set the status.
 
-        If no limit was reached, an oracle refused a call, or a block of calls of which some were left. The
-        limit is then that on calls, or on seconds if calls are not limited.
+        If an oracle refused a block of calls, the limit on calls need not be reached. The status is then this
+        limit, or that on seconds if calls are not limited.
         """
         self.counters.clock.pause()
-        refused = Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
         calls, seconds, most, least = self._largest(
             float(self.counters.calls),
             self.counters.clock.seconds,
@@ -121,9 +144,24 @@ class Observer:
                 "agents must end an iteration in the same round unless the run is measured; some had ended "
                 f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1."
             )
-        self.status = self.status or self._limit_reached(int(calls), seconds) or refused
+        self.status = self.status or self._limit_reached(int(calls), seconds) or self._spent()
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
-            self._record()
+            self._record(self.counters.work)
+
+    def _spent(self) -> Status:
+        """Return the limit for which an oracle refused a call; raise if the agents just returned."""
+        if self._budget_spent:
+            return Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
+        name = type(self.problem.method).__name__
+        with self.group.common_errors():
+            if self.iterations == 0:
+                raise RuntimeError(
+                    f"{name} must call agent.observe(k, x) after each iteration; it never did."
+                )
+            raise RuntimeError(
+                f"the program of {name} must go on until a limit of the run is reached; it returned after "
+                f"{self.iterations} iterations. Iterate over agent.iterations_left."
+            )
 
     def all_answers(self) -> dict[int, Point]:
         """Return the models of all agents, or of those of this process if nothing is measured."""
@@ -143,12 +181,14 @@ class Observer:
         if iterations == self.iterations:
             return
         posted = self._posted.pop(iterations)
-        self.answers = {i: posted[i] for i in self.answers}
+        self.answers = {i: posted[i].answer for i in self.answers}
         self.iterations = iterations
         if self.limits.every and iterations % self.limits.every == 0:
-            self._record()
+            each = posted.values()
+            self._record((max(one.calls for one in each), max(one.projections for one in each)))
 
-    def _record(self) -> None:
+    def _record(self, work: tuple[int, int]) -> None:
+        """Measure the models; ``work`` is the oracle calls and projections that they took."""
         answers = list(self.all_answers().values())
         traffic = self.counters.traffic
         if traffic.steps:  # each is as long as that of the slowest agent of all processes
@@ -157,8 +197,7 @@ class Observer:
         messages, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
             float(traffic.bytes.max()),
-            float(self.counters.calls),
-            float(max(tally.count for tally in self.counters.projections.values())),
+            *map(float, work),
             self.counters.clock.seconds,
         )
         snapshot = Snapshot(

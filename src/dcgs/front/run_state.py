@@ -9,7 +9,7 @@ from typing import final
 
 from dcgs.front.fingerprint import library_versions
 from dcgs.front.history import as_rows, from_rows
-from dcgs.front.observer import Observer
+from dcgs.front.observer import Counters, Observer
 from dcgs.inner import Outcome
 from dcgs.methods.base import Agent
 from dcgs.points import Point
@@ -41,8 +41,29 @@ class RunState:
     versions: dict[str, str]
 
 
-def run_state(agent: Agent, k: int, observer: Observer) -> RunState:
-    """Return the state of the run for one agent after iteration k."""
+@final
+@dataclass(frozen=True, eq=False)
+class AgentWork:
+    """What one agent has counted and drawn up to an iteration. ``rng`` is the random state, as JSON."""
+
+    lmo_calls: int
+    projections: int
+    outcomes: dict[Outcome, int]
+    rng: str
+
+
+def agent_work(agent: Agent, counters: Counters) -> AgentWork:
+    """Return what an agent has counted and drawn so far; called while the agent itself waits."""
+    return AgentWork(
+        lmo_calls=counters.oracles[agent.index].calls,
+        projections=counters.projections[agent.index].count,
+        outcomes=dict(agent.outcomes),
+        rng=json.dumps(agent.rng.bit_generator.state),
+    )
+
+
+def run_state(agent: Agent, k: int, work: AgentWork, observer: Observer) -> RunState:
+    """Return the state of the run for one agent after iteration k, given its work up to this iteration."""
     i, counters = agent.index, observer.counters
     return RunState(
         iteration=k,
@@ -55,10 +76,10 @@ def run_state(agent: Agent, k: int, observer: Observer) -> RunState:
         waited=counters.traffic.waited[i],
         messages=counters.traffic.messages[i],
         bytes=counters.traffic.bytes[i],
-        lmo_calls=counters.oracles[i].calls,
-        projections=counters.projections[i].count,
-        outcomes=dict(agent.outcomes),
-        rng=json.dumps(agent.rng.bit_generator.state),
+        lmo_calls=work.lmo_calls,
+        projections=work.projections,
+        outcomes=work.outcomes,
+        rng=work.rng,
         history=as_rows(observer.snapshots if i == 0 else observer.snapshots[-1:]),
         versions=library_versions(),
     )

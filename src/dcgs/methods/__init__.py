@@ -7,6 +7,7 @@ from dcgs.methods.fast_dcgs import FastDCGS
 from dcgs.methods.mixing import average, laplacian
 from dcgs.methods.projected_agd import ProjectedAGD
 from dcgs.methods.projected_gradient import NIDS, PGExtra
+from dcgs.methods.projections import ProjectedMethod, projector
 
 __all__ = [
     "DCGS",
@@ -18,6 +19,8 @@ __all__ = [
     "PGExtra",
     "PrimalDual",
     "ProjectedAGD",
+    "ProjectedMethod",
     "average",
     "laplacian",
+    "projector",
 ]

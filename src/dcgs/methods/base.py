@@ -97,7 +97,7 @@ class Method(ABC):
     page docs/checkpoints.md has an example.
     """
 
-    rounds_per_iteration: int
+    rounds_per_iteration: int = 1
     """The rounds of one iteration; the smallest number of rounds if it varies."""
     stops_itself: bool = False
     """True if the agents decide themselves when the gap is reached."""

@@ -17,8 +17,9 @@ Reply: TypeAlias = Point | None
 def check_type(sender: int, message: Reply) -> Point:
     """Return the message; raise unless it is an array of float64."""
     if not isinstance(message, np.ndarray) or message.dtype != np.float64:
-        kind = type(message).__name__
-        raise TypeError(f"a message must be an array of float64; agent {sender} sent a {kind}.")
+        is_array = isinstance(message, np.ndarray)
+        sent = f"one of {np.asarray(message).dtype}" if is_array else f"a {type(message).__name__}"
+        raise TypeError(f"a message must be an array of float64; agent {sender} sent {sent}.")
     return message
 
 

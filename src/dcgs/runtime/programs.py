@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
-from dcgs.protocol import Inbox
+from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job
 from dcgs.runtime.exchange import NeighborExchange, carry_out
 from dcgs.runtime.messages import Reply, all_sent, check_type
@@ -25,7 +25,7 @@ class Programs:
 
     def __init__(self, job: Job, agents: Iterable[int]) -> None:
         self._job = job
-        self._programs = {i: job.program(i) for i in agents}
+        self._programs = {i: _checked(i, job.program(i)) for i in agents}
 
     def advance(
         self, inboxes: Mapping[int, Inbox] | None = None, pool: Executor | None = None
@@ -92,3 +92,13 @@ def run_hosted(job: Job, transport: Transport) -> None:
             carry_out(exchange.end(), transport, exchange.peers)
     finally:
         programs.close()
+
+
+def _checked(i: int, program: Any) -> Program[Any]:
+    """Return the program of an agent if it is a generator."""
+    if not isinstance(program, Generator):
+        raise TypeError(
+            "a program must be a generator: it must yield at least once; that of agent "
+            f"{i} returned a {type(program).__name__}."
+        )
+    return program

@@ -8,6 +8,7 @@ from dcgs.sets.group_l1_ball import GroupL1Ball
 from dcgs.sets.k_sparse_ball import KSparseBall
 from dcgs.sets.norm_balls import L1Ball, L2Ball, LInfBall
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.options import Kind, Option
 from dcgs.sets.polytope import Polytope
 from dcgs.sets.simplex import Simplex
 from dcgs.sets.spectraplex import Spectraplex
@@ -19,10 +20,12 @@ __all__ = [
     "ConvexSet",
     "GroupL1Ball",
     "KSparseBall",
+    "Kind",
     "L1Ball",
     "L2Ball",
     "LInfBall",
     "NuclearNormBall",
+    "Option",
     "Polytope",
     "ProjectableSet",
     "Simplex",

@@ -32,7 +32,7 @@ class ConvexSet(ABC):
     name: ClassVar[str] = ""
     options: ClassVar[tuple[Option, ...] | None] = None
     shape: tuple[int, ...]
-    polytope: bool
+    polytope: bool = False
 
     @property
     @abstractmethod

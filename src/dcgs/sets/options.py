@@ -12,6 +12,7 @@ class Kind(Enum):
     """What the text of an option stands for; ``dcgs.fitting.sets`` reads it."""
 
     NUMBER = "a positive number"
+    FLOAT = "a finite number"
     COUNT = "a whole number of at least 1"
     VALUE = "a number, true, false, none, or any other text"
     BOUND = "a number, or an .npy file with one for each entry"
@@ -45,7 +46,7 @@ OPTIONAL_RADIUS = replace(RADIUS, required=False)
 def options_from_signature(made: type[Any]) -> tuple[Option, ...]:
     """Return an option for each argument that a class takes after the shape."""
     _, *arguments = inspect.signature(made).parameters.values()
-    kinds = {"float": Kind.NUMBER, "int": Kind.COUNT}
+    kinds = {"float": Kind.FLOAT, "int": Kind.COUNT}
     return tuple(
         Option(
             argument.name,

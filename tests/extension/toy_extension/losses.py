@@ -1,4 +1,4 @@
-"""A loss: log cosh, which is quadratic for small residuals and linear for large ones."""
+"""Two losses: log cosh, and asymmetric squares, which take an option."""
 
 from __future__ import annotations
 
@@ -30,6 +30,31 @@ class LogCosh(dcgs.Loss):
 
     def hess(self, z: Image) -> Image:
         return np.asarray(1.0 - np.tanh(z - self.b) ** 2)
+
+    def data(self) -> dict[str, Image]:
+        return {"b": self.b}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Expectile(dcgs.Loss):
+    """Asymmetric squares Σ w r², r = zᵢ − bᵢ, with w = tau for r < 0 and 1 − tau else."""
+
+    b: Image
+    tau: float
+    curvature = (0.0, 2.0)
+
+    def _weights(self, z: Image) -> Image:
+        return np.where(z < self.b, self.tau, 1.0 - self.tau)
+
+    def value(self, z: Image) -> float:
+        return float((self._weights(z) * (z - self.b) ** 2).sum())
+
+    def grad(self, z: Image) -> Image:
+        return 2.0 * self._weights(z) * (z - self.b)
+
+    def hess(self, z: Image) -> Image:
+        return 2.0 * self._weights(z)
 
     def data(self) -> dict[str, Image]:
         return {"b": self.b}
