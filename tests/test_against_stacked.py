@@ -29,7 +29,7 @@ from dcgs import (
 )
 from dcgs.counting import CountedOracle
 from dcgs.methods import Agent
-from dcgs.schedules import Facts
+from dcgs.schedules import Facts, ProjectionFacts
 from dcgs.sets import ConvexSet, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, laplacian_matrix, norm_of, random_fits
 
@@ -242,7 +242,12 @@ def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
         x0=X.start(),
         degrees={},
         facts=Facts(
-            1, norm_L=0.0, strong_convexity=fits.strong_convexity, set_diameter=X.diameter, horizon=HORIZON
+            1,
+            norm_L=0.0,
+            strong_convexity=fits.strong_convexity,
+            set_diameter=X.diameter,
+            horizon=HORIZON,
+            projection=ProjectionFacts((0.0, 0.0), (0.0,), 1.0, 1.0),
         ),
         iterations=HORIZON,
         rng=np.random.default_rng(0),

@@ -194,7 +194,9 @@ def test_a_run_that_ends_before_its_first_checkpoint_need_not_save(tmp_path: Pat
     assert minimize(averages, iterations=2, checkpoint=Checkpoint(tmp_path, every=3)).iterations == 2
 
 
-@pytest.mark.parametrize("name", ["smoothness", "mean_smoothness", "extreme_eigenvalues", "mixing_eigenvalues"])
+@pytest.mark.parametrize(
+    "name", ["smoothness", "mean_smoothness", "extreme_eigenvalues", "mixing_eigenvalues"]
+)
 def test_facts_that_were_not_computed_are_an_error(name: str) -> None:
     def program(agent: Agent) -> Program[Point]:
         getattr(agent.facts, name)

@@ -104,7 +104,7 @@ def _best(tried: Mapping[float, Curve]) -> Curve:
 def _summary(findings: Findings, promise: Promise, link: Link) -> list[str]:
     """Return the paragraphs of the summary: claims, losses, waiting, conclusion."""
     if not findings.claims:
-        return ["Not all of DCGS and DFW have been run yet; run the same command again to go on."]
+        return ["Not all of DCGS and DFW have been run yet; run the same command again to continue."]
     by_key = {curve.key: curve for curve in findings.curves}
     shown = [by_key[key] for key in (THEOREM, SCALED, DFW) if key in by_key]
     this = "On the look-alike, this" if findings.banner else "This"
@@ -113,7 +113,7 @@ def _summary(findings: Findings, promise: Promise, link: Link) -> list[str]:
         f"The paper: {verdicts}",
         "Measured, at the end of each run: " + "; ".join(map(_end, shown)) + ".",
         f"On links of {link}: " + "; ".join(_wait(findings, curve, link) for curve in shown) + ".",
-        _meaning(findings.claims[0].verdict, by_key[THEOREM], promise) + _worth(by_key[DFW]),
+        _meaning(findings.claims[0].verdict, by_key[THEOREM], promise) + _weak_reference(by_key[DFW]),
     ]
 
 
@@ -124,7 +124,8 @@ def _end(curve: Curve) -> str:
     own, worst = (short_number(last[name]) for name in ("local_loss", "worst_loss"))
     text = (
         f"{curve.label} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} oracle calls "
-        f"loses {own} on each agent's own data and {worst} with the worst agent's model on everyone's"
+        f"has a loss of {own} on each agent's own data, and of {worst} with the worst agent's model on "
+        "everyone's data"
     )
     if "test_rmse_clipped" in last:
         text += f" (error on held-out ratings {last['test_rmse_clipped']:.3f})"
@@ -143,29 +144,29 @@ def _wait(findings: Findings, curve: Curve, link: Link) -> str:
 def _meaning(verdict: Verdict, theorem: Curve, promise: Promise) -> str:
     """Return the conclusion from the verdict on the rounds."""
     if verdict is Verdict.HOLDS:
-        return "So DCGS gets where DFW gets in far fewer rounds, on everyone's data."
+        return "So DCGS reaches the loss of DFW on everyone's data in far fewer rounds."
     if verdict is Verdict.FAILS:
-        return "So with the theorem's parameters DCGS does not get there in so few rounds."
+        return "So with the theorem's parameters DCGS does not reach the loss of DFW in so few rounds."
     if verdict is Verdict.OPEN:
-        return "So these runs end too early to tell."
+        return "So these runs are too short for a verdict."
     start = theorem.columns["worst_loss"][0]
     left = at(theorem, "rounds", promise.enough, "worst_loss") / start
     text = (
-        "So the paper's figure is right for what it draws, each agent's loss on its own data, and says "
-        f"little about what the agents learn together: after {promise.enough} rounds the worst agent's model "
-        f"still has {share(left)} of the loss on everyone's data that x⁰ = 0 has."
+        "So the paper's figure is correct for each agent's loss on its own data. It shows little about "
+        f"the loss on everyone's data: after {promise.enough} rounds the worst agent's model "
+        f"still has {share(left)} of the loss of x⁰ = 0 there."
     )
     if left > 0.5:
-        text += " Every agent fits its own data and has hardly heard of the others'."
+        text += " Every agent fits its own data; its model hardly depends on the others' data."
     return text
 
 
-def _worth(dfw: Curve) -> str:
+def _weak_reference(dfw: Curve) -> str:
     """Return a warning if DFW is hardly better than x⁰, else nothing."""
     reached, start = at(dfw, "rounds", DFW_ROUNDS, "worst_loss"), dfw.columns["worst_loss"][0]
     if reached < 0.5 * start:
         return ""
     return (
-        f" The bar is low here: on everyone's data DFW has {short_number(reached)} after its rounds, and "
+        f" The reference is weak: on everyone's data DFW has {short_number(reached)} after its rounds, and "
         f"x⁰ = 0, which needs none, has {short_number(start)}."
     )

@@ -56,8 +56,9 @@ class Lockstep(Runtime):
             stack.callback(programs.close)
             pool = self._pool(stack, job, self.threads or 1)
             replies = programs.advance(pool=pool)
-            sizes = (reply.nbytes for reply in replies.values() if isinstance(reply, np.ndarray))
-            if self.threads is None and max(sizes, default=0) >= _LARGE:
+            if self.threads is None and any(
+                isinstance(reply, np.ndarray) and reply.nbytes >= _LARGE for reply in replies.values()
+            ):
                 pool = self._pool(stack, job, cores())
             while all_sent(replies):
                 messages = {i: checked_copy(i, reply) for i, reply in replies.items()}
