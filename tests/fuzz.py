@@ -434,7 +434,7 @@ def problem(seed: int) -> Problem:
     way = str(rng.choice(ways))
     wide = {"scale": 6.0, "agents": 2.0, "columns": 2.0}
     spread = {key: reach if rng.random() < 0.5 else 0.0 for key, reach in wide.items()}
-    looseness = float(rng.choice([0.1, 1.0, 10.0]))
+    looseness = float(rng.choice([1e-4, 1e-2, 0.3, 1.0, 10.0]))
     made = _Maker(rng, region, shape, kind, way, spread, looseness)
     terms, objectives = zip(*(made.agent() for _ in graph), strict=True)
     x0 = None if rng.random() < 0.7 else _inside(rng, region).reshape(shape)
@@ -473,12 +473,17 @@ class _Maker:
         object.__setattr__(self, "scale", 10.0 ** rng.uniform(-self.spread["scale"], self.spread["scale"]))
         reach = self.spread["columns"]
         object.__setattr__(self, "columns", 10.0 ** rng.uniform(-reach, reach, d))
-        away = self.looseness * self.region.size * rng.standard_normal(d) / math.sqrt(d)
+        away = self.reach * rng.standard_normal(d) / math.sqrt(d)
         object.__setattr__(self, "truth", self.region.center + away)
 
     scale: float = field(init=False)
     columns: Array = field(init=False)
     truth: Array = field(init=False)
+
+    @property
+    def reach(self) -> float:
+        """How far the unconstrained minimizer is from the center of the set."""
+        return self.looseness * self.region.size
 
     def agent(self) -> tuple[Term, dcgs.Objective]:
         """Return the term of the judge and the objective of dcgs for one agent more."""
@@ -488,13 +493,13 @@ class _Maker:
         if self.way == "sampling":
             flat = rng.integers(0, d, count)
             A = np.eye(d)[flat]
-            b = A @ self.truth + 0.1 * self.region.size * rng.standard_normal(count)
+            b = A @ self.truth + 0.1 * self.reach * rng.standard_normal(count)
             rows, cols = np.divmod(flat, self.shape[1])
             return Term("squares", A, b), dcgs.MatrixCompletion(rows, cols, b, self.shape)
         A = own * self.columns * rng.standard_normal((count, d))
         if self.way == "sparse":
             A *= rng.random(A.shape) < 0.6
-        noise = float(np.abs(A).max()) * 0.1 * self.region.size * rng.standard_normal(count)
+        noise = float(np.abs(A).max()) * 0.1 * self.reach * rng.standard_normal(count)
         b = A @ self.truth + noise
         matrix = sp.csr_array(A) if self.way == "sparse" else A
         match self.kind:

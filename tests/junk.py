@@ -4,7 +4,7 @@ A call is sound but for one argument (or two), which is junk. It must be refused
 TypeError in a sentence of ours, before any work; or it may succeed where the value is one that the parameter
 allows. Arguments are Python expressions, so that a bad call can be pasted into a shell.
 
-Print a table of all bad calls with ``python tests/junk.py``, those of one name with ``python tests/junk.py NAME``.
+Print all bad calls with ``python tests/junk.py``, those of one name with ``python tests/junk.py NAME``.
 """
 
 from __future__ import annotations
@@ -573,7 +573,8 @@ def in_our_words(error: BaseException, call: Call) -> bool:
     raised_here = trace is not None and trace.tb_frame.f_code.co_filename.startswith(HOME)
     text = str(error)
     words = re.findall(r"\w+", text)
-    names = {*parameters(call.name), *call.junk}
+    # SquaredLoss is told under what name its target is known; a sentence may name the kind of set instead.
+    names = {*parameters(call.name), call.arguments.get("name", "").strip("'"), call.name.lower()}
     begins = bool(text) and (text[0].islower() or text[0] in "'−" or words[:1] in [[n] for n in names])
     ends = text.endswith(".") and not text.endswith("..") and "\n" not in text
     holds = re.search(r"\b(must|needs?|cannot|can only|may|is told of)\b", text) is not None
@@ -616,7 +617,7 @@ def main(names: Sequence[str]) -> None:
             judgment = judge(call)
             count[name, judgment.verdict.value] += 1
             if judgment.verdict.bad:
-                print(judgment, flush=True)
+                print(str(judgment).replace("\x00", "\\x00"), flush=True)
     print(total, "calls")
     for (name, verdict), times in sorted(count.items()):
         print(f"{times:6} {name}: {verdict}")
