@@ -440,9 +440,7 @@ def problem(seed: int) -> Problem:
     x0 = None if rng.random() < 0.7 else _inside(rng, region).reshape(shape)
     gap = float(rng.choice(GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, {way} {kind}, {method}, gap={gap:g}, {spread}"
-    return Problem(
-        seed, about, Sum(terms), region, objectives, graph, eval(method, {"dcgs": dcgs}), gap, x0
-    )
+    return Problem(seed, about, Sum(terms), region, objectives, graph, eval(method, {"dcgs": dcgs}), gap, x0)
 
 
 def _inside(rng: np.random.Generator, region: Region) -> Array:

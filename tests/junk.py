@@ -322,9 +322,7 @@ class Parameter:
 
 ABOVE_ZERO = number(0.0)
 INNER = either(one_of("auto", "cg", "pcg"), instance(Inner))
-SCHEDULE = either(
-    one_of("auto", "theorem1", "theorem2"), instance(dcgs.Theorem1, dcgs.Theorem2), function
-)
+SCHEDULE = either(one_of("auto", "theorem1", "theorem2"), instance(dcgs.Theorem1, dcgs.Theorem2), function)
 STEPS = Parameter("10", whole(1))
 PARAMETERS: dict[str, Parameter] = {
     "A": Parameter("np.eye(2)", numbers(2)),
@@ -496,9 +494,7 @@ def calls(name: str) -> list[Call]:
     pairs = []
     for _ in range(PAIRS if len(given) > 1 else 0):
         first, second = rng.choice(len(given), 2, replace=False)
-        pairs.append(
-            Call(name, {given[first]: str(rng.choice(JUNK)), given[second]: str(rng.choice(JUNK))})
-        )
+        pairs.append(Call(name, {given[first]: str(rng.choice(JUNK)), given[second]: str(rng.choice(JUNK))}))
     return [call for call in single + pairs if not _left_out(call)]
 
 

@@ -27,7 +27,9 @@ def test_junk_is_refused_in_our_words_before_any_work(name: str) -> None:
     assert not bad, f"{dict(count)}\n" + "\n".join(map(str, bad[:SHOWN]))
 
 
-@pytest.mark.parametrize("name", sorted(set(doors()) - {"Result.load", "e2006", "movielens1m", "movielens100k"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(doors()) - {"Result.load", "e2006", "movielens1m", "movielens100k"})
+)
 def test_the_calls_that_junk_spoils_are_sound(name: str) -> None:
     Path("no-such-file").write_text("1 1:2\n")
     assert judge(Call(name, {})).verdict is Verdict.RIGHT
