@@ -120,7 +120,7 @@ def faults(run: Run, number: signal.Signals) -> list[str]:
     if left:
         wrong.append(f"{len(left)} processes were left")
         _end(run)
-    # A process that its signal ended has the status 128 + number in a shell. After SIGTERM, mpiexec has its own.
+    # In a shell, a process that a signal ended has the status 128 + number. After SIGTERM, mpiexec has its own.
     code = run.process.returncode
     status = code if code >= 0 else 128 - code
     if status == 0 or (number == signal.SIGINT and status != 128 + number):
@@ -168,11 +168,9 @@ def main(count: int, seed: int) -> int:
         start = time.monotonic()
         wrong = faults(run, number)
         bad += bool(wrong)
+        told = "; ".join(wrong) or "well"
         took = time.monotonic() - start
-        print(
-            f"{turn:4} {number.name} after {moment:.2f} s, ended in {took:.2f} s: {'; '.join(wrong) or 'well'}",
-            flush=True,
-        )
+        print(f"{turn:4} {number.name} after {moment:.2f} s, ended in {took:.2f} s: {told}", flush=True)
     print(f"{bad} of {count} were at fault")
     return bad
 

@@ -27,6 +27,7 @@ from scipy.linalg import null_space
 from scipy.optimize import nnls
 
 import dcgs
+from junk import EndlessError, bounds
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -374,8 +375,10 @@ PROJECTING = ("PGExtra", "NIDS", "ProjectedAGD")
 PROJECTABLE = ("L1Ball", "L2Ball", "LInfBall", "Box", "Simplex", "GroupL1Ball", "NuclearNormBall")
 GAPS = [0.3, 0.1, 1e-2, 1e-3, 1e-3, 1e-4]
 # Limits beside the gap, in rounds and oracle calls; an oracle that solves a linear program is the slowest.
-ROUNDS = 200
-CALLS, CALLS_OF_PROGRAM = 1000, 150
+ROUNDS = 150
+CALLS, CALLS_OF_PROGRAM = 600, 60
+# Seconds of computing after which a run counts as one without end; at these limits they take one at most.
+LONGEST = 10.0
 
 
 @final
@@ -628,6 +631,7 @@ class Verdict(Enum):
     OUTSIDE = "an answer is outside of the set"
     APART = "AGREED, but the agents' answers differ"
     RAISED = "an exception other than a refusal"
+    ENDLESS = "no end, in spite of limits on rounds and oracle calls"
 
     @property
     def bad(self) -> bool:
@@ -640,7 +644,7 @@ class Verdict(Enum):
 class Judgment:
     """The verdict on one problem, with its numbers; ``sharp`` says whether the reference was good enough."""
 
-    problem: Problem
+    problem: Problem = field(repr=False)
     verdict: Verdict
     details: str
     sharp: bool = True
@@ -653,7 +657,10 @@ class Judgment:
 def judge(problem: Problem) -> Judgment:
     """Run dcgs on the problem and judge its result."""
     try:
-        result = problem.run()
+        with bounds(LONGEST):
+            result = problem.run()
+    except EndlessError:
+        return Judgment(problem, Verdict.ENDLESS, f"more than {LONGEST:g} s of computing")
     except (ValueError, TypeError) as error:
         refused = str(error).startswith("gap must be at least ")
         verdict = Verdict.REFUSED if refused else Verdict.RAISED

@@ -542,13 +542,13 @@ def _give_up(number: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def bounds() -> Iterator[None]:
-    """Bound the computing time and the memory of a call."""
+def bounds(seconds: float = LONGEST) -> Iterator[None]:
+    """Bound the computing time and the memory of a call; raise an EndlessError after so many seconds."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     before = signal.signal(signal.SIGVTALRM, _give_up)
     resource.setrlimit(resource.RLIMIT_AS, (taken + ROOM, hard))
-    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
