@@ -120,7 +120,7 @@ def faults(run: Run, number: signal.Signals) -> list[str]:
     if left:
         wrong.append(f"{len(left)} processes were left")
         _end(run)
-    # In a shell, a process that a signal ended has the status 128 + number. After SIGTERM, mpiexec has its own.
+    # In a shell, a process ended by a signal has the status 128 + number. After SIGTERM, mpiexec has its own.
     code = run.process.returncode
     status = code if code >= 0 else 128 - code
     if status == 0 or (number == signal.SIGINT and status != 128 + number):

@@ -70,7 +70,7 @@ class Term:
                 return 2.0 * (z - self.b), np.full(len(z), 2.0)
             case "huber":
                 r = z - self.b
-                return 2.0 * np.clip(r, -self.delta, self.delta), 2.0 * (np.abs(r) <= self.delta)
+                return 2.0 * np.clip(r, -self.delta, self.delta), np.where(np.abs(r) <= self.delta, 2.0, 0.0)
             case _:
                 p = 0.5 * (1.0 - np.tanh(0.5 * self.b * z))
                 return -self.b * p, p * (1.0 - p)
@@ -93,10 +93,11 @@ class Sum:
         return sum(term.value(x) for term in self.terms)
 
     def grad(self, x: Array) -> Array:
-        return np.sum([term.A.T @ term.slopes(x)[0] for term in self.terms], axis=0)
+        return np.asarray(np.sum([term.A.T @ term.slopes(x)[0] for term in self.terms], axis=0))
 
     def hess(self, x: Array) -> Array:
-        return np.sum([term.A.T @ (term.slopes(x)[1][:, None] * term.A) for term in self.terms], axis=0)
+        parts = [term.A.T @ (term.slopes(x)[1][:, None] * term.A) for term in self.terms]
+        return np.asarray(np.sum(parts, axis=0))
 
     def rounding(self, x: Array) -> float:
         return sum(term.rounding(x) for term in self.terms)
@@ -178,7 +179,7 @@ def groups(made: dcgs.ConvexSet, parts: Sequence[Sequence[int]], radius: float) 
 
     def arrow(g: int) -> Callable[[Array], Array]:
         def build(y: Array) -> Array:
-            M = (share + y[d + g]) * np.eye(len(parts[g]) + 1)
+            M: Array = (share + y[d + g]) * np.eye(len(parts[g]) + 1)
             M[0, 1:] = M[1:, 0] = y[list(parts[g])]
             return M
 
@@ -323,7 +324,8 @@ def any_set(rng: np.random.Generator, name: str, shape: tuple[int, ...], radius:
             parts = [part for part in (order[:cut], order[cut:]) if part]
             return groups(dcgs.GroupL1Ball(shape, parts, radius), parts, radius)
         case "NuclearNormBall":
-            return nuclear(dcgs.NuclearNormBall(shape, radius), *shape, radius)
+            p, q = shape
+            return nuclear(dcgs.NuclearNormBall((p, q), radius), p, q, radius)
         case _:
             return spectraplex(dcgs.Spectraplex(shape[0], radius), shape[0], radius)
 
@@ -448,11 +450,11 @@ def problem(seed: int) -> Problem:
 
 def _inside(rng: np.random.Generator, region: Region) -> Array:
     """Return a point well inside a set: half the way from the center to a random point of it."""
-    y = rng.standard_normal(region.span.shape[1])
+    y: Array = rng.standard_normal(region.span.shape[1])
     for _ in range(60):
         if barrier(region, y) < math.inf:
             break
-        y *= 0.5
+        y = np.asarray(0.5 * y)
     return region.center + 0.5 * region.span @ y
 
 
@@ -495,8 +497,9 @@ class _Maker:
             flat = rng.integers(0, d, count)
             A = np.eye(d)[flat]
             b = A @ self.truth + 0.1 * self.reach * rng.standard_normal(count)
-            rows, cols = np.divmod(flat, self.shape[1])
-            return Term("squares", A, b), dcgs.MatrixCompletion(rows, cols, b, self.shape)
+            side, other = self.shape
+            rows, cols = np.divmod(flat, other)
+            return Term("squares", A, b), dcgs.MatrixCompletion(rows, cols, b, (side, other))
         A = own * self.columns * rng.standard_normal((count, d))
         if self.way == "sparse":
             A *= rng.random(A.shape) < 0.6

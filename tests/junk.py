@@ -203,7 +203,7 @@ def number(least: float = -math.inf, most: float = math.inf, *, open_: bool = Tr
 
 def whole(least: int) -> Fits:
     """Allow whole numbers of at least so much."""
-    return lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+    return lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def whole_between(least: int, most: int) -> Fits:
