@@ -450,11 +450,11 @@ def problem(seed: int) -> Problem:
 
 def _inside(rng: np.random.Generator, region: Region) -> Array:
     """Return a point well inside a set: half the way from the center to a random point of it."""
-    y: Array = rng.standard_normal(region.span.shape[1])
+    y = np.asarray(rng.standard_normal((region.span.shape[1],)))
     for _ in range(60):
         if barrier(region, y) < math.inf:
             break
-        y = np.asarray(0.5 * y)
+        y = 0.5 * y
     return region.center + 0.5 * region.span @ y
 
 

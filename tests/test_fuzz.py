@@ -46,7 +46,7 @@ def test_the_regions_of_the_judge_are_the_sets_of_dcgs(seed: int) -> None:
         s = region.made.lmo(g.reshape(region.made.shape)).dense().reshape(-1)
         assert float(g @ s) == pytest.approx(region.least(g), rel=1e-6, abs=1e-8 * region.size)
         assert region.excess(s) <= 1e-8 * region.size + 1e-9 * float(np.abs(s).max())
-        assert region.excess(region.center - 3.0 * region.size * g) > 0.0
+        assert region.excess(region.center - 3.0 * region.size * g / float(np.linalg.norm(g))) > 0.0
 
 
 @pytest.mark.parametrize("seed", range(48))
@@ -66,4 +66,5 @@ def test_the_reference_is_the_optimum_of_another_solver(seed: int) -> None:
     best = reference(given)
     assert {term.kind for term in given.f.terms} == {"squares"}
     _, other = optimum([(term.A, term.b) for term in given.f.terms], given.region.made)
-    assert best.value == pytest.approx(other, rel=1e-5, abs=1e-5 * given.f.value(given.start))
+    precision = 1e-8 * given.f.value(given.start)  # of the other solver
+    assert best.value - best.error - precision <= other <= best.value + precision
