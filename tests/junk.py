@@ -513,6 +513,7 @@ class Verdict(Enum):
     RIGHT = "accepted, rightly"
     ACCEPTED = "junk is accepted"
     FOREIGN = "refused in the words of Python or NumPy"
+    BROKEN = "refused in our words, but with a value that takes several lines"
     EXCEPTION = "another exception"
     ENDLESS = "no end"
     WORKED = "refused after the work had begun"
@@ -560,8 +561,8 @@ def bounds(seconds: float = LONGEST) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def in_our_words(error: BaseException, call: Call) -> bool:
-    """Return whether an error is a sentence of ours.
+def in_our_words(error: BaseException, text: str, call: Call) -> bool:
+    """Return whether an error with this text is a sentence of ours.
 
     It is raised by code of dcgs, says what must hold, names a parameter or what was given, is one line in
     lower case but for names, and ends with a full stop.
@@ -570,7 +571,6 @@ def in_our_words(error: BaseException, call: Call) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     raised_here = trace is not None and trace.tb_frame.f_code.co_filename.startswith(HOME)
-    text = str(error)
     words = re.findall(r"\w+", text)
     # SquaredLoss is told under what name its target is known; a sentence may name the kind of set instead.
     names = {*parameters(call.name), call.arguments.get("name", "").strip("'"), call.name.lower()}
@@ -597,8 +597,9 @@ def judge(call: Call) -> Judgment:
         told = f"{type(error).__name__}: {error}"[:200]
         if not isinstance(error, (ValueError, TypeError, *ABOUT_FILES)) or isinstance(error, UnicodeError):
             return Judgment(call, Verdict.EXCEPTION, told)
-        if not in_our_words(error, call):
-            return Judgment(call, Verdict.FOREIGN, told)
+        if not in_our_words(error, str(error), call):
+            joined = in_our_words(error, " ".join(str(error).split()), call)
+            return Judgment(call, Verdict.BROKEN if joined else Verdict.FOREIGN, told)
         # A value that is allowed may be refused for what the data are, once they were looked at.
         worked = CountingBall.calls and _wrong(call)
         return Judgment(call, Verdict.WORKED if worked else Verdict.REFUSED, told)
