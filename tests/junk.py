@@ -435,13 +435,17 @@ SPECIAL: dict[str, Parameter] = {
 }
 
 # Names that take nothing from outside: what dcgs returns, interfaces that cannot be made, enumerations and
-# exceptions.
-OUTPUTS = {"Result", "History", "Snapshot", "Ratings", "Regression", "Source"}
-INTERFACES = {"ConvexSet", "Loss", "Method"}
-ENUMERATIONS = {"Status", "Kind"}
+# exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
+# the door, where nothing is checked.
+OUTPUTS = {"Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
+INTERFACES = {"Atom", "ConvexSet", "Inner", "LinearMap", "Loss", "Method", "ProjectableSet", "Solver"}
+ENUMERATIONS = {"Status", "Kind", "Outcome"}
+ALIASES = {"Inbox", "Point", "Program"}
+PARTS = {"Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
+PARTS |= {"average", "laplacian", "norm", "onto_l1_ball", "onto_simplex", "vdot"}
 ERRORS = {"BrokenDataError", "DataNotFoundError", "DownloadError"}
 NOTHING = {"cache_folder"}
-EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING
+EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING | ALIASES | PARTS
 # A legitimate value that is too large to look at: 2⁴⁰ points of shape (1, 1), as one number in memory.
 TOO_LARGE = {("ConvexHull", "points", "np.broadcast_to(1.0, (2**40, 1, 1))")}
 # What a callback raises is its own: a class is one that is called, and raises.

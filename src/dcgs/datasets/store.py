@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dcgs.datasets.download import Progress, Remote, fetch
 from dcgs.datasets.errors import BrokenDataError, DataNotFoundError
 from dcgs.files import atomic_write
+from dcgs.validation import FLAG, PATH, function_or_none
 
 PathLike: TypeAlias = str | os.PathLike[str]
 """A path, as the standard library takes it."""
@@ -51,8 +52,11 @@ class Wanted:
 
     def locate(self, path: PathLike | None, download: bool, progress: Progress | None) -> Path:
         """Return the file to read; download it if it is not on this machine and ``download`` allows it."""
-        if path is not None:
-            return self._given(Path(path).expanduser())
+        given = PATH.or_none(path, "path")
+        FLAG(download, "download")
+        function_or_none(progress, "progress", "the bytes so far and in all")
+        if given is not None:
+            return self._given(given.expanduser())
         named = os.environ.get("DCGS_DATA")
         places = [*([Path(named).expanduser()] if named else []), cache_folder()]
         found = next((file for place in places for file in self._within(place)), None)

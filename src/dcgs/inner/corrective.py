@@ -18,7 +18,6 @@ from dcgs.inner.base import (
     Solver,
     Subproblem,
     Task,
-    check_max_steps,
     polytope_incompatibility,
 )
 from dcgs.inner.line_search import Line
@@ -26,6 +25,7 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT
 
 # Where a set has many extreme points at the cost of one, those with at least this share of the best one's gap
 # are added, at most _FEW at a time or the share _PART of the active set.
@@ -70,7 +70,7 @@ class Corrective(Inner):
     State = CorrectiveState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return polytope_incompatibility("corrective", X)

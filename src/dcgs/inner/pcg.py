@@ -13,7 +13,6 @@ from dcgs.inner.base import (
     Solver,
     Subproblem,
     Task,
-    check_max_steps,
     polytope_incompatibility,
 )
 from dcgs.inner.line_search import Line
@@ -22,6 +21,7 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT
 
 
 @final
@@ -46,7 +46,7 @@ class PCG(Inner):
     State = PCGState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return polytope_incompatibility("pcg", X)

@@ -12,12 +12,13 @@ from typing import final
 
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.mixing import average
-from dcgs.methods.projections import Projection, check_step, projection_incompatibility, projector
+from dcgs.methods.projections import Projection, projection_incompatibility, projector
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import POSITIVE
 
 
 @final
@@ -49,7 +50,7 @@ class NIDS(Method):
     State = NIDSState
 
     def __post_init__(self) -> None:
-        check_step(self.step)
+        POSITIVE.or_none(self.step, "step")
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return projection_incompatibility(self, X)

@@ -12,12 +12,13 @@ from typing import final
 
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.mixing import average
-from dcgs.methods.projections import check_step, projection_incompatibility, projector
+from dcgs.methods.projections import projection_incompatibility, projector
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import POSITIVE, number
 
 
 @final
@@ -50,9 +51,8 @@ class PGExtra(Method):
     State = PGExtraState
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        if not 0.0 <= self.laziness < 1.0:
-            raise ValueError(f"laziness must be at least 0 and less than 1; got {self.laziness!r}.")
+        POSITIVE.or_none(self.step, "step")
+        number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)(self.laziness, "laziness")
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return projection_incompatibility(self, X)

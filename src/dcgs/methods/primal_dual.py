@@ -14,6 +14,7 @@ from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import number
 
 
 @final
@@ -36,8 +37,7 @@ class PrimalDual(Method):
 
     def __post_init__(self) -> None:
         check_settings(self.inner, self.schedule, self.answer)
-        if not 0.0 <= self.precision < 1.0:
-            raise ValueError(f"precision must be in [0, 1); got {self.precision!r}.")
+        number("be in [0, 1)", lambda x: 0.0 <= x < 1.0)(self.precision, "precision")
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())

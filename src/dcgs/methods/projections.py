@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 from typing import TypeAlias
 
 from dcgs.methods.base import Agent, Method
@@ -47,9 +46,3 @@ def projection_incompatibility(method: Method, X: ConvexSet) -> str | None:
         f"{type(method).__name__} needs a set with a Euclidean projection at hand; "
         f"{type(X).__name__} has none. Use a method that asks the linear oracle, such as dcgs.DCGS()."
     )
-
-
-def check_step(step: float | None) -> None:
-    """Raise unless the step of a projected gradient method is a positive number, or left to the method."""
-    if step is not None and not (isinstance(step, Real) and 0.0 < step < float("inf")):
-        raise ValueError(f"step must be a positive finite number, or None; got {step!r}.")

@@ -12,7 +12,8 @@ from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
+from dcgs.schedules import Facts, Params, Schedule, Theorem1, Theorem2
+from dcgs.validation import instance, one_of
 
 
 @final
@@ -59,23 +60,19 @@ def bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Schedu
         schedule = "theorem2" if facts.strong_convexity > 0.0 else "theorem1"
     if isinstance(schedule, str):
         schedule = _SCHEDULES[schedule]
-    return schedule.bind(facts) if isinstance(schedule, Theorem1 | Theorem2) else schedule
+    if isinstance(schedule, Theorem1 | Theorem2):
+        return schedule.bind(facts)
+    return lambda k: instance(schedule(k), Params, "schedule", "be a function that returns a dcgs.Params")
 
 
 def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
     """Raise ValueError unless inner, schedule and answer are valid."""
     check_inner(inner)
-    if answer not in ("average", "last"):
-        raise ValueError(f"answer must be 'average' or 'last'; got {answer!r}.")
-    known = isinstance(schedule, Theorem1 | Theorem2) or (
-        callable(schedule) and not isinstance(schedule, type)
-    )
-    if not known and schedule not in ("auto", *_SCHEDULES):
-        names = ", ".join(map(repr, ("auto", *_SCHEDULES)))
-        raise ValueError(
-            f"schedule must be one of {names}, a Theorem1(...), a Theorem2(...) or a function of k; "
-            f"got {schedule!r}."
-        )
+    one_of("average", "last")(answer, "answer")
+    known = isinstance(schedule, Theorem1 | Theorem2) or callable(schedule)
+    if not known or isinstance(schedule, type):
+        others = "a Theorem1(...), a Theorem2(...) or a function of k"
+        one_of("auto", *_SCHEDULES, otherwise=others)(schedule, "schedule")
 
 
 def schedule_incompatibility(schedule: object, objectives: Mapping[int, Objective]) -> str | None:

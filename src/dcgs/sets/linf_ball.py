@@ -10,8 +10,9 @@ import numpy as np
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point
-from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.base import ProjectableSet, largest_entry, set_fields
 from dcgs.sets.options import RADIUS
+from dcgs.validation import POSITIVE, SHAPE
 
 
 @final
@@ -32,7 +33,7 @@ class LInfBall(ProjectableSet):
     polytope = True
 
     def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
-        set_fields(self, shape=as_shape(shape), radius=check_radius(radius))
+        set_fields(self, shape=SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
 
     @property
     def diameter(self) -> float:

@@ -10,18 +10,11 @@ import numpy as np
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, onto_simplex
-from dcgs.sets.base import (
-    Direction,
-    ProjectableSet,
-    check_radius,
-    check_side,
-    check_tolerance,
-    set_fields,
-    square_side,
-)
+from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, set_fields, square_side
 from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
 from dcgs.sets.options import OPTIONAL_RADIUS
 from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
+from dcgs.validation import COUNT, POSITIVE
 
 
 @final
@@ -47,9 +40,9 @@ class Spectraplex(ProjectableSet):
     polytope = False
 
     def __init__(self, n: int, radius: float = 1.0, tolerance: float = 1e-8) -> None:
-        side = check_side(n)
+        side = COUNT(n, "n")
         set_fields(self, n=side, shape=(side, side))
-        set_fields(self, radius=check_radius(radius), tolerance=check_tolerance(tolerance))
+        set_fields(self, radius=POSITIVE(radius, "radius"), tolerance=TOLERANCE(tolerance, "tolerance"))
 
     @property
     def diameter(self) -> float:
