@@ -453,7 +453,7 @@ CALLED = {("callback", kind) for kind in ("int", "dcgs.L1Ball", "dcgs.FastDCGS",
 # Data in the sizes that are asked for are made, if there is room for them.
 BY_SIZE = {("lasso_synthetic", "2**40"), ("completion_synthetic", "2**40"), ("e2006_lookalike", "2**40")}
 # Where nothing but a file that is not there is wrong.
-ABOUT_FILES = (dcgs.datasets.DataNotFoundError,)
+ABOUT_FILES = (FileNotFoundError,)
 
 
 def doors() -> dict[str, Callable[..., Any]]:
@@ -578,7 +578,8 @@ def in_our_words(error: BaseException, text: str, call: Call) -> bool:
     words = re.findall(r"\w+", text)
     # SquaredLoss is told under what name its target is known; a sentence may name the kind of set instead.
     names = {*parameters(call.name), call.arguments.get("name", "").strip("'"), call.name.lower()}
-    begins = bool(text) and (text[0].islower() or text[0] in "'−" or words[:1] in [[n] for n in names])
+    named_first = {*names, *(value.strip("'") for value in call.arguments.values())}
+    begins = bool(text) and (text[0].islower() or text[0] in "'−" or words[:1] in [[n] for n in named_first])
     ends = text.endswith(".") and not text.endswith("..") and "\n" not in text
     holds = re.search(r"\b(must|needs?|cannot|can only|may|is told of)\b", text) is not None
     given = [value.strip("'") for value in call.arguments.values()]

@@ -27,8 +27,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 # An array of float64 with more entries cannot be addressed.
 _MOST_ENTRIES = 2**60
+_LONGEST_QUOTE = 120
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxstring, _SHORT.maxother = 80, 1000
 
 
 @final
@@ -80,11 +81,13 @@ def whole(least: int, most: int | None = None, meaning: str = "") -> Rule[int]:
     return Rule(f"be a whole number between {least} and {most}{meaning and ', ' + meaning}", read)
 
 
-def one_of(*names: str, otherwise: str = "") -> Rule[str]:
-    """Return the rule for some names; ``otherwise`` says what is allowed besides."""
-    quoted = [*map(repr, names), *([otherwise] if otherwise else [])]
-    must = f"be {', '.join(quoted[:-1])} or {quoted[-1]}"
-    return Rule(must, lambda value: value if isinstance(value, str) and value in names else None)
+def one_of(*names: str, also: tuple[str, ...] = ()) -> Rule[str]:
+    """Return the rule for some names; ``also`` says what the caller allows besides."""
+    *head, last = *map(repr, names), *also
+    return Rule(
+        f"be {', '.join(head)} or {last}",
+        lambda value: value if isinstance(value, str) and value in names else None,
+    )
 
 
 def _read_flag(value: Any) -> bool | None:
@@ -207,13 +210,15 @@ def shown(value: Any) -> str:
     try:
         text = _SHORT.repr(value)
     except ValueError:  # an integer with more digits than Python converts
-        text = "\n"
-    return text if text.isprintable() else f"a value of type {type(value).__name__}"
+        text = ""
+    return text if 0 < len(text) <= _LONGEST_QUOTE and text.isprintable() else f"<{type(value).__name__}>"
 
 
 def _unmasked(values: Any, name: str) -> NDArray[Any]:
     if np.ma.is_masked(values):
         raise ValueError(f"{name} must have no masked entries; got {shown(values)}. Fill them first.")
+    if isinstance(values, bytes | bytearray | memoryview):
+        raise ValueError(f"{name} must be an array of numbers; got {shown(values)}.")
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError):

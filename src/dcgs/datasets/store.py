@@ -65,13 +65,17 @@ class Wanted:
         if download:
             return fetch(self.remote, cache_folder(), progress)
         searched = " and in ".join(map(str, places)) + ("" if named else " (DCGS_DATA is not set)")
-        raise self._missing(f"{self.name} must be on this machine; no {self._names} was found in {searched}.")
+        raise self._missing(
+            f"the data set {self.name} must be on this machine; no {self._names} was found in {searched}."
+        )
 
     def _given(self, path: Path) -> Path:
         if path.is_dir():
             found = next(self._within(path), None)
             if found is None:
-                raise self._missing(f"{self.name} must be in the folder {path}; it has no {self._names}.")
+                raise self._missing(
+                    f"the data set {self.name} must be in the folder {path}; it has no {self._names}."
+                )
             return found
         if not path.exists():
             raise self._missing(f"{path} must be {self.name}; there is no such file.")

@@ -17,7 +17,7 @@ def lasso_synthetic(
     (20, 50)
     """
     samples, features = COUNT(samples, "samples"), COUNT(features, "features")
-    SHAPE((samples, features), "(samples, features)")
+    SHAPE((samples, features), "the shape (samples, features)")
     nonzeros = whole(1, features, "the features")(nonzeros, "nonzeros")
     NOT_NEGATIVE(noise, "noise")
     rng = np.random.default_rng(SEED(seed, "seed"))
@@ -40,7 +40,7 @@ def completion_synthetic(
     >>> completion_synthetic(20, 2, 50).values.shape
     (50,)
     """
-    side, _ = SHAPE((side, side), "(side, side)")
+    side, _ = SHAPE((side, side), "the shape (side, side)")
     rank = whole(1, side, "the side")(rank, "rank")
     entries = whole(1, side * side, "as there are")(entries, "entries")
     NOT_NEGATIVE(noise, "noise")

@@ -40,7 +40,7 @@ class Checkpoint:
         PATH(self.folder, "folder")
         COUNT(self.every, "every")
         if not isinstance(self.resume, bool):
-            one_of("auto", otherwise="True or False")(self.resume, "resume")
+            one_of("auto", also=("True", "False"))(self.resume, "resume")
 
     @property
     def path(self) -> Path:

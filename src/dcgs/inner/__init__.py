@@ -23,7 +23,7 @@ _BY_NAME: dict[str, Inner] = {
 def check_inner(inner: str | Inner) -> None:
     """Raise ValueError unless ``inner`` is an inner solver or the name of one."""
     if not isinstance(inner, Inner):
-        one_of("auto", *_BY_NAME, otherwise="an inner solver such as CG()")(inner, "inner")
+        one_of("auto", *_BY_NAME, also=("an inner solver such as CG()",))(inner, "inner")
 
 
 def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:

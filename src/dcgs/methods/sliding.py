@@ -71,8 +71,8 @@ def check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
     one_of("average", "last")(answer, "answer")
     known = isinstance(schedule, Theorem1 | Theorem2) or callable(schedule)
     if not known or isinstance(schedule, type):
-        others = "a Theorem1(...), a Theorem2(...) or a function of k"
-        one_of("auto", *_SCHEDULES, otherwise=others)(schedule, "schedule")
+        objects = ("a Theorem1(...)", "a Theorem2(...)", "a function of k")
+        one_of("auto", *_SCHEDULES, also=objects)(schedule, "schedule")
 
 
 def schedule_incompatibility(schedule: object, objectives: Mapping[int, Objective]) -> str | None:

@@ -88,7 +88,8 @@ class LogisticLoss(Loss):
         odd = np.unique(self.labels[np.abs(self.labels) != 1.0])
         if odd.size:
             raise ValueError(
-                f"labels must be −1 and +1; got also {odd[:5].tolist()}. Encode the classes as −1 and +1."
+                f"labels must be −1 and +1, or 0 and 1 in dcgs.Logistic; got also {odd[:5].tolist()}. "
+                "Encode the classes as −1 and +1."
             )
 
     def value(self, z: Image) -> float:

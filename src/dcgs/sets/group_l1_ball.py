@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import TypeAlias, final
 
 import numpy as np
@@ -101,9 +102,12 @@ class GroupL1Ball(ProjectableSet):
 
 def as_partition(groups: Iterable[Sequence[int]], entries: int) -> Groups:
     """Return sorted groups; raise unless every index from 0 to entries − 1 is in one, and none is empty."""
-    if not isinstance(groups, Iterable):
-        raise ValueError(f"groups must be a sequence of sequences of indices; got {shown(groups)}.")
-    partition = tuple(tuple(sorted(indices(group, "groups").tolist())) for group in groups)
+    try:
+        # No group may be empty, so that there are no more groups than entries.
+        read = list(islice(groups, entries + 1))
+    except TypeError:
+        raise ValueError(f"groups must be sequences of indices; got {shown(groups)}.") from None
+    partition = tuple(tuple(sorted(indices(group, "groups").tolist())) for group in read)
     times = Counter(j for group in partition for j in group)
     inside = sum(0 <= j < entries for j in times)
     wrong = {
