@@ -125,7 +125,8 @@ def test_a_sample_is_random_and_given_by_its_seed() -> None:
 @pytest.mark.parametrize("count", [0, 11])
 def test_a_sample_larger_than_the_data_is_refused(count: int) -> None:
     with pytest.raises(
-        ValueError, match=rf"count must be between 1 and 10, the rows of ten rows; got {count}\."
+        ValueError,
+        match=rf"count must be a whole number between 1 and 10, the rows of ten rows; got {count}\.",
     ):
         regression().sample(count)
 

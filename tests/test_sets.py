@@ -601,7 +601,7 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: NuclearNormBall(wrong(3)),
-            "shape must be (rows, columns), two positive integers; got (3,).",
+            "shape must be (rows, columns), two positive integers; got 3.",
         ),
         (
             lambda: NuclearNormBall((3, 2), tolerance=0.0),
@@ -639,7 +639,7 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: Polytope(sp.csr_array(np.array([[0.0, 1.0], [math.inf, 0.0]])), [1.0, 1.0]),
-            "A_ub must be finite; A_ub[1, 0] is nan.",
+            "A_ub must be finite; A_ub[1, 0] is inf.",
         ),
         (lambda: Polytope([[1.0]], [math.inf]), "b_ub must be finite; b_ub[0] is inf."),
         (

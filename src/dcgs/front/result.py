@@ -56,7 +56,9 @@ class Result:
         arrays |= {f"history.{name}": column for name, column in self.history.columns().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
         meta = np.array(json.dumps({"format": _FORMAT, "status": self.status.name, **facts}))
-        return atomic_write(Path(path), lambda stream: np.savez_compressed(stream, meta=meta, **arrays))
+        return atomic_write(
+            PATH(path, "path"), lambda stream: np.savez_compressed(stream, meta=meta, **arrays)
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
