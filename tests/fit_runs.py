@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.cli import main
-from dcgs.fitting import Model
+from dcgs.fitting.models import Model
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -22,7 +22,7 @@ from dcgs.cli import main
 from fit_runs import write_sites
 from fuzz import Array, Problem, Region, Sum, Term, Verdict, ball, hull, judge
 from junk import SPACE, bounds
-from test_bad_input import assert_house_style
+from test_bad_input import assert_well_formed
 
 NAN = math.nan
 GRAPHS: dict[str, nx.Graph] = {
@@ -323,7 +323,7 @@ def test_it_is_refused_with_a_sentence_of_ours(expression: str) -> None:
     space = SPACE | {"OwnLoss": OwnLoss, "G": nx.empty_graph(1), "nan": NAN, "inf": math.inf}
     with bounds(), pytest.raises((ValueError, TypeError)) as caught:
         eval(expression, space)
-    assert_house_style(str(caught.value))
+    assert_well_formed(str(caught.value))
 
 
 def test_a_loss_of_ones_own_is_taken_if_it_is_sound() -> None:
@@ -343,7 +343,7 @@ def outcome(scale: float, method: dcgs.Method) -> str:
         X, graph = dcgs.L1Ball(3, 0.5), nx.path_graph(4)
         return dcgs.minimize(objectives, X, graph, method, gap=0.1, rounds=600, every=10).status.name
     except ValueError as error:
-        assert_house_style(str(error))
+        assert_well_formed(str(error))
         return "refused"
 
 
@@ -493,7 +493,7 @@ def test_what_is_no_file_in_place_of_a_checkpoint_is_passed_over_or_refused(
         result = checkpointed(30, resume=True)
     except (ValueError, OSError) as error:
         refused = str(error)
-        assert_house_style(refused)
+        assert_well_formed(refused)
     assert refused or (result is not None and any("000020" in note for note in result.notes))
 
 
@@ -507,7 +507,7 @@ def test_an_older_checkpoint_under_a_newer_name_is_noticed(here: Path) -> None:
         notes = checkpointed(30, resume=True).notes
     except ValueError as error:
         refused = str(error)
-        assert_house_style(refused)
+        assert_well_formed(refused)
     assert refused or any("000020" in note for note in notes)
 
 

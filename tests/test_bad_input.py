@@ -37,7 +37,7 @@ SOUND = {"objectives": OBJECTIVES, "X": X, "graph": PATH, "iterations": 2}
 @final
 @dataclass(eq=False)
 class Watched(Runtime):
-    """A runtime that runs nothing, and knows whether it was asked to."""
+    """A runtime that runs nothing, and counts how often it was called."""
 
     runs: int = 0
 
@@ -51,7 +51,7 @@ class Watched(Runtime):
         return SingleProcess()
 
 
-def assert_house_style(message: str) -> None:
+def assert_well_formed(message: str) -> None:
     """Assert that a message starts in lower case, or with a name or letter of mathematics, and ends."""
     first = message.split()[0]
     assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "Theorem"}
@@ -67,7 +67,7 @@ def refused(kind: type[Exception], message: str, **changes: Any) -> None:
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         dcgs.minimize(**arguments)
     assert watched.runs == 0
-    assert_house_style(message)
+    assert_well_formed(message)
 
 
 def refused_somehow(kind: type[Exception], beginning: str, value: str, **changes: Any) -> None:
@@ -77,14 +77,14 @@ def refused_somehow(kind: type[Exception], beginning: str, value: str, **changes
     with pytest.raises(kind, match=rf"^{beginning}.*\b(got|has) .*{re.escape(value)}.*") as caught:
         dcgs.minimize(**arguments)
     assert watched.runs == 0
-    assert_house_style(str(caught.value))
+    assert_well_formed(str(caught.value))
 
 
 def unmade(kind: type[Exception], message: str, make: Callable[[], object]) -> None:
     """Assert that an object cannot be made, for exactly this reason."""
     with pytest.raises(kind, match=f"^{re.escape(message)}$"):
         make()
-    assert_house_style(message)
+    assert_well_formed(message)
 
 
 def test_the_run_that_these_tests_spoil_is_sound() -> None:
@@ -664,7 +664,7 @@ def test_a_sparse_matrix_must_hold_real_numbers() -> None:
         dcgs.LeastSquares(sp.csr_array(np.eye(2, dtype=complex)), [1.0, 2.0])
 
 
-def test_a_gap_that_nobody_measures_is_refused() -> None:
+def test_a_gap_in_a_run_without_measurements_is_refused() -> None:
     message = (
         "a gap can only end a run that is measured on the way; got gap with every=None. "
         "Use every=1, or leave gap out and give another rule."

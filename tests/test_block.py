@@ -19,7 +19,7 @@ from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Block, Outcome, Subproblem, Task, choose_inner
 from dcgs.inner.block import _DENSE, _FINEST, _FIRST
 from dcgs.objectives.losses import HuberLoss, LogisticLoss, SquaredLoss
-from dcgs.objectives.sampling import Sampling
+from dcgs.objectives.maps import Sampling
 from dcgs.sets import block
 from dcgs.sets.block import Nearest, extended, nearest_in_ball, with_atom
 from problems import Array
@@ -41,7 +41,7 @@ def by_rows(f: Objective) -> Objective:
     """Return the same squares with a sparse matrix for their map, which starts at the last answer."""
     assert isinstance(f.map, Sampling)
     assert isinstance(f.loss, SquaredLoss)
-    n, (height, width) = f.map.size, f.map.point_shape
+    n, (height, width) = f.map.size, f.map.shape
     where = (np.arange(n), f.map.rows * width + f.map.cols)
     A = sp.csr_array((np.ones(n), where), shape=(n, height * width))
     return LeastSquares(A, f.loss.target, f.shape)

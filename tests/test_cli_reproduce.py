@@ -305,7 +305,7 @@ def test_the_link_of_the_run_is_that_of_its_report(
 def test_an_interruption_elsewhere_ends_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(**_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dcgs.bench.exchange.measure", interrupted)

@@ -23,8 +23,8 @@ from dcgs.datasets import (
     completion_synthetic,
     lasso_synthetic,
 )
+from dcgs.datasets.base import BrokenDataError
 from dcgs.datasets.download import Remote, fetch
-from dcgs.datasets.errors import BrokenDataError
 from dcgs.datasets.store import Wanted, checked_sha256, sha256_of
 
 CONTENT = bytes(range(256)) * 4000

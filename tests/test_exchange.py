@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Traffic, wire
-from dcgs.runtime.distributed import run_hosted
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
+from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.transport import hosted_by
 from dcgs.runtime.wire import Buffer, Header, Kind, MessageError
 from problems import neighbors_of

@@ -19,9 +19,11 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.cli import main
-from dcgs.fitting import PROBLEMS, DataSource, EntriesLayout, Model, SamplesLayout
+from dcgs.fitting.data import DataSource
 from dcgs.fitting.loading import Loader
-from dcgs.fitting.models import models_in
+from dcgs.fitting.models import Model, models_in
+from dcgs.fitting.problems import PROBLEMS
+from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.runtime import ProcessGroup, SingleProcess
 from dcgs.runtime.group import TransportGroup
 from dcgs.sets import ConvexSet

@@ -13,7 +13,7 @@ import pytest
 
 from dcgs import registry
 from dcgs.cli import main
-from dcgs.fitting import PROBLEMS
+from dcgs.fitting.problems import PROBLEMS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "fit.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

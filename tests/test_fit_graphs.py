@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs.fitting import GraphSpec
-from dcgs.fitting.graphs import random_graph
+from dcgs.fitting.graphs import GraphSpec, random_graph
 
 
 @pytest.mark.parametrize(

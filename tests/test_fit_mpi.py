@@ -80,7 +80,7 @@ def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() 
         ("--resume", "--resume needs a folder for the state of the agents. Add --checkpoint DIR."),
         (
             "--checkpoint none --resume",
-            "there must be a checkpoint to resume; 'none' has none that is whole. Leave out --resume to",
+            "there must be a checkpoint to resume; 'none' has none that is complete. Leave out --resume to",
         ),
         (
             "--checkpoint saved",

@@ -11,7 +11,7 @@ import pytest
 import dcgs
 from dcgs import registry
 from dcgs.cli import main, make_parser
-from dcgs.fitting import PROBLEMS
+from dcgs.fitting.problems import PROBLEMS
 
 
 def parsers(parser: argparse.ArgumentParser, argv: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

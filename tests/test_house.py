@@ -79,3 +79,13 @@ def test_the_typed_marker_is_in_the_package() -> None:
 
 def test_every_public_name_exists() -> None:
     assert [name for name in dcgs.__all__ if getattr(dcgs, name, None) is None] == []
+
+
+@pytest.mark.parametrize(
+    "page", [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"], ids=lambda p: p.stem
+)
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    package = ROOT / "src" / "dcgs"
+    folders = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
+    named = re.findall(rf"`(?:src/dcgs/)?((?:{folders})/[a-z_0-9/]+\.py)`", page.read_text())
+    assert [name for name in named if not (package / name).exists()] == []

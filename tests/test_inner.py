@@ -20,8 +20,7 @@ from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
 from dcgs.inner import Block, Corrective, Exact, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.line_search import Line
-from dcgs.inner.pair import Pair
+from dcgs.inner.line_search import Line, Pair
 from dcgs.sets import (
     BirkhoffPolytope,
     Box,

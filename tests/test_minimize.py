@@ -154,16 +154,16 @@ class Attributing(Runtime):
 @final
 @dataclass(frozen=True, eq=False)
 class Idle(dcgs.Method):
-    """A method that talks and never moves; it shows what the front door told its agents."""
+    """A method that sends messages and never moves; it records its agents."""
 
-    told: list[Agent] = field(default_factory=list)
+    agents: list[Agent] = field(default_factory=list)
     rounds_per_iteration = 1
 
     def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: ConvexSet) -> str | None:
         return None
 
     def program(self, agent: Agent) -> Program[Point]:
-        self.told.append(agent)
+        self.agents.append(agent)
         for k in range(1, agent.iterations + 1):
             yield agent.x0
             agent.observe(k, agent.x0)
@@ -228,7 +228,7 @@ def test_rounds_end_a_run_after_exactly_that_many_and_the_last_whole_iteration_i
 
 
 @every_asking_method
-def test_fewer_rounds_than_one_iteration_takes_leave_everyone_at_x0(method: dcgs.Method) -> None:
+def test_fewer_rounds_than_one_iteration_takes_leave_all_agents_at_x0(method: dcgs.Method) -> None:
     result = dcgs.minimize(OBJECTIVES, X, PATH, method, rounds=1)
     assert (result.status, result.rounds, result.iterations) == (Status.ROUNDS, 1, 0)
     assert_array_equal(result.agents, np.zeros((4, 6)))
@@ -267,7 +267,7 @@ def test_seconds_end_a_run_also_in_the_midst_of_an_inner_solve(spy: Spy) -> None
 @pytest.mark.parametrize("limit", [1, 2, 5, 17, 60])
 @pytest.mark.parametrize("inner", ["cg", "pcg"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_nobody_ever_calls_the_oracle_more_often_than_the_limit(limit: int, inner: Any, threads: int) -> None:
+def test_no_agent_calls_the_oracle_more_often_than_the_limit(limit: int, inner: Any, threads: int) -> None:
     # e is so small that one inner solve takes more calls than all but the largest limit.
     method = dcgs.DCGS(inner=inner, schedule=dcgs.Theorem1(horizon=10**6))
     runtime = dcgs.Lockstep(threads=threads)
@@ -283,7 +283,7 @@ def test_a_limit_on_calls_allows_exactly_that_many_iterations_of_one_call_each(l
     assert_array_equal(result.lmo_calls, [limit] * 4)
 
 
-def test_an_unfinished_iteration_changes_nobodys_answer() -> None:
+def test_an_unfinished_iteration_changes_no_answer() -> None:
     method = dcgs.DCGS(inner="cg", schedule=dcgs.Theorem1(horizon=1000))
     full = dcgs.minimize(OBJECTIVES, X, PATH, method, iterations=2)
     # One call short of the second iteration of whoever calls most.
@@ -390,13 +390,13 @@ def test_the_schedules_reckon_with_the_iterations_the_run_can_have(
 ) -> None:
     idle = Idle()
     dcgs.minimize(OBJECTIVES[:1], X, nx.path_graph(1), idle, **rules)
-    assert [agent.facts.horizon for agent in idle.told] == [horizon]
+    assert [agent.facts.horizon for agent in idle.agents] == [horizon]
 
 
 # The callback.
 
 
-def test_the_callback_sees_each_snapshot_that_the_history_keeps() -> None:
+def test_the_callback_sees_each_snapshot_of_the_history() -> None:
     seen: list[Snapshot] = []
     result = dcgs.minimize(OBJECTIVES, X, PATH, iterations=7, every=3, callback=seen.append)
     assert [s.iterations for s in seen] == [0, 3, 6, 7]
@@ -671,7 +671,7 @@ def test_every_agent_is_given_the_starting_point() -> None:
     x0 = np.array([0.5, 0.0, 0.0, -1.0, 0.0, 0.25])
     idle = Idle()
     dcgs.minimize(OBJECTIVES, X, PATH, idle, iterations=1, x0=x0)
-    assert_array_equal([agent.x0 for agent in idle.told], np.tile(x0, (4, 1)))
+    assert_array_equal([agent.x0 for agent in idle.agents], np.tile(x0, (4, 1)))
 
 
 INSIDE = np.array([0.3, -0.2, 0.0, 0.1, 0.0, 0.7])
@@ -722,7 +722,7 @@ def test_each_agent_has_random_numbers_of_its_own_and_the_same_for_the_same_seed
     def drawn(seed: int) -> list[float]:
         idle = Idle()
         dcgs.minimize(OBJECTIVES, X, PATH, idle, iterations=1, seed=seed)
-        return [agent.rng.random() for agent in idle.told]
+        return [agent.rng.random() for agent in idle.agents]
 
     assert drawn(5) == drawn(5)
     assert len({*drawn(5), *drawn(6)}) == 8
@@ -865,7 +865,7 @@ def test_agents_that_are_not_measured_stop_by_themselves() -> None:
     assert result.status is Status.AGREED
 
 
-def test_seconds_computing_and_waiting_are_told_for_each_agent() -> None:
+def test_seconds_computing_and_waiting_are_counted_for_each_agent() -> None:
     result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), iterations=3)
     assert (result.computing > 0.0).all()
     assert result.computing.max() <= result.history.computing[-1] <= result.computing.sum()

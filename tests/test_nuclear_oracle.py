@@ -17,9 +17,9 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from dcgs.atoms import RankOne
 from dcgs.points import Point, norm
 from dcgs.sets import NuclearNormBall, Spectraplex, lanczos
-from dcgs.sets.singular import top_triple
+from dcgs.sets.lanczos import top_triple
 
-TOLERANCE = 1e-8  # what the oracle promises unless told otherwise
+TOLERANCE = 1e-8  # the default of the oracle
 ROUNDING = 1e-13  # products of some hundred terms, relative to the largest singular value
 SIDE = 80  # larger than what is solved directly, so that Lanczos does the work
 
@@ -159,13 +159,15 @@ def test_a_loose_tolerance_saves_products() -> None:
 
 @pytest.mark.parametrize("wrong", [1, 2, SIDE - 1])
 @every_shape
-def test_a_start_orthogonal_to_the_answer_does_not_fool_it(shape: tuple[int, int], wrong: int) -> None:
+def test_a_start_orthogonal_to_the_answer_still_finds_the_top_vector(
+    shape: tuple[int, int], wrong: int
+) -> None:
     G = with_spectrum(shape, 1.0 - 1e-3 * steps)
     U, _, Vt = np.linalg.svd(G, full_matrices=False)
     assert_promise(G, NuclearNormBall(shape).lmo(G, near=atom_of(U[:, wrong], Vt[wrong])), 1.0)
 
 
-def test_a_start_in_the_null_space_does_not_fool_it() -> None:
+def test_a_start_in_the_null_space_still_finds_the_top_vector() -> None:
     G = np.zeros((SIDE, SIDE))
     G[5, 7] = 1e-3
     unit = np.eye(SIDE)[3]
@@ -314,7 +316,7 @@ def test_a_zero_direction_of_the_spectraplex_gives_an_extreme_point(form: Callab
 
 
 @pytest.mark.parametrize("wrong", [1, SIDE - 1])
-def test_a_wrong_eigenvector_does_not_fool_the_spectraplex(wrong: int) -> None:
+def test_a_wrong_eigenvector_does_not_mislead_the_spectraplex(wrong: int) -> None:
     G = symmetric(np.linspace(-1.0, 2.0, SIDE))
     v = np.linalg.eigh(G)[1][:, wrong]
     assert_bottom(G, Spectraplex(SIDE).lmo(G, near=atom_of(v, v)), 1.0)

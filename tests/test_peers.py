@@ -19,7 +19,8 @@ from dcgs.counting import CountedOracle
 from dcgs.front import Status
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.network import as_network
-from dcgs.methods import Agent, gossip
+from dcgs.methods import Agent
+from dcgs.methods import mixing as gossip
 from dcgs.runtime import Job, Lockstep, Traffic
 from dcgs.schedules import Facts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from dcgs.cli import main
-from dcgs.fitting import Model
+from dcgs.fitting.models import Model
 
 RNG = np.random.default_rng(1)
 A = RNG.standard_normal((30, 4))

@@ -84,7 +84,7 @@ def test_a_download_begins_with_its_first_bytes(capsys: pytest.CaptureFixture[st
         progress.download("never begun")
         progress.download("ml-100k.zip")(2_000_000, 5_000_000)
         progress.download("no length")(2_000, None)
-    assert lines(capsys) == ["ml-100k.zip: 2.0 MB (40%), 0.0 s", "no length: 2.0 kB, 0.0 s"]
+    assert lines(capsys) == ["ml-100k.zip: 2.00 MB (40%), 0.0 s", "no length: 2.00 kB, 0.0 s"]
 
 
 def test_work_that_fails_prints_no_last_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,8 +111,8 @@ def test_a_run_prints_its_rounds_bytes_and_measured_gap(capsys: pytest.CaptureFi
             objectives, dcgs.L1Ball(2), nx.cycle_graph(3), dcgs.DFW(), rounds=6, every=0, runtime=runtime
         )
     first, last = lines(capsys)
-    assert first == "lasso: 1 round, 96 bytes sent here, worst_loss 1.234e+04, gap 5.0e-01 (17%), 0.0 s"
-    assert last.startswith("lasso: 6 rounds, 576 bytes")
+    assert first == "lasso: 1 round, 96 B sent here, worst_loss 1.234e+04, gap 5.0e-01 (17%), 0.0 s"
+    assert last.startswith("lasso: 6 rounds, 576 B")
 
 
 def test_a_terminal_has_bars_and_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_a_terminal_has_bars_and_no_lines(capsys: pytest.CaptureFixture[str]) ->
     places = [shown.index(word) for word in ("first", "DFW", "second", "DCGS", "a.zip")]
     assert places == sorted(places)
     assert "10 rounds, worst_loss 1.2e+04" in shown
-    assert "2.0 MB" in shown
+    assert "2.00 MB" in shown
     assert capsys.readouterr().err == ""
 
 

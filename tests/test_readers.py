@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError
-from dcgs.fitting import DataSource, EntriesLayout, SamplesLayout, read_entries, read_samples
-from dcgs.fitting.data import Samples
-from dcgs.fitting.readers import kind_of, read_table
+from dcgs.fitting.data import DataSource, Samples
+from dcgs.fitting.readers import EntriesLayout, SamplesLayout, kind_of, read_entries, read_samples, read_table
 
 Write: TypeAlias = Callable[[Path], object]
 

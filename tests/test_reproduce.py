@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError, DownloadError, Kind, Source, lasso_synthetic
-from dcgs.experiments.base import Experiment, PlannedRun, Prepared
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.findings import load
 from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import open_manifest, write_manifest
-from dcgs.experiments.results import Study
+from dcgs.experiments.results import Experiment, PlannedRun, Prepared, Study
 from dcgs.experiments.runner import Runner
 from dcgs.front import Callback, Result, Snapshot, minimize
 from dcgs.methods import DCGS, DFW

@@ -1,4 +1,4 @@
-"""What a run gives back, the file it is kept in, and the table it becomes."""
+"""The result of a run, the file it is saved in, and the table it becomes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_numbers_that_are_no_ordinary_numbers_come_back(tmp_path: Path) -> None:
     assert back.seconds == 0.1 + 0.2
 
 
-def test_notes_come_back_in_any_letters(tmp_path: Path) -> None:
+def test_notes_come_back_in_any_alphabet(tmp_path: Path) -> None:
     result = dataclasses.replace(RESULT, notes=("η τ ≥ ‖L‖² · 収束", ""))
     assert Result.load(result.save(tmp_path / "run.npz")).notes == ("η τ ≥ ‖L‖² · 収束", "")
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TypeAlias
 
-Write: TypeAlias = Callable[[IO[bytes]], object]
-"""Writes the content of one file to an open binary stream."""
+Content: TypeAlias = bytes | Callable[[IO[bytes]], object]
+"""The bytes of a file, or a function that writes them to an open stream."""
 
 
-def atomic_write(path: Path, content: bytes | Write) -> Path:
+def atomic_write(path: Path, content: Content) -> Path:
     """Write one file atomically (temporary file, fsync, rename) and return its path.
 
     The folder is created if it does not exist. An error leaves the old file, if there was one.
@@ -22,12 +22,13 @@ def atomic_write(path: Path, content: bytes | Write) -> Path:
     >>> atomic_write(folder / "new" / "a.txt", b"all of it").read_text()
     'all of it'
     """
-    write: Write = content if callable(content) else lambda stream: stream.write(content)
-    atomic_write_all({path: write})
+    atomic_write_all({path: content})
     return path
 
 
-def atomic_write_all(files: Mapping[Path, Write], before_rename: Callable[[], object] = lambda: None) -> None:
+def atomic_write_all(
+    files: Mapping[Path, Content], before_rename: Callable[[], object] = lambda: None
+) -> None:
     """Write several files, and rename them only after all are complete; an error leaves none of them.
 
     ``before_rename`` is called in between, for example to wait for other processes.
@@ -35,10 +36,10 @@ def atomic_write_all(files: Mapping[Path, Write], before_rename: Callable[[], ob
     # The process id keeps two processes that write the same file apart.
     temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.part") for path in files}
     try:
-        for path, write in files.items():
+        for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with temporary[path].open("wb") as stream:
-                write(stream)
+                content(stream) if callable(content) else stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
         before_rename()

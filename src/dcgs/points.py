@@ -7,13 +7,14 @@ representation, such as the factors of a low-rank matrix, can replace NumPy arra
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
 Point: TypeAlias = NDArray[np.float64]
+A = TypeVar("A", bound=NDArray[Any])
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -41,9 +42,13 @@ def is_finite(x: Point) -> bool:
 
 def frozen(x: Point) -> Point:
     """Return a read-only copy of x, which later changes of x do not affect."""
-    copy = np.array(x, dtype=np.float64, order="C")
-    copy.flags.writeable = False
-    return copy
+    return read_only(np.array(x, dtype=np.float64, order="C"))
+
+
+def read_only(array: A) -> A:
+    """Return the array itself, which nobody can change from now on."""
+    array.flags.writeable = False
+    return array
 
 
 def onto_simplex(y: Point, radius: float = 1.0) -> Point:

@@ -69,15 +69,15 @@ package.module:Name; got 'adam'.
     base, built_in = _KINDS[kind][0], _KINDS[kind][1]()
     if text in built_in:
         return built_in[text]
-    module, colon, name = text.partition(":")
-    if not (module and colon and name):
+    if ":" not in text:
         raise ValueError(
             f"the {kind} must be one of {', '.join(built_in)}, or package.module:Name; got {text!r}."
         )
-    found = getattr(_imported(kind, text, module), name, None)
+    found = load(kind, text)
     if not (isinstance(found, type) and issubclass(found, base)):
-        what = "there is no such name" if found is None else f"it is {found!r}"
-        raise ValueError(f"the {kind} {text} must be a class derived from dcgs.{base.__name__}; {what}.")
+        raise ValueError(
+            f"the {kind} {text} must be a class derived from dcgs.{base.__name__}; it is {found!r}."
+        )
     if inspect.isabstract(found):
         missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
         raise ValueError(f"the {kind} {text} must define all of dcgs.{base.__name__}; {missing} is missing.")
@@ -94,12 +94,20 @@ def check_options(kind: Kind, text: str, make: Callable[..., Any], options: dict
         raise ValueError(f"the {kind} {text} takes the options {takes}; got {given}: {error}.") from None
 
 
-def _imported(kind: str, text: str, module: str) -> ModuleType:
+def load(kind: str, text: str) -> object:
+    """Import what ``package.module:name`` names; ``kind`` says in errors what it is meant to be.
+
+    >>> load("number", "math:pi")
+    3.141592653589793
+    """
+    module, _, name = text.partition(":")
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # at the end: a file in the current folder hides no installed package
     try:
-        return import_module(module)
+        return getattr(import_module(module), name)
+    except AttributeError as error:
+        raise ValueError(f"the {kind} {text} must be in {module}; there is no such name.") from error
     except Exception as error:
         raise ValueError(
             f"the {kind} {text} must be in a module that can be imported; importing {module} raised "

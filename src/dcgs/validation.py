@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.points import is_finite
+from dcgs.points import is_finite, read_only
 
 T = TypeVar("T")
 Floats: TypeAlias = NDArray[np.float64]
@@ -156,10 +156,9 @@ def reals(values: Any, name: str, ndim: int | None = None) -> Floats:
 
 def vector(values: Any, name: str) -> Floats:
     """Return a read-only vector of finite numbers; a vector of float64 is not copied."""
-    array = reals(values, name, 1).view()
+    array = reals(values, name, 1)
     finite(array, name)
-    array.flags.writeable = False
-    return array
+    return read_only(array.view())
 
 
 def matrix(values: Any, name: str) -> Any:
@@ -191,7 +190,7 @@ def finite(array: Any, name: str) -> Any:
 
 def nonfinite(array: Any, name: str) -> str | None:
     """Return which entry of an array or a sparse matrix is not finite, or None if all are."""
-    entries = array.data if sp.issparse(array) else array
+    entries = np.asarray(array.data if sp.issparse(array) else array)
     if is_finite(entries):
         return None
     bad = np.argwhere(~np.isfinite(entries))

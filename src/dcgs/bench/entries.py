@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
+from dcgs import registry
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets import ConvexSet
-from dcgs.study import load_outside
 
 
 @final
@@ -162,7 +162,7 @@ def entry(name: str) -> Entry:
     """
     if ":" not in name:
         return next(one for one in (*ENTRIES, *GRID) if one.name == name)
-    found = load_outside(name)
+    found = registry.load("method", name)
     method = found if isinstance(found, Method) or not callable(found) else found()
     if not isinstance(method, Method):
         raise ValueError(

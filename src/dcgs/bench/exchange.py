@@ -54,7 +54,7 @@ def _even(name: str, repeats: int, runtime: MPI) -> dict[str, Any]:
     message = np.full(numbers, float(transport.rank))
     bare, ours = _medians(runtime, message, lambda: None, repeats, rounds)
     row = {"message": name, "ranks": transport.size, "cores": cores(), "bare": bare, "ours": ours}
-    return row | {"ratio": ours / bare}
+    return row | {"ratio": ours / bare, "difference": ours - bare}
 
 
 def _uneven(repeats: int, runtime: MPI) -> dict[str, Any]:

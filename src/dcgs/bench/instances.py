@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs import registry
 from dcgs.datasets import (
     Ratings,
     Regression,
@@ -20,7 +21,7 @@ from dcgs.datasets import (
 )
 from dcgs.objectives import LeastSquares, Logistic
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall
-from dcgs.study import Problem, load_outside
+from dcgs.study import Problem
 
 Rows: TypeAlias = NDArray[np.intp]
 Split: TypeAlias = Callable[[NDArray[np.float64], int, int], Sequence[Rows]]
@@ -133,25 +134,25 @@ _NOISE = 20.0  # a fifth of ‖A θ‖, which is about 100 √samples, for ‖θ
 
 
 def _least_squares(
+    what: str,
+    graph: _Graph,
     draw: Callable[[int], Regression],
     ball: Callable[[Regression], ConvexSet],
-    graph: _Graph,
     split: Split = by_size,
-) -> MakeProblem:
+) -> Family:
     def make(seed: int) -> Problem:
         data, edges = draw(seed), graph.make(seed)
         parts = split(data.b, len(edges), seed)
         return Problem([LeastSquares(data.A[rows], data.b[rows]) for rows in parts], ball(data), edges)
 
-    return make
+    return what, graph, make
 
 
 def _lasso(graph: _Graph, size: _Size = _MIDDLE, split: Split = by_size) -> Family:
     """Return the paper's Lasso at some size: hardly any noise, and a radius that does not bind."""
     # ρ = 1000 at the paper's size is 1.25 times the norm of the truth; other sizes keep that.
     X = L1Ball(size.features, 1000.0 * (size.nonzeros / 100.0) ** 0.5)
-    draw = size.draw(noise=1.0)
-    return f"Lasso {size}", graph, _least_squares(draw, lambda data: X, graph, split)
+    return _least_squares(f"Lasso {size}", graph, size.draw(noise=1.0), lambda data: X, split)
 
 
 def _noisy(graph: _Graph, size: _Size) -> Family:
@@ -160,7 +161,7 @@ def _noisy(graph: _Graph, size: _Size) -> Family:
     def ball(data: Regression) -> ConvexSet:
         return L1Ball(size.features, 0.6 * float(np.abs(data.truth).sum()))
 
-    return f"noisy Lasso {size} over a ball that binds", graph, _least_squares(size.draw(_NOISE), ball, graph)
+    return _least_squares(f"noisy Lasso {size} over a ball that binds", graph, size.draw(_NOISE), ball)
 
 
 def _euclidean(graph: _Graph, size: _Size) -> Family:
@@ -170,18 +171,19 @@ def _euclidean(graph: _Graph, size: _Size) -> Family:
         return L2Ball(size.features, 0.6 * float(np.linalg.norm(data.truth)))
 
     what = f"noisy least squares {size} over an ℓ₂ ball that binds"
-    return what, graph, _least_squares(size.draw(_NOISE), ball, graph)
+    return _least_squares(what, graph, size.draw(_NOISE), ball)
 
 
 def _text(graph: _Graph, samples: int, features: int, radius: float) -> Family:
     """Return a Lasso on the look-alike of E2006-tfidf: one column outweighs all others by far."""
     what = f"Lasso {samples}×{features} on a look-alike of E2006-tfidf (not the real data), radius {radius:g}"
     X = L1Ball(features, radius)
-
-    def draw(seed: int) -> Regression:
-        return e2006_lookalike(samples, features, seed=seed)
-
-    return f"{what}: sparse and ill-conditioned", graph, _least_squares(draw, lambda data: X, graph)
+    return _least_squares(
+        f"{what}: sparse and ill-conditioned",
+        graph,
+        lambda seed: e2006_lookalike(samples, features, seed=seed),
+        lambda data: X,
+    )
 
 
 def _logistic(graph: _Graph, size: _Size) -> Family:
@@ -289,7 +291,7 @@ def instance(name: str) -> Instance:
     """
     if ":" not in name:
         return next(one for one in (*INSTANCES, *QUICK) if one.name == name)
-    make = load_outside(name)
+    make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
 

@@ -62,7 +62,7 @@ def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) ->
     best = Optimum(start, start, gap, 0)
     momentum = Momentum()
     for k in range(1, iterations + 1):
-        x_prev, x = x, project(y - alpha * _grad(problem, y))
+        x_prev, x = x, project(y - alpha * sum((f.grad(y) for f in objectives), np.zeros(X.shape)))
         y = x + momentum.weight(restart=vdot((y - x) / alpha, x - x_prev) > 0.0) * (x - x_prev)
         if k % _EVERY == 0 or k == iterations:
             value, gap = certify(objectives, X, x)
@@ -132,10 +132,3 @@ def _better(one: Optimum, other: Optimum) -> Optimum:
     bound = max(one.value - one.gap, other.value - other.gap)
     value = min(one.value, other.value)
     return Optimum(value, one.start, max(0.0, value - bound), other.iterations)
-
-
-def _grad(problem: Problem, x: Point) -> Point:
-    total = np.zeros(problem.X.shape)
-    for f in problem.objectives:
-        total += f.grad(x)
-    return total

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, final
 
-from dcgs.bench.accuracy import LEVELS, Trial, cost_to_accuracy
 from dcgs.bench.entries import Adapted, Entry, SparseObservation, entry
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.optimum import TARGET, Optimum, solve
+from dcgs.bench.ranking import LEVELS, Trial, cost_to_accuracy
 from dcgs.datasets import DataNotFoundError
 from dcgs.front import Snapshot, versions
 from dcgs.runtime import Lockstep

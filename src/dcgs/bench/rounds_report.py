@@ -8,11 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from dcgs.bench import record
-from dcgs.bench.accuracy import LEVELS, Trial, best_of
 from dcgs.bench.entries import Entry
 from dcgs.bench.instances import Instance
 from dcgs.bench.optimum import TARGET
-from dcgs.bench.ranking import Ranking, counts_table, instance_table, summary_table
+from dcgs.bench.ranking import LEVELS, Ranking, Trial, best_of, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy
 from dcgs.study.run import FAILED
 

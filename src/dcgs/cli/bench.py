@@ -6,15 +6,14 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, final
 
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.bench import checkpoint, exchange, memory, record, step, threads
+from dcgs.bench import dense_lasso, exchange, memory, record, step
 from dcgs.cli import bench_rounds
-from dcgs.cli.values import count
+from dcgs.cli.values import count, job, option
 
 Rows = list[dict[str, Any]]
 
@@ -43,11 +42,11 @@ _OPTIONS = {
 @final
 @dataclass(frozen=True)
 class _Benchmark:
-    """A benchmark: the module that has ``measure``, its options and their defaults, and its table."""
+    """A benchmark: the function that measures, its options and their defaults, and its table."""
 
     name: str
     about: str
-    module: ModuleType
+    measure: Callable[..., Rows]
     defaults: Mapping[str, int]
     title: str
     columns: Mapping[str, str]
@@ -55,16 +54,8 @@ class _Benchmark:
     def run(self, args: argparse.Namespace, console: Console) -> Rows:
         """Measure, print the table and return its rows."""
         with console.status("measuring…"):
-            rows: Rows = self.module.measure(
-                **{name: getattr(args, name) for name in self.defaults}, seed=args.seed
-            )
-        table = Table(title=self.title, title_justify="left")
-        for name, form in self.columns.items():
-            table.add_column(name.format_map(rows[0]), justify="right" if ":" in form else "left")
-        for row in rows:
-            shown = {name: _yes_or_no(value) for name, value in row.items()}
-            table.add_row(*(form.format_map(shown) for form in self.columns.values()))
-        console.print(table)
+            rows = self.measure(**{name: getattr(args, name) for name in self.defaults}, seed=args.seed)
+        console.print(_table(self.title, self.columns, rows))
         return rows
 
 
@@ -72,7 +63,7 @@ _BENCHMARKS = (
     _Benchmark(
         "step",
         "the cost of one inner step over one adjoint product and one oracle call; at most 1.5 is wanted",
-        step,
+        step.measure,
         {"repeats": 5},
         "one inner step over its unavoidable parts",
         {
@@ -87,7 +78,7 @@ _BENCHMARKS = (
     _Benchmark(
         "threads",
         "one run on one thread and on several, in turns; equal to the bit",
-        threads,
+        dense_lasso.threads_speedup,
         {"threads": 2, "repeats": 3, "samples": 2000, "features": 10_000},
         "one thread against several, in turns",
         {
@@ -101,7 +92,7 @@ _BENCHMARKS = (
     _Benchmark(
         "memory",
         "peak memory of a run beyond its data; at most 12 points an agent",
-        memory,
+        memory.measure,
         {},
         "peak memory beyond the data",
         {"case": "{case}", "method": "{method}", "points per agent": "{points:.1f}"},
@@ -109,7 +100,7 @@ _BENCHMARKS = (
     _Benchmark(
         "checkpoint",
         "the share of a run's time that checkpoints take; at most 0.05 is wanted",
-        checkpoint,
+        dense_lasso.checkpoint_share,
         {"every": 10, "iterations": 30, "samples": 2000, "features": 10_000},
         "what checkpoints take of a run",
         {
@@ -127,13 +118,8 @@ _BENCHMARKS = (
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
-    bench = jobs.add_parser(
-        "bench",
-        help="measure ratios side by side in one run",
-        description="Measure ratios side by side in one run; absolute times cannot be compared.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Measure ratios side by side in one run; absolute times cannot be compared."
+    bench = job(jobs, "bench", "measure ratios side by side in one run", about, _EXAMPLES)
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
     for one in _BENCHMARKS:
         _add(benches, one.name, one.run, one.about, one.defaults)
@@ -155,22 +141,13 @@ def _add(
     defaults: Mapping[str, int],
 ) -> None:
     examples = "\n".join(line for line in _EXAMPLES.splitlines() if f"dcgs bench {name}" in line)
-    parser = benches.add_parser(
-        name,
-        help=about.replace("%", "%%"),
-        description=about[0].upper() + about[1:] + ".",
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    for option, default in defaults.items():
-        metavar, what = _OPTIONS[option]
-        parser.add_argument(
-            f"--{option}", type=count, default=default, metavar=metavar, help=f"{what} (default: {default})"
-        )
-    parser.add_argument("--seed", type=int, default=0, help="of the data (default: 0)")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="also write the numbers as JSON, with versions and machine"
-    )
+    sentence = about[0].upper() + about[1:] + "."
+    parser = job(benches, name, about.replace("%", "%%"), sentence, f"examples:\n{examples}")
+    for flag, default in defaults.items():
+        metavar, what = _OPTIONS[flag]
+        option(parser, f"--{flag} {metavar}", f"{what} (default: {default})", count, default=default)
+    option(parser, "--seed", "of the data (default: 0)", int, default=0)
+    option(parser, "--out FILE", "also write the numbers as JSON, with versions and machine", Path)
 
     def run(args: argparse.Namespace, console: Console) -> int:
         if args.out is not None:
@@ -183,26 +160,31 @@ def _add(
     parser.set_defaults(run=run)
 
 
-def _yes_or_no(value: Any) -> Any:
-    return ("yes" if value else "NO") if isinstance(value, bool) else value
+def _table(title: str, columns: Mapping[str, str], rows: Rows) -> Table:
+    """Return a table; headings and cells are formatted with the values of a row."""
+    table = Table(title=title, title_justify="left")
+    for name, form in columns.items():
+        table.add_column(name.format_map(rows[0]), justify="right" if ":" in form else "left")
+    for row in rows:
+        shown = {name: {True: "yes", False: "NO"}[x] if isinstance(x, bool) else x for name, x in row.items()}
+        table.add_row(*(form.format_map(shown) for form in columns.values()))
+    return table
 
 
-def _bench_exchange(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
+def _bench_exchange(args: argparse.Namespace, console: Console) -> Rows:
     console.print("measuring…")  # once, for a picture that moves would take a core away now and then
     rows = exchange.measure(args.ranks, args.repeats)
-    title = f"milliseconds of a round, {args.ranks} processes on a cycle, {rows[0]['cores']} cores"
-    table = Table("case", title=title, title_justify="left")
-    for name in ("bare", "ours", "ours over bare", "ours − bare"):
-        table.add_column(name, justify="right")
-    *messages, uneven = rows
-    for row in messages:
-        times = (f"{row[name]:.2f}" for name in ("bare", "ours"))
-        table.add_row(row["message"], *times, f"{row['ratio']:.2f}", f"{row['ours'] - row['bare']:.2f}")
-    console.print(table)
-    table = Table("case", title="one process with several times the work", title_justify="left")
-    for name in ("ideal", "bare", "ours", "ours over ideal"):
-        table.add_column(name, justify="right")
-    times = (f"{uneven[name]:.1f}" for name in ("ideal", "bare", "ours"))
-    table.add_row(f"{uneven['times']} × the work", *times, f"{uneven['ratio']:.2f}")
-    console.print(table)
+    *even, uneven = rows
+    title = f"milliseconds of a round, {args.ranks} processes on a cycle, {uneven['cores']} cores"
+    times = {"bare": "{bare:.2f}", "ours": "{ours:.2f}"}
+    ratios = {"ours over bare": "{ratio:.2f}", "ours − bare": "{difference:.2f}"}
+    console.print(_table(title, {"case": "{message}"} | times | ratios, even))
+    columns = {
+        "ideal": "{ideal:.1f}",
+        "bare": "{bare:.1f}",
+        "ours": "{ours:.1f}",
+        "ours over ideal": "{ratio:.2f}",
+    }
+    title = "one process with several times the work"
+    console.print(_table(title, {"case": "{times} × the work"} | columns, [uneven]))
     return rows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import io
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,12 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dcgs.bench import rounds_report
-from dcgs.bench.accuracy import LEVELS
 from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
 from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
-from dcgs.bench.ranking import Ranking, TextTable, counts_table, instance_table, summary_table
+from dcgs.bench.ranking import LEVELS, Ranking, TextTable, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left
-from dcgs.cli.values import count, positive, seed
+from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.report import Progress
 from dcgs.study import ResultCache
@@ -54,46 +53,25 @@ Named = TypeVar("Named", Instance, Entry)
 
 def add(benches: Any) -> None:
     """Add the benchmark to ``dcgs bench``."""
-    parser = benches.add_parser(
-        "rounds",
-        help="rounds, bytes and work to an accuracy: all methods on a table of instances",
-        description=_ABOUT,
-        epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    option = parser.add_argument
-    option("--instances", nargs="+", metavar="NAME", help="which instances (default: all)")
-    option("--methods", nargs="+", metavar="NAME", help="which methods (default: all)")
-    option(
-        "--instance",
-        action="append",
-        default=[],
-        metavar="PACKAGE.MODULE:NAME",
-        help="add an instance of your own: a function of a seed that returns objectives, set and graph",
-    )
-    option(
-        "--method",
-        action="append",
-        default=[],
-        metavar="PACKAGE.MODULE:NAME",
-        help="add a method of your own: a dcgs.Method, or a class or function that makes one",
-    )
-    option("--grid", action="store_true", help="also search settings, and show the best of them to 1e-3")
-    option("--list", action="store_true", help="print the names of all, and end")
-    option("--quick", action="store_true", help="a few small instances instead of the table")
-    option("--anew", action="store_true", help="repeat the chosen runs though they are recorded")
-    option("--level", type=float, default=1e-3, help="of the summary (default: 1e-3)")
-    option(
-        "--seconds",
-        type=positive,
-        metavar="S",
-        help="time limit of each run (default: 40, more for the largest instances; 3 with --quick)",
-    )
-    option("--seed", type=seed, default=0, metavar="N", help="of data and graphs (default: 0)")
-    option("--jobs", type=count, metavar="N", help="processes (default: the available cores)")
-    option(
-        "--out", type=Path, metavar="DIR", help="output (default: out/rounds; out/rounds-quick with --quick)"
-    )
+    text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
+    parser = job(benches, "rounds", text, _ABOUT, _MORE)
+    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add("--instances NAME", "which instances (default: all)", nargs="+")
+    add("--methods NAME", "which methods (default: all)", nargs="+")
+    text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
+    add("--instance PACKAGE.MODULE:NAME", text, action="append", default=[])
+    text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
+    add("--method PACKAGE.MODULE:NAME", text, action="append", default=[])
+    switch("--grid", help="also search settings, and show the best of them to 1e-3")
+    switch("--list", help="print the names of all, and end")
+    switch("--quick", help="a few small instances instead of the table")
+    switch("--anew", help="repeat the chosen runs though they are recorded")
+    add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
+    text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
+    add("--seconds S", text, positive)
+    add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+    add("--jobs N", "processes (default: the available cores)", count)
+    add("--out DIR", "output (default: out/rounds; out/rounds-quick with --quick)", Path)
     parser.set_defaults(run=_run)
 
 
@@ -173,15 +151,13 @@ def _run_study(
 
 def _profile(ranking: Ranking) -> bytes:
     try:
-        from dcgs.report.figures import profile_figure
+        from dcgs.report.figures import encoded, profile_figure
     except ImportError as error:
         raise ImportError(
             f"the profile needs matplotlib; {error.name} is not installed. "
             "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
         ) from error
-    buffer = io.BytesIO()
-    profile_figure(ranking).savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return encoded(profile_figure(ranking), "png")
 
 
 def _rich(text: TextTable) -> Table:

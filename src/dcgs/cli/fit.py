@@ -15,10 +15,12 @@ from rich.table import Table
 from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.launch import launch
-from dcgs.fitting import FitConfig, FitResult, OutputFolder, fit
+from dcgs.experiments.numbers import size
+from dcgs.fitting.models import OutputFolder
+from dcgs.fitting.run import FitConfig, FitResult, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
-from dcgs.report.progress import ObservedRuntime, Progress, format_bytes
+from dcgs.report.progress import ObservedRuntime, Progress
 from dcgs.runtime import (
     MPI,
     Lockstep,
@@ -138,7 +140,7 @@ def _print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, cons
     console.print(_agents_table(fitted))
     if fitted.agents > _PRINTED_AGENTS:
         console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
-    total = format_bytes(int(result.bytes.sum()))
+    total = size(result.bytes.sum())
     console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
     if summary.get("checkpoint", {}).get("resumed"):
         console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
@@ -162,7 +164,7 @@ def _agents_table(fitted: FitResult) -> Table:
             str(i),
             str(fitted.data.rows.get(i, "")),
             str(result.messages[i]),
-            format_bytes(int(result.bytes[i])),
+            size(result.bytes[i]),
             str((result.projections if projects else result.lmo_calls)[i]),
             f"{result.computing[i]:.2f}",
             f"{result.waiting[i]:.2f}",

@@ -8,22 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dcgs import registry
-from dcgs.cli.values import assignment, count, fraction, name_of, option, positive, seed, shape
-from dcgs.fitting import (
-    NAMED,
-    PROBLEMS,
-    DataSource,
-    EntriesLayout,
-    FitConfig,
-    GraphSpec,
-    Problem,
-    SamplesLayout,
-    SetSpec,
-    built_in_options,
-    method_named,
-    problem_named,
-    sets_with,
-)
+from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape
+from dcgs.fitting.data import DataSource
+from dcgs.fitting.graphs import NAMED, GraphSpec
+from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
+from dcgs.fitting.readers import EntriesLayout, SamplesLayout
+from dcgs.fitting.run import FitConfig
+from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
 from dcgs.front import Checkpoint
 from dcgs.sets.options import Kind
 
@@ -68,13 +59,8 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     sets = "\n".join(
         f"  {name:13} {(X.__doc__ or '').splitlines()[0]}" for name, X in registry.sets().items()
     )
-    parser: argparse.ArgumentParser = jobs.add_parser(
-        "fit",
-        help="fit a model to your own data",
-        description=_ABOUT.replace("{problems}", problems),
-        epilog=_MORE.replace("{sets}", sets),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about, more = _ABOUT.replace("{problems}", problems), _MORE.replace("{sets}", sets)
+    parser = job(jobs, "fit", "fit a model to your own data", about, more)
     parser.add_argument(
         "problem",
         type=_problem,

@@ -10,19 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.cli.fit_options import add_reading_options, columns_of
-from dcgs.cli.values import count, option, seed
+from dcgs.cli.values import count, job, option, seed
 from dcgs.files import atomic_write
-from dcgs.fitting import (
-    EntriesLayout,
-    Model,
-    Predictions,
-    csv_text,
-    find_model,
-    predict,
-    read_entries,
-    samples_layout,
-    top_columns,
-)
+from dcgs.fitting.models import Model, csv_text, find_model
+from dcgs.fitting.predicting import Predictions, predict, samples_layout, top_columns
+from dcgs.fitting.readers import EntriesLayout, read_entries
 
 _ABOUT = """\
 Apply a model of dcgs fit to new data: numbers for lasso and least-squares, labels and
@@ -47,13 +39,7 @@ _PRINTED = 10
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
-    parser = jobs.add_parser(
-        "predict",
-        help="apply a model of dcgs fit to new data",
-        description=_ABOUT,
-        epilog=_MORE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = job(jobs, "predict", "apply a model of dcgs fit to new data", _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
     option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
     option(parser, "--out FILE", "write all predictions as CSV", Path)

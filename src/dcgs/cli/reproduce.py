@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import record
-from dcgs.cli.values import link, seed
+from dcgs.cli.values import job, link, option, seed
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import open_manifest, read_manifest, write_manifest
@@ -55,47 +55,24 @@ examples:
 
 def add(jobs: Any) -> None:
     """Add the two jobs to the command."""
-    raw = argparse.RawDescriptionHelpFormatter
-    run = jobs.add_parser(
-        "reproduce",
-        help="run the paper's experiments and check its claims",
-        description=_ABOUT,
-        epilog=_MORE,
-        formatter_class=raw,
-    )
+    run = job(jobs, "reproduce", "run the paper's experiments and check its claims", _ABOUT, _MORE)
     run.add_argument("names", nargs="*", metavar="NAME", help="which experiments (default: all four)")
-    run.add_argument(
-        "--out", type=Path, default=Path("dcgs-report"), metavar="DIR", help="output (default: dcgs-report)"
-    )
+    option(run, "--out DIR", "output (default: dcgs-report)", Path, default=Path("dcgs-report"))
     run.add_argument("--quick", action="store_true", help="small problems: the whole picture in a minute")
-    run.add_argument("--seed", type=seed, default=0, metavar="N", help="of all data made here (default: 0)")
-    run.add_argument("--data", type=Path, metavar="DIR", help="folder with real data (default: $DCGS_DATA)")
+    option(run, "--seed N", "of all data made here (default: 0)", seed, default=0)
+    option(run, "--data DIR", "folder with real data (default: $DCGS_DATA)", Path)
     run.add_argument("--download", action="store_true", help="download real data that are missing")
-    run.add_argument(
-        "--look-alike", action="store_true", help="for lasso-e2006: data made to resemble the real ones"
-    )
-    _add_link(run)
+    text = "for lasso-e2006: data made to resemble the real ones"
+    run.add_argument("--look-alike", action="store_true", help=text)
     run.set_defaults(run=_reproduce)
-
-    report = jobs.add_parser(
-        "report",
-        help="write the page of a folder of dcgs reproduce again",
-        description="Write page and figures again from the recorded runs; nothing is run.",
-        epilog="examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s",
-        formatter_class=raw,
-    )
+    about = "Write page and figures again from the recorded runs; nothing is run."
+    more = "examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s"
+    report = job(jobs, "report", "write the page of a folder of dcgs reproduce again", about, more)
     report.add_argument("folder", type=Path, metavar="DIR", help="a folder that dcgs reproduce wrote")
-    _add_link(report)
     report.set_defaults(run=_report)
-
-
-def _add_link(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--link",
-        type=link,
-        metavar="SPEED",
-        help="of each link, for the modeled time: 10MB/s, 100Mbit/s, … (default: as last time, or 10MB/s)",
-    )
+    text = "of each link, for the modeled time: 10MB/s, 100Mbit/s, … (default: as last time, or 10MB/s)"
+    for parser in (run, report):
+        option(parser, "--link SPEED", text, link)
 
 
 def _reproduce(args: argparse.Namespace, console: Console) -> int:

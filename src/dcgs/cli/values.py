@@ -9,9 +9,18 @@ from typing import Any, TypeVar
 
 from dcgs import registry
 from dcgs.experiments.link import Link
-from dcgs.fitting import parse_value
+from dcgs.fitting.sets import parse_value
 
 Number = TypeVar("Number", int, float)
+
+
+def job(jobs: Any, name: str, text: str, about: str, more: str) -> argparse.ArgumentParser:
+    """Add a job whose description and epilog keep their line breaks; return its parser."""
+    raw = argparse.RawDescriptionHelpFormatter
+    added: argparse.ArgumentParser = jobs.add_parser(
+        name, help=text, description=about, epilog=more, formatter_class=raw
+    )
+    return added
 
 
 def option(group: Any, flag: str, text: str, kind: Any = str, **more: Any) -> None:

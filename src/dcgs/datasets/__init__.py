@@ -1,8 +1,15 @@
 """Data sets: synthetic ones, made from a seed; real ones, read from files; readers of LIBSVM text."""
 
-from dcgs.datasets.base import Kind, Ratings, Regression, Source
+from dcgs.datasets.base import (
+    BrokenDataError,
+    DataNotFoundError,
+    DownloadError,
+    Kind,
+    Ratings,
+    Regression,
+    Source,
+)
 from dcgs.datasets.e2006_tfidf import e2006
-from dcgs.datasets.errors import BrokenDataError, DataNotFoundError, DownloadError
 from dcgs.datasets.libsvm import read_libsvm
 from dcgs.datasets.lookalike import e2006_lookalike
 from dcgs.datasets.movielens import movielens1m, movielens100k

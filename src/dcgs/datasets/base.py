@@ -1,4 +1,4 @@
-"""Data sets: their numbers, their source, and how they are split over agents."""
+"""Data sets: their numbers, their source, how they are split over agents, and the errors of their files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,21 @@ from dcgs.validation import SEED, number, whole
 
 Matrix: TypeAlias = NDArray[np.float64] | sparse.csr_array
 """A dense or a sparse matrix of samples, one a row."""
+
+
+@final
+class DataNotFoundError(FileNotFoundError):
+    """A data set, or a file of it, does not exist or cannot be read."""
+
+
+@final
+class BrokenDataError(ValueError):
+    """The content of a file is not what it must be."""
+
+
+@final
+class DownloadError(OSError):
+    """A file could not be downloaded; nothing of it was saved."""
 
 
 class Kind(Enum):

@@ -12,7 +12,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from dcgs.datasets.errors import DownloadError
+from dcgs.datasets.base import DownloadError
 from dcgs.files import atomic_write
 
 Progress: TypeAlias = Callable[[int, int | None], None]

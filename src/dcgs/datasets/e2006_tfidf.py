@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcgs.datasets.base import Kind, Regression, Source
+from dcgs.datasets.base import BrokenDataError, Kind, Regression, Source
 from dcgs.datasets.download import Progress, Remote
-from dcgs.datasets.errors import BrokenDataError
 from dcgs.datasets.libsvm import read_libsvm
 from dcgs.datasets.store import Arrays, PathLike, Wanted, cached_arrays, checked_sha256
 from dcgs.datasets.streams import cut_off

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcgs.datasets.errors import BrokenDataError
+from dcgs.datasets.base import BrokenDataError
 from dcgs.datasets.store import PathLike
 from dcgs.datasets.streams import whole_lines
 from dcgs.validation import PATH, whole

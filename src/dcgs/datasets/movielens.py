@@ -13,9 +13,8 @@ from typing import Final, final
 
 import numpy as np
 
-from dcgs.datasets.base import Kind, Ratings, Source
+from dcgs.datasets.base import BrokenDataError, Kind, Ratings, Source
 from dcgs.datasets.download import Progress, Remote
-from dcgs.datasets.errors import BrokenDataError
 from dcgs.datasets.libsvm import quoted
 from dcgs.datasets.store import PathLike, Wanted, unreadable
 

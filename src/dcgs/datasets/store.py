@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.datasets.base import BrokenDataError, DataNotFoundError
 from dcgs.datasets.download import Progress, Remote, fetch
-from dcgs.datasets.errors import BrokenDataError, DataNotFoundError
 from dcgs.files import atomic_write
 from dcgs.validation import FLAG, PATH, function_or_none
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dcgs.datasets.errors import BrokenDataError
+from dcgs.datasets.base import BrokenDataError
 from dcgs.datasets.store import unreadable
 
 LONGEST_LINE = 1 << 28

@@ -21,9 +21,8 @@ from dcgs.datasets import (
     lasso_synthetic,
     movielens100k,
 )
-from dcgs.experiments import base
-from dcgs.experiments.base import AGENTS, MEASURES, Experiment, PlannedRun, Prepared
-from dcgs.experiments.results import Measure
+from dcgs.experiments import results
+from dcgs.experiments.results import AGENTS, MEASURES, Experiment, Measure, PlannedRun, Prepared
 from dcgs.methods import DCGS, DFW, FastDCGS, PrimalDual
 from dcgs.points import Point
 from dcgs.schedules import Theorem1
@@ -80,7 +79,7 @@ def _runs(effort: _Effort) -> list[PlannedRun]:
     theorem_calls = max(effort.calls, 3 * effort.dfw)
     return [
         PlannedRun(
-            base.DFW,
+            results.DFW,
             "DFW",
             "Decentralized Frank-Wolfe with gradient tracking, the paper's baseline: step 2/(t+1), "
             "Metropolis weights, two rounds and one oracle call an iteration.",
@@ -88,7 +87,7 @@ def _runs(effort: _Effort) -> list[PlannedRun]:
             Budget(iterations=effort.dfw, every=effort.every),
         ),
         PlannedRun(
-            base.THEOREM,
+            results.THEOREM,
             "DCGS, Theorem 1",
             "The paper's method with its theorem's parameters; the answer is the average of all iterates, as "
             "printed.",
@@ -105,7 +104,7 @@ def _runs(effort: _Effort) -> list[PlannedRun]:
             Budget(iterations=effort.exact, lmo_calls=effort.calls),
         ),
         PlannedRun(
-            base.FAST,
+            results.FAST,
             "FastDCGS",
             "Not in the paper: the method of dcgs, with default settings. One round an iteration; the agents "
             "find balance and precision.",

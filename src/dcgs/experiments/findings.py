@@ -1,4 +1,4 @@
-"""From a folder to findings: the recorded curves, and what they say about the claims."""
+"""From a folder to findings: the recorded curves, what they say about the claims, and a summary in words."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 
 from dcgs.datasets import Kind, Source
 from dcgs.experiments import oracle_cost
-from dcgs.experiments.base import DFW, SCALED, THEOREM
-from dcgs.experiments.claims import PROMISES, Promise, judge
+from dcgs.experiments.claims import DFW_ROUNDS, PROMISES, Promise, at, judge
 from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import read_manifest
-from dcgs.experiments.numbers import short_number
-from dcgs.experiments.results import Curve, Findings, Measure, Skipped, Study
-from dcgs.experiments.summary import summarize
+from dcgs.experiments.numbers import count, share, short_duration, short_number
+from dcgs.experiments.results import (
+    DFW,
+    SCALED,
+    THEOREM,
+    Curve,
+    Findings,
+    Measure,
+    Skipped,
+    Study,
+    Verdict,
+)
 from dcgs.study import FolderError, ResultCache
 
 
@@ -64,7 +72,7 @@ def _findings(
         claims=judge(promise, by_key[THEOREM], by_key.get(SCALED), by_key[DFW]) if complete else [],
         summary=(),
     )
-    return replace(findings, summary=summarize(findings, promise, link))
+    return replace(findings, summary=_summary(findings, promise, link))
 
 
 def _curves(cache: ResultCache, name: str, runs: Mapping[str, Mapping[str, Any]]) -> Iterator[Curve]:
@@ -91,3 +99,73 @@ def _best(tried: Mapping[float, Curve]) -> Curve:
     listed = ", ".join(f"{short_number(end)} with η × {scaling:g}" for scaling, end in ends.items())
     about = f"{best.about} Chosen as the best of {len(tried)} by worst_loss at the end: {listed}."
     return replace(best, key=SCALED, about=about, recorded_as=best.key)
+
+
+def _summary(findings: Findings, promise: Promise, link: Link) -> list[str]:
+    """Return the paragraphs of the summary: claims, losses, waiting, conclusion."""
+    if not findings.claims:
+        return ["Not all of DCGS and DFW have been run yet; run the same command again to go on."]
+    by_key = {curve.key: curve for curve in findings.curves}
+    shown = [by_key[key] for key in (THEOREM, SCALED, DFW) if key in by_key]
+    this = "On the look-alike, this" if findings.banner else "This"
+    verdicts = " ".join(f"“{claim.paper}” {this} {claim.verdict}." for claim in findings.claims)
+    return [
+        f"The paper: {verdicts}",
+        "Measured, at the end of each run: " + "; ".join(map(_end, shown)) + ".",
+        f"On links of {link}: " + "; ".join(_wait(findings, curve, link) for curve in shown) + ".",
+        _meaning(findings.claims[0].verdict, by_key[THEOREM], promise) + _worth(by_key[DFW]),
+    ]
+
+
+def _end(curve: Curve) -> str:
+    last = {name: column[-1] for name, column in curve.columns.items()}
+    if last["rounds"] == 0:
+        return f"{curve.label} did not finish an iteration in {count(curve.lmo_calls)} oracle calls"
+    own, worst = (short_number(last[name]) for name in ("local_loss", "worst_loss"))
+    text = (
+        f"{curve.label} after {count(last['rounds'])} rounds and {count(last['lmo_calls'])} oracle calls "
+        f"loses {own} on each agent's own data and {worst} with the worst agent's model on everyone's"
+    )
+    if "test_rmse_clipped" in last:
+        text += f" (error on held-out ratings {last['test_rmse_clipped']:.3f})"
+    elif "test_rmse" in last:
+        text += f" (error on held-out entries {last['test_rmse']:.2f})"
+    return text
+
+
+def _wait(findings: Findings, curve: Curve, link: Link) -> str:
+    waiting, total = findings.waiting(curve, link)[-1], findings.time(curve, link)[-1]
+    if total == 0.0:
+        return f"{curve.label} did not finish an iteration"
+    return f"{curve.label} would take {short_duration(total)} and wait for {share(waiting / total)} of it"
+
+
+def _meaning(verdict: Verdict, theorem: Curve, promise: Promise) -> str:
+    """Return the conclusion from the verdict on the rounds."""
+    if verdict is Verdict.HOLDS:
+        return "So DCGS gets where DFW gets in far fewer rounds, on everyone's data."
+    if verdict is Verdict.FAILS:
+        return "So with the theorem's parameters DCGS does not get there in so few rounds."
+    if verdict is Verdict.OPEN:
+        return "So these runs end too early to tell."
+    start = theorem.columns["worst_loss"][0]
+    left = at(theorem, "rounds", promise.enough, "worst_loss") / start
+    text = (
+        "So the paper's figure is right for what it draws, each agent's loss on its own data, and says "
+        f"little about what the agents learn together: after {promise.enough} rounds the worst agent's model "
+        f"still has {share(left)} of the loss on everyone's data that x⁰ = 0 has."
+    )
+    if left > 0.5:
+        text += " Every agent fits its own data and has hardly heard of the others'."
+    return text
+
+
+def _worth(dfw: Curve) -> str:
+    """Return a warning if DFW is hardly better than x⁰, else nothing."""
+    reached, start = at(dfw, "rounds", DFW_ROUNDS, "worst_loss"), dfw.columns["worst_loss"][0]
+    if reached < 0.5 * start:
+        return ""
+    return (
+        f" The bar is low here: on everyone's data DFW has {short_number(reached)} after its rounds, and "
+        f"x⁰ = 0, which needs none, has {short_number(start)}."
+    )

@@ -8,9 +8,9 @@ from typing import Any, Protocol, final
 
 from dcgs.datasets import DataNotFoundError, DownloadError
 from dcgs.experiments import oracle_cost
-from dcgs.experiments.base import Experiment, PlannedRun, Prepared
 from dcgs.experiments.manifest import write_manifest
 from dcgs.experiments.numbers import capitalized
+from dcgs.experiments.results import Experiment, PlannedRun, Prepared
 from dcgs.front import Callback, versions
 from dcgs.study import FolderError, ResultCache, execute
 

@@ -1,17 +1,23 @@
-"""Data read from a user's files: samples of a regression, or entries of a matrix."""
+"""Data read from a user's files, samples of a regression or entries of a matrix; and which file is whose."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, final
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.datasets.base import Matrix
+from dcgs.datasets import DataNotFoundError
+from dcgs.datasets.base import Matrix, cuts
 
 Numbers: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
+
+_PLACEHOLDER = re.compile(r"\{(?:rank|agent)(?::0?(\d+)d?)?\}")
 
 
 @final
@@ -82,3 +88,86 @@ class Entries:
     def sort_key(self) -> Numbers:
         """Return the row, by which ``--split sorted`` sorts: an agent then has whole rows."""
         return self.rows.astype(np.float64)
+
+
+Split = Literal["even", "random", "sorted"]
+Data = TypeVar("Data", Samples, Entries)
+
+
+@final
+@dataclass(frozen=True)
+class DataSource:
+    """The user's ``--data``: a path with ``{agent}`` (or ``{rank}``) in it, or one path for all agents.
+
+    >>> DataSource("site-{agent:02d}.npz").file(3)
+    PosixPath('site-03.npz')
+    """
+
+    data: str
+    split: Split = "even"
+    seed: int = 0
+
+    @property
+    def is_per_agent(self) -> bool:
+        """Whether every agent has its own file."""
+        return _PLACEHOLDER.search(self.data) is not None
+
+    def file(self, agent: int) -> Path:
+        """Return the file with this agent's data."""
+        return Path(path_of_agent(self.data, agent)).expanduser()
+
+    def count_files(self) -> int:
+        """Return how many agents have files, counted from agent 0 on."""
+        count = 0
+        while self.file(count).exists():
+            count += 1
+        if count == 0:
+            hint = f" There is {self.file(1)}: agents are counted from 0." if self.file(1).exists() else ""
+            raise DataNotFoundError(
+                f"{self.data} must be a file for each agent; there is no {self.file(0)}.{hint}"
+            )
+        return count
+
+    def check(self, agents: int) -> None:
+        """Raise if there are more files than agents."""
+        if self.is_per_agent and self.file(agents).exists():
+            raise ValueError(
+                f"there must be as many files {self.data} as agents; there are {agents} agents and a file "
+                f"{self.file(agents)}. Give --agents {self.count_files()}, or move the file away."
+            )
+
+    def parts(self, agents: int, hosted: Sequence[int], read: Callable[[Path, int], Data]) -> dict[int, Data]:
+        """Return the data of the hosted agents only.
+
+        One file for all agents is read completely: no format says where an agent's rows start.
+        """
+        if self.is_per_agent:
+            return {i: self._read(i, read) for i in hosted}
+        whole = read(self.file(0), 0)
+        order = self._order(whole)
+        if order is None and len(hosted) < agents:
+            order = np.arange(len(whole))  # a slice of a dense array would hold the whole array in memory
+        ranges = [slice(*part) for part in cuts(len(whole), agents)]
+        return {i: whole.take(ranges[i] if order is None else order[ranges[i]]) for i in hosted}
+
+    def _read(self, agent: int, read: Callable[[Path, int], Data]) -> Data:
+        try:
+            return read(self.file(agent), agent)
+        except Exception as error:
+            error.add_note(f"raised in agent {agent}")
+            raise
+
+    def _order(self, whole: Samples | Entries) -> Indices | None:
+        """Return the order of the rows before they are split; None is the order of the file."""
+        if self.split == "random":
+            return np.random.default_rng(self.seed).permutation(len(whole))
+        return np.argsort(whole.sort_key(), kind="stable") if self.split == "sorted" else None
+
+
+def path_of_agent(path: str, agent: int) -> str:
+    """Return a path with the number of an agent in place of ``{agent}``, ``{rank}`` or ``{agent:03d}``.
+
+    >>> path_of_agent("site-{rank}/y.npy", 2)
+    'site-2/y.npy'
+    """
+    return _PLACEHOLDER.sub(lambda found: str(agent).zfill(int(found[1] or 0)), path)

@@ -19,10 +19,9 @@ from scipy import sparse
 
 from dcgs import registry
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import Entries, Numbers, Samples
+from dcgs.fitting.data import DataSource, Entries, Numbers, Samples, path_of_agent
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
-from dcgs.fitting.source import DataSource, path_of_agent
 from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
 from dcgs.runtime import ProcessGroup
 

@@ -1,11 +1,14 @@
-"""The problems that ``dcgs fit`` solves, by name."""
+"""The problems that ``dcgs fit`` solves and the methods it solves them by, from their names."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from dcgs import registry
+from dcgs.methods import Method
 
 
 @final
@@ -52,3 +55,25 @@ def problem_named(text: str) -> Problem:
         names = ", ".join([*PROBLEMS, *registry.losses()])
         raise ValueError(f"the problem must be one of {names}, or a loss package.module:Name; got {text!r}.")
     return Problem(text, "own", "l1", "Σ over samples of a loss of (A x)ᵢ and bᵢ, over an ℓ₁ ball")
+
+
+def method_named(text: str, flags: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Method:
+    """Return the method with the flags that were given, that is, are not None, and its other options.
+
+    ``text`` is the name of a built-in method, or ``package.module:Name``; so is the flag ``inner``.
+    """
+    kind = registry.resolve("method", text)
+    given = {name: value for name, value in flags.items() if value is not None}
+    for name in given:
+        if name not in inspect.signature(kind).parameters:
+            takers = [
+                other
+                for other, taker in registry.methods().items()
+                if name in inspect.signature(taker).parameters
+            ]
+            raise ValueError(f"--{name} must be left out for {text}; it is for {', '.join(takers)}.")
+    given |= options or {}
+    if ":" in str(given.get("inner", "")):
+        given["inner"] = registry.resolve("inner solver", given["inner"])()
+    registry.check_options("method", text, kind, given)
+    return kind(**given)

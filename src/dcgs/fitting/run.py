@@ -1,20 +1,81 @@
-"""Fit: from a configuration to a model for each agent."""
+"""Fit: from a configuration, everything that the user asked for, to a model for each agent."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
-from dcgs.fitting.config import FitConfig
-from dcgs.fitting.graphs import LabeledGraph
+from dcgs.fitting.data import DataSource
+from dcgs.fitting.graphs import GraphSpec, LabeledGraph
 from dcgs.fitting.loading import LoadedData, Loader
 from dcgs.fitting.models import Model, model_name
-from dcgs.fitting.readers import EntriesLayout
-from dcgs.front import Callback, Result, minimize
+from dcgs.fitting.problems import Problem
+from dcgs.fitting.readers import EntriesLayout, SamplesLayout
+from dcgs.fitting.sets import SetSpec
+from dcgs.front import Callback, Checkpoint, Result, minimize
+from dcgs.methods import Method
 from dcgs.runtime import ProcessGroup, Runtime
 
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
+
+
+@final
+@dataclass(frozen=True)
+class FitConfig:
+    """What to fit, to which data, how, and when to stop.
+
+    ``rules`` are the stopping rules of :func:`dcgs.minimize`. ``measure`` is the number of iterations between
+    two measurements of all agents' losses; None: no measurements. ``shape`` is the shape of a matrix to
+    complete; None: found from the data.
+    """
+
+    problem: Problem
+    source: DataSource
+    layout: SamplesLayout | EntriesLayout
+    graph: GraphSpec
+    set: SetSpec
+    method: Method
+    rules: Mapping[str, Any]
+    agents: int | None = None
+    shape: tuple[int, int] | None = None
+    measure: int | None = None
+    seed: int = 0
+    checkpoint: Checkpoint | None = None
+
+    def check(self) -> None:
+        """Raise if the options contradict each other; read no file."""
+        self.set.check()
+        if self.measure is not None or self.method.stops_itself:
+            return
+        name = type(self.method).__name__
+        if self.rules.get("gap") is not None:
+            raise ValueError(
+                f"a gap ends a run of {name} only if it is measured during the run, which needs all agents' "
+                "losses. Add --measure, or use --method fastdcgs, whose agents certify the gap themselves."
+            )
+        if all(rule is None for rule in self.rules.values()):
+            raise ValueError(
+                f"a run of {name} that is not measured must have a limit; got none. "
+                "Give --rounds, --iterations, --seconds or --lmo-calls; or --measure."
+            )
+
+    def count_agents(self, processes: int) -> int:
+        """Return the number of agents: as given, or the number of nodes, of processes or of files."""
+        if self.agents is not None:
+            agents = self.agents
+        elif processes == 1 and self.source.is_per_agent:
+            agents = self.source.count_files()
+        else:
+            agents = self.graph.node_count() or (processes if processes > 1 else 0)
+        if agents == 0:
+            raise ValueError(
+                "the number of agents must be given for one file of data; give --agents N, "
+                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
+            )
+        self.source.check(agents)
+        return agents
 
 
 @final

@@ -1,8 +1,8 @@
 """``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""
 
-from dcgs.front.agreement import agreed
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.collect import versions
+from dcgs.front.distributed import agreed
 from dcgs.front.history import Callback, History, Snapshot
 from dcgs.front.minimize import minimize
 from dcgs.front.result import Result

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.front import checkpoint_file
-from dcgs.front.agreement import agreed
 from dcgs.front.checkpoint import Checkpoint, available, common, refusal
+from dcgs.front.distributed import agreed
 from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import RunState, resume_run, run_state
@@ -66,8 +66,7 @@ class CheckpointManager:
         everyones = [
             ks.tolist() for ks in self.group.allgather([np.array(ks, np.int64) for ks in have.values()])
         ]
-        texts = self.group.allgather([np.frombuffer(note.encode(), np.uint8) for note in notes])
-        self.notes += [bytes(text).decode() for text in texts]
+        self.notes += self.group.allgather_texts(notes)
         reason = refusal(at, everyones, self.notes)
         if reason is not None:
             with self.group.common_errors():

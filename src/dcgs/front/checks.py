@@ -1,19 +1,21 @@
-"""Checks of all arguments, before any work is done."""
+"""The problem that a run solves: the arguments of ``minimize``, checked before any work is done."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from typing import final
 
 import networkx as nx
 from numpy.typing import ArrayLike
 
-from dcgs.front.agreement import agreed, check_same
-from dcgs.front.checkpoint import check_checkpoint
-from dcgs.front.distributed import DistributedObjective
+from dcgs.front.checkpoint import Checkpoint, check_checkpoint
+from dcgs.front.distributed import DistributedObjective, agreed, check_same
+from dcgs.front.history import Callback
 from dcgs.front.network import Network, as_network
-from dcgs.front.problem import Problem, Settings
+from dcgs.front.stopping import Limits
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -23,6 +25,41 @@ from dcgs.validation import SEED, finite, function_or_none, instance, nonfinite,
 
 # x0 may violate the set by this fraction of the diameter: rounding error of a point on the boundary.
 _FEASIBLE = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How a run is made; ``limits`` are as the user gave them, without defaults."""
+
+    method: Method
+    limits: Limits
+    runtime: Runtime
+    seed: int
+    callback: Callback | None
+    checkpoint: Checkpoint | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Minimize f over X on a network of agents that start at x0."""
+
+    f: DistributedObjective
+    X: ConvexSet
+    network: Network
+    x0: Point
+    settings: Settings
+
+    @property
+    def method(self) -> Method:
+        """The method that all agents run."""
+        return self.settings.method
+
+    @property
+    def limits(self) -> Limits:
+        """The limits, with defaults."""
+        return self.settings.limits.with_defaults(self.method.stops_itself)
 
 
 def check(

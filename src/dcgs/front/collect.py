@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dcgs.front.build import Run
+from dcgs.front.checks import Problem
 from dcgs.front.history import as_history, average
-from dcgs.front.problem import Problem
 from dcgs.front.result import Result
 from dcgs.inner import Outcome
 

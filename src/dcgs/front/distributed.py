@@ -1,10 +1,14 @@
-"""The sum f = Σ fᵢ, with each fᵢ in the process that runs agent i."""
+"""What all processes of a run compute or decide together: the sum f = Σ fᵢ, common errors and arguments.
+
+Each fᵢ is in the process that runs agent i.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +17,16 @@ from dcgs.objectives.objective import Objective
 from dcgs.runtime import ProcessGroup, SingleProcess
 from dcgs.runtime.wire import Array
 
+T = TypeVar("T")
+
 Evaluate: TypeAlias = Callable[[int, Objective], tuple[Array, ...]]
 """What is computed from one agent's number and objective, in the process that has it."""
+
+# Errors of these types keep their type in other processes.
+_TYPES: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (TypeError, ValueError, OSError, ImportError, MemoryError, ArithmeticError, RuntimeError)
+}
 
 
 @final
@@ -62,8 +74,7 @@ class DistributedObjective:
 
     def texts(self, evaluate: Callable[[int, Objective], str]) -> list[str]:
         """Return, in all processes, a text for every agent."""
-        local = [np.frombuffer(evaluate(i, f).encode(), dtype=np.uint8) for i, f in self.local.items()]
-        return [bytes(text).decode() for text in self.group.allgather(local)]
+        return self.group.allgather_texts(evaluate(i, f) for i, f in self.local.items())
 
 
 def as_distributed(objectives: Sequence[Objective] | DistributedObjective) -> DistributedObjective:
@@ -71,3 +82,33 @@ def as_distributed(objectives: Sequence[Objective] | DistributedObjective) -> Di
     if isinstance(objectives, DistributedObjective):
         return objectives
     return DistributedObjective(dict(enumerate(objectives)), SingleProcess())
+
+
+def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
+    """Return what the check returns; if it raises in one process, raise the same error in all processes."""
+    own: Exception | None = None
+    text = ""
+    try:
+        value = check()
+    except Exception as error:
+        own, text = error, f"{type(error).__name__}\n{error}"
+    first = next(filter(None, group.allgather_texts([text])), None)
+    if first is None:
+        return value
+    with group.common_errors():
+        if own is not None and first == text:
+            raise own  # with its traceback and notes
+        kind, _, sentence = first.partition("\n")
+        raise _TYPES.get(kind, RuntimeError)(sentence)
+
+
+def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:
+    """Raise unless all processes have the same arguments; each argument is given as a text."""
+    first, *others = map(json.loads, group.allgather_texts([json.dumps(dict(arguments))]))
+    for rank, other in enumerate(others, 1):
+        odd = [name for name in first if first[name] != other[name]]
+        if odd:
+            raise ValueError(
+                f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
+                f"{other[odd[0]]}, process 0 {first[odd[0]]}."
+            )

@@ -8,19 +8,18 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import LinearOperator
 
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
 from dcgs.objectives.objective import Objective
+from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 
-# A matrix with at most this many rows is formed, column by column. The largest eigenvalue of a larger one is
-# found by Lanczos steps to a relative accuracy of 1e-6, and raised by as much.
+# A matrix with at most this many rows is formed, column by column.
 _DENSE_SIDE = 32
-_SLACK = 1e-6
 
 
 def facts_of(
@@ -113,8 +112,4 @@ def _largest_eigenvalue(gram: LinearOperator) -> float:
     side = gram.shape[0]
     if side <= _DENSE_SIDE:
         return max(0.0, float(np.linalg.eigvalsh(gram @ np.eye(side))[-1]))
-    start = np.random.default_rng(0).standard_normal(side)
-    if not gram.matvec(start).any():  # a random vector is in no null space but that of zero
-        return 0.0
-    (largest,) = eigsh(gram, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)
-    return float(largest) * (1.0 + _SLACK)
+    return largest_by_lanczos(gram)

@@ -25,14 +25,13 @@ _LONGEST = 300
 
 def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fingerprint:
     """Return the fingerprint of one agent's part of a run; data are in it as hashes only."""
-    edges = sum(map(len, network.neighbors)) // 2
     return {
         "dcgs": version("dcgs"),
         "number of agents": str(len(network)),
         "method": described(method),
         "schedule": method.schedule_fingerprint(agent.facts),
         "set": _hashed(described(agent.X), agent.X),
-        "graph": _hashed(f"{len(network)} nodes and {edges} edges", network.neighbors),
+        "graph": _hashed(f"{len(network)} nodes and {network.edges} edges", network.neighbors),
         "seed": str(seed),
         "x0": _hashed("", agent.x0),
         "data": _hashed(f"{type(agent.f.loss).__name__}, {type(agent.f.map).__name__}", agent.f),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import final
+from typing import TypeAlias, final
 
 import networkx as nx
 import numpy as np
@@ -13,6 +13,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
 from dcgs.validation import instance
+
+Neighbors: TypeAlias = tuple[tuple[int, ...], ...]
+Weights: TypeAlias = tuple[tuple[float, ...], ...]
+"""For each agent a number for each of its neighbors."""
 
 # Up to this number of agents the spectra of the graph are computed densely.
 _DENSE_AGENTS = 1000
@@ -31,10 +35,10 @@ class Network:
     """
 
     nodes: tuple[Hashable, ...]
-    neighbors: tuple[tuple[int, ...], ...]
+    neighbors: Neighbors
     norm_L: float
     hops: int
-    resistances: tuple[tuple[float, ...], ...]
+    resistances: Weights
     spread: tuple[float, float]
 
     def __len__(self) -> int:
@@ -128,15 +132,16 @@ def _norm_laplacian(graph: nx.Graph) -> float:
     return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
 
 
-def _resistances(neighbors: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, ...], ...]:
+def _resistances(neighbors: Neighbors) -> Weights:
     """Return the effective resistance of every edge over the mean of all; 1 for more than 1,000 agents.
 
     Every edge counts as a unit resistor. An edge without a detour has resistance 1, one with many has little.
     """
     m = len(neighbors)
+    ones = tuple((1.0,) * len(near) for near in neighbors)
     if not 1 < m <= _DENSE_AGENTS:
-        return tuple((1.0,) * len(near) for near in neighbors)
-    L = _laplacian(neighbors, tuple((1.0,) * len(near) for near in neighbors)).toarray()
+        return ones
+    L = _laplacian(neighbors, ones).toarray()
     inverse = np.linalg.inv(L + 1.0 / m)
     inverse = 0.5 * (inverse + inverse.T)  # symmetric to the last bit
     mean = 2.0 * (m - 1) / sum(map(len, neighbors))  # Foster's theorem
@@ -146,9 +151,7 @@ def _resistances(neighbors: tuple[tuple[int, ...], ...]) -> tuple[tuple[float, .
     )
 
 
-def _spread(
-    neighbors: tuple[tuple[int, ...], ...], weights: tuple[tuple[float, ...], ...]
-) -> tuple[float, float]:
+def _spread(neighbors: Neighbors, weights: Weights) -> tuple[float, float]:
     """Return the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest positive one over it."""
     m = len(neighbors)
     if m == 1:
@@ -165,9 +168,7 @@ def _spread(
     return high, float(high - min(low)) / high
 
 
-def _laplacian(
-    neighbors: tuple[tuple[int, ...], ...], weights: tuple[tuple[float, ...], ...]
-) -> sp.csr_array:
+def _laplacian(neighbors: Neighbors, weights: Weights) -> sp.csr_array:
     """Return the Laplacian of the graph with these weights on edges."""
     m = len(neighbors)
     i = np.repeat(np.arange(m), [len(near) for near in neighbors])

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
+from dcgs.front.checks import Problem
 from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
-from dcgs.front.problem import Problem
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.points import Point
 from dcgs.runtime import Traffic
@@ -152,7 +151,8 @@ class Observer:
     def _record(self) -> None:
         answers = list(self.all_answers().values())
         traffic = self.counters.traffic
-        self.computing += float(self._slowest(np.array(traffic.steps)).sum())
+        if traffic.steps:  # each is as long as that of the slowest agent of all processes
+            self.computing += float(self.group.allreduce_max(np.array(traffic.steps)).sum())
         traffic.steps.clear()
         messages, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
@@ -174,20 +174,12 @@ class Observer:
             **measure(self.problem.f, self.problem.X, answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))
-        stopped = self._callback_ends(snapshot)
+        callback = self.problem.settings.callback
+        stopped = self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
         if self._reached(snapshot):
             self.status = Status.GAP  # a success, whatever else ended the run
         elif stopped:
             self.status = self.status or Status.CALLBACK
-
-    def _slowest(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the seconds of the slowest agent of all processes, for each step."""
-        return self.group.allreduce_max(steps) if steps.size else steps
-
-    def _callback_ends(self, snapshot: Snapshot) -> bool:
-        """Return whether the callback ends the run; it is called at the root."""
-        callback = self.problem.settings.callback
-        return self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
 
     def _reached(self, snapshot: Snapshot) -> bool:
         """Return whether the target gap is reached, if the agents do not decide that themselves."""

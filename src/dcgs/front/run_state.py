@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.front.fingerprint import library_versions
-from dcgs.front.history import History, Snapshot, as_history
+from dcgs.front.history import as_rows, from_rows
 from dcgs.front.observer import Observer
 from dcgs.inner import Outcome
 from dcgs.methods.base import Agent
@@ -20,7 +20,7 @@ from dcgs.points import Point
 class RunState:
     """The state of the run for one agent after an iteration. ``rng`` is the random state, as JSON.
 
-    Agent 0 has the whole history, the others its last entry.
+    ``history`` has a row for each snapshot: agent 0 has all of them, the others the last one.
     """
 
     iteration: int
@@ -37,7 +37,7 @@ class RunState:
     projections: int
     outcomes: dict[Outcome, int]
     rng: str
-    history: History
+    history: Point
     versions: dict[str, str]
 
 
@@ -59,7 +59,7 @@ def run_state(agent: Agent, k: int, observer: Observer) -> RunState:
         projections=counters.projections[i].count,
         outcomes=dict(agent.outcomes),
         rng=json.dumps(agent.rng.bit_generator.state),
-        history=as_history(observer.snapshots if i == 0 else observer.snapshots[-1:]),
+        history=as_rows(observer.snapshots if i == 0 else observer.snapshots[-1:]),
         versions=library_versions(),
     )
 
@@ -83,14 +83,8 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
         agents[i].outcomes.update(state.outcomes)
         agents[i].rng.bit_generator.state = json.loads(state.rng)
     observer.iterations = first.iteration
-    observer.snapshots = _snapshots(first.history) or observer.snapshots
+    observer.snapshots = from_rows(first.history) or observer.snapshots
     return _notes(first, agents[min(states)])
-
-
-def _snapshots(history: History) -> list[Snapshot]:
-    names, columns = zip(*history.columns().items(), strict=True)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Snapshot(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def _notes(state: RunState, agent: Agent) -> list[str]:

@@ -11,13 +11,8 @@ from dcgs.inner.pcg import PCG
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import one_of
 
-_BY_NAME: dict[str, Inner] = {
-    "cg": CG(),
-    "pcg": PCG(),
-    "exact": Exact(),
-    "block": Block(),
-    "corrective": Corrective(),
-}
+_SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective())
+_BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
 
 
 def check_inner(inner: str | Inner) -> None:

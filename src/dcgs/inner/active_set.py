@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,15 @@ from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
 
 Vector: TypeAlias = NDArray[np.float64]
+T = TypeVar("T", bound=np.generic)
 
 # Atoms other than spikes are stacked into one matrix if it has at most so many entries: 16 MB.
 _MOST_STACKED = 2_000_000
+
+
+def grown(array: NDArray[T]) -> NDArray[T]:
+    """Return the array with room for as many entries again, and at least 16."""
+    return np.concatenate([array, np.zeros(max(16, len(array)), array.dtype)])
 
 
 @final
@@ -130,6 +136,14 @@ class ActiveSet:
             atom.add_to(x, float(weights[place]))
         return x
 
+    def trim(self) -> None:
+        """Give back unused room, so that a checkpoint holds none."""
+        self.weight, self.index, self.height = (
+            self.weight[: self.count].copy(),
+            self.index[: self.count].copy(),
+            self.height[: self.count].copy(),
+        )
+
     def stack(self) -> None:
         """Stack the atoms other than spikes into one matrix, until an atom is added or removed."""
         if self.others and len(self.others) * math.prod(self.shape) <= _MOST_STACKED:
@@ -140,10 +154,7 @@ class ActiveSet:
         self._unstack()
         place = self.count
         if place == len(self.weight):
-            self.weight, self.index, self.height = (
-                np.concatenate([array, np.zeros_like(array)])
-                for array in (self.weight, self.index, self.height)
-            )
+            self.weight, self.index, self.height = grown(self.weight), grown(self.index), grown(self.height)
         self.atoms.append(atom)
         self.count += 1
         self.weight[place] = 0.0

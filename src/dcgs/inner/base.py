@@ -131,7 +131,7 @@ class Inner(ABC):
         """Return a solver for one agent; ``task.restore(State)`` is the state to resume from, or None."""
 
 
-def polytope_incompatibility(name: str, X: ConvexSet) -> str | None:
+def needs_polytope(name: str, X: ConvexSet) -> str | None:
     """Return why a solver that needs a polytope cannot be used over X, or None if it can."""
     if X.polytope:
         return None

@@ -7,8 +7,7 @@ from typing import Literal, final
 
 from dcgs.atoms import Atom
 from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.line_search import Line
-from dcgs.inner.pair import Pair
+from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet

@@ -11,15 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.inner.active_set import ActiveSet, Vector
-from dcgs.inner.base import (
-    Inner,
-    Outcome,
-    Solver,
-    Subproblem,
-    Task,
-    polytope_incompatibility,
-)
+from dcgs.inner.active_set import ActiveSet, Vector, grown
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -73,7 +66,7 @@ class Corrective(Inner):
         COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_incompatibility("corrective", X)
+        return needs_polytope("corrective", X)
 
     def start(self, task: Task) -> Solver:
         return _CorrectiveSolver(self, task)
@@ -154,7 +147,7 @@ class _Hull:
                 self._images = np.concatenate([self._images, np.empty_like(self._images)])
                 self._curvature = np.concatenate([self._curvature, np.empty_like(self._curvature)])
             if place == len(state.idle):
-                state.idle = np.concatenate([state.idle, np.zeros_like(state.idle)])
+                state.idle = grown(state.idle)
             self._images[place] = self.f.map.image_of_atom(atom)
             state.idle[place] = 0
             self._curvature[place] = self._curvature_of(place)
@@ -198,6 +191,8 @@ class _Hull:
             S.drop(place + 1)
             for array in (self._images, idle, self._curvature):
                 array[place + 1] = array[len(S)]
+        S.trim()
+        self.state.idle = idle[: len(S)].copy()
 
     def _dots(self, phi: Subproblem, image: Image, x: Point) -> Vector:
         """Return the inner products of ∇φ with the atoms."""

@@ -14,7 +14,7 @@ from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.l2_ball import L2Ball
+from dcgs.sets.norm_balls import L2Ball
 
 
 @final

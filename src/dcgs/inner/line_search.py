@@ -1,16 +1,23 @@
-"""Exact line search on φ, in the image."""
+"""Steps of inner solvers: exact line search on φ in the image, and the pair (x, A x) that a step updates."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
+from dcgs.atoms import Atom
 from dcgs.objectives.losses import Image, Loss
+from dcgs.objectives.maps import LinearMap
+from dcgs.points import Point
 
 # Fewer bisections than this shrink a bracket to two neighboring doubles.
 _MOST_TRIALS = 100
 # The search ends when a step is shorter than this, relative to the bracket.
 _SETTLED = 1e-14
+# Every step adds a rounding error to the image. After so many steps it is computed from x.
+_REFRESH = 200
 
 
 @final
@@ -66,3 +73,44 @@ class Line:
         """Return the second derivative at gamma."""
         hess = self.loss.hess(self.image + gamma * self.motion)
         return float((hess * self.motion) @ self.motion) + self.prox_curvature
+
+
+@final
+@dataclass(eq=False)
+class Pair:
+    """A point and its image under a linear map; ``steps`` were taken since the image was computed from x."""
+
+    x: Point
+    image: Image
+    steps: int = 0
+
+    @classmethod
+    def at(cls, x: Point, A: LinearMap) -> Pair:
+        """Return the pair of a copy of x."""
+        own = np.array(x, dtype=np.float64, order="C")
+        return cls(own, A.image(own))
+
+    def reset(self, x: Point, A: LinearMap) -> None:
+        """Replace the point by x, and compute its image."""
+        self.x, self.image, self.steps = x, A.image(x), 0
+
+    @property
+    def stale(self) -> bool:
+        """True if the image is due to be computed from x."""
+        return self.steps >= _REFRESH
+
+    def toward(self, atom: Atom, motion: Image, gamma: float) -> None:
+        """Move to x + γ (atom − x), given motion = A (atom − x)."""
+        self.x *= 1.0 - gamma
+        atom.add_to(self.x, gamma)
+        self._update_image(motion, gamma)
+
+    def swap(self, away: Atom, toward: Atom, motion: Image, gamma: float) -> None:
+        """Move to x + γ (toward − away), given motion = A (toward − away)."""
+        toward.add_to(self.x, gamma)
+        away.add_to(self.x, -gamma)
+        self._update_image(motion, gamma)
+
+    def _update_image(self, motion: Image, gamma: float) -> None:
+        self.image += gamma * motion
+        self.steps += 1

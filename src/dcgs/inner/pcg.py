@@ -7,16 +7,8 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import (
-    Inner,
-    Outcome,
-    Solver,
-    Subproblem,
-    Task,
-    polytope_incompatibility,
-)
-from dcgs.inner.line_search import Line
-from dcgs.inner.pair import Pair
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
+from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -49,7 +41,7 @@ class PCG(Inner):
         COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return polytope_incompatibility("pcg", X)
+        return needs_polytope("pcg", X)
 
     def start(self, task: Task) -> Solver:
         return _PCGSolver(self, task)
@@ -93,6 +85,7 @@ class _PCGSolver(Solver):
                 self.images.pop(v, None)
             if pair.stale:
                 pair.reset(S.dense(), self.task.f.map)
+        S.trim()
         self.task.outcomes[outcome] += 1
         return frozen(pair.x)
 

@@ -1,14 +1,12 @@
 """Methods: what ONE agent does. They know mathematics and no network."""
 
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.dcgs import DCGS
+from dcgs.methods.dcgs import DCGS, PrimalDual
 from dcgs.methods.dfw import DFW
 from dcgs.methods.fast_dcgs import FastDCGS
 from dcgs.methods.mixing import average, laplacian
-from dcgs.methods.nids import NIDS
-from dcgs.methods.pg_extra import PGExtra
-from dcgs.methods.primal_dual import PrimalDual
 from dcgs.methods.projected_agd import ProjectedAGD
+from dcgs.methods.projected_gradient import NIDS, PGExtra
 
 __all__ = [
     "DCGS",

@@ -13,17 +13,13 @@ import numpy as np
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point
+from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 from dcgs.state import ResumePoint
 
 T = TypeVar("T")
-
-
-def _discard(k: int, state: object, inner: Solver | None) -> None:
-    """Save nothing: the run has no checkpoint."""
 
 
 @final
@@ -56,7 +52,7 @@ class Agent:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
-    on_save: Callable[[int, object, Solver | None], None] = _discard
+    on_save: Callable[[int, object, Solver | None], None] = lambda k, state, inner: None
     resume: ResumePoint | None = None
 
     def restore(self, kind: type[T]) -> T | None:
@@ -70,6 +66,10 @@ class Agent:
         the state must not be changed in place between this call and the next ``yield``.
         """
         self.on_save(k, state, inner)
+
+    def wolfe_gap(self, grad: Point, x: Point) -> float:
+        """Return the maximum of ⟨grad, x − s⟩ over s in X, by one oracle call."""
+        return vdot(grad, x) - self.lmo(grad, None).dot(grad)
 
     @property
     def iterations_left(self) -> range:

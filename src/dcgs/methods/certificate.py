@@ -15,7 +15,7 @@ from typing import final
 
 from dcgs.methods.base import Agent
 from dcgs.methods.messages import AttachedVector, FloodedScalars, Message, Row
-from dcgs.points import EPS, Point, frozen, norm, vdot
+from dcgs.points import EPS, Point, frozen, norm
 
 WIDTH = 3
 """Scalars that an agent floods about a model: gap, decrease of its loss from x⁰, rounding error."""
@@ -111,9 +111,7 @@ class Certificate:
         f, y = agent.f, self.model
         assert y is not None
         image = f.map.image(y)
-        gap = 0.0
-        if agent.index == 0:
-            gap = vdot(self.total, y) - agent.lmo(self.total, None).dot(self.total)
+        gap = agent.wolfe_gap(self.total, y) if agent.index == 0 else 0.0
         noise = (f.grad_noise(image) + EPS * norm(self.total)) * agent.X.diameter
         return gap, self.loss - f.loss.value(image), noise
 

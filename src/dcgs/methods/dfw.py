@@ -13,7 +13,7 @@ from typing import final
 
 from dcgs.atoms import Atom
 from dcgs.methods.base import Agent, Method
-from dcgs.methods.gossip import repeated
+from dcgs.methods.mixing import repeated
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program

@@ -80,7 +80,8 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: floa
     f, x0 = agent.f, agent.x0
     degree = sum(_edge_weights(agent).values()) or 1.0
     step = StepSize.local(local_eta(agent) if eta is None else eta, degree)
-    loss, first_gap = _loss_and_gap(agent, x0)
+    image = f.map.image(x0)
+    loss, first_gap = f.loss.value(image), agent.wolfe_gap(f.map.adjoint(f.loss.grad(image)), x0)
     largest = step.eta * agent.facts.diameter**2
     uses_preconditioner = inner.supports_preconditioner and eta is None
     w = 0.0 * x0
@@ -100,11 +101,3 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: floa
 
 def _edge_weights(agent: Agent) -> Mapping[int, float]:
     return agent.weights or dict.fromkeys(agent.degrees, 1.0)
-
-
-def _loss_and_gap(agent: Agent, x: Point) -> tuple[float, float]:
-    """Return fᵢ(x) and the Wolfe gap of fᵢ at x."""
-    f = agent.f
-    image = f.map.image(x)
-    g = f.map.adjoint(f.loss.grad(image))
-    return f.loss.value(image), vdot(g, x) - agent.lmo(g, None).dot(g)

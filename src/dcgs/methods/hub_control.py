@@ -54,7 +54,7 @@ class SummedModel:
 
     def gap(self, agent: Agent) -> float:
         """Return ⟨∇f(y), y⟩ minus its minimum over X: the Wolfe gap, if y is in X."""
-        return vdot(self.grad, self.at.x) - agent.lmo(self.grad, None).dot(self.grad)
+        return agent.wolfe_gap(self.grad, self.at.x)
 
 
 @final

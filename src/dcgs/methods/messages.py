@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcgs.points import Point
 from dcgs.protocol import Inbox
@@ -73,7 +72,8 @@ def unpacked(packed: Point, shape: tuple[int, ...], width: int) -> Message:
     end = size + 3 + int(count) * (1 + width)
     if count < 0 or length not in (end, end + size):
         raise ValueError(f"a message must have {end} or {end + size} numbers; got {length}.")
-    rows = _rows(packed[size + 3 : end].reshape(int(count), 1 + width))
+    table = packed[size + 3 : end].reshape(int(count), 1 + width)
+    rows: dict[int, Row] = {int(i): tuple(row) for i, *row in table.tolist()}
     attached = AttachedVector(packed[end:].reshape(shape), int(to)) if len(packed) > end else None
     return Message(packed[:size].reshape(shape), edge_step, rows, attached)
 
@@ -105,7 +105,3 @@ class FloodedScalars:
     def total(self, column: int) -> float:
         """Return the sum of a column over agents, in their order: the same bits at every agent."""
         return sum(self.rows[i][column] for i in sorted(self.rows))
-
-
-def _rows(table: NDArray[np.float64]) -> dict[int, Row]:
-    return {int(i): tuple(row) for i, *row in table.tolist()}

@@ -1,11 +1,19 @@
-"""One round with the neighbors: products with the graph Laplacian and with a mixing matrix."""
+"""Rounds with the neighbors: products with the graph Laplacian and with a mixing matrix W.
+
+Gossip is several rounds that approximate the average over the network. It applies a polynomial p with
+p(1) = 1 to W. The average is unchanged and the disagreement shrinks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from dcgs.points import Point
 from dcgs.protocol import Inbox, Program
+
+# An interval of eigenvalues narrower than this is treated as a point, which takes one round.
+_NARROW = 1e-9
 
 
 def check_shapes(inbox: Inbox, shape: tuple[int, ...]) -> None:
@@ -52,3 +60,66 @@ def average(value: Point, weights: Mapping[int, float]) -> Program[Point]:
     for j, theirs in inbox.items():
         total = total + weights[j] * theirs
     return total
+
+
+def repeated(value: Point, W: Mapping[int, float], rounds: int) -> Program[Point]:
+    """Return (W^rounds value)ᵢ."""
+    for _ in range(rounds):
+        value = yield from average(value, W)
+    return value
+
+
+def exact(value: Point, W: Mapping[int, float], modes: Sequence[float]) -> Program[Point]:
+    """Return the average over all agents; ``modes`` are the eigenvalues of W except 1. One round for each."""
+    for mode in modes:
+        mixed = yield from average(value, W)
+        value = (1.0 / (1.0 - mode)) * (mixed - mode * value)
+    return value
+
+
+def chebyshev(
+    value: Point, W: Mapping[int, float], mixing: tuple[float, float], rounds: int
+) -> Program[Point]:
+    """Return (p(W) value)ᵢ, p the polynomial of this degree that is least on the interval ``mixing``.
+
+    That is p(λ) = T((λ − c)/e)/T((1 − c)/e), T the Chebyshev polynomial, c ± e the interval.
+    """
+    center, half, far = _scaled(mixing)
+    before, now = value, (yield from exact(value, W, (center,)))
+    t_before, t_now = 1.0, far
+    for _ in range(1, rounds):
+        t_next = 2.0 * far * t_now - t_before
+        mixed = yield from average(now, W)
+        turned = (2.0 * t_now / (t_next * half)) * (mixed - center * now)
+        before, now = now, turned - (t_before / t_next) * before
+        t_before, t_now = t_now, t_next
+    return now
+
+
+def chebyshev_rounds(mixing: tuple[float, float], factor: float) -> int:
+    """Return the rounds after which :func:`chebyshev` has shrunk every disagreement by the factor."""
+    far = _scaled(mixing)[2]
+    return max(1, math.ceil(math.acosh(1.0 / factor) / math.acosh(far)))
+
+
+def repeated_rounds(mixing: tuple[float, float], factor: float) -> int:
+    """Return the rounds after which :func:`repeated` has shrunk every disagreement by the factor."""
+    slowest = max(map(abs, mixing))
+    return max(1, math.ceil(math.log(factor) / math.log(slowest))) if slowest > _NARROW else 1
+
+
+def well_ordered(modes: Sequence[float]) -> tuple[float, ...]:
+    """Return the modes in Leja's order, in which :func:`exact` keeps rounding errors small."""
+    left, chosen = list(modes), list[float]()
+    while left:
+        best = max(left, key=lambda mode: sum(math.log(abs(mode - other)) for other in (1.0, *chosen)))
+        left.remove(best)
+        chosen.append(best)
+    return tuple(chosen)
+
+
+def _scaled(mixing: tuple[float, float]) -> tuple[float, float, float]:
+    """Return center and half width of the interval, and the position of 1 if it is scaled to [−1, 1]."""
+    center = 0.5 * (mixing[0] + mixing[1])
+    half = max(0.5 * (mixing[1] - mixing[0]), _NARROW)
+    return center, half, (1.0 - center) / half

@@ -7,29 +7,20 @@ gossip in between. Here points and gradients are mixed in the same rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, final
 
 import numpy as np
 
-from dcgs.methods.base import Agent, Method
-from dcgs.methods.gossip import (
-    chebyshev,
-    chebyshev_rounds,
-    exact,
-    repeated,
-    repeated_rounds,
-    well_ordered,
-)
-from dcgs.methods.projections import projection_incompatibility, projector
+from dcgs.methods.base import Agent
+from dcgs.methods.mixing import chebyshev, chebyshev_rounds, exact, repeated, repeated_rounds, well_ordered
+from dcgs.methods.projections import ProjectedMethod, projector
 from dcgs.momentum import Momentum
-from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
-from dcgs.sets.base import ConvexSet
 from dcgs.validation import COUNT, POSITIVE, one_of
 
 # Gossip shrinks every disagreement by L/(20 M), L the smoothness of the mean objective and M the largest of
@@ -53,7 +44,7 @@ class AGDState:
 
 @final
 @dataclass(frozen=True)
-class ProjectedAGD(Method):
+class ProjectedAGD(ProjectedMethod):
     """Nesterov's accelerated projected gradient along a gradient averaged over the network.
 
     ``step`` is 1/L by default, L the smoothness of the mean objective f/m. Momentum as in FISTA,
@@ -71,8 +62,6 @@ class ProjectedAGD(Method):
     step: float | None = None
     gossip: Literal["auto", "exact", "chebyshev", "repeated"] = "auto"
     gossip_rounds: int | None = None
-    rounds_per_iteration = 1
-    projects = True
     State = AGDState
 
     def __post_init__(self) -> None:
@@ -84,9 +73,6 @@ class ProjectedAGD(Method):
                 "gossip_rounds must be None with gossip='exact', whose rounds the graph decides; "
                 f"got {self.gossip_rounds!r}."
             )
-
-    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
-        return projection_incompatibility(self, X)
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project = agent.f, agent.metropolis, projector(agent)

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from dcgs.methods.base import Agent, Method
+from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.sets.base import ConvexSet, ProjectableSet
 
 Projection: TypeAlias = Callable[[Point], Point]
 """y ↦ the point of a set that is nearest to y."""
+
+
+class ProjectedMethod(Method):
+    """A method that projects onto X, one round an iteration."""
+
+    rounds_per_iteration = 1
+    projects = True
+
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        if projection(X) is not None:
+            return None
+        return (
+            f"{type(self).__name__} needs a set with a Euclidean projection; "
+            f"{type(X).__name__} has none. Use a method that calls the linear oracle, such as dcgs.DCGS()."
+        )
 
 
 def projection(X: ConvexSet) -> Projection | None:
@@ -27,22 +43,11 @@ def projection(X: ConvexSet) -> Projection | None:
 
 def projector(agent: Agent) -> Projection:
     """Return the projection onto the agent's set, every use of it counted."""
-    project = projection(agent.X)
-    if project is None:
-        raise TypeError(f"there must be a projection onto X; there is none for a {type(agent.X).__name__}.")
+    X = agent.X
+    assert isinstance(X, ProjectableSet)
 
     def counted(y: Point) -> Point:
         agent.projections.count += 1
-        return project(y)
+        return X.project(y)
 
     return counted
-
-
-def projection_incompatibility(method: Method, X: ConvexSet) -> str | None:
-    """Return why the method cannot project onto X, or None if it can."""
-    if projection(X) is not None:
-        return None
-    return (
-        f"{type(method).__name__} needs a set with a Euclidean projection at hand; "
-        f"{type(X).__name__} has none. Use a method that asks the linear oracle, such as dcgs.DCGS()."
-    )

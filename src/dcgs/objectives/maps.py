@@ -1,4 +1,4 @@
-"""Linear maps from points to images, by a dense or a sparse matrix.
+"""Linear maps from points to images: by a dense or a sparse matrix, or to some entries of a matrix.
 
 Inner solvers apply a map to an atom at every step, which is cheap: a column of A, or u[rows]·v[cols]. They
 apply it to a dense point only at the start and for measurements.
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.atoms import Atom, Sparse, Spike
+from dcgs.atoms import Atom, RankOne, Sparse, Spike
 from dcgs.objectives.losses import Image
 from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
 from dcgs.parallel import is_wide, product
@@ -29,10 +29,8 @@ Shape: TypeAlias = tuple[int, ...]
 class LinearMap(ABC):
     """A: points of ``shape`` → ℝⁿ, n = ``size``."""
 
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """The shape of the points it takes."""
+    shape: Shape
+    """The shape of the points it takes."""
 
     @property
     @abstractmethod
@@ -101,11 +99,6 @@ class MatrixMap(LinearMap):
     """A map by a matrix A with n rows; points are flattened in C order."""
 
     A: Any
-    point_shape: Shape
-
-    @property
-    def shape(self) -> Shape:
-        return self.point_shape
 
     @property
     def size(self) -> int:
@@ -121,7 +114,7 @@ class MatrixMap(LinearMap):
 
     @property
     def mean_eigenvalue(self) -> float:
-        return self.norm_bound**2 / math.prod(self.point_shape)
+        return self.norm_bound**2 / math.prod(self.shape)
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -137,7 +130,7 @@ class DenseMap(MatrixMap):
     """A dense matrix."""
 
     A: NDArray[np.float64]
-    point_shape: Shape
+    shape: Shape
 
     def image(self, x: Point) -> Image:
         return self.A @ x.reshape(-1)
@@ -156,7 +149,7 @@ class DenseMap(MatrixMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        return product(r, self.A).reshape(self.point_shape)
+        return product(r, self.A).reshape(self.shape)
 
     @property
     def wide(self) -> bool:
@@ -165,7 +158,7 @@ class DenseMap(MatrixMap):
     @property
     def column_squares(self) -> Point:
         squares: Point = np.einsum("ij,ij->j", self.A, self.A)
-        return squares.reshape(self.point_shape)
+        return squares.reshape(self.shape)
 
     def largest_eigenvalue_by(self, weights: Point) -> float:
         return largest_eigenvalue(self.A / np.sqrt(weights.reshape(-1)))
@@ -178,7 +171,7 @@ class SparseMap(MatrixMap):
 
     A: sp.csr_array
     columns: sp.csc_array
-    point_shape: Shape
+    shape: Shape
 
     @cached_property
     def _transposed(self) -> sp.csc_array:
@@ -200,14 +193,84 @@ class SparseMap(MatrixMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        return np.asarray(self._transposed @ r).reshape(self.point_shape)
+        return np.asarray(self._transposed @ r).reshape(self.shape)
 
     @property
     def column_squares(self) -> Point:
         sums = np.bincount(self.A.indices, weights=self.A.data**2, minlength=self.A.shape[1])
-        return np.asarray(sums, dtype=np.float64).reshape(self.point_shape)
+        return np.asarray(sums, dtype=np.float64).reshape(self.shape)
 
     def largest_eigenvalue_by(self, weights: Point) -> float:
         scaled = self.A.copy()
         scaled.data /= np.sqrt(weights.reshape(-1))[scaled.indices]
         return largest_eigenvalue(scaled)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampling(LinearMap):
+    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ, the observed entries of a matrix; an entry may be observed more than once."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    shape: tuple[int, int]
+    orthogonal = True
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """The distinct flat indices, the position of each observation among them, and their counts."""
+        flat = self.rows * self.shape[1] + self.cols
+        distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        return distinct, where, counts
+
+    def image(self, x: Point) -> Image:
+        return x[self.rows, self.cols]
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case RankOne():
+                z: Image = atom.u[self.rows]
+                z *= atom.v[self.cols]
+                z *= atom.scale
+                return z
+            case _:
+                return self.image(atom.dense())
+
+    def adjoint(self, r: Image) -> Point:
+        distinct, where, _ = self._entries
+        g = np.zeros(self.shape)
+        g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
+        return g
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.sqrt(self.largest_eigenvalue))
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        return float(counts.max(initial=0))
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.size / math.prod(self.shape)
+
+    @property
+    def column_squares(self) -> Point:
+        distinct, _, counts = self._entries
+        squares = np.zeros(self.shape)
+        squares.reshape(-1)[distinct] = counts
+        return squares
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        return float((self.column_squares / weights).max(initial=0.0))
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        _, _, counts = self._entries
+        complete = len(counts) == self.shape[0] * self.shape[1]
+        return float(counts.min()) if complete else 0.0

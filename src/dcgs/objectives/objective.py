@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
-from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
-from dcgs.objectives.sampling import Sampling
-from dcgs.points import EPS, Point, norm
+from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
+from dcgs.points import EPS, Point, norm, read_only
 from dcgs.validation import MATRIX_SHAPE, SHAPE, indices, instance, matrix, vector
 
 
@@ -151,9 +150,8 @@ def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
             checked.sum_duplicates()
         return SparseMap(checked, checked.tocsc(), point_shape)
     # BLAS would copy any other layout at every product.
-    checked = (checked if checked.flags.forc else np.ascontiguousarray(checked)).view()
-    checked.flags.writeable = False
-    return DenseMap(checked, point_shape)
+    checked = checked if checked.flags.forc else np.ascontiguousarray(checked)
+    return DenseMap(read_only(checked.view()), point_shape)
 
 
 def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:

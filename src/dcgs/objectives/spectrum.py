@@ -32,7 +32,12 @@ def largest_eigenvalue(A: Matrix) -> float:
         matvec=(lambda v: A @ (A.T @ v)) if n < d else (lambda v: A.T @ (A @ v)),
         dtype=np.float64,
     )
-    start = np.random.default_rng(0).standard_normal(min(n, d))
+    return largest_by_lanczos(operator)
+
+
+def largest_by_lanczos(operator: LinearOperator) -> float:
+    """Return an upper bound of the largest eigenvalue of a positive semidefinite operator, tight to 1e-6."""
+    start = np.random.default_rng(0).standard_normal(operator.shape[0])
     if not operator.matvec(start).any():  # a random vector is in no null space but that of zero
         return 0.0
     (largest,) = eigsh(operator, k=1, tol=_SLACK, v0=start, return_eigenvectors=False)

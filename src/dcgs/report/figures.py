@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import (
     FuncFormatter,
@@ -95,7 +94,7 @@ def losses_figure(results: Mapping[str, Result], title: str, optimum: float | No
 
     ``optimum`` is f*, drawn as a thin line if it is given.
     """
-    figure = _empty((9.0, 6.2))
+    figure = Figure((9.0, 6.2), layout="constrained")
     panels = figure.subplots(2, 2, sharex="row", sharey=True)
     for row, across in zip(panels, ("rounds", "lmo_calls"), strict=True):
         for axes, loss in zip(row, _LOSSES, strict=True):
@@ -148,7 +147,7 @@ def _panels(
 ) -> Figure:
     with rc_context(_STYLE):
         rows, columns = len(panels), len(panels[0])
-        figure = _empty((_PANEL[0] * columns, _PANEL[1] * rows + 0.9))
+        figure = Figure((_PANEL[0] * columns, _PANEL[1] * rows + 0.9), layout="constrained")
         grid = figure.subplots(rows, columns, sharex="col", sharey="all" if same_y else "row", squeeze=False)
         for row, row_axes in zip(panels, grid, strict=True):
             for (across, measure), axes in zip(row, row_axes, strict=True):
@@ -223,7 +222,7 @@ def _watermark(panels: Iterable[Axes]) -> None:
 
 def profile_figure(ranking: Ranking) -> Figure:
     """Draw the share of instances on which each method needs at most τ times the fewest rounds."""
-    figure = _empty((7.2, 4.6))
+    figure = Figure((7.2, 4.6), layout="constrained")
     axes = figure.subplots()
     curves = {name: profile(ranking, name) for name in ranking.names}
     farthest = max((float(tau[-1]) for tau, _ in curves.values() if tau.size), default=1.0)
@@ -248,12 +247,6 @@ def profile_figure(ranking: Ranking) -> Figure:
     level, of = f"{ranking.level:.0e}", len(ranking.decided())
     axes.set_title(f"Rounds to a relative error of {level} of the worst agent, {of} instances", fontsize=11)
     figure.legend(loc="outside right center", frameon=False, fontsize=10)
-    return figure
-
-
-def _empty(size: tuple[float, float]) -> Figure:
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
     return figure
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
+from dcgs.experiments.numbers import size
 from dcgs.front import Snapshot
 from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
 
@@ -36,7 +36,7 @@ class Progress:
 
     def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self._console = Console() if console is None else console
-        self._display: _Display = _Bars(self._console) if self._console.is_terminal else _Lines(clock)
+        self._display = _Bars(self._console) if self._console.is_terminal else _Lines(clock)
 
     def say(self, sentence: str) -> None:
         """Print a sentence below the bars so far."""
@@ -82,7 +82,7 @@ class Progress:
             if not begun:
                 self._display.begin(name, total)
                 begun = True
-            self._display.update(done, total, lambda: format_bytes(done))
+            self._display.update(done, total, lambda: size(done))
 
         return update
 
@@ -99,7 +99,7 @@ class Progress:
 class RoundProgress:
     """Progress of one run: its rounds and bytes and, where the run is measured, its loss and gap."""
 
-    def __init__(self, display: _Display, total: int | None) -> None:
+    def __init__(self, display: _Bars | _Lines, total: int | None) -> None:
         self._display, self._total = display, total
         self._measured = ""
 
@@ -109,8 +109,7 @@ class RoundProgress:
             traffic.rounds,
             self._total,
             lambda: (
-                f"{_count(traffic.rounds, 'round')}, {format_bytes(int(traffic.bytes.sum()))} sent here"
-                f"{self._measured}"
+                f"{_count(traffic.rounds, 'round')}, {size(traffic.bytes.sum())} sent here{self._measured}"
             ),
         )
 
@@ -145,30 +144,17 @@ class ObservedRuntime(Runtime):
         self.runtime.run(replace(job, after_round=after_round))
 
 
-class _Display(ABC):
-    """Shows one task after the other."""
-
-    @abstractmethod
-    def begin(self, name: str, total: float | None) -> None:
-        """Complete the task before, and begin another."""
-
-    @abstractmethod
-    def update(self, done: float, total: float | None, describe: Describe) -> None:
-        """Report a step of the task."""
-
-    @abstractmethod
-    def close(self, completed: bool) -> None:
-        """End the task; one that was not completed stays where it is."""
-
-
 @final
-class _Bars(_Display):
+class _Bars:
+    """Bars on a terminal, one task after the other."""
+
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bars: RichProgress | None = None
         self._task = TaskID(0)
 
     def begin(self, name: str, total: float | None) -> None:
+        """Complete the task before, and begin another."""
         self._fill()
         if self._bars is None:
             columns = (TextColumn("  {task.description}"), BarColumn(16), _StatusColumn())
@@ -177,10 +163,12 @@ class _Bars(_Display):
         self._task = self._bars.add_task(name, total=total, describe=str)
 
     def update(self, done: float, total: float | None, describe: Describe) -> None:
+        """Report a step of the task."""
         if self._bars is not None:
             self._bars.update(self._task, completed=done, total=total, describe=describe)
 
     def close(self, completed: bool) -> None:
+        """End the task; one that was not completed stays where it is."""
         if completed:
             self._fill()
         if self._bars is not None:
@@ -206,7 +194,9 @@ class _StatusColumn(ProgressColumn):
 
 
 @final
-class _Lines(_Display):
+class _Lines:
+    """Lines on stderr, one task after the other; it has the methods of :class:`_Bars`."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._name = ""
@@ -241,15 +231,3 @@ class _Lines(_Display):
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def format_bytes(count: int) -> str:
-    """Return a number of bytes with its unit.
-
-    >>> format_bytes(999), format_bytes(1_250_000)
-    ('999 bytes', '1.2 MB')
-    """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"

@@ -2,7 +2,7 @@
 
 A runtime (``base``) is ``Lockstep``, which hosts all agents in one process, or ``MPI``, which hosts some in
 each process. Both resume the agents' ``programs`` step by step and check their ``messages``. Over several
-processes (``distributed``), an ``exchange`` decides in each round what is sent to which process, and checks
+processes, an ``exchange`` decides in each round what is sent to which process, and checks
 what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
 A ``transport`` carries the buffers; ``mpi`` implements it, and another transport would go beside ``mpi``.
 

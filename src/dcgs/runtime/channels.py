@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.points import Point, vdot
+from dcgs.points import Point, read_only, vdot
 from dcgs.runtime.messages import check_finite
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
@@ -93,9 +93,8 @@ class RecvChannel:
         """Return the array of the message that was received, read-only."""
         header = self.header
         payload: Array = self._buffer[SIZE : SIZE + header.length].view(header.dtype).reshape(header.shape)
-        payload.flags.writeable = False
         self._buffer = self._buffer[:0]
-        return payload
+        return read_only(payload)
 
 
 def _copy(source: Point, target: Point) -> float:

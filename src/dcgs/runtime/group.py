@@ -85,6 +85,11 @@ class ProcessGroup(ABC):
         count = int(self.broadcast(np.array([len(gathered)]) if self.is_root else None)[0])
         return [self.broadcast(gathered[k] if self.is_root else None) for k in range(count)]
 
+    def allgather_texts(self, texts: Iterable[str]) -> list[str]:
+        """Return the texts of all processes, in the order of the processes, in all of them."""
+        arrays = [np.frombuffer(text.encode(), dtype=np.uint8) for text in texts]
+        return [bytes(array).decode() for array in self.allgather(arrays)]
+
     def any(self, flag: bool) -> bool:
         """Return whether the flag is set in any process."""
         return bool(self.allreduce_max(np.array([float(flag)]))[0])
@@ -184,13 +189,14 @@ class TransportGroup(ProcessGroup):
         self._transport.failure = error
         if scope is Scope.ONE:
             heartbeat.exchange_signs()
-            if heartbeat.failure_reported:
+            if heartbeat.failed_ranks:
                 scope = Scope.REMOTE
             else:
                 heartbeat.report_failure(self.describe(error))
                 # Several may fail at the same time, or find the same process silent: one of them prints it.
                 time.sleep(2.0 * heartbeat.period)
                 heartbeat.exchange_signs()
-                scope = Scope.ONE if heartbeat.reported_first else Scope.REMOTE
+                is_lowest = all(rank > self._transport.rank for rank in heartbeat.failed_ranks)
+                scope = Scope.ONE if is_lowest else Scope.REMOTE
         self._transport.abandon()
         return scope

@@ -143,16 +143,10 @@ class Heartbeat:
         return {rank: sentence for rank, (run, sentence) in self._failures.items() if run >= self._run}
 
     @property
-    def failure_reported(self) -> bool:
-        """Whether another process has reported a failure."""
+    def failed_ranks(self) -> list[int]:
+        """The other processes that have reported a failure in this run."""
         with self._lock:
-            return bool(self._reports())
-
-    @property
-    def reported_first(self) -> bool:
-        """Whether no process of a lower rank has reported a failure."""
-        with self._lock:
-            return not any(rank < self._transport.rank for rank in self._reports())
+            return sorted(self._reports())
 
     def report_failure(self, sentence: str) -> None:
         """Tell all processes why this one cannot continue."""

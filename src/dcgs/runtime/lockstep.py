@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from dcgs.parallel import cores, wide_products
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.group import ProcessGroup, SingleProcess
-from dcgs.runtime.messages import Reply, all_sent, checked_copy
+from dcgs.runtime.messages import all_sent, checked_copy
 from dcgs.runtime.programs import Programs
 from dcgs.validation import COUNT
 
@@ -52,7 +51,8 @@ class Lockstep(Runtime):
             stack.callback(programs.close)
             pool = self._pool(stack, job, self.threads or 1)
             replies = programs.advance(pool=pool)
-            if self.threads is None and _largest(replies.values()) >= _LARGE:
+            sizes = (reply.nbytes for reply in replies.values() if isinstance(reply, np.ndarray))
+            if self.threads is None and max(sizes, default=0) >= _LARGE:
                 pool = self._pool(stack, job, cores())
             while all_sent(replies):
                 messages = {i: checked_copy(i, reply) for i, reply in replies.items()}
@@ -77,8 +77,3 @@ class Lockstep(Runtime):
         pool = ThreadPoolExecutor(side_by_side)
         stack.callback(pool.shutdown, cancel_futures=True)
         return pool
-
-
-def _largest(replies: Iterable[Reply]) -> int:
-    """Return the bytes of the largest message."""
-    return max((reply.nbytes for reply in replies if isinstance(reply, np.ndarray)), default=0)

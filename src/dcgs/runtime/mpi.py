@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.distributed import run_hosted
 from dcgs.runtime.environment import find_mpiexec, wrong_size
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
+from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.supervisor import abort_all, set_name
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
 from dcgs.runtime.wire import Buffer

@@ -1,4 +1,4 @@
-"""The programs of the agents hosted in this process: started, resumed together, closed."""
+"""The programs of the agents hosted in this process: started, resumed together, run over a transport."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import final
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
 from dcgs.counting import BudgetSpentError
 from dcgs.protocol import Inbox
 from dcgs.runtime.base import Job
-from dcgs.runtime.messages import Reply
+from dcgs.runtime.exchange import NeighborExchange, carry_out
+from dcgs.runtime.messages import Reply, all_sent, check_type
+from dcgs.runtime.transport import Transport
 
 
 @final
@@ -62,3 +67,28 @@ class Programs:
         for program in self._programs.values():
             with suppress(ValueError):
                 program.close()
+
+
+def run_hosted(job: Job, transport: Transport) -> None:
+    """Run the agents of this process until all programs have returned or ``job.after_round`` is False."""
+    exchange = NeighborExchange(job.neighbors, transport.rank, transport.size)
+    transport.heartbeat.watch(exchange.peers)
+    transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
+    programs = Programs(job, exchange.hosted)
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            replies = programs.advance()
+            while all_sent(replies):
+                messages = {i: check_type(i, reply) for i, reply in replies.items()}
+                start = time.perf_counter()
+                inboxes = carry_out(exchange.round(messages), transport, exchange.peers)
+                job.traffic.count_wait(exchange.hosted, time.perf_counter() - start)
+                job.traffic.count_round(messages, job.neighbors)
+                del messages
+                replies = programs.advance(inboxes)
+                del inboxes
+                if not job.after_round():
+                    return
+            carry_out(exchange.end(), transport, exchange.peers)
+    finally:
+        programs.close()

@@ -1,4 +1,4 @@
-"""Feasible sets: one module each, all behind :class:`~dcgs.sets.base.ConvexSet`."""
+"""Feasible sets: all behind :class:`~dcgs.sets.base.ConvexSet`."""
 
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.birkhoff_polytope import BirkhoffPolytope
@@ -6,9 +6,7 @@ from dcgs.sets.box import Box
 from dcgs.sets.convex_hull import ConvexHull
 from dcgs.sets.group_l1_ball import GroupL1Ball
 from dcgs.sets.k_sparse_ball import KSparseBall
-from dcgs.sets.l1_ball import L1Ball
-from dcgs.sets.l2_ball import L2Ball
-from dcgs.sets.linf_ball import LInfBall
+from dcgs.sets.norm_balls import L1Ball, L2Ball, LInfBall
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.polytope import Polytope
 from dcgs.sets.simplex import Simplex

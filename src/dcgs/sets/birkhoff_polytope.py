@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from dcgs.atoms import Atom, Sparse
-from dcgs.points import Point
+from dcgs.points import Point, read_only
 from dcgs.sets.base import ConvexSet, set_fields, square_side
 from dcgs.validation import COUNT
 
@@ -48,9 +48,7 @@ class BirkhoffPolytope(ConvexSet):
             raise ValueError("direction must be finite; it holds NaN or ∞.")
         rows, columns = linear_sum_assignment(direction)
         indices = np.asarray(rows * self.n + columns, dtype=np.intp)
-        values = np.ones(self.n)
-        indices.flags.writeable = values.flags.writeable = False
-        return Sparse(indices, values, self.shape)
+        return Sparse(read_only(indices), read_only(np.ones(self.n)), self.shape)
 
     def violation(self, x: Point) -> float:
         sums = np.concatenate([x.sum(axis=0), x.sum(axis=1)])

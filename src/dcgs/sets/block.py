@@ -14,8 +14,7 @@ import numpy as np
 from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.lanczos import SEED, Matrix, Vector
-from dcgs.sets.singular import near_vector
+from dcgs.sets.lanczos import SEED, Matrix, Vector, near_vector
 
 SWEEPS = 30
 """The largest number of products with the matrix and its transpose, for one block."""

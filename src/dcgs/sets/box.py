@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.points import Point, norm
+from dcgs.points import Point, norm, read_only
 from dcgs.sets.base import ProjectableSet, as_data, listed, set_fields
 from dcgs.sets.options import Kind, Option
 from dcgs.validation import reals
@@ -50,9 +50,7 @@ class Box(ProjectableSet):
         return norm(self.upper - self.lower)
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
-        array = np.where(direction < 0.0, self.upper, self.lower)
-        array.flags.writeable = False
-        return Vertex(array)
+        return Vertex(read_only(np.where(direction < 0.0, self.upper, self.lower)))
 
     def violation(self, x: Point) -> float:
         return max(0.0, float((self.lower - x).max()), float((x - self.upper).max()))

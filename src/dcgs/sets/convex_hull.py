@@ -48,13 +48,20 @@ class ConvexHull(ConvexSet):
             )
         set_fields(self, points=as_data(array, "points"), shape=array.shape[1:])
 
-    @property
+    @cached_property
     def diameter(self) -> float:
         """The largest distance of two points.
 
         For more than 4,096 points it is an upper bound, twice the largest distance from their mean.
         """
-        return self._diameter
+        # Centered points keep the digits of ‖p‖² + ‖q‖² − 2⟨p, q⟩: no term exceeds the squared diameter.
+        rows = self._rows - self._rows.mean(axis=0)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        if len(rows) > EXACT_COUNT:
+            return 2.0 * math.sqrt(float(squares.max()))
+        chunks = [slice(i, i + CHUNK) for i in range(0, len(rows), CHUNK)]
+        largest = max(float((squares[c, None] + squares - 2.0 * rows[c] @ rows.T).max()) for c in chunks)
+        return math.sqrt(max(0.0, largest))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         values = self._rows @ direction.reshape(-1)
@@ -81,14 +88,3 @@ class ConvexHull(ConvexSet):
     @property
     def _rows(self) -> Point:
         return self.points.reshape(len(self.points), -1)
-
-    @cached_property
-    def _diameter(self) -> float:
-        # Centered points keep the digits of ‖p‖² + ‖q‖² − 2⟨p, q⟩: no term exceeds the squared diameter.
-        rows = self._rows - self._rows.mean(axis=0)
-        squares = np.einsum("ij,ij->i", rows, rows)
-        if len(rows) > EXACT_COUNT:
-            return 2.0 * math.sqrt(float(squares.max()))
-        chunks = [slice(i, i + CHUNK) for i in range(0, len(rows), CHUNK)]
-        largest = max(float((squares[c, None] + squares - 2.0 * rows[c] @ rows.T).max()) for c in chunks)
-        return math.sqrt(max(0.0, largest))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Sparse
-from dcgs.points import Point, norm, onto_l1_ball
+from dcgs.points import Point, norm, onto_l1_ball, read_only
 from dcgs.sets.base import ProjectableSet, largest_entry, listed, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, indices, shown
@@ -71,8 +71,7 @@ class GroupL1Ball(ProjectableSet):
             values[0] = size = 1.0
         values *= -self.radius / size
         values += 0.0  # −0 becomes 0, since atoms compare by their bytes
-        indices.flags.writeable = values.flags.writeable = False
-        return Sparse(indices, values, self.shape)
+        return Sparse(read_only(indices), read_only(values), self.shape)
 
     def violation(self, x: Point) -> float:
         return max(0.0, float(self._norms(x).sum()) - self.radius)

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Sparse
-from dcgs.points import Point
+from dcgs.points import Point, read_only
 from dcgs.sets.base import ConvexSet, largest_entry, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, whole
@@ -52,8 +52,7 @@ class KSparseBall(ConvexSet):
         level = np.flatnonzero(sizes == threshold)[: self.k - above.size]
         indices = np.sort(np.concatenate([above, level]))
         values = np.where(flat[indices] < 0.0, self.radius, -self.radius)
-        indices.flags.writeable = values.flags.writeable = False
-        return Sparse(indices, values, self.shape)
+        return Sparse(read_only(indices), read_only(values), self.shape)
 
     def violation(self, x: Point) -> float:
         sum_excess = float(np.abs(x).sum()) - self.k * self.radius

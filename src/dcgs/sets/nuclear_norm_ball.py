@@ -12,9 +12,8 @@ from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, norm, onto_simplex
 from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
 from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
-from dcgs.sets.lanczos import Matrix
+from dcgs.sets.lanczos import Matrix, top_triple
 from dcgs.sets.options import RADIUS
-from dcgs.sets.singular import top_triple
 from dcgs.validation import MATRIX_SHAPE, POSITIVE
 
 

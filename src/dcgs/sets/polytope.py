@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.points import Point, norm
+from dcgs.points import Point, norm, read_only
 from dcgs.sets.base import ConvexSet, largest_entry, set_fields, shape_text
 from dcgs.sets.linear_program import MatrixLike, Program, Rows, as_rows
 from dcgs.sets.options import Kind, Option
@@ -65,16 +65,16 @@ class Polytope(ConvexSet):
         set_fields(self, A_ub=ub.A, b_ub=ub.b, A_eq=eq.A, b_eq=eq.b, shape=(ub.A.shape[1],))
         set_fields(self, _program=Program(ub.unit(), eq.unit()).bounded())
 
-    @property
+    @cached_property
     def diameter(self) -> float:
         """An upper bound: the diagonal of the smallest box around the set, by 2d linear programs, once."""
-        return self._diagonal
+        units = np.eye(self.shape[0])
+        widths = [-self.lmo(-unit).dot(-unit) - self.lmo(unit).dot(unit) for unit in units]
+        return norm(np.array(widths))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         vertex = self._program.minimizer(direction / (largest_entry(direction) or 1.0))
-        array = np.round(vertex, DECIMALS) + 0.0
-        array.flags.writeable = False
-        return Vertex(array)
+        return Vertex(read_only(np.round(vertex, DECIMALS) + 0.0))
 
     def violation(self, x: Point) -> float:
         above = self.A_ub @ x - self.b_ub
@@ -90,9 +90,3 @@ class Polytope(ConvexSet):
         if len(shape) != 1:
             raise ValueError(f"the set polytope must be of vectors; the model has shape {shape_text(shape)}.")
         return cls(**options["polytope"])
-
-    @cached_property
-    def _diagonal(self) -> float:
-        units = np.eye(self.shape[0])
-        widths = [-self.lmo(-unit).dot(-unit) - self.lmo(unit).dot(unit) for unit in units]
-        return norm(np.array(widths))

@@ -11,9 +11,17 @@ import numpy as np
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, onto_simplex
 from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, set_fields, square_side
-from dcgs.sets.lanczos import Vector, dense_top_eigenvector, start_vector, top_eigenvector
+from dcgs.sets.lanczos import (
+    DIRECT_SIDE,
+    Vector,
+    dense_top_eigenvector,
+    first_unit,
+    near_vector,
+    power_scale,
+    start_vector,
+    top_eigenvector,
+)
 from dcgs.sets.options import OPTIONAL_RADIUS
-from dcgs.sets.singular import DIRECT_SIDE, first_unit, near_vector, power_scale
 from dcgs.validation import COUNT, POSITIVE
 
 

@@ -1,7 +1,6 @@
 """The study engine: run methods on problems, record every run in a folder, and skip what is recorded."""
 
 from dcgs.study.cache import FolderError, ResultCache
-from dcgs.study.outside import load_outside
 from dcgs.study.pool import run_in_processes
 from dcgs.study.run import Budget, Metric, Problem, RunResult, execute
 
@@ -13,6 +12,5 @@ __all__ = [
     "ResultCache",
     "RunResult",
     "execute",
-    "load_outside",
     "run_in_processes",
 ]

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
-from dcgs.files import Write, atomic_write_all
+from dcgs.files import atomic_write_all
 from dcgs.study.run import RunResult
 
 FORMAT = 2
@@ -101,7 +101,7 @@ class ResultCache:
 
     def _write_files(self, files: Mapping[str, bytes]) -> None:
         try:
-            atomic_write_all({self.path / name: _writer(content) for name, content in files.items()})
+            atomic_write_all({self.path / name: content for name, content in files.items()})
         except OSError as error:
             raise FolderError(
                 f"{str(self.path / next(iter(files)))!r} must be written; that failed ({error.strerror}). "
@@ -130,13 +130,6 @@ class ResultCache:
                 "Put the original back, or run the command again into an empty folder."
             )
         return content.decode()
-
-
-def _writer(content: bytes) -> Write:
-    def write(stream: IO[bytes]) -> None:
-        stream.write(content)
-
-    return write
 
 
 def _record_json(key: Key, result: Mapping[str, Any], files: Mapping[str, str] | None = None) -> bytes:

@@ -9,11 +9,20 @@ import dcgs
 
 
 @final
+@dataclass
+class OpenLoopState:
+    """The last answer, where the next call starts."""
+
+    x: dcgs.Point
+
+
+@final
 @dataclass(frozen=True)
 class OpenLoopCG(dcgs.Inner):
     """Conditional gradient with open-loop steps, at most ``max_steps`` of them."""
 
     max_steps: int = 500
+    State = OpenLoopState
 
     def incompatibility(self, f: dcgs.Objective, X: dcgs.ConvexSet) -> str | None:
         return None
@@ -29,16 +38,17 @@ class _OpenLoopSolver(dcgs.Solver):
     max_steps: int
 
     def __post_init__(self) -> None:
-        self.x = self.task.x0
+        self.state: OpenLoopState = self.task.restore(OpenLoopState) or OpenLoopState(self.task.x0)
 
     def __call__(self, phi: dcgs.Subproblem, e: float) -> dcgs.Point:
         outcome = dcgs.Outcome.STEPS
         for t in range(self.max_steps):
-            g = phi.grad(self.x, phi.f.map.image(self.x))
+            x = self.state.x
+            g = phi.grad(x, phi.f.map.image(x))
             s = self.task.lmo(g, None)
-            if dcgs.vdot(g, self.x) - s.dot(g) <= e:
+            if dcgs.vdot(g, x) - s.dot(g) <= e:
                 outcome = dcgs.Outcome.REACHED
                 break
-            self.x = self.x + 2.0 / (t + 2.0) * (s.dense() - self.x)
+            self.state.x = x + 2.0 / (t + 2.0) * (s.dense() - x)
         self.task.outcomes[outcome] += 1
-        return self.x
+        return self.state.x

@@ -10,21 +10,32 @@ import dcgs
 
 
 @final
+@dataclass
+class DiffusionState:
+    """All that the next iteration depends on."""
+
+    x: dcgs.Point
+
+
+@final
 @dataclass(frozen=True)
 class DiffusionFW(dcgs.Method):
     """x ← Σⱼ Wᵢⱼ (xⱼ + γ (sⱼ − xⱼ)), γ = shift/(k + shift), with Metropolis weights W."""
 
     shift: float = 2.0
     rounds_per_iteration = 1
+    State = DiffusionState
 
     def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
         return None
 
     def program(self, agent: dcgs.Agent) -> dcgs.Program[dcgs.Point]:
-        x = agent.x0
-        for k in range(1, agent.iterations + 1):
+        state = agent.restore(DiffusionState) or DiffusionState(agent.x0)
+        for k in agent.iterations_left:
+            x = state.x
             s = agent.lmo(agent.f.grad(x), None)
             gamma = self.shift / (k + self.shift)
-            x = yield from dcgs.average(x + gamma * (s.dense() - x), agent.metropolis)
-            agent.observe(k, x)
-        return x
+            state.x = yield from dcgs.average(x + gamma * (s.dense() - x), agent.metropolis)
+            agent.observe(k, state.x)
+            agent.save(k, state)
+        return state.x

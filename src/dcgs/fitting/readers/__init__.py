@@ -24,11 +24,11 @@ from dcgs.fitting.data import Entries, Numbers, Samples
 from dcgs.fitting.readers.arrays import (
     Npz,
     as_indices,
+    matrix,
     read_entries_npz,
     read_npy,
-    read_npy_table,
     read_samples_npz,
-    read_targets,
+    vector,
 )
 from dcgs.fitting.readers.layout import Choose, EntriesLayout, Header, SamplesLayout
 from dcgs.fitting.readers.parquet import read_parquet
@@ -79,7 +79,8 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
     else:
         samples = _table_samples(layout, *read_table(file, layout.choose, layout.header))
     if layout.target_file is not None:
-        samples = replace(samples, b=read_targets(Path(layout.target_file).expanduser()))
+        targets = Path(layout.target_file).expanduser()
+        samples = replace(samples, b=vector(read_npy(targets), "the array", targets))
     if samples.b is not None and len(samples.b) != len(samples):
         raise BrokenDataError(
             f"{layout.target_file or file} must have a target for each of the {len(samples)} rows of {file}; "
@@ -110,7 +111,7 @@ def read_table(file: Path, choose: Choose, has_names: bool | None) -> tuple[Head
     """Return the header of a table and the numbers of the chosen columns."""
     match kind_of(file):
         case "npy":
-            table = read_npy_table(file)
+            table = matrix(read_npy(file), "the array", file)
             header = Header(file, table.shape[1], None)
             return header, np.ascontiguousarray(table[:, list(choose(header))])
         case "parquet":

@@ -51,7 +51,7 @@ class Npz:
         """
         dense = self.first_of(*names)
         if dense is not None:
-            return _matrix(self.array(dense), dense, self.file)
+            return matrix(self.array(dense), dense, self.file)
         prefixes = (*(f"{name}_" for name in names), "")
         prefix = next((prefix for prefix in prefixes if f"{prefix}data" in self.names), None)
         return None if prefix is None else self._sparse(prefix)
@@ -139,16 +139,6 @@ def read_npy(file: Path) -> NDArray[Any]:
     return _real(array, f"the array in {file}")
 
 
-def read_npy_table(file: Path) -> Numbers:
-    """Return the matrix of an .npy file, a row for each sample."""
-    return _matrix(read_npy(file), "the array", file)
-
-
-def read_targets(file: Path) -> Numbers:
-    """Return the vector of an .npy file."""
-    return vector(read_npy(file), "the array", file)
-
-
 @contextmanager
 def _reading(file: Path, what: str) -> Iterator[None]:
     """Turn the errors of a missing or damaged file into sentences."""
@@ -173,7 +163,8 @@ def _real(array: NDArray[Any], what: str) -> NDArray[Any]:
     return array
 
 
-def _matrix(array: NDArray[Any], name: str, file: Path) -> Numbers:
+def matrix(array: NDArray[Any], name: str, file: Path) -> Numbers:
+    """Return a matrix of finite numbers."""
     if array.ndim != 2:
         raise BrokenDataError(f"{name} in {file} must be a matrix; it has shape {array.shape}.")
     return finite(array, name, file)

@@ -15,7 +15,6 @@ from dcgs.experiments import numbers
 from dcgs.experiments.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs.experiments.results import Study
 from dcgs.report.page import view
-from dcgs.report.page.data import MOST_POINTS, embedded
 
 __all__ = ["render"]
 
@@ -34,14 +33,13 @@ def render(study: Study) -> str:
         .render(
             study=study,
             view=view,
-            most_points=MOST_POINTS,
             paper_side=PAPER_SIDE,
             paper_link=PAPER_LINK,
             style=Markup(_asset("style.css")),
             early=Markup(early),
             late=Markup(late),
             hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
-            data=Markup(embedded(study)),
+            data=Markup(view.embedded(study)),
         )
     )
 
@@ -55,14 +53,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=numbers.number,
-        count=numbers.count,
-        size=numbers.size,
-        duration=numbers.duration,
-        share=numbers.share,
-        quoted=lambda name: quote(name, safe=""),
-    )
+    formats = (numbers.number, numbers.count, numbers.size, numbers.duration, numbers.share)
+    environment.filters.update({form.__name__: form for form in formats})
+    environment.filters["quoted"] = lambda name: quote(name, safe="")
     return environment
 
 

@@ -15,19 +15,16 @@ function makeChart(section, data, link) {
   const chart = {
     section, data, link, find,
     curves: data.curves.map((curve, place) => ({ ...curve, line: place % LINES })),
-    panels: ["paper", "honest"].map((name) => makePanel(section, name)),
+    panels: [...section.querySelectorAll("figure")].map((figure) => ({ name: figure.dataset.panel, figure, svg: figure.querySelector("svg") })),
     hidden: new Set(),
     cursor: null,
   };
   listen(chart);
   draw(chart);
-  new ResizeObserver(() => fit(chart)).observe(section.querySelector(".panels"));
+  const [{ svg }] = chart.panels;
+  const fit = () => { if (svg.clientWidth !== chart.panels[0].area.width) draw(chart); };
+  new ResizeObserver(fit).observe(section.querySelector(".panels"));
   return chart;
-}
-
-function makePanel(section, name) {
-  const figure = section.querySelector(`figure[data-panel="${name}"]`);
-  return { name, figure, svg: figure.querySelector("svg") };
 }
 
 // What is chosen.
@@ -77,11 +74,6 @@ function draw(chart) {
   showCursor(chart);
 }
 
-function fit(chart) {
-  const [{ svg, area }] = chart.panels;
-  if (svg.clientWidth !== area.width) draw(chart);
-}
-
 function drawPanel(chart, panel, values) {
   const axis = axisOf(chart);
   const logX = pressed(chart.find("x-scale"));
@@ -111,16 +103,13 @@ function placesOf(chart, panel, curve) {
 
 function note(chart, together) {
   const clipped = chart.section.querySelector(".clip") !== null;
+  const atZero = ({ key }) => chart.across.get(key).every((value) => value === 0);
   const parts = [
     together ? "Both panels have the same y-axis." : "",
     clipped ? "▾ marks values below the axis." : "",
-    ...visible(chart).filter((curve) => allZero(chart.across.get(curve.key))).map(({ label }) => `${label} stays at 0 on this x-axis.`),
+    ...visible(chart).filter(atZero).map(({ label }) => `${label} stays at 0 on this x-axis.`),
   ];
   chart.find("chart-note").textContent = parts.join(" ");
-}
-
-function allZero(values) {
-  return values.every((value) => value === 0);
 }
 
 // Reading values: the cursor stands on a recorded x and reads each curve's last point up to there.
@@ -144,7 +133,9 @@ function showCursor(chart) {
   chart.panels.forEach((panel) => panel.cursor.replaceChildren(...(off ? [] : cursorMarks(chart, panel))));
   if (off) return;
   tooltip.dataset.x = chart.cursor;
-  tooltip.replaceChildren(tooltipHead(chart), tooltipTable(chart));
+  const axis = axisOf(chart);
+  const head = html("p", { class: "tooltip-head" }, html("strong", {}, axis.read(chart.cursor)), ` ${axis.name}`);
+  tooltip.replaceChildren(head, tooltipTable(chart));
   placeTooltip(chart, tooltip);
 }
 
@@ -153,7 +144,7 @@ function cursorMarks(chart, panel) {
   const line = element("line", { class: "crosshair", x1: x, x2: x, y1: panel.area.top, y2: panel.area.bottom });
   const dots = visible(chart).flatMap((curve) => {
     const place = placesOf(chart, panel, curve)[lastUpTo(chart.across.get(curve.key), chart.cursor)];
-    return place ? [dot(place, `read fill-${curve.line}`, 4)] : [];
+    return place ? [dot(place, `read line-${curve.line}`, 4)] : [];
   });
   return [line, ...dots];
 }
@@ -163,11 +154,6 @@ function html(name, attributes, ...children) {
   Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
   made.append(...children);
   return made;
-}
-
-function tooltipHead(chart) {
-  const axis = axisOf(chart);
-  return html("p", { class: "tooltip-head" }, html("strong", {}, axis.read(chart.cursor)), ` ${axis.name}`);
 }
 
 function tooltipTable(chart) {

@@ -94,7 +94,7 @@ function curveOf(curve, panel, places) {
   const shared = { "data-curve": curve.key, "data-panel": panel };
   const path = element("path", { class: `curve line-${curve.line}`, d: pathOf(places), ...shared });
   const seen = places.filter((place) => place !== null);
-  const dots = seen.length < FEW_POINTS ? seen.map((place) => dot(place, `dot fill-${curve.line}`, 2.4)) : [];
+  const dots = seen.length < FEW_POINTS ? seen.map((place) => dot(place, `dot line-${curve.line}`, 2.4)) : [];
   return element("g", {}, path, ...dots, ...clipMarks(places, curve.line));
 }
 
@@ -107,6 +107,6 @@ function clipMarks(places, line) {
   const clipped = (place) => Boolean(place && place.clipped);
   const marked = places.filter((place, at) => clipped(place) && (!clipped(places[at - 1]) || at === places.length - 1));
   return marked.map(({ x, y }) => element("path", {
-    class: `clip fill-${line}`, d: `M${rounded(x - 5)},${rounded(y - 8)}h10l-5,8z`,
+    class: `clip line-${line}`, d: `M${rounded(x - 5)},${rounded(y - 8)}h10l-5,8z`,
   }));
 }

@@ -20,12 +20,6 @@ function linearScale(low, high, from, to) {
   return { low, high, log: false, place: (value) => from + ((to - from) * (value - low)) / (high - low) };
 }
 
-function logScale(low, high, from, to) {
-  const span = Math.log(high / low);
-  const place = (value) => from + ((to - from) * Math.log(value / low)) / span;
-  return { low, high, log: true, place };
-}
-
 // Like a logarithm, yet it has a place for 0: log(1 + value / unit).
 function zeroLogScale(unit, high, from, to) {
   const span = Math.log1p(high / unit);
@@ -43,17 +37,20 @@ function xScale(values, log, from, to) {
 
 function yScale(values, log, from, to) {
   const positive = values.filter((value) => value > 0);
-  if (log && positive.length > 0) return logScaleOf(extent(positive), from, to);
+  if (log && positive.length > 0) return logScale(extent(positive), from, to);
   const [low, high] = extent(values.length > 0 ? values : [0, 1]);
   const bottom = Math.min(0, low);
   const top = Math.max(0, high);
   return linearScale(bottom, top > bottom ? top + 0.04 * (top - bottom) : bottom + 1, from, to);
 }
 
-function logScaleOf([least, most], from, to) {
+function logScale([least, most], from, to) {
   const low = Math.max(least, most / 10 ** Y_DECADES);
   const room = most > low ? (most / low) ** 0.04 : 1.5;
-  return logScale(low / room, most * room, from, to);
+  const [bottom, top] = [low / room, most * room];
+  const span = Math.log(top / bottom);
+  const place = (value) => from + ((to - from) * Math.log(value / bottom)) / span;
+  return { low: bottom, high: top, log: true, place };
 }
 
 function extent(values) {
@@ -104,13 +101,10 @@ function ticksOf(scale, { time = false, whole = false, room }) {
   const linear = linearCandidates(scale, time);
   const candidates = scale.log ? [...decades(scale, time), ...linear] : linear;
   const fitting = candidates.map(tidy).filter(fits);
-  return fitting.find((ticks) => ticks.length >= LEAST_TICKS) || longest(fitting);
+  const longest = (best, ticks) => (ticks.length > best.length ? ticks : best);
+  return fitting.find((ticks) => ticks.length >= LEAST_TICKS) || fitting.reduce(longest, []);
 }
 
 function gap(scale, before, after) {
   return Math.abs(scale.place(after) - scale.place(before));
-}
-
-function longest(lists) {
-  return lists.reduce((best, list) => (list.length > best.length ? list : best), []);
 }

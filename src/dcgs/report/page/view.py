@@ -1,17 +1,21 @@
-"""What the template shows of a study: rows, choices and labels."""
+"""What the page shows of a study: rows, choices and labels of the template, and the data of the charts."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
+
+import numpy as np
 
 from dcgs.datasets import Kind
 from dcgs.experiments.link import Link
 from dcgs.experiments.numbers import count, duration, share
-from dcgs.experiments.results import Claim, Findings, Measure, Study, Verdict
+from dcgs.experiments.results import Claim, Curve, Findings, Measure, Study, Verdict
 
 COST_TITLE = "What a round costs"
 LINES = 8
@@ -34,6 +38,9 @@ COST_COLUMNS = {
     "waiting_share_dfw": ("waiting, two messages a call", share),
 }
 """The heading and the format of each column of the cost table."""
+MOST_POINTS = 400
+"""The most points of a curve that are embedded."""
+_COUNTED = ("rounds", "bytes", "lmo_calls")
 _SPEEDS = ("1 Mbit/s", "1 MB/s", "10 MB/s", "100 MB/s", "1 GB/s")
 
 
@@ -119,3 +126,62 @@ def all_measures(study: Study) -> list[Measure]:
     return list(
         {measure.key: measure for findings in study.findings for measure in findings.measures}.values()
     )
+
+
+def embedded(study: Study) -> str:
+    """Return the data of the charts as JSON that is safe inside a script element."""
+    text = json.dumps([_experiment(findings) for findings in study.findings], separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def thinned(measures: Iterable[Sequence[float]], length: int, most: int = MOST_POINTS) -> list[int]:
+    """Return the indices of the points to show, at most ``most`` of ``length``, in order.
+
+    The first, the last, and each measure's smallest and largest value are among them. Half of the others are
+    spaced evenly and half logarithmically, so that both kinds of axis look smooth.
+    """
+    if length <= most:
+        return list(range(length))
+    places = {0, length - 1, *_extremes(measures)}
+    room = most - len(places)
+    even = np.linspace(0, length - 1, room // 2)
+    early = np.geomspace(1, length, room - room // 2) - 1
+    return sorted(places | {round(place) for place in (*even, *early)})
+
+
+def _extremes(measures: Iterable[Sequence[float]]) -> set[int]:
+    columns = [np.asarray(column, dtype=float) for column in measures]
+    known = [column for column in columns if np.isfinite(column).any()]
+    at = [
+        place(np.where(np.isfinite(column), column, np.nan))
+        for column in known
+        for place in (np.nanargmin, np.nanargmax)
+    ]
+    return {int(place) for place in at}
+
+
+def _experiment(findings: Findings) -> dict[str, Any]:
+    keys = [measure.key for measure in findings.measures]
+    return {
+        "name": findings.name,
+        "links": max(findings.degree, 1),
+        "measures": [vars(measure) for measure in findings.measures],
+        "curves": [
+            {"key": curve.key, "label": curve.label, "columns": _columns(curve, keys)}
+            for curve in findings.curves
+        ],
+    }
+
+
+def _columns(curve: Curve, measures: Sequence[str]) -> Mapping[str, list[float | None]]:
+    places = thinned([curve.columns[key] for key in measures], len(curve.columns["rounds"]))
+    names = (*_COUNTED, "computing", *measures)
+    return {name: [_plain(curve.columns[name][place]) for place in places] for name in names}
+
+
+def _plain(value: float) -> float | None:
+    """Return a whole number exactly, others to seven digits, and None if it is not finite."""
+    value = float(value)
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() and abs(value) < 2**53 else float(f"{value:.7g}")

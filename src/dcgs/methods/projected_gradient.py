@@ -1,0 +1,118 @@
+"""NIDS and PG-EXTRA: decentralized projected gradient methods, for comparison.
+
+* NIDS: Li, Shi and Yan, *A Decentralized Proximal-Gradient Method with Network Independent Step-Sizes and
+  Separated Convergence Rates*, IEEE Transactions on Signal Processing, 2019.
+* PG-EXTRA: Shi, Ling, Wu and Yin, *A Proximal Gradient Algorithm for Decentralized Composite Optimization*,
+  IEEE Transactions on Signal Processing, 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from dcgs.methods.base import Agent
+from dcgs.methods.mixing import average
+from dcgs.methods.projections import ProjectedMethod, projector
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.validation import POSITIVE, number
+
+
+@final
+@dataclass(eq=False)
+class NIDSState:
+    """The last two iterates, the last gradient, and z, of which the iterate is the projection."""
+
+    x_prev: Point
+    grad_prev: Point
+    z: Point
+    x: Point
+
+
+@final
+@dataclass(frozen=True)
+class NIDS(ProjectedMethod):
+    """Projected gradient steps whose size does not depend on the network; one round an iteration.
+
+    It mixes with I − c α (I − W), W the Metropolis weights. The method converges for steps α < 2/l on every
+    graph, l the largest smoothness of all agents; by default α is 1.9/l. c is the largest that the theory
+    has, 1/(α (1 − λ_min(W))). l and λ_min(W) are assumed to be known to all agents before the run. The theory
+    also has a step for each agent by its own smoothness; where agents differ, that was slower here. One
+    projection an iteration, and one before the first.
+    """
+
+    step: float | None = None
+    State = NIDSState
+
+    def __post_init__(self) -> None:
+        POSITIVE.or_none(self.step, "step")
+
+    def program(self, agent: Agent) -> Program[Point]:
+        f, W, project = agent.f, agent.metropolis, projector(agent)
+        smoothness = agent.facts.smoothness
+        alpha = self.step or (1.9 / smoothness if smoothness > 0.0 else 1.0)
+        share = 1.0 / (1.0 - agent.facts.mixing[0])  # c α
+        at = agent.restore(NIDSState)
+        if at is None:
+            grad = f.grad(agent.x0)
+            z = agent.x0 - alpha * grad
+            at = NIDSState(agent.x0, grad, z, project(z))
+        for k in agent.iterations_left:
+            grad = f.grad(at.x)
+            v = 2.0 * at.x - at.x_prev - alpha * (grad - at.grad_prev)
+            v_bar = yield from average(v, W)
+            at.z = at.z - at.x + v - share * (v - v_bar)
+            at.x_prev, at.grad_prev = at.x, grad
+            at.x = project(at.z)
+            agent.observe(k, at.x)
+            agent.save(k, at)
+        return at.x
+
+
+@final
+@dataclass(eq=False)
+class PGExtraState:
+    """The iterate x = projection of z, the mixed iterate before, and the last gradient."""
+
+    x: Point
+    z: Point
+    x_tilde: Point
+    grad_prev: Point
+
+
+@final
+@dataclass(frozen=True)
+class PGExtra(ProjectedMethod):
+    """Projected gradient steps, corrected by the steps before; one round and one projection an iteration.
+
+    It mixes with V = μ I + (1 − μ) W, W the Metropolis weights, μ the ``laziness``. All agents take the
+    same ``step`` α. The method converges for α < (5 + 3 λ_min(V))/(4 l), l the largest smoothness of all
+    agents: Li and Yan (arXiv:1711.06785), which for V with eigenvalues below 1 is more than the first
+    paper's (1 + λ_min(V))/l. By default α is 0.99 times that. λ_min(W) and l are assumed to be known to
+    all agents before the run.
+    """
+
+    step: float | None = None
+    laziness: float = 0.5
+    State = PGExtraState
+
+    def __post_init__(self) -> None:
+        POSITIVE.or_none(self.step, "step")
+        number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)(self.laziness, "laziness")
+
+    def program(self, agent: Agent) -> Program[Point]:
+        f, W, project, mu = agent.f, agent.metropolis, projector(agent), self.laziness
+        smallest, smoothness = mu + (1.0 - mu) * agent.facts.mixing[0], agent.facts.smoothness
+        alpha = self.step or (0.99 * (5.0 + 3.0 * smallest) / (4.0 * smoothness) if smoothness > 0.0 else 1.0)
+        zero = 0.0 * agent.x0
+        at = agent.restore(PGExtraState) or PGExtraState(agent.x0, zero, zero, zero)
+        for k in agent.iterations_left:
+            grad = f.grad(at.x)
+            x_bar = mu * at.x + (1.0 - mu) * (yield from average(at.x, W))
+            at.z = at.z + x_bar - at.x_tilde - alpha * (grad - at.grad_prev)
+            at.x_tilde, at.grad_prev = 0.5 * (at.x + x_bar), grad
+            at.x = project(at.z)
+            agent.observe(k, at.x)
+            agent.save(k, at)
+        return at.x
