@@ -182,7 +182,7 @@ def test_objectives_must_be_a_sequence(wrong: object, name: str) -> None:
     [
         (None, "None"),
         ("l1", "'l1'"),
-        (dcgs.L1Ball, "<class 'dcgs.sets.l1_ball.L1Ball'>"),
+        (dcgs.L1Ball, repr(dcgs.L1Ball)),
         (OBJECTIVES[0], ""),
     ],
     ids=["none", "name", "class", "objective"],

@@ -35,10 +35,10 @@ class Objective:
         instance(self.loss, Loss, "loss", "be a loss such as dcgs.SquaredLoss(b)")
         instance(self.map, LinearMap, "map", "be a linear map such as dcgs.matrix_map(A)")
         lower, upper = self.loss.curvature
-        if not 0.0 <= lower <= upper < math.inf:
+        if not (-math.inf < lower <= upper < math.inf and upper >= 0.0):
             raise ValueError(
-                "the curvature of a convex loss must have bounds with 0 ≤ lower ≤ upper < ∞; "
-                f"that of {type(self.loss).__name__} has {lower!r} and {upper!r}."
+                "the curvature of a loss must be finite bounds (lower, upper), lower ≤ upper and upper ≥ 0; "
+                f"got {lower!r} and {upper!r} of {type(self.loss).__name__}."
             )
         if self.loss.size != self.map.size:
             raise ValueError(
