@@ -363,7 +363,7 @@ def test_a_matrix_must_have_observed_entries() -> None:
         ),
         (
             lambda: dcgs.MatrixCompletion([0], [0], [1.0], shape=(2, 0)),
-            "shape must be (rows, columns), two positive integers; got (2, 0).",
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got (2, 0).",
         ),
         (
             lambda: dcgs.HuberLoss(np.ones(2), delta=0.0),

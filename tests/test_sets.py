@@ -597,11 +597,11 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: NuclearNormBall(wrong((3, 2, 1))),
-            "shape must be (rows, columns), two positive integers; got (3, 2, 1).",
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got (3, 2, 1).",
         ),
         (
             lambda: NuclearNormBall(wrong(3)),
-            "shape must be (rows, columns), two positive integers; got 3.",
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got 3.",
         ),
         (
             lambda: NuclearNormBall((3, 2), tolerance=0.0),

@@ -128,7 +128,9 @@ FLAG = Rule("be True or False", _read_flag)
 TEXT = Rule("be a text that is not empty", _read_text)
 PATH = Rule("be a path", _read_path)
 SHAPE = Rule("be a positive integer or a tuple of them, with at most 2**60 entries", _read_shape)
-MATRIX_SHAPE = Rule("be (rows, columns), two positive integers", _read_matrix_shape)
+MATRIX_SHAPE = Rule(
+    "be (rows, columns), two positive integers with at most 2**60 entries", _read_matrix_shape
+)
 
 
 def instance(value: Any, kind: type[Any], name: str, must: str) -> Any:
