@@ -136,7 +136,7 @@ class Asking(dcgs.Method):
         return agent.x0
 
 
-def check_the_calls_of_the_busiest_agent_of_all_processes_end_a_run(runtime: dcgs.MPI) -> None:
+def check_the_largest_number_of_calls_of_any_agent_ends_a_run(runtime: dcgs.MPI) -> None:
     """Agent 5 has made its 12 calls after two rounds; that is known elsewhere as well."""
     rules: dict[str, Any] = {"method": Asking(), "lmo_calls": 12, "every": 0}
     result = dcgs.minimize(LASSO[0], LASSO[1], CYCLE, **rules, runtime=runtime)
@@ -271,7 +271,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     3: [
         check_whole_sequences,
         check_oracle_calls_end_a_run_before_the_first_round,
-        check_the_calls_of_the_busiest_agent_of_all_processes_end_a_run,
+        check_the_largest_number_of_calls_of_any_agent_ends_a_run,
         check_nothing_measured,
         check_the_callback_of_the_first_process_decides,
         check_seconds,

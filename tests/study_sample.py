@@ -167,7 +167,7 @@ def lasso() -> Findings:
             Claim("The bound of Theorem 1 holds for every N.", "Not part of this experiment.", Verdict.OPEN),
         ),
         summary=(
-            "With the theorem's parameters the agents fit their own data at once and have hardly heard of "
+            "With the theorem's parameters the agents fit their own data at once and hardly use "
             "each other's. The paper's loss is then tiny and says little about the models.",
             "On everyone's data the order of the methods is another one: see the right-hand panel.",
         ),
@@ -213,7 +213,7 @@ def completion() -> Findings:
                 Verdict.PAPER_ONLY,
             ),
         ),
-        summary=("The errors on held-out ratings follow the honest measures, not the paper's loss.",),
+        summary=("The errors on held-out ratings follow the measures on all data, not the paper's loss.",),
     )
 
 

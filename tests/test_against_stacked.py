@@ -242,7 +242,7 @@ def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
         x0=X.start(),
         degrees={},
         facts=Facts(
-            1, norm_L=0.0, strong_convexity=fits.strong_convexity, diameter=X.diameter, horizon=HORIZON
+            1, norm_L=0.0, strong_convexity=fits.strong_convexity, set_diameter=X.diameter, horizon=HORIZON
         ),
         iterations=HORIZON,
         rng=np.random.default_rng(0),

@@ -378,7 +378,7 @@ DIFFERENCES: dict[str, tuple[Callable[[Problem], Problem], dict[str, Any], str]]
     ),
     "seed": (lambda at: at, {"seed": 3}, r"made with seed 0, the run has 3"),
     "x0": (lambda at: at, {"x0": np.full(D, 0.01)}, r"made with x0 \[\w+\], the run has \[\w+\]"),
-    "gap": (lambda at: at, {"gap": 1e-3}, r"made with asks for a gap no, the run has yes"),
+    "gap": (lambda at: at, {"gap": 1e-3}, r"made with certifies a gap no, the run has yes"),
     "limits": (lambda at: at, {"iterations": 7}, r"iterations must be at least the 8 of the checkpoint"),
     "rounds": (lambda at: at, {"rounds": 7}, r"rounds must be at least the 8 of the checkpoint .* got 7"),
 }

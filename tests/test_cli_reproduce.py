@@ -72,7 +72,7 @@ def test_all_that_is_promised_is_in_the_folder(report: Path) -> None:
         assert {file.stem for file in (report / "runs" / name).glob("*.json")} == {
             run.key for run in made.runs
         }
-    for view in ("paper", "honest"):
+    for view in ("paper", "all-data"):
         assert (report / "figures" / f"lasso-synthetic-{view}.png").read_bytes().startswith(PNG)
         assert (report / "figures" / f"lasso-synthetic-{view}.pdf").read_bytes().startswith(PDF)
     assert list(report.rglob("*.part")) == []
@@ -110,7 +110,7 @@ def test_report_writes_the_same_page_and_figures_without_running(
 
     small(monkeypatch)
     monkeypatch.setattr("dcgs.study.run.minimize", run)
-    names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-honest.pdf"]
+    names = ["index.html", "figures/lasso-synthetic-paper.png", "figures/lasso-synthetic-all-data.pdf"]
     before = {name: (report / name).read_bytes() for name in names}
     for name in names:
         (report / name).unlink()

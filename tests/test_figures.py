@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from dcgs.datasets import Kind
 from dcgs.experiments.link import Link
 from dcgs.experiments.results import Findings
-from dcgs.report.figures import COLORS, encoded, honest_figure, line, paper_figure, study_figures
+from dcgs.report.figures import COLORS, all_data_figure, encoded, line, paper_figure, study_figures
 from study_sample import sample
 
 LINK = Link(2e6)
@@ -42,10 +42,12 @@ def narrowed(findings: Findings, span: float) -> Findings:
     return replace(findings, curves=curves, measures=findings.measures[:2])
 
 
-def test_there_is_a_figure_of_the_losses_and_one_of_the_honest_measures(figures: dict[str, Figure]) -> None:
+def test_there_is_a_figure_of_the_losses_and_one_of_measures_on_all_data(
+    figures: dict[str, Figure],
+) -> None:
     panels = {name: len(figure.axes) for name, figure in figures.items()}
     wanted = {f"{findings.name}-paper": 4 for findings in STUDY.findings}
-    wanted |= {f"{findings.name}-honest": 4 * (len(findings.measures) - 1) for findings in STUDY.findings}
+    wanted |= {f"{findings.name}-all-data": 4 * (len(findings.measures) - 1) for findings in STUDY.findings}
     assert panels == wanted
 
 
@@ -53,22 +55,22 @@ def test_there_is_a_figure_of_the_losses_and_one_of_the_honest_measures(figures:
 def test_the_papers_loss_is_above_the_worst_agents_on_the_same_axis(
     findings: Findings, figures: dict[str, Figure]
 ) -> None:
-    paper, _, honest, _ = figures[f"{findings.name}-paper"].axes
+    paper, _, all_data, _ = figures[f"{findings.name}-paper"].axes
     assert "the paper's loss" in paper.get_ylabel().replace("\n", " ")
-    assert "everyone's" in honest.get_ylabel()
-    assert paper.get_ylim() == honest.get_ylim()
+    assert "everyone's" in all_data.get_ylabel()
+    assert paper.get_ylim() == all_data.get_ylim()
 
 
 @pytest.mark.parametrize("span", [1.5, 9.9, 11.0, 60.0, 1e9])
 def test_every_axis_has_labels_to_read_values_off(span: float) -> None:
-    labels = y_labels(honest_figure(narrowed(STUDY.findings[0], span), LINK).axes[0])
+    labels = y_labels(all_data_figure(narrowed(STUDY.findings[0], span), LINK).axes[0])
     assert 2 <= len(labels) <= 12
     assert len(set(labels)) == len(labels)
 
 
 @every_experiment
 def test_curves_are_drawn_against_modeled_time(findings: Findings, figures: dict[str, Figure]) -> None:
-    axes = figures[f"{findings.name}-honest"].axes
+    axes = figures[f"{findings.name}-all-data"].axes
     assert "2 MB/s" in axes[-1].get_xlabel()
     for drawn, curve in zip(axes[3].get_lines(), findings.curves, strict=True):
         assert_allclose(np.asarray(drawn.get_xdata(), dtype=float), findings.time(curve, LINK))

@@ -99,7 +99,7 @@ def test_a_process_that_is_stopped_is_named_and_ended() -> None:
     stopped = workers(run, 2)[1]
     error = error_of(ended(run))
     assert re.match(r"agent 1 \(rank 1\) has been silent for \d+ s; ", error)
-    assert error.endswith("and go on with --resume, or allow more by --timeout.")
+    assert error.endswith("and continue with --resume, or allow more by --timeout.")
     until(lambda: not Path(f"/proc/{stopped}").exists())
     assert newest() == 20
     assert not Path("m").exists()
@@ -134,7 +134,7 @@ def test_a_full_disk_at_one_process_ends_all_and_leaves_only_complete_files(
 
 KILLED = (
     r"agent {0} \(rank {0}\) was killed by SIGKILL; see whether its machine ran out of memory, "
-    r"and go on with --resume\."
+    r"and continue with --resume\."
 )
 
 
@@ -165,7 +165,7 @@ def test_a_signal_to_all_or_to_one_ends_the_fit_with_a_last_checkpoint(
     program = fault(1, "lmo", 30, f"{number.name}-{target}")
     status, printed, errors = together(2, f"{FIT} --checkpoint saved --every 550 --out m", program)
     assert (status, own_lines(errors)) == (128 + number, [])
-    sentence = "interrupted: a checkpoint is in saved; go on by the same command with --resume."
+    sentence = "interrupted: a checkpoint is in saved; continue by the same command with --resume."
     assert printed.count(sentence) == 1
     assert not Path("m").exists()
     k = newest()

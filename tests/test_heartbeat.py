@@ -36,13 +36,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def listen(heartbeat: Heartbeat, clock: list[float], seconds: float) -> None:
-    """Let time pass, with an exchange of signs each tenth of a second."""
+    """Let time pass, with an exchange each tenth of a second."""
     for _ in range(round(10.0 * seconds)):
         clock[0] += 0.1
-        heartbeat.exchange_signs()
+        heartbeat.exchange()
 
 
-def test_a_process_that_gives_signs_is_never_silent(clock: list[float]) -> None:
+def test_a_process_that_sends_heartbeat_messages_is_never_silent(clock: list[float]) -> None:
     beats = FakeBeats()
     heartbeat = Heartbeat(beats, timeout=5.0)
     for _ in range(100):
@@ -68,14 +68,14 @@ def test_a_process_that_was_stopped_itself_accuses_nobody(clock: list[float]) ->
     listen(heartbeat, clock, 1.0)
     clock[0] += 60.0
     heartbeat.check([1])
-    heartbeat.exchange_signs()
+    heartbeat.exchange()
     heartbeat.check([1])
     listen(heartbeat, clock, 5.0)
     with pytest.raises(RunAbortedError, match="silent"):
         heartbeat.check([1])
 
 
-def test_signs_to_a_process_that_does_not_answer_become_rare(clock: list[float]) -> None:
+def test_heartbeat_messages_to_a_process_that_does_not_answer_become_rare(clock: list[float]) -> None:
     """Otherwise they would fill its receive queue, which blocks the sender."""
     beats = FakeBeats()
     heartbeat = Heartbeat(beats, timeout=600.0)
@@ -91,7 +91,7 @@ def test_a_reported_failure_is_raised_in_the_run_it_belongs_to(clock: list[float
     text, to, tag = beats.sent[-1]
     assert to == 1
     beats.came.append((text, 1, tag))
-    heartbeat.exchange_signs()
+    heartbeat.exchange()
     with pytest.raises(RunAbortedError, match=r"^agent 0 failed: so it is\.$") as caught:
         heartbeat.check([])
     assert caught.value.scope is Scope.REMOTE

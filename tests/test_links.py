@@ -357,7 +357,7 @@ def test_what_was_counted_crossed_the_wire() -> None:
     for each in kept["runs"]:
         more = np.array(each["wire"]) / np.array(each["bytes"]) - 1.0
         assert len(more) == kept["agents"]
-        # Headers, acknowledgments and signs of life.
+        # Headers, acknowledgments and heartbeat messages.
         assert (more >= 0.0).all()
         assert (more < 0.03).all()
 

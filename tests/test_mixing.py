@@ -48,7 +48,7 @@ def agent_at(graph: nx.Graph, i: int) -> Agent:
         lmo=CountedOracle(X),
         x0=np.zeros(1),
         degrees={j: graph.degree[j] for j in neighbors_of(graph)[i]},
-        facts=Facts(agents=len(graph), norm_L=1.0, strong_convexity=0.0, diameter=2.0, horizon=1),
+        facts=Facts(agents=len(graph), norm_L=1.0, strong_convexity=0.0, set_diameter=2.0, horizon=1),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,

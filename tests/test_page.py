@@ -141,7 +141,7 @@ def test_the_page_refers_to_nothing_outside_its_folder() -> None:
 def test_the_page_leads_to_figures_data_and_manifest() -> None:
     links = set(Seen(sample_page()).all("href"))
     name = "lasso-e2006"
-    figures = {f"figures/{name}-{kind}.{form}" for kind in ("paper", "honest") for form in ("png", "pdf")}
+    figures = {f"figures/{name}-{kind}.{form}" for kind in ("paper", "all-data") for form in ("png", "pdf")}
     assert (
         figures
         | {f"{kind}/{name}/{shape.key}.csv" for kind in ("data", "timing") for shape in SHAPES}
@@ -234,8 +234,8 @@ def test_long_runs_are_thinned_on_the_page() -> None:
 
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["as given", "worst_loss last"])
 def test_the_worst_loss_is_next_to_the_papers_loss(order: slice) -> None:
-    paper, *honest = lasso().measures
-    page = render(sample([replace(lasso(), measures=[paper, *honest[order]])]))
+    paper, *all_data = lasso().measures
+    page = render(sample([replace(lasso(), measures=[paper, *all_data[order]])]))
     shown = Seen(page).all("data-column")
     rows = [shown[start : start + 4] for start in range(0, len(shown), 4)]
     assert len(rows) == 1 + len(SHAPES)
@@ -246,7 +246,7 @@ def test_the_worst_loss_is_next_to_the_papers_loss(order: slice) -> None:
 def test_an_experiment_that_has_only_the_papers_loss_is_refused() -> None:
     alone = replace(lasso(), measures=lasso().measures[:1])
     with pytest.raises(
-        ValueError, match=r"honest measure beside the paper's loss; \['lasso-synthetic'\] have none"
+        ValueError, match=r"measure on all data beside the paper's loss; \['lasso-synthetic'\] have none"
     ):
         render(sample([alone]))
 
@@ -342,6 +342,7 @@ def one_experiment() -> Study:
 
 
 SECTION = "section[data-experiment='lasso-synthetic'] "
+PANELS = ["paper", "all-data"]
 
 
 def drawn(page: Page, section: str = SECTION) -> dict[tuple[str, str], str]:
@@ -374,7 +375,7 @@ def test_the_page_opens_offline_and_draws_every_curve_in_both_panels(opened: Ope
     page = opened(sample())
     for findings in sample().findings:
         paths = drawn(page, f"section[data-experiment='{findings.name}'] ")
-        both = {(panel, curve.key) for panel in ("paper", "honest") for curve in findings.curves}
+        both = {(panel, curve.key) for panel in PANELS for curve in findings.curves}
         assert set(paths) == both
         assert all(re.fullmatch(r"(?:[ML]-?[\d.]+,-?[\d.]+)+", path) for path in paths.values())
 
@@ -382,11 +383,14 @@ def test_the_page_opens_offline_and_draws_every_curve_in_both_panels(opened: Ope
 @pytest.mark.parametrize(
     ("panels", "act"),
     [
-        (["paper", "honest"], lambda page: page.select_option(SECTION + "[data-role='x-axis']", "bytes")),
-        (["paper", "honest"], lambda page: page.select_option(SECTION + "[data-role='x-axis']", "computing")),
-        (["honest"], lambda page: page.select_option(SECTION + "[data-role='measure']", "gap")),
-        (["paper", "honest"], lambda page: page.click(SECTION + "[data-role='x-scale']")),
-        (["paper", "honest"], lambda page: page.click(SECTION + "[data-role='y-scale']")),
+        (PANELS, lambda page: page.select_option(SECTION + "[data-role='x-axis']", "bytes")),
+        (
+            ["paper", "all-data"],
+            lambda page: page.select_option(SECTION + "[data-role='x-axis']", "computing"),
+        ),
+        (["all-data"], lambda page: page.select_option(SECTION + "[data-role='measure']", "gap")),
+        (PANELS, lambda page: page.click(SECTION + "[data-role='x-scale']")),
+        (PANELS, lambda page: page.click(SECTION + "[data-role='y-scale']")),
     ],
     ids=["bytes", "computing", "measure", "linear x", "linear y"],
 )
@@ -460,7 +464,7 @@ def test_a_legend_button_hides_and_shows_its_method_in_both_panels(opened: Opene
     button = page.locator(SECTION + ".legend [data-curve='fast-dcgs']")
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert set(before) - set(drawn(page)) == {("paper", "fast-dcgs"), ("honest", "fast-dcgs")}
+    assert set(before) - set(drawn(page)) == {("paper", "fast-dcgs"), ("all-data", "fast-dcgs")}
     button.click()
     assert button.get_attribute("aria-pressed") == "true"
     assert drawn(page) == before
@@ -475,7 +479,7 @@ def test_hiding_every_method_leaves_an_empty_chart_that_still_works(opened: Open
     assert page.locator(SECTION + "[data-role='tooltip']").is_hidden()
 
 
-@pytest.mark.parametrize("panel", ["paper", "honest"])
+@pytest.mark.parametrize("panel", PANELS)
 def test_hovering_reads_both_measures_as_the_data_have_them(opened: Opener, panel: str) -> None:
     page = opened(one_experiment())
     page.select_option(SECTION + "[data-role='measure']", "disagreement")
@@ -498,7 +502,7 @@ def test_hovering_reads_both_measures_as_the_data_have_them(opened: Opener, pane
 def test_arrow_keys_read_one_recorded_point_after_another(opened: Opener) -> None:
     page = opened(one_experiment())
     page.select_option(SECTION + "[data-role='x-axis']", "rounds")
-    page.focus(SECTION + "figure[data-panel='honest'] svg")
+    page.focus(SECTION + "figure[data-panel='all-data'] svg")
     seen = []
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "Home"):
         page.keyboard.press(key)
@@ -512,7 +516,7 @@ def test_arrow_keys_read_one_recorded_point_after_another(opened: Opener) -> Non
 
 def test_a_finger_reads_values_on_a_phone(opened: Opener) -> None:
     page = opened(one_experiment(), width=360, has_touch=True)
-    chart = page.locator(SECTION + "figure[data-panel='honest'] svg")
+    chart = page.locator(SECTION + "figure[data-panel='all-data'] svg")
     chart.scroll_into_view_if_needed()
     chart.tap()
     tip = page.locator(SECTION + "[data-role='tooltip']")
@@ -532,9 +536,9 @@ def test_two_losses_share_one_y_axis_and_other_measures_have_their_own(opened: O
     for measure in ("worst_loss", "mean_loss"):
         page.select_option(SECTION + "[data-role='measure']", measure)
         assert len(labels(page, "paper")) >= 3
-        assert labels(page, "paper") == labels(page, "honest")
+        assert labels(page, "paper") == labels(page, "all-data")
     page.select_option(SECTION + "[data-role='measure']", "disagreement")
-    assert labels(page, "paper") != labels(page, "honest")
+    assert labels(page, "paper") != labels(page, "all-data")
 
 
 def test_zeros_and_missing_values_break_no_log_axis_and_are_marked(opened: Opener) -> None:
@@ -544,7 +548,7 @@ def test_zeros_and_missing_values_break_no_log_axis_and_are_marked(opened: Opene
     page = opened(sample([with_columns(lasso(), {"local_loss": fall, "worst_loss": holes})]))
     paths = drawn(page)
     assert all(re.fullmatch(r"(?:[ML]-?[\d.]+,-?[\d.]+)+", path) for path in paths.values())
-    assert paths["honest", "dcgs-cg"].count("M") == sum(value == 5.0 for value in holes[:1]) + rows // 7
+    assert paths["all-data", "dcgs-cg"].count("M") == sum(value == 5.0 for value in holes[:1]) + rows // 7
     assert page.locator(SECTION + "figure[data-panel='paper'] .clip").count() == 2
     assert "below the axis" in page.locator(SECTION + "[data-role='chart-note']").inner_text()
 
@@ -591,7 +595,7 @@ def test_a_lookalike_cannot_be_taken_for_the_real_data(opened: Opener) -> None:
     assert section.locator(".banner").is_visible()
     assert str(lookalike().banner) in section.locator(".banner").inner_text()
     assert "repeating-linear-gradient" in section.evaluate("s => getComputedStyle(s).borderImageSource")
-    for panel in ("paper", "honest"):
+    for panel in PANELS:
         figure = section.locator(f"figure[data-panel='{panel}']")
         assert "look-alike of E2006-tfidf, not the real data" in figure.locator("figcaption").inner_text()
         assert figure.locator("svg .watermark").text_content() == "look-alike data"
@@ -670,7 +674,7 @@ def test_without_javascript_text_and_tables_are_there_and_lead_to_the_figures(op
     assert page.locator(".ends tbody tr").count() == 3 * len(SHAPES) + 3
     assert page.locator(".claim").first.is_visible()
     assert page.locator("main > noscript").first.is_visible()
-    assert page.locator("noscript a[href='figures/lasso-e2006-honest.png']").is_visible()
+    assert page.locator("noscript a[href='figures/lasso-e2006-all-data.png']").is_visible()
     assert page.locator(".charts").first.is_hidden()
     assert page.locator(".bar").is_hidden()
 
@@ -686,7 +690,7 @@ def test_hostile_text_is_shown_and_runs_nothing(opened: Opener) -> None:
 def test_ten_long_runs_are_drawn_and_read_at_once(opened: Opener) -> None:
     many = [replace(curve, key=f"{curve.key}-{turn}") for turn in range(2) for curve in long_curves()]
     page = opened(sample([replace(lasso(), curves=many)]))
-    page.hover(SECTION + "figure[data-panel='honest'] svg")
+    page.hover(SECTION + "figure[data-panel='all-data'] svg")
     assert len(drawn(page)) == 2 * len(many)
     assert len(tooltip(page)) == len(many)
 

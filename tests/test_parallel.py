@@ -60,7 +60,7 @@ def test_only_the_product_uses_several_threads() -> None:
 def test_a_run_on_wide_data_is_the_same_to_the_bit_on_any_number_of_threads(method: dcgs.Method) -> None:
     data = lasso_synthetic(100, 30_001, nonzeros=5)
     objectives = data.objectives(4)
-    assert all(f.map.wide for f in objectives)
+    assert all(f.map.prefers_blas_threads for f in objectives)
     X = dcgs.L1Ball(30_001, radius=300.0)
     runs = [
         dcgs.minimize(

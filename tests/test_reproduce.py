@@ -320,8 +320,8 @@ def test_a_summary_says_when_dfw_is_hardly_better_than_nothing(done: Path, tmp_p
     # With a ball a thousand times too large the first steps of DFW lead far away, and it takes long back.
     lasso = replace(LASSO, prepare=lambda: prepared(radius=2e5), runs=RUNS[:2])
     runner(tmp_path).run([lasso])
-    assert "The bar is low here" in loaded(tmp_path).findings[0].summary[-1]
-    assert "The bar is low here" not in loaded(done).findings[0].summary[-1]
+    assert "The reference is weak" in loaded(tmp_path).findings[0].summary[-1]
+    assert "The reference is weak" not in loaded(done).findings[0].summary[-1]
 
 
 def test_a_run_with_another_budget_is_made_again_and_the_others_are_not(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_summary_of_a_run_without_an_iteration_says_so(tmp_path: Path) -> None
     findings = loaded(tmp_path).findings[0]
     assert "DCGS did not finish an iteration in 1 oracle calls" in findings.summary[1]
     assert str(findings.claims[0].verdict) == "not settled here"
-    assert findings.summary[-1].startswith("So these runs end too early to tell.")
+    assert findings.summary[-1].startswith("So these runs are too short for a verdict.")
 
 
 def test_the_best_scaling_is_best_on_everyones_data_not_on_the_papers_loss(

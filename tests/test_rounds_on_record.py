@@ -83,8 +83,8 @@ def test_no_setting_of_ours_takes_half_the_rounds(instance: str) -> None:
         assert ours["rounds"] <= 2 * best
 
 
-@pytest.mark.parametrize("peer", ["ProjectedAGD", "NIDS", "PGExtra"])
-def test_no_peer_at_its_best_step_takes_fewer_rounds_on_the_papers_lasso(peer: str) -> None:
-    best = best_of_grid(peer, "lasso-paper")
+@pytest.mark.parametrize("method", ["ProjectedAGD", "NIDS", "PGExtra"])
+def test_no_method_that_projects_at_its_best_step_takes_fewer_rounds_on_the_papers_lasso(method: str) -> None:
+    best = best_of_grid(method, "lasso-paper")
     assert best is not None
     assert RECORD["instances"]["lasso-paper"]["trials"]["FastDCGS"]["costs"]["1e-03"]["rounds"] < best

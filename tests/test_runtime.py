@@ -409,7 +409,7 @@ def test_agents_with_wide_products_take_turns_and_share_the_threads(monkeypatch:
         seen.add(threading.current_thread().name)
         return np.zeros(1)
 
-    Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, wide=True))
+    Lockstep(threads=2).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True, prefers_blas_threads=True))
     assert (asked, seen) == ([2], {threading.main_thread().name})
 
 

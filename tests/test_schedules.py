@@ -11,8 +11,8 @@ from dcgs import Params, Theorem1, Theorem2
 from dcgs.schedules import Facts
 
 # ‖L‖ = 4, u = 0.5, a diameter of 6 and N = 8: exact in binary, most of them.
-FACTS = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, diameter=6.0, horizon=8)
-ALONE = Facts(agents=1, norm_L=0.0, strong_convexity=0.5, diameter=6.0, horizon=8)
+FACTS = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, set_diameter=6.0, horizon=8)
+ALONE = Facts(agents=1, norm_L=0.0, strong_convexity=0.5, set_diameter=6.0, horizon=8)
 
 
 def assert_params(found: Params, alpha: float, tau: float, eta: float, theta: float, e: float) -> None:
@@ -87,19 +87,19 @@ def test_theorem_2_is_the_one_worked_out_by_hand(
 
 def test_without_a_horizon_theorem_1_takes_the_one_that_its_bound_asks_for_the_accuracy() -> None:
     # 2·4·5·36/N ≤ 10 from N = 144 on, where e = 4·36/144.
-    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, diameter=6.0, accuracy=10.0)
+    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, set_diameter=6.0, accuracy=10.0)
     assert Theorem1().bind(facts)(1).e == 1.0
 
 
 def test_without_a_horizon_theorem_2_takes_one_that_suffices_for_the_accuracy() -> None:
     # 0.5·5·36 (3 + 2 H_N/N)/(N (N + 3)) ≤ 1 from N = 17 on; 5·0.5·5·36/N² ≤ 1, which implies it, from 22 on.
-    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, diameter=6.0, accuracy=1.0)
+    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, set_diameter=6.0, accuracy=1.0)
     N = 0.5 * 36.0 / Theorem2().bind(facts)(1).e
     assert 17.0 <= N <= 22.0
 
 
 def test_a_given_horizon_goes_before_the_accuracy() -> None:
-    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, diameter=6.0, horizon=8, accuracy=1e-3)
+    facts = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, set_diameter=6.0, horizon=8, accuracy=1e-3)
     assert Theorem1().bind(facts)(1).e == 18.0
     assert Theorem1(horizon=2).bind(facts)(1).e == 72.0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dcgs.front import signals
-from dcgs.front.signals import SignalListener, obey
+from dcgs.front.signals import SignalListener, exit_by_signal
 from dcgs.runtime import supervisor
 
 
@@ -60,11 +60,11 @@ def test_a_signal_that_was_ignored_is_not_recorded(clock: list[float]) -> None:
 
 
 def test_a_run_ends_as_the_signal_asked() -> None:
-    obey(0, "nothing")
+    exit_by_signal(0, "nothing")
     with pytest.raises(KeyboardInterrupt, match="saved"):
-        obey(signal.SIGINT, "saved")
+        exit_by_signal(signal.SIGINT, "saved")
     with pytest.raises(SystemExit) as ended:
-        obey(signal.SIGTERM, "saved")
+        exit_by_signal(signal.SIGTERM, "saved")
     assert ended.value.code == 143
 
 

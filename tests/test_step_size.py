@@ -67,7 +67,7 @@ def test_the_metric_is_positive_definite_while_edge_steps_differ(seed: int, wild
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_the_metric_is_positive_definite_with_a_common_edge_step_by_the_margin_alone(seed: int) -> None:
     graph = connected(seed)
-    L, (norm, _) = weighted(graph), as_network(graph).spread
+    L, norm = weighted(graph), as_network(graph).normalized_norm
     root = np.sqrt(common_etas(0.7, degrees(L), norm))
     M = np.eye(len(L)) - 0.7 * L / np.outer(root, root)
     # ν is the smallest number with ν D ⪰ L: the margin remains, up to rounding.
@@ -77,7 +77,7 @@ def test_the_metric_is_positive_definite_with_a_common_edge_step_by_the_margin_a
 @pytest.mark.parametrize("name", GRAPHS)
 def test_with_a_common_edge_step_the_mean_of_all_eta_is_the_mean_of_the_local_ones(name: str) -> None:
     graph = GRAPHS[name]
-    each, (norm, _) = degrees(weighted(graph)), as_network(graph).spread
+    each, norm = degrees(weighted(graph)), as_network(graph).normalized_norm
     local_etas = np.random.default_rng(81).uniform(0.1, 10.0, len(graph))
     edge_step = common_edge_step(float(local_etas.sum()), float(each.sum()), norm)
     # Sums and products of a dozen numbers.
@@ -122,25 +122,30 @@ def test_agents_alone_or_too_many_have_no_resistances() -> None:
     assert as_network(many).weights(1) == {0: 1.0, 2: 1.0}
 
 
-def test_the_spread_and_the_connectivity_of_a_graph_are_what_one_works_out_by_hand() -> None:
+def spectrum(graph: nx.Graph) -> tuple[float, float]:
+    network = as_network(graph)
+    return network.normalized_norm, network.connectivity
+
+
+def test_the_normalized_norm_and_the_connectivity_of_a_graph_are_those_worked_out_by_hand() -> None:
     # D^(−1/2) L D^(−1/2) has the eigenvalues 0, 1 (m − 2 times) and 2 on a star, 0 and m/(m − 1) on a
     # complete graph, 1 − cos(2πj/m) on a cycle. Dense eigenvalues are right to 1e-15 or so.
-    assert as_network(nx.star_graph(4)).spread == pytest.approx((2.0, 0.5), rel=1e-13)
-    assert as_network(nx.complete_graph(4)).spread == pytest.approx((4.0 / 3.0, 1.0), rel=1e-13)
-    assert as_network(nx.cycle_graph(6)).spread == pytest.approx((2.0, 0.25), rel=1e-13)
-    assert as_network(nx.empty_graph(1)).spread == (2.0, 1.0)
+    assert spectrum(nx.star_graph(4)) == pytest.approx((2.0, 0.5), rel=1e-13)
+    assert spectrum(nx.complete_graph(4)) == pytest.approx((4.0 / 3.0, 1.0), rel=1e-13)
+    assert spectrum(nx.cycle_graph(6)) == pytest.approx((2.0, 0.25), rel=1e-13)
+    assert spectrum(nx.empty_graph(1)) == (2.0, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("graph", "hops"), [(nx.empty_graph(1), 0), (nx.path_graph(5), 4), (nx.star_graph(4), 2)]
+    ("graph", "diameter"), [(nx.empty_graph(1), 0), (nx.path_graph(5), 4), (nx.star_graph(4), 2)]
 )
-def test_the_hops_of_a_graph_are_its_diameter(graph: nx.Graph, hops: int) -> None:
-    assert as_network(graph).hops == hops
+def test_the_network_has_the_diameter_of_its_graph(graph: nx.Graph, diameter: int) -> None:
+    assert as_network(graph).graph_diameter == diameter
 
 
-def test_the_spectrum_of_a_large_graph_is_what_one_works_out_by_hand() -> None:
+def test_the_spectrum_of_a_large_graph_is_the_one_worked_out_by_hand() -> None:
     # 0, 1 and 2 again, however many agents; beyond 1000 they are found by Lanczos steps.
-    assert as_network(nx.star_graph(1001)).spread == pytest.approx((2.0, 0.5), rel=1e-9)
+    assert spectrum(nx.star_graph(1001)) == pytest.approx((2.0, 0.5), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +215,7 @@ def test_the_local_eta_is_what_one_works_out_by_hand(
         lmo=oracle,
         x0=np.zeros(3),
         degrees={},
-        facts=Facts(3, 3.0, 0.0, X.diameter, hops=2, connectivity=connectivity),
+        facts=Facts(3, 3.0, 0.0, X.diameter, graph_diameter=2, connectivity=connectivity),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,

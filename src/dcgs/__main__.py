@@ -1,4 +1,4 @@
-"""``python -m dcgs``: the command, for where its script is not on the path."""
+"""``python -m dcgs``: the command dcgs, if its script is not on the path."""
 
 from dcgs.cli import command
 

@@ -1,7 +1,7 @@
-"""Atoms: the extreme points that linear oracles answer with.
+"""Atoms: the extreme points that linear oracles return.
 
-An atom is frozen, hashable and small. It knows its inner product with a dense direction, how to
-become a dense array and how to add itself to one; it keys the active set.
+An atom is frozen, hashable and small. It computes its inner product with a dense direction, its dense
+array, and its sum with one. It is a key of the active set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Count the work on the set: oracle calls and projections."""
+"""Count oracle calls. Projections are counted in ``methods/projections.py``, with :class:`Tally`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dcgs.sets.lanczos import Matrix
 
 
 class Oracle(Protocol):
-    """The oracle of an agent: ``lmo(direction, near)``, several extreme points, or a block of triples."""
+    """The linear minimization oracle of an agent; two methods return several extreme points at once."""
 
     def __call__(self, direction: Point, near: Atom | None, /) -> Atom:
         """Return an extreme point s minimizing ⟨direction, s⟩."""
 
     def more(self, direction: Point, level: float, most: int, /) -> Sequence[Atom]:
-        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level, if X finds them in one pass."""
+        """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level; empty if X has no fast way."""
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float, /) -> Nearest:
         """Return the nearest point to M from a block of its singular triples; for a BlockSet only."""
@@ -41,9 +41,9 @@ class BudgetSpentError(Exception):
 @final
 @dataclass
 class CountedOracle:
-    """One agent's oracle: it counts calls, and refuses a call if ``may_call(calls so far)`` is False.
+    """One agent's oracle. It counts calls, and raises BudgetSpentError if ``may_call(calls)`` is False.
 
-    k extreme points at once, or a block of k singular triples, count as k calls; all of them must be allowed.
+    k extreme points at once, or a block of k singular triples, count as k calls. All k must be allowed.
     """
 
     X: ConvexSet

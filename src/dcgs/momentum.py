@@ -25,7 +25,7 @@ class Momentum:
     def weight(self, restart: bool = False) -> float:
         """Advance the sequence and return the weight (tₖ − 1)/tₖ₊₁; ``restart`` begins at t = 1 again.
 
-        Restart where a step turns back against the last one (O'Donoghue and Candès 2015).
+        Restart if the momentum is an ascent direction (O'Donoghue and Candès 2015).
         """
         t_prev = 1.0 if restart else self.t
         self.t = 0.5 + math.sqrt(0.25 + t_prev**2)

@@ -1,7 +1,7 @@
 """Matrix products on several threads, equal to the bit to the same product on one thread.
 
-Two agents that compute at the same time on two cores stream two matrices through the shared cache. One agent
-with a product on two threads streams one matrix. For large dense products threads inside them are faster.
+Two agents that compute at the same time on two cores read two matrices through the shared cache. One agent
+whose product uses two threads reads one matrix, which is faster for large dense products.
 """
 
 from __future__ import annotations

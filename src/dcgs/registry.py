@@ -1,4 +1,4 @@
-"""Sets, methods, inner solvers and losses by the names that people type.
+"""Sets, methods, inner solvers and losses by their names on the command line.
 
 Built-in classes are those that ``dcgs.sets``, ``dcgs.methods``, ``dcgs.inner`` and ``dcgs.objectives``
 export; there is no second list. A class of another package is called ``package.module:Name``.

@@ -39,38 +39,39 @@ Schedule: TypeAlias = Callable[[int], Params]
 @final
 @dataclass(frozen=True)
 class Facts:
-    """What every agent knows before the run. It holds nothing of any agent's data.
+    """The numbers that every agent knows before the run. Three of them depend on the agents' data.
 
-    * ``agents`` is their number, ``norm_L`` is ‖L‖ and ``diameter`` that of X. ``strong_convexity`` is the
-      smallest of the agents', with which the theorems hold for agents that differ.
-    * ``horizon`` is the number of iterations of the run and ``accuracy`` what it must reach, if known.
-    * For FastDCGS: ``hops`` is the diameter of the graph; ``normalized_norm`` is ν, the largest eigenvalue of
-      D^(−1/2) L D^(−1/2) for edges weighted by their resistance and degrees D; ``connectivity`` is the
-      smallest positive one divided by ν. ``hub`` is the first agent that is a neighbor of all others, or
-      None.
-    * For methods that project: ``mixing`` are the smallest and the second largest eigenvalue of the
-      Metropolis matrix W, and ``modes`` all eigenvalues except 1, each once, or none if there are too many
-      agents to compute them. ``smoothness`` is the largest of the agents', ``mean_smoothness`` that of f/m.
+    * ``agents`` is the number of agents, ``norm_L`` is ‖L‖, and ``set_diameter`` is the diameter of X.
+    * ``strong_convexity`` is the smallest of all agents (it depends on data). The theorems hold with it.
+    * ``horizon`` is the number of iterations of the run, and ``accuracy`` the accuracy to reach, if known.
+    * For FastDCGS: ``graph_diameter`` is the number of edges of the longest shortest path.
+      ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
+      the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
+      positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
+    * For methods that project: ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue
+      of the Metropolis matrix W. ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty
+      if there are too many agents to compute them.
+    * ``smoothness`` is the largest of all agents, and ``mean_smoothness`` that of f/m. Both depend on data.
     """
 
     agents: int
     norm_L: float
     strong_convexity: float
-    diameter: float
-    hops: int = 1
+    set_diameter: float
+    graph_diameter: int = 1
     normalized_norm: float = 2.0
     connectivity: float = 1.0
     hub: int | None = None
     horizon: int | None = None
     accuracy: float | None = None
-    mixing: tuple[float, float] = (0.0, 0.0)
-    modes: tuple[float, ...] = (0.0,)
+    extreme_eigenvalues: tuple[float, float] = (0.0, 0.0)
+    mixing_eigenvalues: tuple[float, ...] = (0.0,)
     smoothness: float = 1.0
     mean_smoothness: float = 1.0
 
     @property
-    def coupling(self) -> float:
-        """‖L‖; 1 for a single agent, for which L = 0 and the theorems hold with every positive value."""
+    def positive_norm(self) -> float:
+        """‖L‖, or 1 for a single agent: there L = 0, and the theorems hold with any positive number."""
         return self.norm_L if self.agents > 1 else 1.0
 
 
@@ -96,11 +97,13 @@ class Theorem1:
 
     def bind(self, facts: Facts) -> Schedule:
         """Return the function of k for a network with these facts."""
-        R = facts.diameter if self.distance is None else self.distance
-        scale = self.balance * facts.coupling * R**2
+        R = facts.set_diameter if self.distance is None else self.distance
+        scale = self.balance * facts.positive_norm * R**2
         N = self.horizon or facts.horizon or _needed(2.0 * facts.agents * scale, facts.accuracy)
-        tau = facts.coupling / self.balance
-        constant = Params(alpha=1.0, tau=tau, eta=2.0 * self.balance * facts.coupling, theta=1.0, e=scale / N)
+        tau = facts.positive_norm / self.balance
+        constant = Params(
+            alpha=1.0, tau=tau, eta=2.0 * self.balance * facts.positive_norm, theta=1.0, e=scale / N
+        )
         return lambda k: constant
 
 
@@ -130,7 +133,7 @@ class Theorem2:
     def bind(self, facts: Facts) -> Schedule:
         """Return the function of k for a network with these facts."""
         u = facts.strong_convexity if self.strong_convexity is None else self.strong_convexity
-        R = facts.diameter if self.distance is None else self.distance
+        R = facts.set_diameter if self.distance is None else self.distance
         # The bound is u m R² (3 + 2 H_N/N)/(N (N + 3)), at most 5 u m R²/N².
         enough = 5.0 * u * facts.agents * R**2
         N = self.horizon or facts.horizon or math.isqrt(_needed(enough, facts.accuracy)) + 1
@@ -138,7 +141,7 @@ class Theorem2:
         def at(k: int) -> Params:
             return Params(
                 alpha=k / (k + 1),
-                tau=4.0 * facts.coupling**2 / (self.balance * (k + 1) * u),
+                tau=4.0 * facts.positive_norm**2 / (self.balance * (k + 1) * u),
                 eta=self.balance * k * u / 2.0,
                 theta=k + 1.0,
                 e=u * R**2 / (N * k),

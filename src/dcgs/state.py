@@ -1,8 +1,8 @@
 """State of a method or an inner solver: a dataclass that is saved and restored generically.
 
 :func:`to_plain` turns a dataclass into dictionaries, lists, numbers, texts and arrays; :func:`from_plain`
-makes the dataclass again. Both follow the declared types of the fields. Fields with ``init=False`` are not
-saved; ``__post_init__`` computes them again. Nothing that a file names is imported or executed.
+restores the dataclass. Both follow the declared types of the fields. Fields with ``init=False`` are not
+saved; ``__post_init__`` recomputes them. A file cannot cause an import or run code.
 
 Supported types: bool, int, float, str, None, an Enum, an array, list, tuple, dict, ``T | None``, a dataclass,
 and an abstract class whose subclasses are dataclasses.

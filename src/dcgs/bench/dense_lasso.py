@@ -52,8 +52,8 @@ def checkpoint_share(
 ) -> list[dict[str, Any]]:
     """Run FastDCGS on a dense Lasso with checkpoints, then resume it from the last checkpoint but one.
 
-    Checkpoints are timed inside the run, with the fingerprint of the data: the difference of two runs would
-    show little but what else the machine did. ``bytes`` are those of one checkpoint of all agents.
+    Checkpoints are timed inside the run, with the fingerprint of the data. The difference between two runs
+    would mostly be noise. ``bytes`` are those of one checkpoint of all agents.
     """
     objectives = lasso_synthetic(samples, features, seed=seed).objectives(AGENTS)
     X, graph = L1Ball(features, radius=1e3), nx.cycle_graph(AGENTS)

@@ -21,14 +21,14 @@ class Entry:
     """A method under the name that tables show.
 
     ``setting`` is what differs from the default settings of the entry ``family``; empty for defaults.
-    ``patience`` multiplies the time limit. ``spec`` is where a method outside the package is imported from.
+    ``time_factor`` multiplies the time limit. ``spec`` is the import path of a method outside the package.
     """
 
     name: str
     method: Method
     family: str
     setting: str = ""
-    patience: float = 1.0
+    time_factor: float = 1.0
     spec: str = ""
 
     @property
@@ -78,7 +78,7 @@ class ScaledStep:
 @final
 @dataclass(frozen=True)
 class SparseObservation:
-    """Observe every early iteration, and later one in each ``share`` of the iterations.
+    """Observe every early iteration; later k grows by the factor 1 + ``share`` between observations.
 
     Measuring needs everyone's data and often costs more than the iteration that is measured.
     """
@@ -122,7 +122,7 @@ _DEFAULTS: tuple[tuple[str, Method, float], ...] = (
     ("NIDS", NIDS(), 1.0),
     ("ProjectedAGD", ProjectedAGD(), 1.0),
 )
-ENTRIES = tuple(Entry(name, method, name, patience=patience) for name, method, patience in _DEFAULTS)
+ENTRIES = tuple(Entry(name, method, name, time_factor=time_factor) for name, method, time_factor in _DEFAULTS)
 """Every method with default settings; nothing is tuned."""
 
 OURS, BASELINE = "FastDCGS", "DFW"

@@ -33,7 +33,7 @@ _UNEVEN_ROUNDS = 10
 
 
 def measure(ranks: int, repeats: int) -> list[dict[str, Any]]:
-    """Start so many processes on a cycle, and return the rows that they measure."""
+    """Start the processes, on a cycle, and return the rows that they measure."""
     command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "dcgs.bench.exchange", str(repeats)]
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | one_thread)
@@ -78,7 +78,7 @@ def _uneven(repeats: int, runtime: MPI) -> dict[str, Any]:
 def _medians(
     runtime: MPI, message: Point, work: Callable[[], None], repeats: int, rounds: int
 ) -> tuple[float, float]:
-    """Return milliseconds per round of the bare exchange and of ours, measured in turns."""
+    """Return milliseconds per round of the bare exchange and of dcgs, measured alternately."""
     times: dict[Callable[..., float], list[float]] = {_bare_seconds: [], _seconds: []}
     for _ in range(repeats):
         for seconds, column in times.items():
@@ -94,7 +94,7 @@ def _neighbors(size: int) -> Sequence[tuple[int, ...]]:
 
 
 def _seconds(runtime: MPI, message: Point, work: Callable[[], None], rounds: int) -> float:
-    """Return the seconds of so many rounds of a run, after some to warm up."""
+    """Return the seconds of these rounds of a run, after some rounds to warm up."""
     seconds = 0.0
 
     def program(i: int) -> Program[Point]:
@@ -114,7 +114,7 @@ def _seconds(runtime: MPI, message: Point, work: Callable[[], None], rounds: int
 
 
 def _bare_seconds(runtime: MPI, message: Point, work: Callable[[], None], rounds: int) -> float:
-    """Return the seconds of so many rounds of Isend, Irecv and Waitall with the same buffers, and no more."""
+    """Return the seconds of these rounds of Isend, Irecv and Waitall, with reused buffers."""
     comm = runtime.transport.comm
     near = _neighbors(runtime.transport.size)[runtime.transport.rank]
     buffers = {j: np.empty_like(message) for j in near}

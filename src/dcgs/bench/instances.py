@@ -1,4 +1,4 @@
-"""The instances of the comparison: problems whose graph, data and split differ in what makes them hard."""
+"""The instances of the comparison: problems with different graphs, data and splits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Instance:
     """A problem by name; ``make(seed)`` makes it.
 
     ``rounds`` limits every run on it, ``reference`` the iterations of the solver that finds f*, and
-    ``patience`` multiplies the time limit. ``spec`` names an instance that is outside the package.
+    ``time_factor`` multiplies the time limit. ``spec`` names an instance that is outside the package.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Instance:
     make: MakeProblem
     rounds: int = 3000
     reference: int = 20_000
-    patience: float = 1.0
+    time_factor: float = 1.0
     spec: str = ""
 
     @property
@@ -238,14 +238,14 @@ _PAPER, _WIDE, _TALL = _Size(2000, 10_000, 100), _Size(800, 2000, 20), _Size(200
 _FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
 
 INSTANCES: tuple[Instance, ...] = (
-    _row("lasso-paper", _lasso(_CYCLE, _PAPER), "the paper's, {}", rounds=4000, patience=12.0),
-    _row("completion-paper", _completion(_CYCLE, 200, 5, 5000), patience=6.0),
-    _row("movielens", _RATINGS, reference=400, patience=6.0),
+    _row("lasso-paper", _lasso(_CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0),
+    _row("completion-paper", _completion(_CYCLE, 200, 5, 5000), time_factor=6.0),
+    _row("movielens", _RATINGS, reference=400, time_factor=6.0),
     _row("lasso-cycle-10", _lasso(_CYCLE)),
     _row("lasso-path-10", _lasso(_PATH)),
     _row("lasso-star-20", _lasso(_STAR)),
     _row("lasso-grid-4x5", _lasso(_GRID)),
-    _row("lasso-random-50", _lasso(_random(50, 6.0), _WIDE), _FEW, patience=3.0),
+    _row("lasso-random-50", _lasso(_random(50, 6.0), _WIDE), _FEW, time_factor=3.0),
     _row("lasso-barbell-20", _lasso(_BARBELL)),
     _row("lasso-complete-20", _lasso(_COMPLETE)),
     _row("lasso-uneven-10", _lasso(_CYCLE, split=by_chance), "{}, from 2 samples to many each"),
@@ -267,10 +267,10 @@ INSTANCES: tuple[Instance, ...] = (
         "completion-sorted-4x5",
         _completion(_GRID, 100, 3, 3000, by_column=True),
         "{} who each see other columns",
-        patience=3.0,
+        time_factor=3.0,
     ),
 )
-"""The whole table."""
+"""All instances of the table."""
 
 _SIX = _fixed("6 agents on a cycle", nx.cycle_graph, 6)
 _TWO_ROWS = _fixed("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
@@ -281,7 +281,7 @@ QUICK: tuple[Instance, ...] = (
     _row("quick-noisy", _noisy(_TWO_ROWS, _Size(120, 60, 6)), rounds=400),
     _row("quick-completion", _completion(_FOUR, 20, 2, 200), rounds=400),
 )
-"""Small ones, to see that everything works."""
+"""Small instances, for a quick trial."""
 
 
 def instance(name: str) -> Instance:

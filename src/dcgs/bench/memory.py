@@ -1,4 +1,4 @@
-"""How much memory a run takes beyond its data, in points per agent."""
+"""The memory of a run without its data, in points per agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measure(seed: int) -> list[dict[str, Any]]:
 
 
 def _peak(objectives: list[Objective], X: ConvexSet, method: Method) -> float:
-    """Return the peak memory of a run, its data not counted, in points per agent."""
+    """Return the peak memory of a run without its data, in points per agent."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -1,7 +1,7 @@
 """f*, found on the pooled data by a solver that shares only the projections with the decentralized methods.
 
-It is Beck and Teboulle's FISTA with restarts where the momentum points uphill (O'Donoghue and Candès 2015).
-It ends when the Wolfe gap certifies f* to the target.
+It is Beck and Teboulle's FISTA, restarted where the momentum is an ascent direction (O'Donoghue and Candès
+2015). It ends when the Wolfe gap certifies f* to the target.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Optimum:
 
 
 def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
-    """Return f* and its certified gap, which is at most the target unless the iterations ran out."""
+    """Return f* and its certified gap, at most the target unless the limit on iterations is reached."""
     objectives, X = problem.objectives, problem.X
     alpha, project = _geometry(problem)
     x = y = np.asarray(X.start())

@@ -92,7 +92,7 @@ class Ranking:
     """All trials by instance, and the level to rank at.
 
     ``names`` are the entries with default settings. ``grids`` are the names of the best of each grid search;
-    they are chosen with hindsight, so they are shown and not ranked.
+    they are chosen with hindsight, so they are reported but not ranked.
     """
 
     trials: Mapping[str, Sequence[Trial]]
@@ -126,7 +126,7 @@ class Ranking:
         return [max(1, own) / max(1, least) for own, least in pairs if own is not None and least is not None]
 
     def counts(self, name: str) -> tuple[int, int, int]:
-        """Return on how many instances it needs the fewest rounds, at most 20 % more, or gets there."""
+        """Return on how many instances it needs the fewest rounds, at most 20 % more, or reaches it."""
         ratios = self.ratios(name)
         return sum(ratio == 1.0 for ratio in ratios), sum(ratio <= _NEAR for ratio in ratios), len(ratios)
 
@@ -204,7 +204,7 @@ def cell_text(trial: Trial | None, level: float) -> str:
         return f"{cost.rounds:,}" + (f" ({cost.setting})" if cost.setting else "")
     if trial.end == "ROUNDS":
         return f">{trial.rounds:,}"
-    # A level that was reached and has no cost is one that f* is not known well enough for.
+    # A level that was reached and has no cost is one for which f* is not known accurately enough.
     return f">{trial.rounds:,}†" if trial.end == "SECONDS" and trial.reached > level else NOT_REACHED
 
 
@@ -216,7 +216,7 @@ def _cell(ranking: Ranking, instance: str, name: str, level: float) -> tuple[str
 
 
 def _ratio(ranking: Ranking, instance: str) -> str:
-    """Return the baseline's rounds over ours; a lower bound if the baseline did not get there."""
+    """Return the baseline's rounds over those of FastDCGS, or a lower bound if it missed the level."""
     ours, theirs = (ranking.rounds(instance, name) for name in (OURS, BASELINE))
     baseline = ranking.trial(instance, BASELINE)
     if ours is None or baseline is None:

@@ -1,4 +1,4 @@
-"""``dcgs bench rounds``: run every entry on every instance, and look up what each run spent."""
+"""``dcgs bench rounds``: run every entry on every instance, and find the cost to accuracy of each run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RoundsStudy:
         default = self.trial(chosen, entry(one.family)) if one.setting else None
         cost = None if default is None else default.costs[GOAL]
         rounds = chosen.rounds if cost is None else max(1, cost.rounds)
-        return Budget(rounds=rounds, seconds=self.seconds * chosen.patience * one.patience)
+        return Budget(rounds=rounds, seconds=self.seconds * chosen.time_factor * one.time_factor)
 
     def optimum(self, chosen: Instance) -> Optimum | None:
         """Return f*, or None if it is not recorded."""
@@ -85,7 +85,7 @@ def run_study(
 ) -> None:
     """Find f* of all instances and run all entries on them, except for what is recorded.
 
-    An instance whose data or f* cannot be had is left out. A run that raises is not recorded, so the next
+    An instance is left out if its data or f* cannot be found. A run that raises is not recorded, so the next
     call tries it again. ``report`` is called for both.
     """
     missing = [_spec(chosen) for chosen in instances if study.optimum(chosen) is None]

@@ -16,15 +16,16 @@ from dcgs.bench.rounds import RoundsStudy
 from dcgs.study.run import FAILED
 
 LEGEND = (
-    "Relative error is (worst_loss − f*)/(f(x⁰) − f*), the worst agent's model on everyone's data. A number "
-    "is the rounds of the first measured iteration at the level: every iteration up to the 100th, "
-    "then one in each percent. > is a run that ended by its limit on rounds, † by that on seconds, the one "
-    "thing that depends on the machine. — is a run that failed, or a level for which f* is not known well "
-    "enough. Bytes and work are the busiest agent's; work is oracle calls (lmo) or projections (proj), which "
-    "cost very different things. The fewest rounds are bold. The best of a grid is chosen with hindsight, so "
-    "it is not ranked: × is the step as a multiple of the theory's, K the rounds of gossip an iteration. A "
-    "setting of a grid is run to 1e-3, or for the rounds that the default settings need, since it is then no "
-    "better."
+    "Relative error is (worst_loss − f*)/(f(x⁰) − f*), for the worst agent's model on everyone's data. A "
+    "number is the rounds until the first measured iteration with at most this error. The first 100 "
+    "iterations are all measured; after that, k grows by 1 % from one measured iteration to the next. > "
+    "marks a run that ended at its limit on rounds, † one that ended at its limit on seconds, which "
+    "depends on the machine. — is a run that failed, or a level for which f* is not known accurately "
+    "enough. Bytes and work are the maximum over agents. Work is oracle calls (lmo) or projections "
+    "(proj), whose costs differ. The fewest rounds are bold. The best of a grid is chosen with hindsight, "
+    "so it is not ranked: × is the step as a multiple of the default step, K the rounds of gossip per "
+    "iteration. A setting of a grid is run to 1e-3, but for no more rounds than the default settings "
+    "need."
 )
 
 
@@ -58,7 +59,7 @@ def remarks(study: RoundsStudy, ranking: Ranking, instances: Sequence[Instance])
         if optimum is not None and optimum.uncertainty > TARGET:
             found.append(
                 f"f* of {chosen.name}: known to {optimum.uncertainty:.1e} only, after {optimum.iterations} "
-                "iterations; levels below ten times that are not shown."
+                "iterations; levels below ten times that are left out."
             )
         found += [
             f"{trial.entry} on {chosen.name}: the run failed: {trial.note}"
@@ -76,7 +77,7 @@ def markdown(
     parts = [
         "# Rounds to an accuracy",
         f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}; at most {study.seconds:g} "
-        "seconds a run, times the `patience` in `bench/instances.py` and `bench/entries.py`.",
+        "seconds a run, times the `time_factor` in `bench/instances.py` and `bench/entries.py`.",
         LEGEND,
         summary_table(ranking).markdown(),
         counts_table(ranking).markdown(),

@@ -1,4 +1,4 @@
-"""The cost of one inner step over the cost of its unavoidable parts."""
+"""The cost of one inner step, relative to one product Aᵀr and one oracle call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dcgs.sets.lanczos import Matrix
 @final
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One agent's problem, the product Aᵀr in its barest form, and how many steps to time."""
+    """One agent's problem, the bare product Aᵀr, and the number of steps to time."""
 
     name: str
     f: Objective
@@ -36,8 +36,8 @@ class Case:
 def measure(repeats: int, seed: int) -> list[dict[str, Any]]:
     """Time every inner solver on one agent's share of a dense Lasso, a sparse one, and a completion.
 
-    Oracle and bare product are timed inside the solver's own run, once a step: what they cost there,
-    with the caches as a step leaves them. Times are in milliseconds.
+    Oracle and bare product are timed within the run of the solver, once per step, with the same contents of
+    the caches. Times are in milliseconds.
     """
     rng = np.random.default_rng(seed)
     rows = []

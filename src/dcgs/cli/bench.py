@@ -1,4 +1,4 @@
-"""``dcgs bench``: ratios measured side by side in one run."""
+"""``dcgs bench``: benchmarks that measure counts, and ratios of times in one run."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ or projections that each needed until the worst agent's relative error was 1e-1,
 _MORE = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
-A run with another seed, budget or version is made again. A change of a method's code is not noticed:
-after one, name the method with --methods or --method and give --anew.
+A run with another seed, budget or version is repeated. A change of a method's code is not detected:
+after one, name the method with --methods or --method and give --rerun.
 
 examples:
   dcgs bench rounds --quick                                       small problems, under a minute
   dcgs bench rounds --list                                        instances and methods by name
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
-  dcgs bench rounds --methods FastDCGS --anew                     one method again, the rest as recorded
+  dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
   dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
@@ -65,7 +65,8 @@ def add(benches: Any) -> None:
     switch("--grid", help="also search settings, and show the best of them to 1e-3")
     switch("--list", help="print the names of all, and end")
     switch("--quick", help="a few small instances instead of the table")
-    switch("--anew", help="repeat the chosen runs though they are recorded")
+    switch("--rerun", help="repeat the chosen runs even if they are recorded")
+    switch("--anew", dest="rerun", help=argparse.SUPPRESS)  # the name up to 0.3
     add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
     text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
     add("--seconds S", text, positive)
@@ -90,7 +91,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     out = args.out or Path("out/rounds-quick" if args.quick else "out/rounds")
     study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
     study.cache.check_writable()
-    if args.anew:
+    if args.rerun:
         for chosen in instances:
             for one in (*entries, *grid):
                 study.cache.remove_run(chosen.file, one.file)
@@ -129,7 +130,7 @@ def _run_study(
     notes: list[str],
     console: Console,
 ) -> bool:
-    """Make all runs that are not recorded; return whether Ctrl-C ended it."""
+    """Do all runs that are not recorded; return whether Ctrl-C interrupted them."""
     left = runs_left(study, instances, entries)
     if left == 0:
         return False

@@ -23,11 +23,11 @@ def translate(message: str, checkpoint: Path | None) -> str:
     """Return a message of the library as one of the command; ``checkpoint`` is the folder, if there is one.
 
     >>> translate("see whether the link is up and start again, or allow more by MPI(timeout=...).", Path("c"))
-    'see whether the link is up and go on with --resume, or allow more by --timeout.'
+    'see whether the link is up and continue with --resume, or allow more by --timeout.'
     """
     for library, command in _WORDS.items():
         message = message.replace(library, command)
-    return message if checkpoint is None else message.replace("and start again", "and go on with --resume")
+    return message if checkpoint is None else message.replace("and start again", "and continue with --resume")
 
 
 @contextmanager

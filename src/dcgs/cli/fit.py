@@ -74,7 +74,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     agreed(group, output.create)
     output = replace(output, barrier=group.barrier)
     if config.checkpoint is not None:
-        set_hint("go on with --resume")
+        set_hint("continue with --resume")
     if not group.is_root:
         output.write(fit(config, runtime, group).models)
         return 0
@@ -86,17 +86,17 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
 
 
 def _interrupted(
-    stop: KeyboardInterrupt | SystemExit, kept: Path | None, group: ProcessGroup, console: Console
+    stop: KeyboardInterrupt | SystemExit, folder: Path | None, group: ProcessGroup, console: Console
 ) -> int:
-    """Print, in one process, what an interrupted fit has left and how to go on; return the exit status."""
+    """Print, in one process, where the checkpoint is and how to resume; return the exit status."""
     status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
     scope = scope_of(stop)
     if not is_printed_here(scope, group.is_root):
         return status
     common = scope is Scope.ALL or group.size == 1
     who = "interrupted" if common else group.describe(stop).rstrip(".")
-    there = kept is not None and any(kept.glob("agent-*/*.dcgs"))
-    left = f"a checkpoint is in {kept}; go on by the same command with --resume."
+    there = folder is not None and any(folder.glob("agent-*/*.dcgs"))
+    left = f"a checkpoint is in {folder}; continue by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
     return status
 

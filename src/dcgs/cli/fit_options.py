@@ -27,7 +27,7 @@ neighbors on a graph; every agent ends with a model that is good on everyone's d
 
 _MORE = """\
 DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
-one file for each agent, counted from 0. The name of a file tells its format: .npz (A and b; rows,
+one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
@@ -141,10 +141,10 @@ def _add_method(group: Any) -> None:
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
     add("--gap G", "stop at this certified gap, relative to that at the start (default: 1e-3)", fraction)
-    add("--rounds N", "stop after so many rounds", count)
-    add("--iterations N", "stop after so many iterations", count)
-    add("--seconds S", "stop after so many seconds", positive)
-    add("--lmo-calls N", "stop when any agent has made so many oracle calls", count)
+    add("--rounds N", "stop after this number of rounds", count)
+    add("--iterations N", "stop after this number of iterations", count)
+    add("--seconds S", "stop after this number of seconds", positive)
+    add("--lmo-calls N", "stop when any agent has made this number of oracle calls", count)
 
 
 def _add_running(group: Any) -> None:

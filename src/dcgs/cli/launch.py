@@ -17,7 +17,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def launch(argv: Sequence[str], ranks: int) -> int:
-    """Run ``dcgs argv`` as so many MPI processes; return their exit status.
+    """Run ``dcgs argv`` in this number of MPI processes; return their exit status.
 
     Linear algebra gets one thread per process unless the environment says otherwise. Ctrl-C and SIGTERM are
     forwarded to the processes, and their end is waited for.

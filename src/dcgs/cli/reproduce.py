@@ -28,7 +28,7 @@ from dcgs.study import ResultCache
 
 _ABOUT = """\
 Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that
-shows the paper's curves, the honest ones beside them, and a verdict on each claim.
+shows the paper's curves next to curves on all data, and a verdict on each claim.
 
   lasso-synthetic        2000 samples x 10000 features, 100 of them nonzero, l1 radius 1000
   lasso-e2006            E2006-tfidf, 4000 samples x 150360 features, l1 radius 1000
@@ -38,10 +38,10 @@ shows the paper's curves, the honest ones beside them, and a verdict on each cla
 
 _MORE = """\
 The folder gets index.html (open it in a browser), figures/ (PNG and PDF), data/ (all histories as
-CSV; the same seed gives the same digits), timing/, runs/ and manifest.json. Ctrl-C keeps every
-finished run; the same command continues from there.
+CSV; the same seed gives the same digits), timing/, runs/ and manifest.json. After Ctrl-C every
+finished run is saved; the same command continues from there.
 
-Real data are looked for in the folder that --data or DCGS_DATA names and in the cache; they are
+Real data are searched in the folder that --data or DCGS_DATA names and in the cache; they are
 downloaded only with --download. An experiment without data is left out, and the page says so.
 With --quick, lasso-e2006 is always on the look-alike.
 
@@ -95,7 +95,7 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
             runner.measure_oracle(side=PAPER_SIDE // 5 if args.quick else PAPER_SIDE)
     except KeyboardInterrupt as stop:
         interrupted = True
-        console.print(str(stop) or "interrupted: every finished run is kept.")
+        console.print(str(stop) or "interrupted: every finished run is saved.")
         console.print("Run the same command again to continue.")
     manifest["seconds"] = earlier + time.perf_counter() - start
     if runner.has_runs or not interrupted:

@@ -1,6 +1,6 @@
 """The four experiments of the paper's section 5, at full scale and at a small one.
 
-10 agents on a cycle, data spread evenly. What the paper leaves open is said where it is chosen.
+10 agents on a cycle, data split evenly. A comment states each choice that the paper leaves open.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _completion_movielens(options: Options) -> Experiment:
 
     def prepare() -> Prepared:
         data = movielens100k(download=options.download, progress=options.progress)
-        chosen = _busiest(data, 100, 160) if options.quick else data
+        chosen = _most_rated(data, 100, 160) if options.quick else data
         known, held_out = chosen.split(0.2, options.seed)
         clipped = _worst_rmse(held_out, (1.0, 5.0))
         metrics = {"test_rmse": _worst_rmse(held_out), "test_rmse_clipped": clipped}
@@ -243,8 +243,8 @@ def _worst_rmse(held_out: Ratings, clip: tuple[float, float] = (-np.inf, np.inf)
     return lambda agents: max(map(rmse, agents))
 
 
-def _busiest(data: Ratings, users: int, items: int) -> Ratings:
-    """Return the ratings of the users and items that have most of them, renumbered from 0."""
+def _most_rated(data: Ratings, users: int, items: int) -> Ratings:
+    """Return the ratings of the users and of the items with the most ratings, renumbered from 0."""
     rows, cols = data.rows, data.cols
     top_rows = np.sort(np.argsort(-np.bincount(rows, minlength=data.shape[0]), kind="stable")[:users])
     top_cols = np.sort(np.argsort(-np.bincount(cols, minlength=data.shape[1]), kind="stable")[:items])

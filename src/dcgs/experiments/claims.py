@@ -1,7 +1,7 @@
 """Verdicts on the claims of the paper's section 5.
 
-A claim is judged by the curve of DCGS with the theorem's parameters, which the paper speaks of; the result of
-the best scaling is given beside it. The bar is DFW's loss after 800 rounds, or that of x⁰ if it is lower.
+A claim is judged by the curve of DCGS with the theorem's parameters, which the paper uses. The result of the
+best scaling is reported, too. The reference is DFW's loss after 800 rounds, or that of x⁰ if it is lower.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Case:
         """Return DFW's loss after the rounds that the paper gives it."""
         return at(self.dfw, "rounds", DFW_ROUNDS, measure)
 
-    def bar(self, measure: str) -> float:
+    def reference(self, measure: str) -> float:
         """Return the loss that DCGS must reach."""
         return min(self.reached(measure), self.dfw.columns[measure][0])
 
@@ -142,8 +142,8 @@ def _calls(paper: str, case: _Case) -> Claim:
 
 
 def _within(curve: Curve, across: str, measure: str, case: _Case, enough: float) -> bool | None:
-    """Return whether the curve reaches the bar within the limit; None if it ended too early to tell."""
-    reached = first(curve, across, measure, case.bar(measure))
+    """Return whether the curve reaches the reference within the limit; None if it ended before both."""
+    reached = first(curve, across, measure, case.reference(measure))
     if reached is not None:
         return reached <= enough
     spent = curve.rounds if across == "rounds" else curve.lmo_calls
@@ -173,7 +173,7 @@ def _needs(curve: Curve, case: _Case) -> str:
 
 def _reached(curve: Curve, case: _Case, across: str, form: str, never: str) -> list[str]:
     """Return for each loss where along ``across`` the curve reaches the bar."""
-    found = [first(curve, across, name, case.bar(name)) for name in _LOSSES]
+    found = [first(curve, across, name, case.reference(name)) for name in _LOSSES]
     return [never if at is None else form.format(count(at)) for at in found]
 
 

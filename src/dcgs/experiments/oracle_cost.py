@@ -73,7 +73,7 @@ def judged(measured: dict[str, Any]) -> OracleCost:
         "over 97% of its time waiting.",
         f"At {side} × {side} a message is {8 * side**2 / 1e6:,.0f} MB, {short_duration(round_seconds)} at "
         f"{PAPER_LINK}. On {measured['threads']} threads, an oracle that leaves out the zeros of the "
-        f"gradient took {short_duration(sparing['seconds'])}: with one message a call, as the paper reckons, "
+        f"gradient took {short_duration(sparing['seconds'])}: with one message a call, as in the paper, "
         f"{share(sparing['waiting_share'])} of the time is spent waiting. On a dense matrix, as agents hold "
         f"theirs here, it took {dense_time} ({loose_time} to a precision of 1e-3): "
         f"{share(dense['waiting_share'])}, or {share(dense['waiting_share_dfw'])} with the two "

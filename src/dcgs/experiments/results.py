@@ -115,7 +115,7 @@ class Experiment:
 class Curve:
     """One run: its columns by name, all of one length, and a description.
 
-    ``columns`` are the counts (the busiest agent's), ``computing`` (measured seconds) and every measure, up
+    ``columns`` are the counts (maximum over agents), ``computing`` (measured seconds) and every measure, up
     to the last iteration that was finished. ``rounds`` and ``lmo_calls`` are totals of the run.
     ``recorded_as`` is the key of the run's files, if it differs from ``key``.
     """
@@ -141,8 +141,8 @@ class Curve:
 class Findings:
     """One experiment: the problem, its data, the curves of all methods, and the verdicts on the claims.
 
-    ``measures`` starts with the paper's loss; the honest ones follow. ``degree`` is the number of links of
-    every agent. ``summary`` is a list of paragraphs.
+    ``measures`` starts with the paper's loss; measures on all data follow. ``degree`` is the number of
+    links of every agent. ``summary`` is a list of paragraphs.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Findings:
 
     @property
     def banner(self) -> str | None:
-        """The warning that is shown with these data, or None."""
+        """The warning that is printed with these data, or None."""
         if self.source.kind is not Kind.LOOKALIKE:
             return None
         return f"Not the real data: a look-alike of {self.source.name}, made from seed {self.source.seed}."

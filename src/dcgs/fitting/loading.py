@@ -1,6 +1,6 @@
 """From files to objectives: the data of the hosted agents, and the few numbers that all agents agree on.
 
-A process reads the data of the agents it hosts, and no other. It tells other processes only what is computed
+A process reads the data of the agents it hosts, and no other. It sends other processes only what is computed
 here: how many columns there are, a checksum of their names, the lowest and highest label, and the lowest and
 highest row and column.
 """

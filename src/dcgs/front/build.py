@@ -43,7 +43,7 @@ class Run:
             neighbors=problem.network.neighbors,
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),
-            wide=all(f.map.wide for f in problem.f.local.values()),
+            prefers_blas_threads=all(f.map.prefers_blas_threads for f in problem.f.local.values()),
             spent=problem.f.group.any if limited else None,
         )
 

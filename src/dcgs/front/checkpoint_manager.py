@@ -15,13 +15,13 @@ from dcgs.front.distributed import agreed
 from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import RunState, resume_run, run_state
-from dcgs.front.signals import SignalListener, obey
+from dcgs.front.signals import SignalListener, exit_by_signal
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
 from dcgs.runtime import ProcessGroup
 from dcgs.state import Plain, ResumePoint, SavedState, from_plain, to_plain
 
-# Iterations of which the files stay when newer ones are complete.
+# The number of iterations whose files are kept on disk.
 _GENERATIONS = 2
 
 
@@ -45,7 +45,7 @@ class CheckpointManager:
         self._last = last
         self._resumed: int | None = None
         self._contents: dict[int, dict[str, Any]] = {}
-        self._offers: dict[int, tuple[int, dict[str, Plain]]] = {}
+        self._pending: dict[int, tuple[int, dict[str, Plain]]] = {}
         self._fingerprints: Mapping[int, Fingerprint] = {}
         self._signal = 0  # received by any process
         self._seconds = 0.0
@@ -117,13 +117,13 @@ class CheckpointManager:
         try:
             self._clear_folder(at, observer.iterations)
             if not contents:
-                # So that a run that ends before its first checkpoint can be resumed as well.
+                # With this file a run that ends before its first checkpoint can be resumed, too.
                 self._write(0, {i: {} for i in self._agents})
         except OSError as error:
             raise _unwritable(at, 0, error) from error
 
     def _clear_folder(self, at: Checkpoint, k: int) -> None:
-        """Delete damaged files, files of later iterations, and what killed processes left half-written."""
+        """Delete damaged files, files of later iterations, and incomplete files of killed processes."""
         for i in self._agents:
             folder = at.file(i, 0).parent
             folder.mkdir(parents=True, exist_ok=True)
@@ -145,47 +145,47 @@ class CheckpointManager:
             )
         start = time.perf_counter()
         solver = None if inner is None else to_plain(inner.state)
-        self._offers[i] = k, {"program": to_plain(state), "inner": solver}
+        self._pending[i] = k, {"program": to_plain(state), "inner": solver}
         self._seconds += time.perf_counter() - start
 
-    def after_round(self, agents: Mapping[int, Agent], observer: Observer, going: bool) -> bool:
-        """Write the states that agents have offered, with the clock stopped; return whether the run goes on.
+    def after_round(self, agents: Mapping[int, Agent], observer: Observer, continues: bool) -> bool:
+        """Write the pending states, with the clock stopped; return whether the run continues.
 
         Called while all agents of this process wait.
         """
         at = self.checkpoint
         if at is None:
-            return going
-        offers, self._offers = self._offers, {}
-        if offers:
+            return continues
+        pending, self._pending = self._pending, {}
+        if pending:
             observer.counters.clock.pause()
             start = time.perf_counter()
-            k = max(k for k, _ in offers.values())
+            k = max(k for k, _ in pending.values())
             try:
                 for i in self._agents:
-                    offers[i][1]["run"] = to_plain(run_state(agents[i], k, observer))
-                self._write(k, {i: content for i, (_, content) in offers.items()})
+                    pending[i][1]["run"] = to_plain(run_state(agents[i], k, observer))
+                self._write(k, {i: content for i, (_, content) in pending.items()})
                 self.delete_old(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
             self._seconds += time.perf_counter() - start
             observer.counters.clock.start()
-            going = going and not self._signal
-        # Asked here, where all agents wait, so that all save their state after the same iteration.
-        heard = np.array([float(self.signals.received)])
-        self._signal = self._signal or int(self.group.allreduce_max(heard)[0])
-        return going
+            continues = continues and not self._signal
+        # All agents wait here, so all of them save their state after the same iteration.
+        received = np.array([float(self.signals.received)])
+        self._signal = self._signal or int(self.group.allreduce_max(received)[0])
+        return continues
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Catch signals to end during the run, if there is a checkpoint to write, and end afterwards."""
+        """Record signals during the run, and exit by them afterwards; without a checkpoint do nothing."""
         if self.checkpoint is None:
             yield
             return
         with self.signals.listening():
             yield
         with self.group.common_errors(BaseException):
-            obey(
+            exit_by_signal(
                 self._signal,
                 f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
                 "resume with resume=True.",
@@ -198,7 +198,7 @@ class CheckpointManager:
             checkpoint_file.write(self.checkpoint.file(i, k), header | content)
 
     def delete_old(self, k: int) -> None:
-        """Delete files that no agent resumes from: all agents have complete files up to the one before k."""
+        """Delete files that nobody needs: all agents have complete files up to the one before k."""
         assert self.checkpoint is not None
         for i in self._agents:
             files = self.checkpoint.files(i)

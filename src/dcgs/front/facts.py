@@ -32,18 +32,21 @@ def facts_of(
         network.norm_L,
         float(f.numbers(lambda _, part: [part.strong_convexity]).min()),
         X.diameter,
-        network.hops,
-        *network.spread,
+        network.graph_diameter,
+        network.normalized_norm,
+        network.connectivity,
         network.hub,
     )
     if not smoothness:
         return known
     each = f.numbers(lambda _, part: [part.smoothness])[:, 0].tolist()
-    modes = network.modes()
+    eigenvalues = network.mixing_eigenvalues()
     return replace(
         known,
-        mixing=network.mixing() if not modes else (modes[0], modes[-1]),
-        modes=modes,
+        extreme_eigenvalues=(eigenvalues[0], eigenvalues[-1])
+        if eigenvalues
+        else network.extreme_eigenvalues(),
+        mixing_eigenvalues=eigenvalues,
         smoothness=max(each),
         mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )

@@ -29,17 +29,18 @@ _SAME = 1e-10
 class Network:
     """Agents 0 … m−1: their nodes in the user's graph, their neighbors in increasing order, and ‖L‖.
 
-    ``hops`` is the diameter of the graph. ``resistances`` are the effective resistances of the edges over
-    their mean. ``spread`` holds two numbers of the normalized Laplacian D^(−1/2) L D^(−1/2) with the
-    resistances as edge weights: the largest eigenvalue, and the smallest positive one over the largest.
+    ``resistances`` are the effective resistances of the edges, divided by their mean. ``normalized_norm`` is
+    the largest eigenvalue of the normalized Laplacian D^(−1/2) L D^(−1/2) with the resistances as edge
+    weights. ``connectivity`` is its smallest positive eigenvalue divided by the largest.
     """
 
     nodes: tuple[Hashable, ...]
     neighbors: Neighbors
     norm_L: float
-    hops: int
+    graph_diameter: int
     resistances: Weights
-    spread: tuple[float, float]
+    normalized_norm: float
+    connectivity: float
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -63,20 +64,21 @@ class Network:
         """Return the resistance between agent i and each of its neighbors."""
         return dict(zip(self.neighbors[i], self.resistances[i], strict=True))
 
-    def modes(self) -> tuple[float, ...]:
+    def mixing_eigenvalues(self) -> tuple[float, ...]:
         """Return the distinct eigenvalues of the Metropolis matrix except the largest, in increasing order.
 
-        One agent has the eigenvalue 0. More than 1,000 agents have none, since they cost too much.
+        A single agent has the eigenvalue 0. For more than 1,000 agents the result is empty: computing them
+        would take too long.
         """
         if len(self) == 1:
             return (0.0,)
         if len(self) > _DENSE_AGENTS:
             return ()
         spectrum = np.linalg.eigvalsh(self._metropolis().toarray())[:-1]
-        fresh = np.diff(spectrum, prepend=-2.0) > _SAME
-        return tuple(float(value) for value in spectrum[fresh])
+        distinct = np.diff(spectrum, prepend=-2.0) > _SAME
+        return tuple(float(value) for value in spectrum[distinct])
 
-    def mixing(self) -> tuple[float, float]:
+    def extreme_eigenvalues(self) -> tuple[float, float]:
         """Return the smallest and the second largest eigenvalue of the Metropolis matrix, by Lanczos."""
         start = np.random.default_rng(0).standard_normal(len(self))
         low = eigsh(self._metropolis(), k=1, which="SA", v0=start, return_eigenvectors=False)
@@ -118,8 +120,10 @@ def as_network(graph: nx.Graph) -> Network:
     place = {node: i for i, node in enumerate(nodes)}
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
     resistances = _resistances(neighbors)
-    spread = _spread(neighbors, resistances)
-    return Network(nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, spread)
+    norm, connectivity = _normalized_spectrum(neighbors, resistances)
+    return Network(
+        nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, norm, connectivity
+    )
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:
@@ -135,7 +139,7 @@ def _norm_laplacian(graph: nx.Graph) -> float:
 def _resistances(neighbors: Neighbors) -> Weights:
     """Return the effective resistance of every edge over the mean of all; 1 for more than 1,000 agents.
 
-    Every edge counts as a unit resistor. An edge without a detour has resistance 1, one with many has little.
+    Every edge is a unit resistor. A bridge has resistance 1. Other paths between its ends lower it.
     """
     m = len(neighbors)
     ones = tuple((1.0,) * len(near) for near in neighbors)
@@ -151,7 +155,7 @@ def _resistances(neighbors: Neighbors) -> Weights:
     )
 
 
-def _spread(neighbors: Neighbors, weights: Weights) -> tuple[float, float]:
+def _normalized_spectrum(neighbors: Neighbors, weights: Weights) -> tuple[float, float]:
     """Return the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest positive one over it."""
     m = len(neighbors)
     if m == 1:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a run: recorded, and obeyed when the last checkpoint is written."""
+"""Ctrl-C and SIGTERM during a run: record the signal, and exit after the last checkpoint is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REPEATED = 0.5
 
 @final
 class SignalListener:
-    """Records signals to end; ``received`` is the number of the first one, 0 if there was none."""
+    """Records SIGINT and SIGTERM. ``received`` is the number of the first signal, 0 if there was none."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -25,9 +25,9 @@ class SignalListener:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record signals in here instead of obeying them; only in the main thread, where Python has them.
+        """Record signals inside this context; the process does not exit. A second signal ends it at once.
 
-        A second signal ends the run at once.
+        In other threads than the main one, Python handles no signals and this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -58,8 +58,8 @@ class SignalListener:
             restore()
 
 
-def obey(number: int, sentence: str) -> None:
-    """End the process as the signal of that number asks; do nothing for 0, which is no signal."""
+def exit_by_signal(number: int, sentence: str) -> None:
+    """Raise KeyboardInterrupt for SIGINT, SystemExit for another signal, and nothing if ``number`` is 0."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt(sentence)
     if number:

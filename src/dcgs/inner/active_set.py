@@ -15,12 +15,12 @@ from dcgs.points import Point
 Vector: TypeAlias = NDArray[np.float64]
 T = TypeVar("T", bound=np.generic)
 
-# Atoms other than spikes are stacked into one matrix if it has at most so many entries: 16 MB.
+# Atoms other than spikes are stacked into one matrix if it has at most this number of entries: 16 MB.
 _MOST_STACKED = 2_000_000
 
 
 def grown(array: NDArray[T]) -> NDArray[T]:
-    """Return the array with room for as many entries again, and at least 16."""
+    """Return the array with twice the capacity, and at least 16 more entries."""
     return np.concatenate([array, np.zeros(max(16, len(array)), array.dtype)])
 
 
@@ -29,10 +29,10 @@ def grown(array: NDArray[T]) -> NDArray[T]:
 class ActiveSet:
     """Σ weights[p] · atoms[p] over distinct atoms, with weights ≥ 0 that sum to one.
 
-    A drop step moves the whole weight. The subtraction is then exactly zero and the atom is removed: there is
-    no threshold and no renormalization. Spikes are stored in the arrays ``index`` and ``height``, because an
-    active set over an ℓ₁ ball has hundreds of them; the ``others`` are stored by their place, in the order in
-    which they are summed. Of all three arrays the first ``count`` entries are in use.
+    A drop step moves all of an atom's weight. The subtraction is then exactly zero, and the atom is removed:
+    there is no threshold and no renormalization. An active set over an ℓ₁ ball has hundreds of spikes, so
+    they are stored in the arrays ``index`` and ``height``. The ``others`` are stored by their place, in the
+    order in which they are summed. The first ``count`` entries of the three arrays are in use.
     """
 
     shape: tuple[int, ...]
@@ -137,7 +137,7 @@ class ActiveSet:
         return x
 
     def trim(self) -> None:
-        """Give back unused room, so that a checkpoint holds none."""
+        """Free unused capacity, so that a checkpoint does not contain it."""
         self.weight, self.index, self.height = (
             self.weight[: self.count].copy(),
             self.index[: self.count].copy(),

@@ -1,4 +1,4 @@
-"""The subproblem of one agent at one outer iteration, and what solves it."""
+"""The subproblem of one agent in one outer iteration, and the interface of inner solvers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Subproblem:
         return self.f.loss.value(image) + vdot(self.w, x) + 0.5 * self.prox_curvature(x - self.center)
 
     def grad(self, x: Point, image: Image) -> Point:
-        """Return ∇φ(x), given the image A x that the solver carries along."""
+        """Return ∇φ(x), given the image A x, which the solver updates along with x."""
         g = self.f.map.adjoint(self.f.loss.grad(image))
         g += self.linear
         if self.preconditioner is None:
@@ -83,7 +83,7 @@ class Outcome(Enum):
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What an agent's inner solver works with, from the first outer iteration to the last.
+    """The input of an agent's inner solver, the same in all outer iterations.
 
     Each solve adds its outcome to ``outcomes``. ``saved`` is the state of the solver of a run that is
     resumed.
@@ -102,7 +102,7 @@ class Task:
 
 
 class Solver(ABC):
-    """One agent's inner solver: it holds the iterate and whatever it uses again in the next call.
+    """One agent's inner solver: it stores the iterate and what the next call reuses.
 
     ``state`` is a dataclass of type :attr:`Inner.State`: all that the next call depends on.
     """

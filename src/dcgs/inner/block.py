@@ -1,4 +1,4 @@
-"""Block: accelerated steps made of many singular triples at once, for nuclear-norm balls."""
+"""Block: accelerated steps with many singular triples each, for nuclear-norm balls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIRST = 8
 _DENSE = 0.4
 # The error of a step's triples, relative to the length of the step before.
 _ACCURACY = 0.1
-# An error that needs no improvement, as a share of the gap asked for.
+# An error that needs no improvement, as a share of the required gap.
 _FINEST = 0.02
 # The length of a step that is rounding error, in units of EPS·√side times the norm of the point.
 _SHORTEST = 30.0
@@ -122,8 +122,8 @@ class _BlockSolver(Solver):
         """Move to the projection of φ's minimizer over all matrices, if that is known and lowers φ.
 
         If the map takes entries of a matrix and the loss is quadratic, the Hessian is diagonal and one Newton
-        step gives the minimizer. Entries that are not observed have the curvature η: if η is rounding error
-        beside the curvature of f, the step is not taken.
+        step gives the minimizer. Entries that are not observed have the curvature η: if η is below the
+        rounding error of the curvature of f, the step is not taken.
         """
         state = self.state
         low, high = phi.f.loss.curvature
@@ -146,7 +146,7 @@ class _BlockSolver(Solver):
         return _ROUNDINGS * (phi.noise(x, self.state.image, diameter) + EPS * beta * norm(x) * diameter)
 
     def _gap(self, phi: Subproblem) -> float:
-        """Return the Wolfe gap at x, and add the oracle's answer to the basis, which may lack it."""
+        """Return the Wolfe gap at x, and add the oracle's answer to the basis."""
         state = self.state
         g = phi.grad(state.x, state.image)
         s = state.s = self.task.lmo(g, state.s)

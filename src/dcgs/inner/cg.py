@@ -30,7 +30,7 @@ class CG(Inner):
     """Conditional gradient steps: toward the oracle's answer, by line search or by γ = 2/(t+2).
 
     Works over every set. ``step="agnostic"`` is γₜ = 2/(t+2). Its γ₀ = 1 discards the starting point, so
-    only the line search profits from the last answer.
+    only the line search gains from a warm start.
     """
 
     step: Literal["line-search", "agnostic"] = "line-search"

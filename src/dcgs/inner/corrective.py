@@ -1,4 +1,4 @@
-"""Corrective: all weights of the active atoms move at once, and the oracle is asked for new atoms only."""
+"""Corrective: all weights of the active atoms change in each step; the oracle only finds new atoms."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import COUNT
 
-# Where a set has many extreme points at the cost of one, those with at least this share of the best one's gap
-# are added, at most _FEW at a time or the share _PART of the active set.
-_WORTH = 0.5
+# If a set returns many extreme points at the cost of one, those with at least this share of the best gap are
+# added, at most _FEW at a time or the share _PART of the active set.
+_ADDED_SHARE = 0.5
 _FEW, _PART = 16, 0.25
 # Between two oracle calls the gap over the hull falls to this share of the gap over X, or of the target.
 _SHARE, _END = 0.25, 0.4
@@ -31,8 +31,8 @@ _SHARE, _END = 0.25, 0.4
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
 # The curvature along an atom is taken to be at least this share of the largest.
 _LEAST = 1e-12
-# An atom without weight is removed after so many solves; it is often used again before.
-_PATIENCE = 8
+# An atom without weight is removed after this number of solves. Many are used again before that.
+_IDLE_SOLVES = 8
 
 
 @final
@@ -49,13 +49,13 @@ class CorrectiveState:
 @final
 @dataclass(frozen=True)
 class Corrective(Inner):
-    """Minimize over the hull of some extreme points, ask the oracle for missing ones, and repeat.
+    """Minimize over the hull of some extreme points, call the oracle for missing ones, and repeat.
 
     Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
     exact line search, preconditioned by the curvature along each atom. Such a step needs neither the oracle
-    nor the data, for the images of atoms are stored. Where a set finds many good extreme points in one pass
-    over the gradient, all that reduce the gap enough are added, and each counts as a call. Atoms without
-    weight are kept for some solves. ``max_steps`` bounds the steps of one solve.
+    nor the data, because the images of atoms are stored. If a set finds many extreme points in one pass over
+    the gradient, all that reduce the gap enough are added, and each counts as a call. Atoms without weight
+    are removed only after some solves. ``max_steps`` bounds the steps of one solve.
     """
 
     max_steps: int = 100_000
@@ -100,7 +100,7 @@ class _CorrectiveSolver(Solver):
                 break
             most = max(_FEW, int(_PART * len(S)))
             count = len(S)
-            hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
+            hull.add([s, *self.task.lmo.more(g, least + (1.0 - _ADDED_SHARE) * gap, most)])
             falls, lowest = gap < _FALL * lowest, min(gap, lowest)
             useless_passes = 0 if falls or len(S) > count else useless_passes + 1
             steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), steps_left)
@@ -183,11 +183,11 @@ class _Hull:
         return limit
 
     def drop_idle(self) -> None:
-        """Remove atoms without weight for more than _PATIENCE solves, except the first atom."""
+        """Remove atoms without weight for more than _IDLE_SOLVES solves, except the first atom."""
         S, idle = self.state.S, self.state.idle
         count = len(S)
         idle[:count] = np.where(S.weights > 0.0, 0, idle[:count] + 1)
-        for place in reversed(np.flatnonzero(idle[1:count] > _PATIENCE).tolist()):
+        for place in reversed(np.flatnonzero(idle[1:count] > _IDLE_SOLVES).tolist()):
             S.drop(place + 1)
             for array in (self._images, idle, self._curvature):
                 array[place + 1] = array[len(S)]

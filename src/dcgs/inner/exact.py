@@ -29,7 +29,7 @@ class Exact(Inner):
     """Solve the subproblem by one singular value decomposition and one scalar equation.
 
     φ is then a quadratic whose minimizer over ‖x‖ ≤ ρ is x(μ) = (2AᵀA + (η + μ) I)⁻¹ h, with the
-    multiplier μ = 0 if that lies in the ball and else the root of ‖x(μ)‖ = ρ. No oracle is called.
+    multiplier μ = 0 if x(0) is in the ball, and else the root of ‖x(μ)‖ = ρ. No oracle is called.
     """
 
     State = ExactState

@@ -48,7 +48,8 @@ class Line:
     def _root(self) -> float:
         """Return a zero of the derivative, which is negative at 0 and positive at the limit.
 
-        Newton steps where they stay in the bracket and halve the one before, bisection elsewhere.
+        It takes a Newton step if this stays in the bracket and is at most half the previous step, else it
+        bisects.
         """
         left, right = 0.0, self.limit
         gamma, slope, moved = 0.0, self.slope, self.limit
@@ -65,7 +66,7 @@ class Line:
         return gamma
 
     def _slope(self, gamma: float) -> float:
-        """Return the derivative at gamma. Beside the loss it is linear in γ."""
+        """Return the derivative at gamma. Without the loss it is linear in γ."""
         moved = self.loss.grad(self.image + gamma * self.motion) - self.loss.grad(self.image)
         return self.slope + float(moved @ self.motion) + gamma * self.prox_curvature
 

@@ -30,7 +30,7 @@ class PCGState:
 class PCG(Inner):
     """Pairwise steps: weight moves from the worst active atom to the oracle's answer.
 
-    Linearly convergent over polytopes. The active set is kept from one outer iteration to the next; the
+    Linearly convergent over polytopes. The active set is reused in the next outer iteration; the
     paper starts each time from x^{k−1} as if it were a vertex.
     """
 

@@ -1,4 +1,4 @@
-"""Methods: what ONE agent does. They know mathematics and no network."""
+"""Methods: the program of ONE agent. They import no network code."""
 
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.dcgs import DCGS, PrimalDual

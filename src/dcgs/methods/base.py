@@ -1,4 +1,4 @@
-"""What a method is: a program for one agent."""
+"""The interface of a method: settings, and a program for one agent."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, eq=False)
 class Agent:
-    """All that one agent knows: its own data, its neighbors, and what was agreed before the run.
+    """All that one agent knows: its own data, its neighbors, and the facts known before the run.
 
     * ``index`` is the agent's number and ``f`` its objective. All agents share the set ``X``, its oracle
       ``lmo(direction, near)`` and the starting point ``x0``.
     * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
       (used by FastDCGS; all 1 if empty).
-    * ``observe(k, x)`` reports the answer that the agent would give if the run ended after iteration k.
+    * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``gap`` is the relative Wolfe gap that the agents must certify before they stop, or None if the observer
       of the run stops it. Agents that stop because of it call ``agree()`` first.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
@@ -60,7 +60,7 @@ class Agent:
         return None if self.resume is None else self.resume.program.restore(kind)
 
     def save(self, k: int, state: object, inner: Solver | None = None) -> None:
-        """Offer the state after iteration k for a checkpoint, which is written if one is due.
+        """Pass the state after iteration k to the checkpoint manager, which writes it if a checkpoint is due.
 
         ``state`` is an instance of the method's State, ``inner`` the inner solver, if there is one. Arrays of
         the state must not be changed in place between this call and the next ``yield``.

@@ -61,7 +61,7 @@ class Certificate:
     def attached(self, agent: Agent, step: int) -> AttachedVector | None:
         """Return the vector to attach to the messages of this step of the epoch."""
         if self.phase is Phase.REDUCE:
-            is_due = self.depth > 0 and step == agent.facts.hops - self.depth + 1
+            is_due = self.depth > 0 and step == agent.facts.graph_diameter - self.depth + 1
             return AttachedVector(self.total, self.parent) if is_due else None
         unsent, self.unsent = self.unsent, None
         return unsent

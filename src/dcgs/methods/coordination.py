@@ -28,11 +28,11 @@ WIDTH = 5 + CERTIFICATE_WIDTH
 @final
 @dataclass(eq=False)
 class Coordination:
-    """One agent's part. ``primal`` and ``dual`` are its parts of the squared residual, summed over the epoch.
+    """One agent's share. ``primal`` and ``dual`` are its parts of the squared residual of the epoch.
 
-    ``loss_scale`` is the scale of losses that inner gaps are relative to: the ``decrease`` of the agent's
-    loss in the first solve, and after the first epoch the mean of it over agents. With ``fixed`` the user
-    chose η.
+    Inner gaps are relative to ``loss_scale``. It is the ``decrease`` of the agent's loss in the first solve,
+    and after the first epoch the mean decrease over agents. ``eta_is_given`` is True if
+    the user chose η.
     """
 
     step: StepSize
@@ -40,7 +40,7 @@ class Coordination:
     curvature: CurvatureMaximum
     decrease: float
     loss_scale: float
-    fixed: bool
+    eta_is_given: bool
     scalars: FloodedScalars = field(default_factory=FloodedScalars)
     preconditioner: Point | None = None
     primal: float = 0.0
@@ -48,14 +48,14 @@ class Coordination:
 
     def message(self, agent: Agent, k: int, x_tilde: Point) -> Point:
         """Return the message of iteration k."""
-        epoch, step = divmod(k - 1, period(agent))
+        epoch, step = divmod(k - 1, epoch_length(agent))
         attached = self.certificate.attached(agent, step + 1) if epoch else self.curvature.attached()
         return Message(x_tilde, self.step.edge_step, self.scalars.take_unsent(), attached).packed()
 
     def receive(self, agent: Agent, k: int, inbox: Inbox) -> dict[int, Message]:
         """Return the neighbors' messages of iteration k, after processing all but their points."""
         messages = unpacked_all(inbox, agent.x0.shape, WIDTH)
-        epoch, step = divmod(k - 1, period(agent))
+        epoch, step = divmod(k - 1, epoch_length(agent))
         self.scalars.receive(messages.values())
         if epoch:
             self.certificate.receive(agent, messages, step + 1)
@@ -65,7 +65,7 @@ class Coordination:
 
     def end_of_epoch(self, agent: Agent, k: int, x: Point, w: Point) -> Point | None:
         """Return the model that all agents stop with, or None; update step sizes and start the next epoch."""
-        epoch = (k - 1) // period(agent)
+        epoch = (k - 1) // epoch_length(agent)
         model = self.certificate.certified(agent, self.scalars)
         if model is not None:
             return model
@@ -94,11 +94,11 @@ class Coordination:
             return
         if epoch == first_common:
             edge_step = common_edge_step(total(_LOCAL_ETA), total(_DEGREE), norm)
-        elif not self.fixed:
+        elif not self.eta_is_given:
             edge_step *= balancing_factor(total(_PRIMAL), total(_DUAL), epoch - first_common)
         self.step.use_common(edge_step, norm)
 
 
-def period(agent: Agent) -> int:
+def epoch_length(agent: Agent) -> int:
     """Return the rounds of an epoch: the diameter of the graph, and at least 4."""
-    return max(agent.facts.hops, _SHORTEST)
+    return max(agent.facts.graph_diameter, _SHORTEST)

@@ -12,7 +12,7 @@ from typing import TypeAlias, final
 from dcgs.inner import Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Certificate
-from dcgs.methods.coordination import Coordination, period
+from dcgs.methods.coordination import Coordination, epoch_length
 from dcgs.methods.messages import Message
 from dcgs.methods.preconditioner import CurvatureMaximum
 from dcgs.methods.step_size import StepSize, local_eta
@@ -29,11 +29,11 @@ class EdgesState:
     x: Point
     c: Point
     w: Point
-    agreed: Coordination
+    coordination: Coordination
 
     def subproblem(self, f: Objective) -> Subproblem:
         """Return φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − c‖²."""
-        return Subproblem(f, self.w, self.agreed.step.eta, self.c, self.agreed.preconditioner)
+        return Subproblem(f, self.w, self.coordination.step.eta, self.c, self.coordination.preconditioner)
 
 
 Gap: TypeAlias = Callable[[int, float], float]
@@ -47,19 +47,19 @@ def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: flo
     at = agent.restore(EdgesState) or _first_state(agent, inner, solver, gap, eta)  # line 1
     for k in agent.iterations_left:  # line 2
         x_tilde = 2.0 * at.x - at.c  # line 3
-        inbox = yield at.agreed.message(agent, k, x_tilde)  # line 4
-        v = _weighted_laplacian(at, edge_weights, x_tilde, at.agreed.receive(agent, k, inbox))  # line 5
-        at.agreed.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
-        at.agreed.dual += vdot(x_tilde, v)
+        inbox = yield at.coordination.message(agent, k, x_tilde)  # line 4
+        v = _weighted_laplacian(at, edge_weights, x_tilde, at.coordination.receive(agent, k, inbox))  # line 5
+        at.coordination.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
+        at.coordination.dual += vdot(x_tilde, v)
         at.c = at.c + rho * (at.x - at.c)  # line 6
         at.w = at.w + rho * v  # line 7
-        if k % period(agent) == 0:  # line 8
-            model = at.agreed.end_of_epoch(agent, k, at.x, at.w)
+        if k % epoch_length(agent) == 0:  # line 8
+            model = at.coordination.end_of_epoch(agent, k, at.x, at.w)
             if model is not None:
                 agent.observe(k, model)
                 agent.agree()
                 return model
-        at.x = solver(at.subproblem(agent.f), gap(k + 1, at.agreed.loss_scale))  # line 9
+        at.x = solver(at.subproblem(agent.f), gap(k + 1, at.coordination.loss_scale))  # line 9
         agent.observe(k, at.x)
         agent.save(k, at, solver)
     return at.x
@@ -69,10 +69,10 @@ def _weighted_laplacian(
     at: EdgesState, weights: Mapping[int, float], x_tilde: Point, messages: Mapping[int, Message]
 ) -> Point:
     """Return Σⱼ rᵢⱼ min(s, sⱼ) (x̃ − x̃ⱼ), times the preconditioner if there is one."""
-    agreed, v = at.agreed, 0.0 * at.x
+    coordination, v = at.coordination, 0.0 * at.x
     for j, theirs in messages.items():
-        v = v + weights[j] * min(agreed.step.edge_step, theirs.edge_step) * (x_tilde - theirs.point)
-    return v if agreed.preconditioner is None else agreed.preconditioner * v
+        v = v + weights[j] * min(coordination.step.edge_step, theirs.edge_step) * (x_tilde - theirs.point)
+    return v if coordination.preconditioner is None else coordination.preconditioner * v
 
 
 def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: float | None) -> EdgesState:
@@ -82,21 +82,21 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: floa
     step = StepSize.local(local_eta(agent) if eta is None else eta, degree)
     image = f.map.image(x0)
     loss, first_gap = f.loss.value(image), agent.wolfe_gap(f.map.adjoint(f.loss.grad(image)), x0)
-    largest = step.eta * agent.facts.diameter**2
+    largest = step.eta * agent.facts.set_diameter**2
     uses_preconditioner = inner.supports_preconditioner and eta is None
     w = 0.0 * x0
     x = solver(Subproblem(f, w, step.eta, x0), gap(1, first_gap or largest))
     decrease = max(loss - f.value(x), 0.0)
-    agreed = Coordination(
+    coordination = Coordination(
         step,
         Certificate(loss, x0),
         CurvatureMaximum.of(f) if uses_preconditioner else CurvatureMaximum(),
         decrease,
         loss_scale=decrease or first_gap or largest,
-        fixed=eta is not None,
+        eta_is_given=eta is not None,
     )
-    agreed.flood(agent.index)
-    return EdgesState(x, x0, w, agreed)
+    coordination.flood(agent.index)
+    return EdgesState(x, x0, w, coordination)
 
 
 def _edge_weights(agent: Agent) -> Mapping[int, float]:

@@ -1,4 +1,4 @@
-"""FastDCGS: the fewest rounds to a model that every agent can use.
+"""FastDCGS: a method that needs few rounds and no tuning.
 
 It has two forms. ``edges.py``: one round an iteration on every graph, with step sizes that the agents find.
 ``hub.py``: accelerated steps along the sum of all gradients, on graphs where one agent is a neighbor of all
@@ -21,7 +21,7 @@ from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import FLAG, POSITIVE, number, one_of
 
-# The gap of the k-th inner solve falls with the power _EARLY of k, and from k = _TURN on with _LATE, so that
+# The gap of the k-th inner solve is of order k^(−_EARLY), and from k = _TURN on of order k^(−_LATE), so that
 # √gap is summable.
 _EARLY, _LATE, _TURN = 1.5, 2.5, 100
 
@@ -29,7 +29,7 @@ _EARLY, _LATE, _TURN = 1.5, 2.5, 100
 @final
 @dataclass(frozen=True)
 class FastDCGS(Method):
-    """Primal-dual steps over the edges of the graph, or accelerated ones where it has a hub.
+    """Primal-dual steps over the edges of the graph, or accelerated steps if it has a hub.
 
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
     center‖²; the agents find it if it is None. ``relaxation`` is in (0, 2). ``form="hub"``: gradients are
@@ -39,8 +39,8 @@ class FastDCGS(Method):
     ``inner``: ``"auto"`` takes the closed form where there is one, block steps over nuclear-norm balls,
     corrective steps over polytopes, and cg elsewhere. ``precision`` multiplies the gaps of inner solves.
 
-    Given a ``gap``, the agents stop when they have certified that a model which they all hold has that
-    relative gap, and answer with this model. With ``stops_itself=False`` the observer of the run decides
+    Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
+    have, and return this model. With ``stops_itself=False`` the observer of the run decides
     instead; it sees all data, and its work is not counted.
     """
 

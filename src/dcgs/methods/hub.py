@@ -126,7 +126,7 @@ def _sums(agent: Agent, x: Sample, y: Sample) -> Program[_Sums]:
 def sum_over_agents(value: Point, agent: Agent) -> Program[Point]:
     """Return the sum of all agents' values, equal to the last bit at all of them. One or two rounds."""
     empty, hub, me = value[:0], agent.facts.hub, agent.index
-    if agent.facts.hops <= 1:
+    if agent.facts.graph_diameter <= 1:
         inbox = yield value
         check_shapes(inbox, value.shape)
         return _sum({**inbox, me: value})

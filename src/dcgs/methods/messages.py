@@ -1,8 +1,9 @@
 """Messages of FastDCGS: a point, with flooded scalars and sometimes an attached vector.
 
-Flooded scalars are a few numbers about every agent. An agent forwards what it has just received, so that
-after as many rounds as the diameter of the graph all agents have the same. An attached vector is one more
-vector, for all neighbors or for one. Both are part of a message that is sent anyway and cost no round.
+Flooded scalars are a few numbers about every agent. An agent forwards the scalars that it has just
+received. After as many rounds as the diameter of the graph, all agents have the scalars of all. An attached
+vector is a second vector, for all neighbors or for one. Both are part of a message that is sent anyway, and
+cost no round.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class AttachedVector:
 @final
 @dataclass(frozen=True, eq=False)
 class Message:
-    """A point, the sender's edge step, rows of flooded scalars by agent, and perhaps an attached vector."""
+    """A point, the sender's edge step, rows of flooded scalars by agent, and an optional attached vector."""
 
     point: Point
     edge_step: float

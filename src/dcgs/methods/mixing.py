@@ -78,13 +78,13 @@ def exact(value: Point, W: Mapping[int, float], modes: Sequence[float]) -> Progr
 
 
 def chebyshev(
-    value: Point, W: Mapping[int, float], mixing: tuple[float, float], rounds: int
+    value: Point, W: Mapping[int, float], extremes: tuple[float, float], rounds: int
 ) -> Program[Point]:
-    """Return (p(W) value)ᵢ, p the polynomial of this degree that is least on the interval ``mixing``.
+    """Return (p(W) value)ᵢ, p the polynomial of this degree that is least on the interval ``extremes``.
 
     That is p(λ) = T((λ − c)/e)/T((1 − c)/e), T the Chebyshev polynomial, c ± e the interval.
     """
-    center, half, far = _scaled(mixing)
+    center, half, far = _scaled(extremes)
     before, now = value, (yield from exact(value, W, (center,)))
     t_before, t_now = 1.0, far
     for _ in range(1, rounds):
@@ -96,21 +96,21 @@ def chebyshev(
     return now
 
 
-def chebyshev_rounds(mixing: tuple[float, float], factor: float) -> int:
+def chebyshev_rounds(extremes: tuple[float, float], factor: float) -> int:
     """Return the rounds after which :func:`chebyshev` has shrunk every disagreement by the factor."""
-    far = _scaled(mixing)[2]
+    far = _scaled(extremes)[2]
     return max(1, math.ceil(math.acosh(1.0 / factor) / math.acosh(far)))
 
 
-def repeated_rounds(mixing: tuple[float, float], factor: float) -> int:
+def repeated_rounds(extremes: tuple[float, float], factor: float) -> int:
     """Return the rounds after which :func:`repeated` has shrunk every disagreement by the factor."""
-    slowest = max(map(abs, mixing))
+    slowest = max(map(abs, extremes))
     return max(1, math.ceil(math.log(factor) / math.log(slowest))) if slowest > _NARROW else 1
 
 
-def well_ordered(modes: Sequence[float]) -> tuple[float, ...]:
-    """Return the modes in Leja's order, in which :func:`exact` keeps rounding errors small."""
-    left, chosen = list(modes), list[float]()
+def well_ordered(eigenvalues: Sequence[float]) -> tuple[float, ...]:
+    """Return the eigenvalues in Leja's order, in which :func:`exact` keeps rounding errors small."""
+    left, chosen = list(eigenvalues), list[float]()
     while left:
         best = max(left, key=lambda mode: sum(math.log(abs(mode - other)) for other in (1.0, *chosen)))
         left.remove(best)
@@ -118,8 +118,8 @@ def well_ordered(modes: Sequence[float]) -> tuple[float, ...]:
     return tuple(chosen)
 
 
-def _scaled(mixing: tuple[float, float]) -> tuple[float, float, float]:
+def _scaled(extremes: tuple[float, float]) -> tuple[float, float, float]:
     """Return center and half width of the interval, and the position of 1 if it is scaled to [−1, 1]."""
-    center = 0.5 * (mixing[0] + mixing[1])
-    half = max(0.5 * (mixing[1] - mixing[0]), _NARROW)
+    center = 0.5 * (extremes[0] + extremes[1])
+    half = max(0.5 * (extremes[1] - extremes[0]), _NARROW)
     return center, half, (1.0 - center) / half

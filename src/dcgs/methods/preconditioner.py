@@ -1,4 +1,4 @@
-"""The diagonal preconditioner of FastDCGS: agents agree on it where the columns of the data differ much.
+"""The diagonal preconditioner of FastDCGS: agents agree on it if the columns of the data differ much.
 
 In text some columns have ten thousand times the curvature of others. One η for all coordinates is then too
 small for some and too large for the rest.
@@ -16,8 +16,8 @@ from dcgs.methods.messages import AttachedVector, Message
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 
-# Columns are uneven if the largest curvature is so many times the median of the positive ones. For one sample
-# of a million Gaussian features the ratio is about 50, and smaller for several samples.
+# Columns are uneven if the largest curvature is more than this multiple of the median positive one. For one
+# sample of a million Gaussian features the ratio is about 50, and smaller for several samples.
 _UNEVEN = 100.0
 # The smallest entry of the preconditioner, as a share of the largest: no data may have that column.
 _LEAST = 1e-12
@@ -29,7 +29,7 @@ class CurvatureMaximum:
     """The largest curvature of each coordinate over the agents, computed by flooding.
 
     An agent sends its own curvatures if they are uneven, and forwards every maximum that is new. ``largest``
-    is None until some agent sent any.
+    is None until an agent has sent curvatures.
     """
 
     largest: Point | None = None
@@ -37,19 +37,19 @@ class CurvatureMaximum:
 
     @classmethod
     def of(cls, f: Objective) -> CurvatureMaximum:
-        """Return what an agent with this objective starts with."""
+        """Return the initial state of an agent with this objective."""
         own = f.loss.curvature[1] * f.map.column_squares
         positive = own[own > 0.0]
         uneven = positive.size > 0 and float(positive.max()) > _UNEVEN * float(np.median(positive))
         return cls(own, True) if uneven else cls()
 
     def attached(self) -> AttachedVector | None:
-        """Return what the neighbors do not know yet, to be attached to a message."""
+        """Return the maximum if it changed since it was last sent, to be attached to a message."""
         is_new, self.is_new = self.is_new, False
         return AttachedVector(self.largest) if is_new and self.largest is not None else None
 
     def receive(self, messages: Iterable[Message]) -> None:
-        """Update the maximum by the neighbors'."""
+        """Update the maximum by those of the neighbors."""
         for message in messages:
             if message.attached is None:
                 continue

@@ -2,7 +2,7 @@
 
 After Ye, Luo, Zhou and Zhang, *Multi-Consensus Decentralized Accelerated Gradient Descent*,
 Journal of Machine Learning Research, 2023: Nesterov's steps along a tracked gradient, with several rounds of
-gossip in between. Here points and gradients are mixed in the same rounds.
+gossip between two steps. Here points and gradients are mixed in the same rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dcgs.validation import COUNT, POSITIVE, one_of
 # the agents'. With this factor tracking converged on all graphs and data tried; with L/(10 M) it did not.
 _SHRINK = 0.05
 # With more eigenvalues than this the exact average loses too much to rounding.
-_MOST_MODES = 32
+_MOST_EIGENVALUES = 32
 
 
 @final
@@ -48,7 +48,7 @@ class ProjectedAGD(ProjectedMethod):
     """Nesterov's accelerated projected gradient along a gradient averaged over the network.
 
     ``step`` is 1/L by default, L the smoothness of the mean objective f/m. Momentum as in FISTA,
-    restarted where it leads uphill (O'Donoghue and Candès 2015). One projection an iteration.
+    restarted where it is an ascent direction (O'Donoghue and Candès 2015). One projection an iteration.
 
     ``gossip`` is how it averages. ``"exact"``: one round for each eigenvalue of the Metropolis matrix W
     except 1, after which every agent has the exact average; messages are gradients. ``"chebyshev"`` and
@@ -78,13 +78,13 @@ class ProjectedAGD(ProjectedMethod):
         f, W, project = agent.f, agent.metropolis, projector(agent)
         L = agent.facts.mean_smoothness
         alpha = self.step or (1.0 / L if L > 0.0 else 1.0)
-        modes, mix = self._modes(agent.facts), self._mix(agent)
+        eigenvalues, mix = self._eigenvalues(agent.facts), self._mix(agent)
         x0 = agent.x0
         at = agent.restore(AGDState) or AGDState(x0, x0, 0.0 * x0, 0.0 * x0, Momentum())
         for k in agent.iterations_left:
             grad = f.grad(at.y)
-            if modes:
-                at.s = yield from exact(grad, W, modes)
+            if eigenvalues:
+                at.s = yield from exact(grad, W, eigenvalues)
             else:
                 at.y, at.s = yield from mix(np.stack([at.y, at.s + grad - at.grad_prev]))
             x_prev, at.x, at.grad_prev = at.x, project(at.y - alpha * at.s), grad
@@ -94,24 +94,26 @@ class ProjectedAGD(ProjectedMethod):
             agent.save(k, at)
         return at.x
 
-    def _modes(self, facts: Facts) -> tuple[float, ...]:
+    def _eigenvalues(self, facts: Facts) -> tuple[float, ...]:
         """Return the eigenvalues of W for an exact average, or none if the average is not exact."""
-        if self.gossip == "exact" and not facts.modes:
+        if self.gossip == "exact" and not facts.mixing_eigenvalues:
             raise ValueError(
                 "gossip='exact' needs all eigenvalues of W, which are not computed for "
                 f"{facts.agents} agents. Use gossip='chebyshev'."
             )
-        most = min(_MOST_MODES, chebyshev_rounds(facts.mixing, _factor(facts)))
-        chosen = self.gossip == "auto" and self.gossip_rounds is None and len(facts.modes) <= most
-        return well_ordered(facts.modes) if chosen or self.gossip == "exact" else ()
+        most = min(_MOST_EIGENVALUES, chebyshev_rounds(facts.extreme_eigenvalues, _factor(facts)))
+        chosen = (
+            self.gossip == "auto" and self.gossip_rounds is None and len(facts.mixing_eigenvalues) <= most
+        )
+        return well_ordered(facts.mixing_eigenvalues) if chosen or self.gossip == "exact" else ()
 
     def _mix(self, agent: Agent) -> Callable[[Point], Program[Point]]:
         """Return how points and gradients are averaged if the average is not exact."""
-        W, mixing, factor = agent.metropolis, agent.facts.mixing, _factor(agent.facts)
+        W, extremes, factor = agent.metropolis, agent.facts.extreme_eigenvalues, _factor(agent.facts)
         if self.gossip == "repeated":
-            return partial(repeated, W=W, rounds=self.gossip_rounds or repeated_rounds(mixing, factor))
-        rounds = self.gossip_rounds or chebyshev_rounds(mixing, factor)
-        return partial(chebyshev, W=W, mixing=mixing, rounds=rounds)
+            return partial(repeated, W=W, rounds=self.gossip_rounds or repeated_rounds(extremes, factor))
+        rounds = self.gossip_rounds or chebyshev_rounds(extremes, factor)
+        return partial(chebyshev, W=W, extremes=extremes, rounds=rounds)
 
 
 def _factor(facts: Facts) -> float:

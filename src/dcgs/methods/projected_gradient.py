@@ -52,7 +52,7 @@ class NIDS(ProjectedMethod):
         f, W, project = agent.f, agent.metropolis, projector(agent)
         smoothness = agent.facts.smoothness
         alpha = self.step or (1.9 / smoothness if smoothness > 0.0 else 1.0)
-        share = 1.0 / (1.0 - agent.facts.mixing[0])  # c α
+        share = 1.0 / (1.0 - agent.facts.extreme_eigenvalues[0])  # c α
         at = agent.restore(NIDSState)
         if at is None:
             grad = f.grad(agent.x0)
@@ -103,7 +103,7 @@ class PGExtra(ProjectedMethod):
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project, mu = agent.f, agent.metropolis, projector(agent), self.laziness
-        smallest, smoothness = mu + (1.0 - mu) * agent.facts.mixing[0], agent.facts.smoothness
+        smallest, smoothness = mu + (1.0 - mu) * agent.facts.extreme_eigenvalues[0], agent.facts.smoothness
         alpha = self.step or (0.99 * (5.0 + 3.0 * smallest) / (4.0 * smoothness) if smoothness > 0.0 else 1.0)
         zero = 0.0 * agent.x0
         at = agent.restore(PGExtraState) or PGExtraState(agent.x0, zero, zero, zero)

@@ -1,4 +1,4 @@
-"""Euclidean projections, for the methods that need them: the peers of the projection-free ones."""
+"""Euclidean projections, for methods that project, and the count of projections."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 In the first epoch every agent uses its local η, and an edge the smaller step of its two ends. Then all agents
 use one common edge step s, and agent i has η = 1.01 ν dᵢ s, dᵢ its weighted degree. After each epoch, s
-changes such that the primal and the dual half of the residual stay balanced.
+changes so that the primal and the dual half of the residual stay balanced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StepSize:
 
     @classmethod
     def local(cls, local_eta: float, degree: float) -> StepSize:
-        """Return the step sizes of an agent that does not know the others'.
+        """Return the step sizes of an agent that does not know those of the others.
 
         diag(η) ⪰ Σ weight · step (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds if an edge takes the smaller step of its ends,
         because (a − b)² ≤ 2a² + 2b². An agent without curvature takes any positive step.

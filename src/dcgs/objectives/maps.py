@@ -57,8 +57,8 @@ class LinearMap(ABC):
     """True if AᵀA is diagonal: different coordinates have orthogonal images."""
 
     @property
-    def wide(self) -> bool:
-        """Whether the adjoint is one large dense product, which gains from threads inside it."""
+    def prefers_blas_threads(self) -> bool:
+        """Whether the adjoint is one large dense product, which is faster with several BLAS threads."""
         return False
 
     @property
@@ -87,7 +87,7 @@ class LinearMap(ABC):
 
     @property
     def smallest_eigenvalue(self) -> float:
-        """A lower bound of the smallest eigenvalue of AᵀA; 0 if it is not worth computing."""
+        """A lower bound of the smallest eigenvalue of AᵀA; 0 if computing it would take too long."""
         return 0.0
 
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
@@ -152,7 +152,7 @@ class DenseMap(MatrixMap):
         return product(r, self.A).reshape(self.shape)
 
     @property
-    def wide(self) -> bool:
+    def prefers_blas_threads(self) -> bool:
         return is_wide(self.A)
 
     @property

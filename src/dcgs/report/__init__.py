@@ -1,4 +1,4 @@
-"""Reports: progress while a run goes on; tables and figures of what came out."""
+"""Reports: progress during a run, and tables, figures and a page of the results."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ _LOSSES = {
     "worst_loss": "maxᵢ f(xᵢ): the worst agent\non everyone's data",
 }
 _ACROSS = {
-    "lmo_calls": "oracle calls, busiest agent",
+    "lmo_calls": "oracle calls, maximum over agents",
     "rounds": "rounds of communication",
-    "bytes": "bytes sent, busiest agent",
+    "bytes": "bytes sent, maximum over agents",
     "time": "modeled seconds, links of {link}",
 }
 
@@ -127,7 +127,7 @@ def study_figures(study: Study) -> dict[str, Figure]:
     drawn = {}
     for findings in study.findings:
         drawn[f"{findings.name}-paper"] = paper_figure(findings, study.link)
-        drawn[f"{findings.name}-honest"] = honest_figure(findings, study.link)
+        drawn[f"{findings.name}-all-data"] = all_data_figure(findings, study.link)
     return drawn
 
 
@@ -137,8 +137,8 @@ def paper_figure(findings: Findings, link: Link) -> Figure:
     return _panels(findings, link, [[(x, loss) for x in across] for loss in losses], same_y=True)
 
 
-def honest_figure(findings: Findings, link: Link) -> Figure:
-    """Draw every honest measure against oracle calls, rounds, bytes and modeled time."""
+def all_data_figure(findings: Findings, link: Link) -> Figure:
+    """Draw every measure on all data against oracle calls, rounds, bytes and modeled time."""
     return _panels(findings, link, [[(x, measure) for x in _ACROSS] for measure in findings.measures[1:]])
 
 
@@ -240,7 +240,7 @@ def profile_figure(ranking: Ranking) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda tau, _: f"{tau:g}"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("τ: at most so many times the fewest rounds", fontsize=11)
+    axes.set_xlabel("τ: rounds, as a multiple of the fewest", fontsize=11)
     axes.set_ylabel("share of instances", fontsize=11)
     axes.tick_params(labelsize=10)
     _plain(axes)

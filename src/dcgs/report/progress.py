@@ -44,7 +44,7 @@ class Progress:
         self._console.print(sentence)
 
     def bar(self, name: str, iterations: int, lmo_calls: int | None = None) -> Callable[[Snapshot], None]:
-        """Begin a run, complete after so many iterations or oracle calls; return its callback."""
+        """Begin a run, complete after these iterations or oracle calls; return its callback."""
         self._display.begin(name, iterations)
 
         def update(snapshot: Snapshot) -> None:

@@ -1,13 +1,13 @@
-"""Runtimes: they run the agents' programs, carry their messages and count them; they know no mathematics.
+"""Runtimes: they run the agents' programs, and send and count their messages. They import no mathematics.
 
 A runtime (``base``) is ``Lockstep``, which hosts all agents in one process, or ``MPI``, which hosts some in
 each process. Both resume the agents' ``programs`` step by step and check their ``messages``. Over several
 processes, an ``exchange`` decides in each round what is sent to which process, and checks
 what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
-A ``transport`` carries the buffers; ``mpi`` implements it, and another transport would go beside ``mpi``.
+A ``transport`` sends the buffers; ``mpi`` implements it. Another transport would be a module like ``mpi``.
 
-What all processes must know or decide together goes through a ``group``. The ``heartbeat`` notices a process
-that has stopped, and carries reports of failures. ``errors`` decides which process prints an error. The
+A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
+and sends reports of failures. ``errors`` decides which process prints an error. The
 ``supervisor`` names a process that was killed. ``environment`` reads the variables of MPI launchers.
 """
 

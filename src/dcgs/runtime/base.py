@@ -1,4 +1,4 @@
-"""What a runtime is: it carries the messages of the agents' programs, and counts them."""
+"""The interface of a runtime: it runs the agents' programs, and sends and counts their messages."""
 
 from __future__ import annotations
 
@@ -69,22 +69,22 @@ class Job:
 
     ``program(i)`` returns the program of agent i; ``neighbors[i]`` are in increasing order. ``after_round()``
     is called after each round, when all agents have yielded their next message; the run ends when it returns
-    False, which it must do in all processes or in none. ``traffic`` is up to date at any time, also when the
-    run ends by an exception. ``wide`` says that threads inside the agents' matrix products are faster than
-    agents side by side. ``spent``, if given, is called after each step, with whether an agent of this process
-    has used up its budget; it returns whether an agent of any process has.
+    False, in all processes at once. ``traffic`` is up to date at any time, also when the
+    run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
+    matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
+    an agent of this process has used up its budget; it returns whether an agent of any process has.
     """
 
     program: Callable[[int], Program[Point]]
     neighbors: Sequence[Sequence[int]]
     traffic: Traffic
     after_round: Callable[[], bool]
-    wide: bool = False
+    prefers_blas_threads: bool = False
     spent: Callable[[bool], bool] | None = None
 
 
 class Runtime(ABC):
-    """Runs every agent's program; knows the network and no mathematics."""
+    """Runs every agent's program. It knows nothing about the optimization problem."""
 
     @abstractmethod
     def run(self, job: Job) -> None:
@@ -92,7 +92,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def hosts(self, agents: int) -> range:
-        """Return which of so many agents this process hosts."""
+        """Return which of the agents 0, …, agents − 1 this process hosts."""
 
     @abstractmethod
     def group(self) -> ProcessGroup:

@@ -1,4 +1,4 @@
-"""Channels between processes: how one sender's messages become buffers, and buffers messages. No I/O.
+"""Channels between processes: they turn one sender's messages into buffers, and back. No I/O.
 
 A message is one contiguous buffer: header, then payload. The receiver must offer a buffer before it knows the
 size of the message, so both ends agree on a capacity. The part of a payload beyond the capacity follows in a
@@ -16,7 +16,7 @@ from dcgs.runtime.messages import check_finite
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
 
-# Bytes of payload that a channel has room for at first.
+# The first capacity of a channel, in bytes of payload.
 _CAPACITY = 1 << 16
 # Numbers that are copied at a time: they are still in the cache when their squares are summed.
 _CHUNK = 1 << 14
@@ -58,7 +58,7 @@ class SendChannel:
 
 @final
 class RecvChannel:
-    """Receives the messages of one sender. Each message gets a new buffer, which is never used again."""
+    """Receives the messages of one sender. Each message gets a new buffer, which is not reused."""
 
     def __init__(self, sender: int, rank: int, tag: int, name: str) -> None:
         self.sender = sender

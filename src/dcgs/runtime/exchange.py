@@ -1,7 +1,7 @@
 """The exchange of messages between neighbors: what is sent to which process, and what is expected. No I/O.
 
-An exchange is a generator. It yields what must be sent and received next, is resumed when that is done, and
-returns what was received. So it runs over any transport, and in tests over none.
+An exchange is a generator. It yields the transfers to do next, is resumed when they are done, and returns
+the received messages. So it works with any transport, and tests need none.
 """
 
 from __future__ import annotations

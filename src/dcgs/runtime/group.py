@@ -30,9 +30,9 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
-        """Yield the arrays of all processes at the root, in the order of the processes; nothing elsewhere.
+        """Yield the arrays of all processes at the root, in the order of ranks; yield nothing elsewhere.
 
-        A process other than the root must exhaust the iterator as well, which sends its arrays.
+        Every process must exhaust the iterator: that sends its arrays.
         """
 
     @abstractmethod
@@ -41,13 +41,13 @@ class ProcessGroup(ABC):
 
     @abstractmethod
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the largest of each number over all processes."""
+        """Return the elementwise maximum over all processes."""
 
     @abstractmethod
     def report(self, error: BaseException) -> Scope:
-        """Tell all processes why this one cannot continue; return the scope of the error after that.
+        """Send all processes the reason why this one cannot continue; return the scope of the error.
 
-        It is REMOTE if another process has reported first.
+        The scope is REMOTE if another process has reported a failure first.
         """
 
     @abstractmethod
@@ -58,7 +58,7 @@ class ProcessGroup(ABC):
     def reporting_failures(self) -> Iterator[None]:
         """Report an exception that one process raises in here to all others.
 
-        If several fail at the same time one keeps its exception; the others raise one of scope REMOTE.
+        If several fail at the same time, one raises its own exception, the others one of scope REMOTE.
         """
         try:
             yield
@@ -188,14 +188,14 @@ class TransportGroup(ProcessGroup):
             return scope
         self._transport.failure = error
         if scope is Scope.ONE:
-            heartbeat.exchange_signs()
+            heartbeat.exchange()
             if heartbeat.failed_ranks:
                 scope = Scope.REMOTE
             else:
                 heartbeat.report_failure(self.describe(error))
-                # Several may fail at the same time, or find the same process silent: one of them prints it.
+                # Several processes may fail at the same time, or notice the same silence: only one prints it.
                 time.sleep(2.0 * heartbeat.period)
-                heartbeat.exchange_signs()
+                heartbeat.exchange()
                 is_lowest = all(rank > self._transport.rank for rank in heartbeat.failed_ranks)
                 scope = Scope.ONE if is_lowest else Scope.REMOTE
         self._transport.abandon()

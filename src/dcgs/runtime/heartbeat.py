@@ -1,8 +1,8 @@
-"""The heartbeat: how a process knows that another is alive, although it sends no message for long.
+"""The heartbeat: it detects that another process has stopped or cannot be reached.
 
-A thread in every process sends a sign of life to the processes that watch it several times a second, also
-while its agents compute. A process without signs has stopped, or cannot be reached. The same small messages
-report failures.
+A thread in every process sends heartbeat messages to the processes that watch it, several times a second,
+also while its agents compute. A process from which none arrives for ``timeout`` seconds counts as failed. The
+same channel reports failures.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from typing import Protocol, final
 
 from dcgs.runtime.errors import RunAbortedError, Scope
 
-# Most seconds between two signs of life.
+# Most seconds between two heartbeat messages.
 _PERIOD = 0.25
-# Seconds that messages of a process that has exited may still be on their way.
+# Seconds in which messages of a process that has exited may still arrive.
 _GRACE = 1.0
-_SIGN, _FAILURE = 0, 1
+_HEARTBEAT, _FAILURE = 0, 1
 _ALIVE, _EXITS = b"+", b"-"
 _MAX_LENGTH = 2000
 
 
-class BeatTransport(Protocol):
-    """What a heartbeat needs of a transport: very small messages that nobody waits for."""
+class HeartbeatTransport(Protocol):
+    """What a heartbeat needs from a transport: very small messages, sent and received without waiting."""
 
     rank: int
     size: int
 
     def send(self, text: bytes, rank: int, tag: int) -> None:
-        """Send, unless the last message with that tag is still on its way out."""
+        """Send a message, unless the last one to that process with that tag is still being sent."""
 
     def receive(self) -> tuple[bytes, int, int] | None:
-        """Return a message that has arrived with its sender and tag, or None."""
+        """Return a message that has arrived, its sender and its tag; None if there is none."""
 
     def flush(self, seconds: float) -> None:
-        """Wait until all messages have been sent, but at most so many seconds."""
+        """Wait until all messages have been sent, at most this number of seconds."""
 
 
 @final
 class Heartbeat:
-    """Sends signs of life to the processes that watch this one, and records those of others.
+    """Sends heartbeat messages to the processes that watch this one, and records when those of others arrive.
 
     Every process watches its two neighbors in a ring of all processes, and those named by :meth:`watch`.
     """
 
-    def __init__(self, transport: BeatTransport, timeout: float) -> None:
+    def __init__(self, transport: HeartbeatTransport, timeout: float) -> None:
         self.timeout = timeout
         self.name: Callable[[int], str] = lambda rank: f"process {rank}"
         self._transport = transport
@@ -54,9 +54,9 @@ class Heartbeat:
         self._watched: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._last = time.monotonic()
-        # All processes were there when the communicator was created, so silence counts from now on.
-        self._heard = dict.fromkeys(range(transport.size), self._last)
-        self._signed = dict.fromkeys(range(transport.size), 0.0)
+        # All processes existed when the communicator was created, so silence is counted from now on.
+        self._received_at = dict.fromkeys(range(transport.size), self._last)
+        self._sent_at = dict.fromkeys(range(transport.size), 0.0)
         self._exited: dict[int, float] = {}
         self._run = 0
         self._failures: dict[int, tuple[int, str]] = {}
@@ -65,17 +65,17 @@ class Heartbeat:
 
     @property
     def period(self) -> float:
-        """Seconds between two signs of life."""
+        """Seconds between two heartbeat messages."""
         return min(_PERIOD, self.timeout / 5.0)
 
     def start_thread(self) -> None:
-        """Send signs from a thread from now on. Without it, :meth:`check` sends them."""
-        self._thread = threading.Thread(target=self._beat, name="dcgs-heartbeat", daemon=True)
+        """Start the thread that sends heartbeat messages. Without a thread, :meth:`check` sends them."""
+        self._thread = threading.Thread(target=self._run_thread, name="dcgs-heartbeat", daemon=True)
         self._thread.start()
 
-    def _beat(self) -> None:
+    def _run_thread(self) -> None:
         while not self._stop.wait(self.period):
-            self.exchange_signs()
+            self.exchange()
 
     def begin_run(self) -> None:
         """Begin a run, in all processes; failures of earlier runs no longer count."""
@@ -86,21 +86,23 @@ class Heartbeat:
         """Watch these processes as well; each of them must watch this one."""
         with self._lock:
             self._watched = frozenset(ranks)
-            self._heard |= dict.fromkeys(self._watched, time.monotonic())
+            self._received_at |= dict.fromkeys(self._watched, time.monotonic())
 
-    def exchange_signs(self) -> None:
-        """Send a sign of life to all who watch this process, and receive all that has arrived."""
+    def exchange(self) -> None:
+        """Send a heartbeat message to all processes that watch this one, and receive all that has arrived."""
         with self._lock:
             now = time.monotonic()
             pause, self._last = now - self._last, now
             if pause > 4.0 * self.period:  # this process itself was stopped, and could not receive
-                self._heard = {rank: heard + pause for rank, heard in self._heard.items()}
+                self._received_at = {
+                    rank: received_at + pause for rank, received_at in self._received_at.items()
+                }
             for rank in self._ring | self._watched:
-                # More and more rarely to a process that does not answer: signs not received pile up there.
-                silence = min(now - self._heard[rank], self.timeout)
-                if now - self._signed[rank] >= max(0.9 * self.period, silence / 4.0):
-                    self._signed[rank] = now
-                    self._transport.send(_ALIVE, rank, _SIGN)
+                # A process that does not answer gets fewer and fewer: messages not received pile up there.
+                silence = min(now - self._received_at[rank], self.timeout)
+                if now - self._sent_at[rank] >= max(0.9 * self.period, silence / 4.0):
+                    self._sent_at[rank] = now
+                    self._transport.send(_ALIVE, rank, _HEARTBEAT)
             while (message := self._transport.receive()) is not None:
                 self._record(*message, now)
 
@@ -111,7 +113,7 @@ class Heartbeat:
         elif text == _EXITS:
             self._exited[rank] = now
         else:
-            self._heard[rank] = now
+            self._received_at[rank] = now
 
     def check(self, peers: Sequence[int]) -> None:
         """Raise if a process has reported a failure, or if one of the peers has exited or is silent.
@@ -119,7 +121,7 @@ class Heartbeat:
         Without peers it checks all processes that this one watches.
         """
         if self._thread is None:
-            self.exchange_signs()
+            self.exchange()
         with self._lock:
             now = time.monotonic()
             for sentence in self._reports().values():
@@ -131,7 +133,7 @@ class Heartbeat:
                     raise RunAbortedError(
                         f"{self.name(rank)} has exited while others wait for it; see what it printed."
                     )
-                silent = now - self._heard[rank]
+                silent = now - self._received_at[rank]
                 if silent > self.timeout:
                     raise RunAbortedError(
                         f"{self.name(rank)} has been silent for {silent:.0f} s; see whether its machine and "
@@ -149,7 +151,7 @@ class Heartbeat:
             return sorted(self._reports())
 
     def report_failure(self, sentence: str) -> None:
-        """Tell all processes why this one cannot continue."""
+        """Send all processes the reason why this one cannot continue."""
         with self._lock:
             text = f"{self._run} {sentence}"[:_MAX_LENGTH].encode()
             for rank in range(self._transport.size):
@@ -164,8 +166,8 @@ class Heartbeat:
             self._thread.join()
 
     def announce_exit(self) -> None:
-        """Tell the processes that watch this one that it exits."""
+        """Send the processes that watch this one the message that it exits."""
         with self._lock:
             for rank in self._ring | self._watched:
-                self._transport.send(_EXITS, rank, _SIGN)
+                self._transport.send(_EXITS, rank, _HEARTBEAT)
             self._transport.flush(0.2)

@@ -17,8 +17,8 @@ from dcgs.runtime.messages import all_sent, checked_copy
 from dcgs.runtime.programs import Programs
 from dcgs.validation import COUNT
 
-# Bytes of a message from which agents are faster side by side. With smaller points most of the time goes
-# into Python, and threads that wait for its lock are slower than one thread (docs/measuring.md).
+# Bytes of a message from which agents are faster in parallel. With smaller points most of the time is spent
+# in Python, and threads that wait for its lock are slower than one thread (docs/measuring.md).
 _LARGE = 1 << 19
 
 
@@ -45,7 +45,7 @@ class Lockstep(Runtime):
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
             stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
-            if job.wide:
+            if job.prefers_blas_threads:
                 stack.enter_context(wide_products(self.threads or cores()))
             # Closed after the pool has shut down: a program that is running cannot be closed.
             stack.callback(programs.close)
@@ -70,10 +70,10 @@ class Lockstep(Runtime):
         return SingleProcess()
 
     def _pool(self, stack: ExitStack, job: Job, threads: int) -> Executor | None:
-        """Return a pool in which agents compute side by side, or None if they compute one after another."""
-        side_by_side = 1 if job.wide else min(threads, len(job.neighbors))
-        if side_by_side == 1:
+        """Return a pool in which agents compute in parallel, or None if they compute one after another."""
+        in_parallel = 1 if job.prefers_blas_threads else min(threads, len(job.neighbors))
+        if in_parallel == 1:
             return None
-        pool = ThreadPoolExecutor(side_by_side)
+        pool = ThreadPoolExecutor(in_parallel)
         stack.callback(pool.shutdown, cancel_futures=True)
         return pool

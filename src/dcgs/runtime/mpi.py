@@ -33,8 +33,8 @@ from dcgs.validation import POSITIVE, shown
 _FIRST_SLEEP, _LONGEST_SLEEP, _GROWTH = 20e-6, 1e-3, 1.3
 # Seconds in which a wait does not sleep, but yields its core to other processes between two tests.
 _SPIN = 2e-3
-# Where processes outnumber cores, a wait sleeps at once after so many waits in a row that were longer than
-# _SPIN: they wait for a process that computes, and it needs the core.
+# If processes outnumber cores, a wait sleeps at once after this number of consecutive waits longer than
+# _SPIN. The process waited for is computing, and needs the core.
 _LONG_WAITS = 3
 _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds between two checks of the heartbeat during a wait.
@@ -48,10 +48,10 @@ _KEPT, _LARGEST_KEPT = 1 << 28, 1 << 25
 class MPI(Runtime):
     """Run the agents in the processes that ``mpiexec`` or ``srun`` started.
 
-    Every process hosts consecutive agents, as evenly distributed as possible: one each where there are as
-    many agents as processes. A process without a sign of life for ``timeout`` seconds ends the run in all
-    processes. A thread gives the signs, also while agents compute. ``comm`` is an mpi4py communicator, by
-    default that of all processes.
+    Every process hosts consecutive agents, as evenly distributed as possible: one each if there are as
+    many agents as processes. If no heartbeat message of a process arrives for ``timeout`` seconds, the
+    run ends in all processes. A thread sends these messages, also while agents compute. ``comm`` is an
+    mpi4py communicator, by default that of all processes.
     """
 
     timeout: float = 10.0
@@ -69,7 +69,7 @@ class MPI(Runtime):
 
     @property
     def transport(self) -> MPITransport:
-        """The transport between the processes: created by the first call in all processes, then kept."""
+        """The transport between the processes. All processes must make the first call, which creates it."""
         return _transport(self.comm, float(self.timeout))
 
     def run(self, job: Job) -> None:
@@ -99,7 +99,7 @@ class MPITransport(Transport):
         self.rank = comm.rank
         self.size = comm.size
         self.comm = _duplicate(comm)
-        self.heartbeat = Heartbeat(_MPIBeats(_duplicate(comm), mpi), timeout)
+        self.heartbeat = Heartbeat(_MPIHeartbeatTransport(_duplicate(comm), mpi), timeout)
         here = comm.Split_type(mpi.COMM_TYPE_SHARED)
         self._crowded = here.size > cores()
         here.Free()
@@ -133,7 +133,7 @@ class MPITransport(Transport):
         return out
 
     def _wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
-        """Wait until all requests are complete; raise if the heartbeat says that they never will be."""
+        """Wait until all requests are complete; raise if the heartbeat reports a failure."""
         testall = self._mpi.Request.Testall
         if testall(requests):
             self._long_waits = 0
@@ -176,7 +176,7 @@ class MPITransport(Transport):
 
 
 @final
-class _MPIBeats:
+class _MPIHeartbeatTransport:
     """The small messages of the heartbeat, over a communicator of their own."""
 
     def __init__(self, comm: Any, mpi: Any) -> None:
@@ -195,7 +195,7 @@ class _MPIBeats:
     def receive(self) -> tuple[bytes, int, int] | None:
         status = self._mpi.Status()
         any_message = self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status
-        # The first probe may only make progress, and the second see what has arrived.
+        # The first probe may only let MPI make progress; the second then finds the message.
         if not (self._comm.Iprobe(*any_message) or self._comm.Iprobe(*any_message)):
             return None
         data = bytearray(status.Get_count(self._mpi.BYTE))
@@ -232,7 +232,7 @@ def _mpi4py() -> Any:
     """Return mpi4py's MPI; raise if it is not installed, or if the mpiexec of another MPI started us."""
     try:
         with warnings.catch_warnings():
-            # What is suspicious to mpi4py is refused below.
+            # _check_launcher refuses the case that mpi4py warns about.
             warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)
             from mpi4py import MPI as mpi  # noqa: N811
     except ImportError as error:

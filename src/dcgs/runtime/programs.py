@@ -32,10 +32,10 @@ class Programs:
     ) -> dict[int, Reply]:
         """Resume every program with its inbox, without inboxes start it; return what each then yields.
 
-        With a pool the agents compute side by side. All of them finish their step before an exception of one
+        With a pool the agents compute in parallel. All of them finish their step before an exception of one
         is raised, so that no program is running then.
         """
-        # Side by side, the seconds of an agent are those of its thread. The wall clock would add waiting.
+        # In parallel, the seconds of an agent are those of its thread. The wall clock would add waiting.
         clock = time.perf_counter if pool is None else time.thread_time
 
         def step(i: int) -> tuple[Reply, float, Exception | None]:
@@ -63,7 +63,7 @@ class Programs:
         return {i: reply for i, (reply, _, _) in outcomes.items()}
 
     def close(self) -> None:
-        """Close all programs; one that is still running, after a second Ctrl-C, is left alone."""
+        """Close all programs, except one that is still running after a second Ctrl-C."""
         for program in self._programs.values():
             with suppress(ValueError):
                 program.close()

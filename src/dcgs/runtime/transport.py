@@ -1,6 +1,6 @@
-"""What a transport does: it carries buffers between the processes of a run. MPI is one; others go beside it.
+"""The interface of a transport, which sends buffers between the processes of a run. MPI implements it.
 
-A new transport implements :class:`Transport` and, for failures, :class:`BeatTransport`. Rounds, checks,
+A new transport implements :class:`Transport` and, for failures, :class:`HeartbeatTransport`. Rounds, checks,
 collective operations and failure reports are built on these two, once for all transports.
 """
 
@@ -18,7 +18,7 @@ from dcgs.runtime.wire import Buffer
 
 
 class Transfer(NamedTuple):
-    """A buffer to be sent to a process, or to be filled by a message of it, which may be shorter."""
+    """A buffer to be sent to a process, or to receive a message from it, which may be shorter."""
 
     buffer: Buffer
     rank: int
@@ -29,7 +29,7 @@ Transfers: TypeAlias = Sequence[Transfer]
 
 
 class Transport(ABC):
-    """Carries buffers between processes 0, 1, …, size − 1, of which this one is ``rank``.
+    """Sends buffers between processes 0, 1, …, size − 1, of which this one is ``rank``.
 
     Messages between two processes with the same tag arrive in the order in which they were sent. All methods
     raise :class:`RunAbortedError` instead of waiting for a process that has failed. ``failure`` is the error
@@ -43,7 +43,7 @@ class Transport(ABC):
 
     @abstractmethod
     def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
-        """Send and receive all of these, and return when that is done.
+        """Do all these transfers, and return when they are complete.
 
         ``peers`` are the processes that this one waits for, by default all that it watches.
         """
@@ -54,7 +54,7 @@ class Transport(ABC):
 
     @abstractmethod
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the largest of each number over all processes."""
+        """Return the elementwise maximum over all processes."""
 
     @abstractmethod
     def abandon(self) -> None:

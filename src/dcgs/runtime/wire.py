@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
 Buffer: TypeAlias = NDArray[np.uint8]
-"""Plain bytes, as a transport carries them."""
+"""Plain bytes, as a transport sends them."""
 
 _MAGIC = b"dcgs"
 VERSION = 3

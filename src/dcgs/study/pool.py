@@ -1,4 +1,4 @@
-"""Work spread over processes."""
+"""Run independent tasks in several processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Outcome = TypeVar("Outcome")
 def run_in_processes(
     jobs: int, work: Callable[[Item], Outcome], items: Sequence[Item]
 ) -> Iterator[tuple[Item, Outcome]]:
-    """Yield every item with ``work(item)`` as it is done, in ``jobs`` processes with one BLAS thread each.
+    """Yield every item with ``work(item)``, in order of completion.
 
-    One job, or one item, is done in this process. ``work`` and the items must be picklable otherwise.
+    It uses ``jobs`` processes with one BLAS thread each. With one job, or one item, it uses this process;
+    otherwise ``work`` and the items must be picklable.
     """
     if jobs == 1 or len(items) < 2:
         with threadpool_limits(1):

@@ -26,7 +26,7 @@ FAILED = "FAILED"
 @final
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What the agents minimize together, who their neighbors are, and further metrics by column name."""
+    """The objectives and the set, the graph of agents, and further metrics by column name."""
 
     objectives: Sequence[Objective]
     X: ConvexSet
@@ -52,7 +52,7 @@ class RunResult:
     """The result of a run.
 
     ``end`` is the name of its :class:`dcgs.Status`, or FAILED; ``status`` is the sentence. ``rounds``,
-    ``lmo_calls`` (the busiest agent's) and ``seconds`` are totals. ``columns`` are the recorded measures.
+    ``lmo_calls`` (maximum over agents) and ``seconds`` are totals. ``columns`` are the recorded measures.
     """
 
     end: str

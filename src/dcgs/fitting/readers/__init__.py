@@ -1,4 +1,4 @@
-"""Readers of users' files. The name of a file tells its format; nothing is ever unpickled.
+"""Readers of users' files. The name of a file determines its format; nothing is ever unpickled.
 
 =============================  =====================================================================
 .npz                           A and b (or X and y), A dense, or sparse in the parts of scipy.sparse;

@@ -152,6 +152,6 @@ class EntriesLayout:
 
 
 def listed(names: Sequence[str], limit: int = 8) -> str:
-    """Return names for a sentence; of many, the first ones and how many more there are."""
+    """Return names for a sentence; if there are many, the first ones and the number of the others."""
     first = ", ".join(map(repr, names[:limit]))
     return first if len(names) <= limit else f"{first} and {len(names) - limit} more"

@@ -23,7 +23,7 @@ _SCRIPTS = ("numbers.js", "scales.js", "panel.js", "charts.js", "page.js")
 
 
 def render(study: Study) -> str:
-    """Return the page as HTML; every experiment must have an honest measure beside the paper's loss."""
+    """Return the page as HTML; every experiment must have a measure on all data beside the paper's loss."""
     view.check(study)
     early = _wrapped("theme.js")
     late = _wrapped(*_SCRIPTS)

@@ -3,9 +3,9 @@
 const LINES = 8;
 const LOSSES = new Set(["local_loss", "worst_loss", "mean_loss"]);
 const AXES = {
-  lmo_calls: { name: "oracle calls", label: () => "linear oracle calls of the busiest agent", tick: tickNumber, read: count, whole: true },
+  lmo_calls: { name: "oracle calls", label: () => "linear oracle calls, maximum over agents", tick: tickNumber, read: count, whole: true },
   rounds: { name: "rounds", label: () => "rounds of communication", tick: tickNumber, read: count, whole: true },
-  bytes: { name: "sent", label: () => "bytes sent by the busiest agent", tick: tickSize, read: size },
+  bytes: { name: "sent", label: () => "bytes sent, maximum over agents", tick: tickSize, read: size },
   time: { name: "modeled time", label: (link) => `modeled time, links of ${link.text}`, tick: tickDuration, read: duration, time: true },
   computing: { name: "of computing", label: () => "computing time, one machine per agent", tick: tickDuration, read: duration, time: true },
 };

@@ -17,7 +17,7 @@ function rounded(pixels) {
   return pixels.toFixed(1);
 }
 
-// What of a box is left for the curves, when the labels at its left are so many characters long.
+// The part of a box for the curves; the labels at its left have this number of characters.
 function plotArea(width, height, characters) {
   const left = Math.max(34, Math.ceil(characters * CHARACTER) + 12);
   return { left, right: width - MARGIN.right, top: MARGIN.top, bottom: height - MARGIN.bottom, width, height };

@@ -2,7 +2,7 @@
 
 const LEAST_TICKS = 3;
 const MOST_TICKS = 8;
-const Y_DECADES = 10; // a log y-axis shows at most so many; what is lower is clipped and marked
+const Y_DECADES = 10; // a log y-axis shows at most this number of decades; lower values are clipped and marked
 const X_DECADES = 6; // a log x-axis is linear below this share of its end
 
 // Of time there are no decades above a second, but minutes, hours and days; coarser from list to list.

@@ -56,11 +56,11 @@ class Group:
 
 
 def check(study: Study) -> None:
-    """Raise if the paper's loss would be shown alone."""
+    """Raise if the paper's loss would be the only measure."""
     alone = [findings.name for findings in study.findings if len(findings.measures) < 2]
     if alone:
         raise ValueError(
-            f"every experiment must have an honest measure beside the paper's loss; {alone} have none."
+            f"every experiment must have a measure on all data beside the paper's loss; {alone} have none."
         )
 
 
@@ -112,8 +112,8 @@ def speed_words(study: Study) -> str:
 
 def shown_measures(findings: Findings) -> list[Measure]:
     """Return the measures: the paper's loss, the worst agent's loss, then the others."""
-    paper, *honest = findings.measures
-    return [paper, *sorted(honest, key=lambda measure: measure.key != "worst_loss")]
+    paper, *others = findings.measures
+    return [paper, *sorted(others, key=lambda measure: measure.key != "worst_loss")]
 
 
 def table_measures(findings: Findings) -> list[Measure]:

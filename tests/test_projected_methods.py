@@ -1,4 +1,4 @@
-"""The peers that project: equal to stacked versions, at the optimum in the end, and counted exactly."""
+"""Methods that project: equal to stacked versions, at the optimum in the end, and counted exactly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stacked import gradients, metropolis
 
 RADIUS = 1.5
 X = L1Ball(5, RADIUS)
-PEERS: dict[str, dcgs.Method] = {
+PROJECTED: dict[str, dcgs.Method] = {
     "PGExtra": PGExtra(),
     "PGExtra, hasty": PGExtra(laziness=0.0),
     "NIDS": NIDS(),
@@ -38,7 +38,7 @@ PEERS: dict[str, dcgs.Method] = {
     "AGD, chebyshev": ProjectedAGD(gossip="chebyshev"),
     "AGD, repeated": ProjectedAGD(gossip="repeated"),
 }
-every_peer = pytest.mark.parametrize("peer", PEERS.values(), ids=PEERS)
+every_projected = pytest.mark.parametrize("projected", PROJECTED.values(), ids=PROJECTED)
 every_graph = pytest.mark.parametrize("name", GRAPHS)
 # The two programs do the same arithmetic in another order; a few dozen iterations of methods that
 # converge carry rounding errors of 1e-16 on without enlarging them much.
@@ -139,11 +139,11 @@ def chebyshev_matrix(W: Array, K: int) -> Array:
     return np.asarray((vectors * (scaled(values) / scaled(1.0))) @ vectors.T)
 
 
-def assert_same(fits: Fits, graph: nx.Graph, peer: dcgs.Method, reference: Iterator[Array]) -> None:
+def assert_same(fits: Fits, graph: nx.Graph, projected: dcgs.Method, reference: Iterator[Array]) -> None:
     """Compare the points of all agents after one, two, three and thirty iterations."""
     expected = list(islice(reference, HORIZON))
     for k in (1, 2, 3, HORIZON):
-        result = dcgs.minimize(fits.objectives(), X, graph, peer, iterations=k, every=0)
+        result = dcgs.minimize(fits.objectives(), X, graph, projected, iterations=k, every=0)
         np.testing.assert_allclose(result.agents, expected[k - 1], rtol=1e-10, atol=TOLERANCE)
 
 
@@ -173,8 +173,8 @@ def test_accelerated_gradient_with_exact_averages_equals_the_centralized_method(
 def test_accelerated_gradient_with_chebyshev_gossip_equals_the_stacked_version(name: str, K: int) -> None:
     fits = uneven_fits(len(GRAPHS[name]), rows=3, seed=34)
     mix = chebyshev_matrix(metropolis(laplacian_matrix(GRAPHS[name])), K)
-    peer = ProjectedAGD(gossip_rounds=K)
-    assert_same(fits, GRAPHS[name], peer, agd(fits, mix))
+    projected = ProjectedAGD(gossip_rounds=K)
+    assert_same(fits, GRAPHS[name], projected, agd(fits, mix))
 
 
 @pytest.mark.parametrize("K", [1, 4])
@@ -185,27 +185,27 @@ def test_accelerated_gradient_with_repeated_gossip_equals_the_stacked_version(na
     assert_same(fits, GRAPHS[name], ProjectedAGD(gossip="repeated", gossip_rounds=K), agd(fits, mix))
 
 
-@every_peer
-def test_a_step_that_is_given_is_taken(peer: dcgs.Method) -> None:
+@every_projected
+def test_a_step_that_is_given_is_taken(projected: dcgs.Method) -> None:
     # Two agents with ‖x − b‖², both l = 2; the first steps stay inside X, so x¹ = x⁰ − step · gradient.
     fits = [dcgs.LeastSquares(np.eye(2), b) for b in ([1.0, 0.0], [0.0, 3.0])]
     wide = dcgs.L2Ball(2, radius=100.0)
-    method = type(peer)(step=0.01)  # type: ignore[call-arg]
+    method = type(projected)(step=0.01)  # type: ignore[call-arg]
     result = dcgs.minimize(fits, wide, nx.path_graph(2), method, iterations=1, every=0)
     # NIDS is a step ahead: its first point asks nobody, and its first iteration is the second step.
     steps = {PGExtra: 0.01, NIDS: 0.01 + 0.01 * (1.0 - 2.0 * 0.01), ProjectedAGD: 0.01}
-    np.testing.assert_allclose(result.x, steps[type(peer)] * np.array([1.0, 3.0]), rtol=1e-12)
+    np.testing.assert_allclose(result.x, steps[type(projected)] * np.array([1.0, 3.0]), rtol=1e-12)
 
 
 # They converge.
 
 
 def assert_solved(
-    pairs: list[tuple[Array, Array]], where: dcgs.ConvexSet, graph: nx.Graph, peer: dcgs.Method
+    pairs: list[tuple[Array, Array]], where: dcgs.ConvexSet, graph: nx.Graph, projected: dcgs.Method
 ) -> None:
     """Assert that all agents reach the independent solver's value, at points of the set."""
     objectives = [dcgs.LeastSquares(A, b, shape=where.shape) for A, b in pairs]
-    result = dcgs.minimize(objectives, where, graph, peer, gap=1e-7, iterations=20_000, every=25)
+    result = dcgs.minimize(objectives, where, graph, projected, gap=1e-7, iterations=20_000, every=25)
     best = optimum(pairs, where)[1]
     first = float(result.history.worst_loss[0])
     assert result.status is Status.GAP
@@ -220,11 +220,11 @@ def pairs_of(fits: Fits) -> list[tuple[Array, Array]]:
     return list(zip(fits.A, fits.b, strict=True))
 
 
-@every_peer
+@every_projected
 @every_graph
-def test_with_its_own_step_each_solves_a_lasso_on_every_graph(name: str, peer: dcgs.Method) -> None:
+def test_with_its_own_step_each_solves_a_lasso_on_every_graph(name: str, projected: dcgs.Method) -> None:
     graph = GRAPHS[name]
-    assert_solved(pairs_of(uneven_fits(len(graph), rows=2, seed=41)), X, graph, peer)
+    assert_solved(pairs_of(uneven_fits(len(graph), rows=2, seed=41)), X, graph, projected)
 
 
 @pytest.mark.parametrize(
@@ -238,26 +238,26 @@ def test_with_its_own_step_each_solves_a_lasso_on_every_graph(name: str, peer: d
     ],
     ids=["simplex", "strongly convex, at the border", "strongly convex, inside", "box", "nuclear norm"],
 )
-@every_peer
-def test_each_solves_other_problems(where: dcgs.ConvexSet, rows: int, peer: dcgs.Method) -> None:
+@every_projected
+def test_each_solves_other_problems(where: dcgs.ConvexSet, rows: int, projected: dcgs.Method) -> None:
     fits = random_fits(5, rows, columns=6, seed=42)
-    assert_solved(pairs_of(fits), where, GRAPHS["path"], peer)
+    assert_solved(pairs_of(fits), where, GRAPHS["path"], projected)
 
 
-@every_peer
-def test_logistic_regression_reaches_a_certified_gap(peer: dcgs.Method) -> None:
+@every_projected
+def test_logistic_regression_reaches_a_certified_gap(projected: dcgs.Method) -> None:
     rng = np.random.default_rng(43)
     objectives = [dcgs.Logistic(rng.standard_normal((9, 4)), rng.choice([-1.0, 1.0], 9)) for _ in range(6)]
     result = dcgs.minimize(
-        objectives, L1Ball(4, radius=1.0), GRAPHS["cycle"], peer, gap=1e-6, iterations=5000, every=10
+        objectives, L1Ball(4, radius=1.0), GRAPHS["cycle"], projected, gap=1e-6, iterations=5000, every=10
     )
     assert result.status is Status.GAP
 
 
-@every_peer
-def test_data_that_are_all_zero_leave_the_agents_where_they_start(peer: dcgs.Method) -> None:
+@every_projected
+def test_data_that_are_all_zero_leave_the_agents_where_they_start(projected: dcgs.Method) -> None:
     objectives = [dcgs.LeastSquares(np.zeros((2, 5)), np.ones(2)) for _ in range(3)]
-    result = dcgs.minimize(objectives, X, nx.path_graph(3), peer, iterations=3)
+    result = dcgs.minimize(objectives, X, nx.path_graph(3), projected, iterations=3)
     np.testing.assert_array_equal(result.agents, np.zeros((3, 5)))
 
 
@@ -285,7 +285,7 @@ def test_the_step_of_pg_extra_is_sharp(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("peer", "rounds", "size", "more"),
+    ("projected", "rounds", "size", "more"),
     [
         (PGExtra(), 1, 5, 0),
         (NIDS(), 1, 5, 1),
@@ -296,12 +296,12 @@ def test_the_step_of_pg_extra_is_sharp(name: str) -> None:
     ids=repr,
 )
 def test_rounds_bytes_and_projections_are_counted(
-    peer: dcgs.Method, rounds: int, size: int, more: int
+    projected: dcgs.Method, rounds: int, size: int, more: int
 ) -> None:
     """On a path of five W has five eigenvalues; two vectors travel as one message of double size."""
     graph = GRAPHS["path"]
     objectives = random_fits(5, rows=3, columns=5, seed=51).objectives()
-    result = dcgs.minimize(objectives, X, graph, peer, iterations=7)
+    result = dcgs.minimize(objectives, X, graph, projected, iterations=7)
     degrees = np.array([1, 2, 2, 2, 1])
     assert result.rounds == 7 * rounds
     np.testing.assert_array_equal(result.messages, 7 * rounds * degrees)
@@ -360,8 +360,8 @@ def talk(graph: nx.Graph, values: Array, program: Callable[[Array, dict[int, flo
 )
 def test_the_exact_average_is_exact_with_many_eigenvalues_too(graph: nx.Graph) -> None:
     values = np.random.default_rng(61).standard_normal((len(graph), 3))
-    modes = gossip.well_ordered(as_network(graph).modes())
-    found = talk(graph, values, lambda value, W: gossip.exact(value, W, modes))
+    eigenvalues = gossip.well_ordered(as_network(graph).mixing_eigenvalues())
+    found = talk(graph, values, lambda value, W: gossip.exact(value, W, eigenvalues))
     # A product of two dozen factors in Leja's order loses a few digits; in increasing order all of them.
     np.testing.assert_allclose(found, np.tile(values.mean(axis=0), (len(graph), 1)), rtol=0.0, atol=1e-9)
 
@@ -373,8 +373,8 @@ def test_gossip_shrinks_disagreement_as_promised_and_keeps_the_average(
     name: str, way: Literal["chebyshev", "repeated"], factor: float
 ) -> None:
     graph = GRAPHS[name]
-    modes = as_network(graph).modes()
-    mixing = (modes[0], modes[-1])
+    eigenvalues = as_network(graph).mixing_eigenvalues()
+    mixing = (eigenvalues[0], eigenvalues[-1])
     values = np.random.default_rng(62).standard_normal((len(graph), 4))
     K = {"chebyshev": gossip.chebyshev_rounds, "repeated": gossip.repeated_rounds}[way](mixing, factor)
     found = {
@@ -394,20 +394,20 @@ def test_gossip_shrinks_disagreement_as_promised_and_keeps_the_average(
 @every_graph
 def test_the_modes_are_the_eigenvalues_of_the_metropolis_matrix_each_once(name: str) -> None:
     graph = GRAPHS[name]
-    modes = np.array(as_network(graph).modes())
+    eigenvalues = np.array(as_network(graph).mixing_eigenvalues())
     expected = np.linalg.eigvalsh(metropolis(laplacian_matrix(graph)))[:-1]
-    assert (np.diff(modes) > 1e-9).all()
-    distances = np.abs(np.subtract.outer(np.append(expected, modes[0]), modes))
+    assert (np.diff(eigenvalues) > 1e-9).all()
+    distances = np.abs(np.subtract.outer(np.append(expected, eigenvalues[0]), eigenvalues))
     assert distances.min(axis=1).max() <= 1e-9  # every eigenvalue is a mode
-    assert len(modes) == max(1, len(set(expected.round(8).tolist())))
+    assert len(eigenvalues) == max(1, len(set(expected.round(8).tolist())))
 
 
 def test_the_extremes_of_many_agents_are_found_without_all_eigenvalues() -> None:
     network = as_network(nx.cycle_graph(1002))
-    assert network.modes() == ()
+    assert network.mixing_eigenvalues() == ()
     # On a cycle W = I/3 + the neighbors/3, with eigenvalues 1/3 + 2/3 cos(2πk/m).
     expected = (-1.0 / 3.0, 1.0 / 3.0 + 2.0 / 3.0 * math.cos(2.0 * math.pi / 1002))
-    np.testing.assert_allclose(network.mixing(), expected, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(network.extreme_eigenvalues(), expected, rtol=0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("columns", [4, 40, 90])
@@ -435,34 +435,35 @@ def test_the_smoothness_of_a_sum_of_samplings_is_how_often_an_entry_is_seen() ->
 # What is refused.
 
 
-@every_peer
+@every_projected
 @pytest.mark.parametrize("step", [0.0, -1.0, math.nan, math.inf, "large"])
-def test_a_step_that_is_not_positive_is_refused(peer: dcgs.Method, step: Any) -> None:
+def test_a_step_that_is_not_positive_is_refused(projected: dcgs.Method, step: Any) -> None:
     with pytest.raises(ValueError, match=r"^step must be a positive finite number, or None; got .+\.$"):
-        type(peer)(step=step)  # type: ignore[call-arg]
+        type(projected)(step=step)  # type: ignore[call-arg]
 
 
-@every_peer
-def test_a_set_without_projection_is_refused(peer: dcgs.Method) -> None:
+@every_projected
+def test_a_set_without_projection_is_refused(projected: dcgs.Method) -> None:
     objectives = random_fits(5, rows=3, columns=5, seed=71).objectives()
-    name = type(peer).__name__
+    name = type(projected).__name__
     message = (
         rf"^{name} needs a set with a Euclidean projection; KSparseBall has none\. "
         r"Use a method that calls the linear oracle, such as dcgs\.DCGS\(\)\.$"
     )
     with pytest.raises(ValueError, match=message):
-        dcgs.minimize(objectives, dcgs.KSparseBall(5, k=2), GRAPHS["path"], peer, iterations=1)
+        dcgs.minimize(objectives, dcgs.KSparseBall(5, k=2), GRAPHS["path"], projected, iterations=1)
 
 
-@every_peer
-def test_a_limit_on_oracle_calls_which_would_end_no_run_is_refused(peer: dcgs.Method) -> None:
+@every_projected
+def test_a_limit_on_oracle_calls_which_would_end_no_run_is_refused(projected: dcgs.Method) -> None:
     objectives = random_fits(5, rows=3, columns=5, seed=72).objectives()
     message = (
-        rf"^lmo_calls must be None for {type(peer).__name__}, which projects and asks no oracle; got 9\. "
+        rf"^lmo_calls must be None for {type(projected).__name__}, which projects and asks no oracle; "
+        r"got 9\. "
         r"Limit its iterations, rounds or seconds\.$"
     )
     with pytest.raises(ValueError, match=message):
-        dcgs.minimize(objectives, X, GRAPHS["path"], peer, lmo_calls=9)
+        dcgs.minimize(objectives, X, GRAPHS["path"], projected, lmo_calls=9)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +495,7 @@ def test_exact_gossip_of_too_many_agents_is_refused() -> None:
         lmo=CountedOracle(X),
         x0=X.start(),
         degrees={1: 1},
-        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, diameter=2.0, modes=()),
+        facts=Facts(agents=1002, norm_L=1.0, strong_convexity=0.0, set_diameter=2.0, mixing_eigenvalues=()),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,
