@@ -6,12 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, final
+from typing import final
 
 import networkx as nx
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dcgs.front.checkpoint import Checkpoint, check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
@@ -21,9 +19,10 @@ from dcgs.front.network import Network, as_network
 from dcgs.front.stopping import Limits
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, as_floats, frozen, is_finite, is_whole
+from dcgs.points import Point, frozen
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import SEED, finite, function_or_none, instance, nonfinite, reals, shown
 
 FEASIBLE = 1e-9
 """A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
@@ -125,7 +124,7 @@ def check_objectives(
 ) -> dict[int, Objective]:
     """Return the objectives of the agents of this process."""
     if not isinstance(objectives, Sequence | Mapping):
-        raise TypeError(f"objectives must be a sequence, one per agent; got {type(objectives).__name__}.")
+        raise TypeError(f"objectives must be a sequence, one per agent; got {shown(objectives)}.")
     if isinstance(objectives, Sequence) and len(objectives) != len(network):
         raise ValueError(
             "there must be one objective for each node of the graph; "
@@ -172,32 +171,25 @@ def check_compatible(f: DistributedObjective, X: ConvexSet, method: Method) -> N
 
 def check_types(X: ConvexSet, method: Method) -> None:
     """Raise unless X is a set and the method is a method."""
-    if not isinstance(X, ConvexSet):
-        raise TypeError(f"X must be a set such as dcgs.L1Ball; got {type(X).__name__}.")
-    if not isinstance(method, Method):
-        raise TypeError(f"method must be a method such as dcgs.DCGS(); got {method!r}.")
+    instance(X, ConvexSet, "X", "be a set such as dcgs.L1Ball(10)")
+    instance(method, Method, "method", "be a method such as dcgs.DCGS()")
 
 
 def check_running(runtime: Runtime, seed: int, callback: object) -> None:
     """Raise unless the runtime, the seed and the callback are valid."""
-    if not isinstance(runtime, Runtime):
-        raise TypeError(f"runtime must be a runtime such as dcgs.Lockstep(); got {runtime!r}.")
-    if not is_whole(seed, 0):
-        raise ValueError(f"seed must be a whole number of at least 0; got {seed!r}.")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be a function of a Snapshot, or None; got {callback!r}.")
+    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+    SEED(seed, "seed")
+    function_or_none(callback, "callback", "a Snapshot")
 
 
 def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
     """Return the starting point: the user's, which must be in X, or the default of the set."""
     if x0 is None:
         return frozen(X.start())
-    x = as_floats(x0, "x0")
+    x = reals(x0, "x0")
     if x.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    if not is_finite(x):
-        raise ValueError(f"x0 must be finite; {_first_bad('x0', x)}.")
-    violation = X.violation(x)
+    violation = X.violation(finite(x, "x0"))
     if violation > FEASIBLE * X.diameter:
         raise ValueError(
             f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
@@ -209,19 +201,6 @@ def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
     """Return what other processes must know of an objective to report an error in it."""
     usable = f.shape == X.shape and f.loss.size > 0
-    bad = [_first_bad(name, array) for name, array in f.data().items() if not is_finite(_entries(array))]
-    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad if usable else []}
-
-
-def _entries(array: Any) -> NDArray[np.float64]:
-    """Return the stored numbers of a sparse matrix or an array."""
-    return np.asarray(array.data if sp.issparse(array) else array)
-
-
-def _first_bad(name: str, array: Any) -> str:
-    bad = np.argwhere(~np.isfinite(_entries(array)))
-    if sp.issparse(array):
-        bad = np.column_stack(array.tocoo().coords)[bad[:, 0]]
-    where = ", ".join(map(str, bad[0].tolist()))
-    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-    return f"{name}[{where}] is {array[tuple(bad[0])]}{more}"
+    faults = [nonfinite(array, name) for name, array in f.data().items()] if usable else []
+    bad = [fault for fault in faults if fault is not None]
+    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad}

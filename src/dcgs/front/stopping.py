@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
-from numbers import Real
 from typing import final
 
 from dcgs.methods.base import Method
-from dcgs.points import is_whole
+from dcgs.validation import COUNT, POSITIVE, number, whole
 
 # The defaults if the user gives no rule, or only a gap: every run ends.
 _DEFAULT_GAP = 1e-3
@@ -52,17 +50,10 @@ class Limits:
     def check(self) -> None:
         """Raise unless each rule is a number in its range, or None."""
         for name in ("iterations", "rounds", "lmo_calls"):
-            value = getattr(self, name)
-            if value is not None and not is_whole(value, 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
-        if self.seconds is not None and not (_is_number(self.seconds) and 0.0 < self.seconds < math.inf):
-            raise ValueError(f"seconds must be positive and finite, or None; got {self.seconds!r}.")
-        if self.gap is not None and not (_is_number(self.gap) and 0.0 < self.gap < 1.0):
-            raise ValueError(
-                f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {self.gap!r}."
-            )
-        if self.every is not None and not is_whole(self.every, 0):
-            raise ValueError(f"every must be a whole number of at least 0, or None; got {self.every!r}.")
+            COUNT.or_none(getattr(self, name), name)
+        POSITIVE.or_none(self.seconds, "seconds")
+        number("be between 0 and 1, a fraction", lambda x: 0.0 < x < 1.0).or_none(self.gap, "gap")
+        whole(0).or_none(self.every, "every")
 
     def check_method(self, method: Method, callback: object) -> None:
         """Raise if a rule cannot end a run of this method, or if the callback would never be called."""
@@ -95,10 +86,6 @@ class Limits:
         """Return the number of iterations that the user allows, None without such a limit."""
         by_rounds = None if self.rounds is None else max(1, self.rounds // rounds_per_iteration)
         return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @final

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector, grown
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, needs_polytope
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT
 
 # If a set returns many extreme points at the cost of one, those with at least this share of the best gap are
 # added, at most _FEW at a time or the share _PART of the active set.
@@ -62,7 +63,7 @@ class Corrective(Inner):
     State = CorrectiveState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return needs_polytope("corrective", X)
