@@ -188,10 +188,10 @@ class CheckpointManager:
         """Whether a signal ends the run; all processes know it."""
         return bool(self._signal)
 
-    def _check_saved(self, at: Checkpoint, done: int, going: bool) -> None:
-        """Raise if no agent has offered a state though the first checkpoint was due."""
+    def _check_saved(self, at: Checkpoint, done: int, continues: bool) -> None:
+        """Raise if no agent has saved a state though the first checkpoint was due."""
         due = ((self._resumed or 0) // at.every + 1) * at.every
-        if not self._saved and done >= due + going:
+        if not self._saved and done >= due + continues:
             raise RuntimeError(
                 "a method that declares a State must call agent.save(k, state) after each iteration; it has "
                 f"not in {done - (self._resumed or 0)} iterations, and a checkpoint is due after every "
