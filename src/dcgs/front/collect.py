@@ -12,8 +12,10 @@ import numpy as np
 
 from dcgs.front.build import Run
 from dcgs.front.history import as_history, average
+from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
 from dcgs.front.result import Result
+from dcgs.front.stopping import Status
 from dcgs.inner import Outcome
 
 
@@ -39,7 +41,11 @@ def collect(run: Run) -> Result:
         waiting=counts[:, 7],
         seconds=float(f.group.allreduce_max(np.array([counters.clock.seconds]))[0]),
         history=as_history(observer.snapshots),
-        notes=(*run.checkpoints.notes, *_notes(whole[4].tolist(), int(whole[5].sum()))),
+        notes=(
+            *run.checkpoints.notes,
+            *_rounding_notes(observer),
+            *_notes(whole[4].tolist(), int(whole[5].sum())),
+        ),
         about=_about(run.problem) | run.checkpoints.about(),
     )
 
@@ -67,6 +73,18 @@ def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
     return (
         f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
         "their gap was reached; the theorems do not cover this run.",
+    )
+
+
+def _rounding_notes(observer: Observer) -> tuple[str, ...]:
+    """Return a note with the gap that was reached if rounding error ended the run."""
+    at = observer.certified
+    if observer.status is not Status.ROUNDING or at is None:
+        return ()
+    share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
+    return (
+        f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
+        f"{at.noise:.1e}. Ask for a larger gap, or scale the data.",
     )
 
 
