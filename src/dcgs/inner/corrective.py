@@ -22,6 +22,7 @@ from dcgs.inner.base import (
     polytope_incompatibility,
 )
 from dcgs.inner.line_search import Line
+from dcgs.inner.simplex_qp import minimizer_over_simplex
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
@@ -36,6 +37,11 @@ _SHARE, _END = 0.25, 0.4
 # A gap has stopped falling if for _STEPS steps over the hull, or _PASSES passes without a new atom, it did
 # not get below _FALL times its lowest value.
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
+# Steps over the hull are seldom more than a hundred. After _SLOW of them, or _AGAIN once that has happened,
+# every second step is a Newton step, if its Hessian takes at most _MOST_PRODUCTS products. After _LONGEST steps
+# the oracle is asked, so that a limit on its calls can end the solve.
+_SLOW, _AGAIN, _LONGEST = 150, 6, 2_000
+_MOST_PRODUCTS = 10_000_000
 # The curvature along an atom is taken to be at least this share of the largest.
 _LEAST = 1e-12
 # An atom without weight is removed after so many solves; it is often used again before.
@@ -45,12 +51,16 @@ _PATIENCE = 8
 @final
 @dataclass(eq=False)
 class CorrectiveState:
-    """The iterate and its active set, for each atom the solves without weight, and the next spectral step."""
+    """The iterate and its active set, for each atom the solves without weight, and the next spectral step.
+
+    ``was_slow`` is True once steps over the hull were too many without Newton's method.
+    """
 
     x: Point
     S: ActiveSet
     idle: NDArray[np.intp]
     spectral_step: float = 1.0
+    was_slow: bool = False
 
 
 @final
@@ -59,8 +69,9 @@ class Corrective(Inner):
     """Minimize over the hull of some extreme points, ask the oracle for missing ones, and repeat.
 
     Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
-    exact line search, preconditioned by the curvature along each atom. Such a step needs neither the oracle
-    nor the data, for the images of atoms are stored. Where a set finds many good extreme points in one pass
+    exact line search, preconditioned by the curvature along each atom. Where many steps are needed, every
+    second is a Newton step. Such steps need neither the oracle nor the data, for the images of atoms are
+    stored. Where a set finds many good extreme points in one pass
     over the gradient, all that reduce the gap enough are added, and each counts as a call. Atoms without
     weight are kept for some solves. ``max_steps`` bounds the steps of one solve.
     """
@@ -110,7 +121,7 @@ class _CorrectiveSolver(Solver):
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _WORTH) * gap, most)])
             falls, lowest = gap < _FALL * lowest, min(gap, lowest)
             useless_passes = 0 if falls or len(S) > count else useless_passes + 1
-            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), steps_left)
+            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), min(steps_left, _LONGEST))
             if useless_passes == _PASSES or (steps == 0 and len(S) == count):
                 outcome = Outcome.ROUNDING  # no further progress is possible in floating point
                 break
@@ -168,9 +179,14 @@ class _Hull:
         dots = self._dots(phi, image, x)
         lowest, last = math.inf, 0
         preconditioner = self._preconditioner(phi)
+        slow = _AGAIN if self.state.was_slow else _SLOW
         for step in range(limit):
             above = dots - dots.min()  # the common part is removed, to lose less to rounding
-            target = _step(weights, self.state.spectral_step * (dots - dots[0]), preconditioner)
+            if step >= slow and step % 2 == 0 and self._newton_is_cheap():
+                self.state.was_slow = True
+                target = minimizer_over_simplex(self._hessian(phi, image), above, weights)
+            else:
+                target = _step(weights, self.state.spectral_step * (dots - dots[0]), preconditioner)
             move = target - weights
             slope = float(move @ above)
             gap = float(weights @ above)
@@ -188,6 +204,18 @@ class _Hull:
             if along > 0.0 and across > 0.0:
                 self.state.spectral_step = gamma * along / across
         return limit
+
+    def _newton_is_cheap(self) -> bool:
+        count = len(self.state.S)
+        return count**2 * (self.f.map.size + self.state.x.size) <= _MOST_PRODUCTS
+
+    def _hessian(self, phi: Subproblem, image: Image) -> NDArray[np.float64]:
+        """Return the Hessian of φ as a function of the weights."""
+        atoms = np.stack([atom.dense() for atom in self.state.S.atoms])
+        images = self._images[: len(atoms)]
+        proximal = np.stack([phi.prox_grad(atom).reshape(-1) for atom in atoms])
+        products = (images * phi.f.loss.hess(image)) @ images.T
+        return np.asarray(products + atoms.reshape(len(atoms), -1) @ proximal.T)
 
     def drop_idle(self) -> None:
         """Remove atoms without weight for more than _PATIENCE solves, except the first atom."""
