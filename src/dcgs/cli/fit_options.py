@@ -154,7 +154,9 @@ def _add_method(group: Any) -> None:
     add("--eta ETA", "of fastdcgs (default: found by the agents)", positive)
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
-    add("--gap G", "stop at this certified gap, relative to that at the start (default: 1e-3)", fraction)
+    text = "stop when the certified gap is this share of the decrease of the loss (default: 1e-3)"
+    add("--gap G", text, fraction)
+    add("--gap-abs G", "stop when the certified gap is at most this number", positive)
     add("--rounds N", "stop after so many rounds", count)
     add("--iterations N", "stop after so many iterations", count)
     add("--seconds S", "stop after so many seconds", positive)
@@ -201,7 +203,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     problem = problem_named(args.problem)
     flags = {option.name: getattr(args, option.name) for option in built_in_options()}
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
-    rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
+    rules = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
     method_options = ("inner", "eta", "step", "answer")
     return FitConfig(
         problem=problem,
