@@ -106,7 +106,7 @@ def corrupted(monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float,
     monkeypatch.setattr(Certificate, "_is_due", lambda self, epoch, residual: True)
 
 
-@pytest.mark.parametrize(("agent", "factors"), [(0, (1e-3, 1.0, 1.0)), (3, (1.0, 1e20, 1.0))])
+@pytest.mark.parametrize(("agent", "factors"), [(0, (1e-3, 1.0, 1.0)), (0, (-1.0, 1.0, 1.0))])
 def test_wrong_scalars_of_an_agent_are_noticed_by_these_tests(
     monkeypatch: pytest.MonkeyPatch, agent: int, factors: tuple[float, float, float]
 ) -> None:
@@ -115,6 +115,20 @@ def test_wrong_scalars_of_an_agent_are_noticed_by_these_tests(
     assert result.status is Status.AGREED
     with pytest.raises(AssertionError):
         assert_certified(result, OBJECTIVES, X, gap=1e-2)
+
+
+@pytest.mark.parametrize("graph", [nx.path_graph(4), nx.star_graph(3)], ids=["edges", "hub"])
+@pytest.mark.parametrize("method", [FastDCGS(), FastDCGS(stops_itself=False)], ids=["agents", "observer"])
+def test_a_gap_that_is_rounding_error_ends_the_run_with_a_status_and_a_note(
+    method: FastDCGS, graph: nx.Graph
+) -> None:
+    rng = np.random.default_rng(5)
+    objectives = [LeastSquares(np.eye(3), rng.standard_normal(3)) for _ in range(4)]
+    result = dcgs.minimize(objectives, dcgs.L2Ball(3, 9.0), graph, method, gap=1e-18, rounds=2000)
+    assert (result.status, result.status.success) == (Status.ROUNDING, False)
+    assert result.notes[0].startswith("the gap that was reached is ")
+    # A gap of a few rounding errors of gradients of size 1, times the diameter.
+    assert certify(objectives, dcgs.L2Ball(3, 9.0), result.x)[1] <= 1e-13
 
 
 def test_right_scalars_are_not_reported_by_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +238,32 @@ def test_a_certificate_that_comes_just_at_a_limit_is_a_success(limit: str) -> No
     again = minimize(**{limit: getattr(first, limit)})
     np.testing.assert_array_equal(again.agents, first.agents)
     assert again.status is Status.AGREED
+
+
+# The target.
+
+
+@pytest.mark.parametrize(
+    ("target", "at", "reached", "ends"),
+    [
+        (GapTarget(0.1), CertifiedGap(1.0, 10.1, 0.0), True, True),
+        (GapTarget(0.1), CertifiedGap(1.0, 9.9, 0.0), False, False),
+        (GapTarget(None, 2.0), CertifiedGap(1.0, -5.0, 0.0), True, True),
+        (GapTarget(0.1, 0.5), CertifiedGap(1.0, 10.1, 0.0), True, True),
+        (GapTarget(0.1, 2.0), CertifiedGap(1.0, 1.0, 0.0), True, True),
+        # Rounding error may hide a gap that is too large.
+        (GapTarget(0.1), CertifiedGap(1.0, 10.1, 0.1), False, False),
+        (GapTarget(0.1), CertifiedGap(1.0, 9.9, 2.0), False, True),
+        # An optimal start: exactly, and up to rounding.
+        (GapTarget(0.1), CertifiedGap(0.0, 0.0, 0.0), True, True),
+        (GapTarget(0.1), CertifiedGap(1e-17, 0.0, 1e-16), True, True),
+        (GapTarget(0.1), CertifiedGap(1e-15, 0.0, 1e-16), False, False),
+    ],
+)
+def test_a_gap_is_compared_with_the_decrease_of_f_or_with_a_number(
+    target: GapTarget, at: CertifiedGap, reached: bool, ends: bool
+) -> None:
+    assert (target.reached(at), target.ends(at)) == (reached, ends)
 
 
 # One agent's part.

@@ -140,8 +140,8 @@ def check_certifiable(problem: Problem) -> None:
     bent = [i for i, curvature in enumerate(lowest) if curvature < 0.0]
     if bent and problem.limits.target is not None:
         raise ValueError(
-            f"a gap can be certified only of convex losses; those of agents {bent} have a negative curvature. "
-            "Give iterations, rounds, seconds or lmo_calls, and no gap."
+            f"a gap can be certified only of convex losses; those of agents {bent} have a negative "
+            "curvature. Give iterations, rounds, seconds or lmo_calls, and no gap."
         )
 
 

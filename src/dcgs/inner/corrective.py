@@ -38,8 +38,8 @@ _SHARE, _END = 0.25, 0.4
 # not get below _FALL times its lowest value.
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
 # Steps over the hull are seldom more than a hundred. After _SLOW of them, or _AGAIN once that has happened,
-# every second step is a Newton step, if its Hessian takes at most _MOST_PRODUCTS products. After _LONGEST steps
-# the oracle is asked, so that a limit on its calls can end the solve.
+# every second step is a Newton step, if its Hessian takes at most _MOST_PRODUCTS products. After _LONGEST
+# steps the oracle is asked, so that a limit on its calls or on seconds can end the solve.
 _SLOW, _AGAIN, _LONGEST = 150, 6, 2_000
 _MOST_PRODUCTS = 10_000_000
 # The curvature along an atom is taken to be at least this share of the largest.

@@ -3,8 +3,9 @@
 It takes three epochs, each long enough for a message to reach every agent. In the first, agent 0's point is
 broadcast as a model y. In the second, the vectors ∇fᵢ(y) + wᵢ are summed up along the edges by which y came,
 so that agent 0 gets ∇f(y) and computes the Wolfe gap. In the third, the gap and f(y) are flooded, and all
-agents come to the same decision in the same round. The first model is x⁰. All agents hold it, so that it needs
-no epoch of its own: it is summed up along the edges by which agent 0's scalars came in the first epoch.
+agents come to the same decision in the same round. The first model is x⁰. All agents hold it, so that no
+epoch is needed to broadcast it. Its gradients are summed up along the edges by which agent 0's scalars came in
+the first epoch.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Certificate:
             self.unsent = AttachedVector(self.model)
 
     def certified(self, agent: Agent, scalars: FloodedScalars) -> CertifiedGap | None:
-        """Return the gap of the model if it ends the run, once all agents know it; the same at every agent."""
+        """Return the gap of the model if it ends the run; None before all agents know it."""
         if self.phase is not Phase.FLOOD or agent.target is None:
             return None
         at = CertifiedGap(*(scalars.total(column) for column in range(-WIDTH, 0)))
@@ -100,7 +101,9 @@ class Certificate:
     def start_epoch(self, agent: Agent, x: Point, w: Point, epoch: int, residual: float) -> None:
         """Enter the next phase; x and w are the agent's point and dual variable at the end of ``epoch``."""
         self.row, self.unsent = (0.0,) * WIDTH, None
-        if self.residual is None and epoch > 0:  # the scalars of the first epoch are older than all iterations
+        if (
+            self.residual is None and epoch > 0
+        ):  # the scalars of the first epoch are older than all iterations
             self.residual = residual
         if self.phase is Phase.REDUCE:
             self.phase = Phase.FLOOD

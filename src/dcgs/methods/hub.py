@@ -106,7 +106,9 @@ def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Pro
             x_prev, at.x = at.x, Sample(point, f.map.image(point))
             uphill = vdot(at.model.at.x - at.x.x, at.x.x - x_prev.x) > 0.0
             theta = at.momentum.weight(restart=uphill)
-            at.y = None if at.stopping.is_near(agent, at.lowest) else at.x.extrapolated(x_prev, theta)  # line 7
+            at.y = (
+                None if at.stopping.is_near(agent, at.lowest) else at.x.extrapolated(x_prev, theta)
+            )  # line 7
         agent.observe(k, at.x.x)
         agent.save(k, at, solver)
     return at.x.x

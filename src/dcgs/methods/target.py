@@ -44,7 +44,7 @@ class GapTarget:
         return optimal_start or at.gap + at.noise <= self.threshold(at.decrease)
 
     def ends(self, at: CertifiedGap) -> bool:
-        """Return True if the gap is small enough, or rounding error, which means that it cannot get smaller."""
+        """Return True if the gap is small enough, or if it is rounding error and cannot get smaller."""
         return self.reached(at) or at.gap <= at.noise
 
 
