@@ -4,8 +4,8 @@ It takes three epochs, each long enough for a message to reach every agent. In t
 broadcast as a model y. In the second, the vectors ∇fᵢ(y) + wᵢ are summed up along the edges by which y came,
 so that agent 0 gets ∇f(y) and computes the Wolfe gap. In the third, the gap and f(y) are flooded, and all
 agents come to the same decision in the same round. The first model is x⁰. All agents hold it, so that no
-epoch is needed to broadcast it. Its gradients are summed up along the edges by which agent 0's scalars came in
-the first epoch.
+epoch is needed to broadcast it. Its gradients are summed up along the edges by which agent 0's scalars came
+in the first epoch.
 """
 
 from __future__ import annotations

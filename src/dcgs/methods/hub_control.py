@@ -91,12 +91,13 @@ class HubStopping:
 
     ``first`` is f(x⁰) and ``lower`` a lower bound of f over X. A step without momentum, whose gap can be
     certified, is taken when f is as close to the lower bound as the gap must be. After each such step f must
-    come to half the distance before the next.
+    come to half the distance before the next, or to the rounding error ``noise`` of the last gap.
     """
 
     first: float | None = None
     lower: float = -math.inf
     due: float = math.inf
+    noise: float = 0.0
 
     def certified(
         self, agent: Agent, model: SummedModel, feasible: bool, grad_noise: float
@@ -108,15 +109,16 @@ class HubStopping:
         self.lower = max(self.lower, model.value - gap)
         if self.first is None:
             self.first = model.value
-        noise = gap_noise(grad_noise, model.grad, model.at.x, agent.X.diameter)
-        at = CertifiedGap(gap, self.first - model.value, noise)
+        self.noise = gap_noise(grad_noise, model.grad, model.at.x, agent.X.diameter)
+        at = CertifiedGap(gap, self.first - model.value, self.noise)
         return at if feasible and agent.target.ends(at) else None
 
     def is_near(self, agent: Agent, value: float) -> bool:
         """Return True if f is so close to its lower bound that the next step is taken without momentum."""
         if agent.target is None or self.first is None:
             return False
-        if value - self.lower > min(self.due, agent.target.threshold(self.first - value)):
+        due = min(self.due, agent.target.threshold(self.first - value))
+        if value - self.lower > max(due, self.noise):
             return False
         self.due = 0.5 * (value - self.lower)
         return True
