@@ -146,7 +146,9 @@ def test_a_loss_that_is_nearly_linear_makes_no_status_lie(name: str, kind: str) 
 
 
 def test_an_untouched_start_that_is_not_optimal_is_no_success() -> None:
-    result = dcgs.minimize([saturated("huber")[1]] * 4, dcgs.Simplex(2), nx.cycle_graph(4))
+    result = dcgs.minimize(
+        [saturated("huber")[1]] * 4, dcgs.Simplex(2), nx.cycle_graph(4), gap=1e-3, rounds=200
+    )
     untouched = bool((result.x == dcgs.Simplex(2).start()).all())
     assert not (result.status.success and untouched)
 

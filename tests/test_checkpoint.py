@@ -248,7 +248,7 @@ def test_another_gap_than_at_the_start_is_noted(tmp_path: Path) -> None:
     at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert resumed.status is dcgs.Status.AGREED
-    assert "started with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+    assert "started with gap 0.01 and resumed with gap 0.0001" in resumed.notes[0]
 
 
 def test_the_files_of_the_two_newest_iterations_stay(tmp_path: Path) -> None:

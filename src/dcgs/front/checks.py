@@ -6,9 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import final
+from typing import Any, final
 
 import networkx as nx
+import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dcgs.front.checkpoint import Checkpoint, check_checkpoint
@@ -23,6 +25,9 @@ from dcgs.points import Point, frozen
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import SEED, finite, function_or_none, instance, nonfinite, reals, shown
+
+# Products of four numbers of at most this size, or of at least its reciprocal, do not overflow or underflow.
+_LARGEST = 1e70
 
 FEASIBLE = 1e-9
 """A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
@@ -89,6 +94,7 @@ def check(
         if group.size > 1:
             check_same(group, _identity(problem))
         check_compatible(problem.f, X, method)
+        check_certifiable(problem)
     return problem
 
 
@@ -160,6 +166,13 @@ def check_compatible(f: DistributedObjective, X: ConvexSet, method: Method) -> N
     bad = [f"agent {i}: {words}" for i, report in enumerate(reports) for words in report["bad"]]
     if bad:
         raise ValueError(f"data must be finite; {'; '.join(bad)}.")
+    sizes = [f"agent {i}: {words}" for i, report in enumerate(reports) for words in report["sizes"]]
+    if sizes:
+        raise ValueError(
+            f"the largest number of each array, and that of A times the diameter of X, must be 0 or between "
+            f"{1.0 / _LARGEST:.0e} and {_LARGEST:.0e}, so that losses do not overflow; {'; '.join(sizes)}. "
+            "Measure the data or X in other units."
+        )
 
     def check_method() -> None:
         reason = method.incompatibility(f.local, X)
@@ -167,6 +180,17 @@ def check_compatible(f: DistributedObjective, X: ConvexSet, method: Method) -> N
             raise ValueError(reason)
 
     agreed(f.group, check_method)
+
+
+def check_certifiable(problem: Problem) -> None:
+    """Raise if a gap is to be certified of losses that are not convex: a Wolfe gap says nothing of them."""
+    lowest = problem.f.numbers(lambda _, part: [part.loss.curvature[0]])[:, 0].tolist()
+    bent = [i for i, curvature in enumerate(lowest) if curvature < 0.0]
+    if bent and problem.limits.target is not None:
+        raise ValueError(
+            f"a gap can be certified only of convex losses; those of agents {bent} have a negative "
+            "curvature. Give iterations, rounds, seconds or lmo_calls, and no gap."
+        )
 
 
 def check_types(X: ConvexSet, method: Method) -> None:
@@ -203,4 +227,24 @@ def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
     usable = f.shape == X.shape and f.loss.size > 0
     faults = [nonfinite(array, name) for name, array in f.data().items()] if usable else []
     bad = [fault for fault in faults if fault is not None]
-    return {"shape": [int(side) for side in f.shape], "empty": f.loss.size == 0, "bad": bad}
+    return {
+        "shape": [int(side) for side in f.shape],
+        "empty": f.loss.size == 0,
+        "bad": bad,
+        "sizes": _extreme_sizes(f, X) if usable and not bad else [],
+    }
+
+
+def _extreme_sizes(f: Objective, X: ConvexSet) -> list[str]:
+    """Return which numbers of the data are so large or small that squares of losses over- or underflow."""
+    sizes = {name: _largest_entry(array) for name, array in f.data().items()}
+    sizes |= {f"{name} × diameter": sizes[name] * float(X.diameter) for name in f.map.data()}
+    if not f.map.data():
+        sizes["the diameter"] = float(X.diameter)
+    extreme = {name: size for name, size in sizes.items() if size > _LARGEST or 0.0 < size < 1.0 / _LARGEST}
+    return [f"{name} is up to {size:.2e}" for name, size in extreme.items()]
+
+
+def _largest_entry(array: Any) -> float:
+    entries = np.asarray(array.data if sp.issparse(array) else array)
+    return max(float(entries.max()), -float(entries.min())) if entries.size else 0.0

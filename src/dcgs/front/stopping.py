@@ -8,6 +8,7 @@ from enum import Enum
 from typing import final
 
 from dcgs.methods.base import Method
+from dcgs.methods.target import GapTarget
 from dcgs.validation import COUNT, POSITIVE, number, whole
 
 # The defaults if the user gives no rule, or only a gap: every run ends.
@@ -20,6 +21,7 @@ class Status(Enum):
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."
+    ROUNDING = "the certified gap is rounding error, which is larger than the target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."
@@ -46,18 +48,26 @@ class Limits:
     lmo_calls: int | None = None
     gap: float | None = None
     every: int | None = 1
+    gap_abs: float | None = None
+
+    @property
+    def target(self) -> GapTarget | None:
+        """The gap that ends the run; None without one."""
+        return None if self.gap is None and self.gap_abs is None else GapTarget(self.gap, self.gap_abs)
 
     def check(self) -> None:
         """Raise unless each rule is a number in its range, or None."""
         for name in ("iterations", "rounds", "lmo_calls"):
             COUNT.or_none(getattr(self, name), name)
-        POSITIVE.or_none(self.seconds, "seconds")
-        number("be between 0 and 1, a fraction", lambda x: 0.0 < x < 1.0).or_none(self.gap, "gap")
+        for name in ("seconds", "gap_abs"):
+            POSITIVE.or_none(getattr(self, name), name)
+        fraction = number("be between 0 and 1, a fraction of f(x0) − f(x)", lambda x: 0.0 < x < 1.0)
+        fraction.or_none(self.gap, "gap")
         whole(0).or_none(self.every, "every")
 
     def check_method(self, method: Method, callback: object) -> None:
         """Raise if a rule cannot end a run of this method, or if the callback would never be called."""
-        if self.gap is not None and not self.every and not method.stops_itself:
+        if self.target is not None and not self.every and not method.stops_itself:
             raise ValueError(
                 f"a gap can only end a run that is measured on the way; got gap with every={self.every}. "
                 "Use every=1, or leave gap out and give another rule."
@@ -79,7 +89,7 @@ class Limits:
         """
         if any(rule is not None for rule in (self.iterations, self.rounds, self.seconds, self.lmo_calls)):
             return self
-        gap = _DEFAULT_GAP if self.gap is None and (self.every or stops_itself) else self.gap
+        gap = _DEFAULT_GAP if self.target is None and (self.every or stops_itself) else self.gap
         return replace(self, iterations=_DEFAULT_ITERATIONS, gap=gap)
 
     def horizon(self, rounds_per_iteration: int) -> int | None:

@@ -64,8 +64,12 @@ class Objective:
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
     def grad_noise(self, image: Image) -> float:
-        """Return an estimate of the rounding error of ∇f(x), given the image A x."""
-        z_error = self.loss.curvature[1] * norm(image)
+        """Return an estimate of the rounding error of ∇f(x), given the image A x.
+
+        The rounding error of the image counts as far as the loss is curved: not where a Huber loss is linear,
+        or a logistic loss nearly so.
+        """
+        z_error = norm(self.loss.hess(image) * image)
         return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
 
     @property
