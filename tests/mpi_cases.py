@@ -200,7 +200,9 @@ def check_bad_input_in_one_process_ends_all(runtime: dcgs.MPI) -> None:
     """The sentence is the same everywhere, whoever was given what is wrong."""
     last = runtime.transport.rank == runtime.transport.size - 1
     good: dict[str, Any] = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 2}
-    broken = [*LASSO[0][:-1], dcgs.LeastSquares(np.full((2, 7), np.nan), np.zeros(2))]
+    data = np.zeros((2, 7))
+    broken = [*LASSO[0][:-1], dcgs.LeastSquares(data, np.zeros(2))]
+    data[:] = np.nan
     sentence = refusal(runtime, **good | {"objectives": broken if last else LASSO[0]})
     assert sentence == "ValueError: data must be finite; agent 5: A[0, 0] is nan and 13 more."
     odd = [*LASSO[0][:-1], dcgs.LeastSquares(np.ones((2, 3)), np.zeros(2))]

@@ -248,7 +248,7 @@ def test_another_gap_than_at_the_start_is_noted(tmp_path: Path) -> None:
     at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert resumed.status is dcgs.Status.AGREED
-    assert "started with gap 0.01 and resumed with 0.0001" in resumed.notes[0]
+    assert "started with gap 0.01 and resumed with gap 0.0001" in resumed.notes[0]
 
 
 def test_the_files_of_the_two_newest_iterations_stay(tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_a_solver_without_a_state_is_named_at_the_start(tmp_path: Path) -> None:
     ("wrong", "sentence"),
     [
         ({"every": 0}, "every must be a whole number of at least 1; got 0"),
-        ({"resume": "yes"}, "resume must be False, True or 'auto'; got 'yes'"),
+        ({"resume": "yes"}, "resume must be 'auto', True or False; got 'yes'"),
     ],
 )
 def test_settings_of_a_checkpoint_are_checked(wrong: dict[str, Any], sentence: str) -> None:
@@ -462,7 +462,7 @@ def test_a_checkpoint_of_a_wrong_type_is_refused() -> None:
         TypeError, match=r"checkpoint must be a dcgs.Checkpoint\(folder\), or None; got 'here'"
     ):
         once().run(iterations=1, checkpoint="here")
-    with pytest.raises(TypeError, match=r"folder must be a path; got 3"):
+    with pytest.raises(ValueError, match=r"folder must be a path; got 3"):
         Checkpoint(3)  # type: ignore[arg-type]
 
 

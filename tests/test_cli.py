@@ -50,7 +50,7 @@ def test_too_few_samples_for_the_agents_end_with_an_error_message(capsys: pytest
     with pytest.raises(SystemExit) as ended:
         main(["bench", "threads", "--samples", "5", "--features", "300"])
     assert ended.value.code == 2
-    assert "agents must be between 1 and 5" in capsys.readouterr().err
+    assert "agents must be a whole number between 1 and 5" in capsys.readouterr().err
 
 
 def test_an_output_that_cannot_be_written_is_refused_before_any_work(

@@ -125,7 +125,8 @@ def test_a_sample_is_random_and_given_by_its_seed() -> None:
 @pytest.mark.parametrize("count", [0, 11])
 def test_a_sample_larger_than_the_data_is_refused(count: int) -> None:
     with pytest.raises(
-        ValueError, match=rf"count must be between 1 and 10, the rows of ten rows; got {count}\."
+        ValueError,
+        match=rf"count must be a whole number between 1 and 10, the rows of ten rows; got {count}\.",
     ):
         regression().sample(count)
 
@@ -251,7 +252,7 @@ def test_the_error_for_missing_data_says_where_they_were_searched_and_what_to_do
     with pytest.raises(DataNotFoundError) as caught:
         wanted().locate(None, False, None)
     assert str(caught.value) == (
-        "Some Data must be on this machine; no plain or pack.zip was found in "
+        "the data set Some Data must be on this machine; no plain or pack.zip was found in "
         f"{tmp_path / 'named'} and in {cache}. Get http://127.0.0.1:9/pack.zip and put it in the folder "
         f"that DCGS_DATA names or in {cache}, or give its path, or allow the download."
     )

@@ -157,7 +157,10 @@ def test_a_missing_file_has_its_error_message(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("features", [0, -1, 2**31])
 def test_an_impossible_width_is_refused(tmp_path: Path, features: int) -> None:
-    with pytest.raises(ValueError, match=rf"features must be between 1 and 2147483647; got {features}\."):
+    with pytest.raises(
+        ValueError,
+        match=rf"features must be a whole number between 1 and 2147483647, or None; got {features}\.",
+    ):
         read_libsvm(put(tmp_path, TEXT), features)
 
 

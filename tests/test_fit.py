@@ -306,7 +306,7 @@ FAULTS = {
     f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many",
     f"{LASSO} --agents 3 --method nids --lmo-calls 3": "lmo_calls must be None for NIDS, which projects",
     LASSO: "the number of agents must be given for one file of data; give --agents N",
-    f"{LASSO} --agents 25": "agents must be between 1 and 24",
+    f"{LASSO} --agents 25": "agents must be a whole number between 1 and 24",
     f"{LASSO} --agents 3 --shape 2,3": "--shape must be left out for lasso",
     f"{LASSO} --agents 3 --one-based": "--zero-based or --one-based must be left out for lasso",
     f"{COMPLETION} r.npz --target 2": "--target must be left out for completion",

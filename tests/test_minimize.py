@@ -293,23 +293,27 @@ def test_an_unfinished_iteration_changes_no_answer() -> None:
     assert_array_equal(cut.agents, one.agents)
 
 
+def reached(result: dcgs.Result, share: float) -> Any:
+    """Return the entries where the worst agent's model is certified to a share of the decrease from x⁰."""
+    h = result.history
+    above = h.gap + h.worst_loss - h.mean_loss
+    return np.flatnonzero(above[1:] <= share * (h.worst_loss[0] - h.worst_loss[1:])) + 1
+
+
 def test_a_gap_ends_a_run_at_the_first_iteration_that_reaches_it() -> None:
     result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05)
-    relative = result.history.gap / result.history.gap[0]
     assert result.status is Status.GAP
     assert result.status.success
-    assert relative[-1] <= 0.05
-    assert relative[:-1].min() > 0.05
+    assert_array_equal(reached(result, 0.05), [len(result.history) - 1])
 
 
 def test_a_gap_is_only_looked_at_where_it_is_recorded() -> None:
     each = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05)
     tenth = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05, every=10)
-    reached = np.flatnonzero(tenth.history.gap <= 0.05 * tenth.history.gap[0])
     assert tenth.status is Status.GAP
     assert tenth.iterations >= each.iterations
     assert tenth.iterations % 10 == 0
-    assert_array_equal(reached, [len(tenth.history) - 1])
+    assert_array_equal(reached(tenth, 0.05), [len(tenth.history) - 1])
 
 
 @pytest.mark.parametrize("limit", ["iterations", "rounds", "lmo_calls"])
@@ -324,7 +328,7 @@ def test_a_gap_first_seen_at_the_end_is_a_success_too() -> None:
     first = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05)
     last = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), gap=0.05, iterations=first.iterations, every=1000)
     assert_array_equal(last.history.iterations, [0, first.iterations])
-    assert last.history.gap[-1] <= 0.05 * last.history.gap[0]
+    assert_array_equal(reached(last, 0.05), [1])
     assert last.status is Status.GAP
 
 
@@ -338,7 +342,7 @@ PLENTY = {"iterations": 200, "rounds": 500, "seconds": 1000.0, "lmo_calls": 300,
         ({"rounds": 10}, Status.ROUNDS, 5),
         ({"lmo_calls": 6}, Status.LMO_CALLS, 6),
         ({"seconds": 28.0}, Status.SECONDS, 7),  # four agents, a second a call
-        ({"gap": 0.9}, Status.GAP, 1),
+        ({"gap": 0.9}, Status.GAP, 3),
     ],
     ids=["iterations", "rounds", "lmo_calls", "seconds", "gap"],
 )
@@ -356,10 +360,8 @@ def test_only_a_certified_gap_is_a_success(status: Status) -> None:
 
 def test_without_a_rule_a_run_ends_at_a_gap_of_a_thousandth() -> None:
     result = dcgs.minimize(OBJECTIVES[:1], X, nx.path_graph(1), dcgs.DCGS(answer="last"))
-    relative = result.history.gap / result.history.gap[0]
     assert result.status is Status.GAP
-    assert relative[-1] <= 1e-3
-    assert relative[-2] > 1e-3
+    assert_array_equal(reached(result, 1e-3), [len(result.history) - 1])
 
 
 @pytest.mark.parametrize("rules", [{"every": 1000}, {"every": 1000, "gap": 0.5}, {"every": 0}], ids=repr)
@@ -627,7 +629,7 @@ def test_a_matrix_is_a_message_of_as_many_bytes_as_it_has_entries() -> None:
 @pytest.mark.parametrize(
     ("method", "relative"),
     [
-        (dcgs.DCGS(answer="last"), 1e-8),
+        (dcgs.DCGS(answer="last"), 1e-6),
         (dcgs.PrimalDual(answer="last"), 1e-8),
         # Frank-Wolfe is that slow: its gap falls like 1/t.
         (dcgs.DFW(), 1e-2),

@@ -588,5 +588,5 @@ def test_files_are_counted_from_agent_0(tmp_path: Path) -> None:
 
 def test_more_agents_than_rows_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "d.npy", A)
-    with pytest.raises(ValueError, match="agents must be between 1 and 4"):
+    with pytest.raises(ValueError, match="agents must be a whole number between 1 and 4"):
         DataSource(str(tmp_path / "d.npy")).parts(5, range(5), read_numbers)

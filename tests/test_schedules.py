@@ -112,12 +112,12 @@ def test_a_given_horizon_goes_before_the_accuracy() -> None:
         ({"balance": -1.0}, "balance must be a positive finite number; got -1.0."),
         ({"balance": float("inf")}, "balance must be a positive finite number; got inf."),
         ({"balance": float("nan")}, "balance must be a positive finite number; got nan."),
-        ({"distance": 0.0}, "distance must be a positive finite number; got 0.0."),
-        ({"distance": -2.0}, "distance must be a positive finite number; got -2.0."),
-        ({"distance": float("inf")}, "distance must be a positive finite number; got inf."),
-        ({"distance": float("nan")}, "distance must be a positive finite number; got nan."),
-        ({"horizon": 0}, "horizon must be at least 1; got 0."),
-        ({"horizon": -3}, "horizon must be at least 1; got -3."),
+        ({"distance": 0.0}, "distance must be a positive finite number, or None; got 0.0."),
+        ({"distance": -2.0}, "distance must be a positive finite number, or None; got -2.0."),
+        ({"distance": float("inf")}, "distance must be a positive finite number, or None; got inf."),
+        ({"distance": float("nan")}, "distance must be a positive finite number, or None; got nan."),
+        ({"horizon": 0}, "horizon must be a whole number of at least 1, or None; got 0."),
+        ({"horizon": -3}, "horizon must be a whole number of at least 1, or None; got -3."),
     ],
 )
 def test_parameters_that_no_proof_allows_are_named(
@@ -134,5 +134,7 @@ def test_theorem_2_has_no_balance_beyond_1() -> None:
 
 @pytest.mark.parametrize("u", [0.0, -1.0, float("nan")])
 def test_theorem_2_has_no_strong_convexity_that_is_not_positive(u: float) -> None:
-    with pytest.raises(ValueError, match=f"strong_convexity must be positive; got {u!r}."):
+    with pytest.raises(
+        ValueError, match=f"strong_convexity must be a positive finite number, or None; got {u!r}."
+    ):
         Theorem2(strong_convexity=u)

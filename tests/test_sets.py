@@ -550,22 +550,37 @@ def wrong(value: Any) -> Any:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: L1Ball(0), "shape must be a positive integer or a tuple of them; got 0."),
+        (
+            lambda: L1Ball(0),
+            "shape must be a positive integer or a tuple of them, with at most 2**60 entries; got 0.",
+        ),
         (lambda: L1Ball(3, radius=0.0), "radius must be a positive finite number; got 0.0."),
         (lambda: L2Ball(3, radius=-1), "radius must be a positive finite number; got -1."),
         (lambda: Simplex(3, radius=math.inf), "radius must be a positive finite number; got inf."),
         (lambda: LInfBall(3, radius=math.nan), "radius must be a positive finite number; got nan."),
-        (lambda: LInfBall((2, -1)), "shape must be a positive integer or a tuple of them; got (2, -1)."),
-        (lambda: KSparseBall(10, 11), "k must be between 1 and 10, the number of entries; got 11."),
-        (lambda: KSparseBall((2, 5), 0), "k must be between 1 and 10, the number of entries; got 0."),
-        (lambda: KSparseBall(3, wrong(1.5)), "k must be between 1 and 3, the number of entries; got 1.5."),
+        (
+            lambda: LInfBall((2, -1)),
+            "shape must be a positive integer or a tuple of them, with at most 2**60 entries; got (2, -1).",
+        ),
+        (
+            lambda: KSparseBall(10, 11),
+            "k must be a whole number between 1 and 10, the number of entries; got 11.",
+        ),
+        (
+            lambda: KSparseBall((2, 5), 0),
+            "k must be a whole number between 1 and 10, the number of entries; got 0.",
+        ),
+        (
+            lambda: KSparseBall(3, wrong(1.5)),
+            "k must be a whole number between 1 and 3, the number of entries; got 1.5.",
+        ),
         (lambda: Box([0, 3, 5], [1, 2, 4]), "lower must not exceed upper; it does at [(1,), (2,)]."),
         (
             lambda: Box(np.ones(9), np.zeros(9)),
             "lower must not exceed upper; it does at [(0,), (1,), (2,), (3,), (4,), …].",
         ),
-        (lambda: Box([0, math.nan], [1, 2]), "lower must be finite; it is not at [(1,)]."),
-        (lambda: Box([[0]], [[math.inf]]), "upper must be finite; it is not at [(0, 0)]."),
+        (lambda: Box([0, math.nan], [1, 2]), "lower must be finite; lower[1] is nan."),
+        (lambda: Box([[0]], [[math.inf]]), "upper must be finite; upper[0, 0] is inf."),
         (
             lambda: Box([0, 0], [1]),
             "lower and upper must be nonempty arrays of one shape; got (2,) and (1,).",
@@ -582,19 +597,19 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: NuclearNormBall(wrong((3, 2, 1))),
-            "shape must have two dimensions, as points are matrices; got (3, 2, 1).",
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got (3, 2, 1).",
         ),
         (
             lambda: NuclearNormBall(wrong(3)),
-            "shape must have two dimensions, as points are matrices; got (3,).",
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got 3.",
         ),
         (
             lambda: NuclearNormBall((3, 2), tolerance=0.0),
             "tolerance must be at least 1e-12 and less than 1; got 0.0.",
         ),
         (lambda: Spectraplex(2, tolerance=1.0), "tolerance must be at least 1e-12 and less than 1; got 1.0."),
-        (lambda: Spectraplex(wrong((2, 2))), "n must be a positive integer; got (2, 2)."),
-        (lambda: BirkhoffPolytope(0), "n must be a positive integer; got 0."),
+        (lambda: Spectraplex(wrong((2, 2))), "n must be a whole number of at least 1; got (2, 2)."),
+        (lambda: BirkhoffPolytope(0), "n must be a whole number of at least 1; got 0."),
         (
             lambda: ConvexHull(np.zeros((0, 3))),
             "points must be an array of shape (count, *shape) with at least one point; got shape (0, 3).",
@@ -603,7 +618,7 @@ def wrong(value: Any) -> Any:
             lambda: ConvexHull([1.0, 2.0]),
             "points must be an array of shape (count, *shape) with at least one point; got shape (2,).",
         ),
-        (lambda: ConvexHull([[0.0, math.nan]]), "points must be finite; it is not at [(0, 1)]."),
+        (lambda: ConvexHull([[0.0, math.nan]]), "points must be finite; points[0, 1] is nan."),
         (lambda: Polytope(), "A_ub or A_eq must be given; got neither."),
         (lambda: Polytope([[1.0]]), "A_ub and b_ub must be given together; got A_ub without b_ub."),
         (
@@ -616,7 +631,7 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: Polytope([1.0], [1.0]),
-            "A_ub must be a matrix with a column per variable; got shape (1,).",
+            "A_ub must be a matrix; got shape (1,).",
         ),
         (
             lambda: Polytope([[1.0], [-1.0]], [1.0, 1.0], [[1.0, 1.0]], [0.0]),
@@ -624,9 +639,9 @@ def wrong(value: Any) -> Any:
         ),
         (
             lambda: Polytope(sp.csr_array(np.array([[0.0, 1.0], [math.inf, 0.0]])), [1.0, 1.0]),
-            "A_ub must be finite; it is not at [(1, 0)].",
+            "A_ub must be finite; A_ub[1, 0] is inf.",
         ),
-        (lambda: Polytope([[1.0]], [math.inf]), "b_ub must be finite; it is not at [(0,)]."),
+        (lambda: Polytope([[1.0]], [math.inf]), "b_ub must be finite; b_ub[0] is inf."),
         (
             lambda: Polytope([[1.0], [-1.0]], [0.0, -1.0]),
             "the polytope must not be empty; HiGHS finds no x that meets its constraints.",

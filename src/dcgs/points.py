@@ -7,11 +7,10 @@ representation, such as the factors of a low-rank matrix, can replace NumPy arra
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg.blas import daxpy
 
 Point: TypeAlias = NDArray[np.float64]
@@ -30,22 +29,9 @@ def norm(x: Point) -> float:
     return math.sqrt(vdot(x, x))
 
 
-def as_floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return values as an array of float64; an array of float64 is not copied."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold real numbers; got an array of {array.dtype}.")
-    return array.astype(np.float64, copy=False)
-
-
 def add_scaled(a: float, x: Point, out: Point) -> None:
     """Add a·x to the C-contiguous out, in place and without a temporary."""
     daxpy(x.reshape(-1), out.reshape(-1), a=a)
-
-
-def is_whole(value: object, least: int) -> bool:
-    """Return whether value is a whole number, Python's or NumPy's, of at least ``least``."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_finite(x: Point) -> bool:

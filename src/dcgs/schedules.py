@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from dcgs.validation import COUNT, NOT_NEGATIVE, POSITIVE
+
 
 @final
 @dataclass(frozen=True)
@@ -22,6 +24,13 @@ class Params:
     eta: float
     theta: float
     e: float
+
+    def __post_init__(self) -> None:
+        NOT_NEGATIVE(self.alpha, "alpha")
+        POSITIVE(self.tau, "tau")
+        POSITIVE(self.eta, "eta")
+        POSITIVE(self.theta, "theta")
+        NOT_NEGATIVE(self.e, "e")
 
 
 Schedule: TypeAlias = Callable[[int], Params]
@@ -156,8 +165,7 @@ class Theorem2:
             raise ValueError(
                 f"balance must be at most 1 in Theorem2, whose proof fails beyond; got {self.balance!r}."
             )
-        if self.strong_convexity is not None and not self.strong_convexity > 0.0:
-            raise ValueError(f"strong_convexity must be positive; got {self.strong_convexity!r}.")
+        POSITIVE.or_none(self.strong_convexity, "strong_convexity")
 
     def bind(self, facts: Facts) -> Schedule:
         """Return the function of k for a network with these facts."""
@@ -189,9 +197,6 @@ _DEFAULT_HORIZON = 100
 
 
 def _check(balance: float, distance: float | None, horizon: int | None) -> None:
-    if not 0.0 < balance < float("inf"):
-        raise ValueError(f"balance must be a positive finite number; got {balance!r}.")
-    if distance is not None and not 0.0 < distance < float("inf"):
-        raise ValueError(f"distance must be a positive finite number; got {distance!r}.")
-    if horizon is not None and horizon < 1:
-        raise ValueError(f"horizon must be at least 1; got {horizon!r}.")
+    POSITIVE(balance, "balance")
+    POSITIVE.or_none(distance, "distance")
+    COUNT.or_none(horizon, "horizon")

@@ -145,7 +145,9 @@ def _add_method(group: Any) -> None:
     add("--eta ETA", "of fastdcgs (default: found by the agents)", positive)
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
-    add("--gap G", "stop at this certified gap, relative to that at the start (default: 1e-3)", fraction)
+    text = "stop when the certified gap is this fraction of the decrease of the loss (default: 1e-3)"
+    add("--gap G", text, fraction)
+    add("--gap-abs G", "stop when the certified gap is at most this number", positive)
     add("--rounds N", "stop after this number of rounds", count)
     add("--iterations N", "stop after this number of iterations", count)
     add("--seconds S", "stop after this number of seconds", positive)
@@ -192,7 +194,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     problem = problem_named(args.problem, dict(args.loss_option))
     flags = {option.name: getattr(args, option.name) for option in built_in_options()}
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
-    rules = ("gap", "rounds", "iterations", "seconds", "lmo_calls")
+    rules = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
     method_options = ("inner", "eta", "step", "answer")
     return FitConfig(
         problem=problem,

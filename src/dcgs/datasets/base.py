@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcgs.objectives import LeastSquares, MatrixCompletion, Objective
+from dcgs.validation import SEED, number, whole
 
 Matrix: TypeAlias = NDArray[np.float64] | sparse.csr_array
 """A dense or a sparse matrix of samples, one a row."""
@@ -72,11 +73,8 @@ class Regression:
 
     def sample(self, count: int, seed: int = 0) -> Regression:
         """Return ``count`` of the rows, drawn without replacement, in random order."""
-        if not 1 <= count <= len(self.b):
-            raise ValueError(
-                f"count must be between 1 and {len(self.b)}, the rows of {self.source.name}; got {count!r}."
-            )
-        chosen = np.random.default_rng(seed).choice(len(self.b), count, replace=False)
+        count = whole(1, len(self.b), f"the rows of {self.source.name}")(count, "count")
+        chosen = np.random.default_rng(SEED(seed, "seed")).choice(len(self.b), count, replace=False)
         return replace(self, A=self.A[chosen], b=self.b[chosen])
 
     def parts(self, agents: int) -> list[tuple[Matrix, NDArray[np.float64]]]:
@@ -114,9 +112,8 @@ class Ratings:
 
     def split(self, held_out: float = 0.2, seed: int = 0) -> tuple[Ratings, Ratings]:
         """Return the entries to fit and the entries held out, drawn at random."""
-        if not 0.0 < held_out < 1.0:
-            raise ValueError(f"held_out must be a fraction between 0 and 1; got {held_out!r}.")
-        order = np.random.default_rng(seed).permutation(len(self))
+        number("be a fraction between 0 and 1", lambda x: 0.0 < x < 1.0)(held_out, "held_out")
+        order = np.random.default_rng(SEED(seed, "seed")).permutation(len(self))
         fitted = len(self) - round(held_out * len(self))
         return self.take(order[:fitted]), self.take(order[fitted:])
 
@@ -136,7 +133,6 @@ def _known(made_from: NDArray[np.float64] | None, source: Source) -> NDArray[np.
 
 def cuts(count: int, agents: int) -> list[tuple[int, int]]:
     """Return the first item and the end of each contiguous part; their sizes differ by at most one."""
-    if not 1 <= agents <= count:
-        raise ValueError(f"agents must be between 1 and {count}, so that each has data; got {agents!r}.")
+    agents = whole(1, count, "so that each has data")(agents, "agents")
     edges = [count * i // agents for i in range(agents + 1)]
     return list(pairwise(edges))

@@ -15,6 +15,7 @@ from dcgs.datasets.download import Progress, Remote
 from dcgs.datasets.libsvm import read_libsvm
 from dcgs.datasets.store import Arrays, PathLike, Wanted, cached_arrays, checked_sha256
 from dcgs.datasets.streams import cut_off
+from dcgs.validation import one_of
 
 COLUMNS: Final = 150_360
 _ADDRESS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/regression/"
@@ -81,9 +82,7 @@ def e2006(
     path, the folder that ``DCGS_DATA`` names, the cache folder and the official download are tried. The
     first call parses the text; later calls load a binary copy from the cache folder.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {sorted(SPLITS)}; got {split!r}.")
-    chosen = SPLITS[split]
+    chosen = SPLITS[one_of(*SPLITS)(split, "split")]
     file = chosen.wanted.locate(path, download, progress)
     sha256 = checked_sha256(file)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from operator import index
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +13,7 @@ from scipy import sparse
 from dcgs.datasets.base import BrokenDataError
 from dcgs.datasets.store import PathLike
 from dcgs.datasets.streams import whole_lines
+from dcgs.validation import PATH, whole
 
 Numbers: TypeAlias = NDArray[np.float64]
 Chunk: TypeAlias = tuple[Numbers, NDArray[np.intp], NDArray[np.int32], Numbers]
@@ -38,10 +37,8 @@ def read_libsvm(path: PathLike, features: int | None = None) -> tuple[sparse.csr
     The file may be compressed (bz2, xz, gz: recognized by its first bytes). Comments (``# …``) and blank
     lines are skipped. Text is read in chunks; the peak of memory is below three times the result.
     """
-    file = Path(path).expanduser()
-    limit = _MOST_COLUMNS if features is None else index(features)
-    if not 1 <= limit <= _MOST_COLUMNS:
-        raise ValueError(f"features must be between 1 and {_MOST_COLUMNS}; got {features!r}.")
+    file = PATH(path, "path").expanduser()
+    limit = whole(1, _MOST_COLUMNS).or_none(features, "features") or _MOST_COLUMNS
     parts: tuple[list[Any], ...] = ([], [], [], [])
     for first_line, text in whole_lines(file, _CHUNK):
         chunk = _parsed(text, limit)

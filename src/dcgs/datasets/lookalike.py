@@ -10,6 +10,7 @@ from scipy import sparse
 
 from dcgs.datasets.base import Kind, Regression, Source
 from dcgs.datasets.e2006_tfidf import COLUMNS
+from dcgs.validation import SEED, whole
 
 _VOCABULARY: Final = COLUMNS - 1  # all but the volatility of the year before
 _ZIPF, _SHIFT = 1.12, 2.0  # the word of rank r has a share of about (r + shift)^−zipf
@@ -24,6 +25,7 @@ _PREDICTIVE = 150  # words that are correlated with the label
 _STRONGEST, _DECAY = 0.068, 0.22  # the k-th of them has a correlation of strongest · k^−decay
 _COMMON = (0.05, 0.6)  # the share of documents that such a word is in
 _BATCH = 256  # documents drawn at a time
+_MOST = 10**9  # samples
 
 
 def e2006_lookalike(samples: int = 4000, features: int = COLUMNS, *, seed: int = 0) -> Regression:
@@ -36,13 +38,9 @@ def e2006_lookalike(samples: int = 4000, features: int = COLUMNS, *, seed: int =
     >>> e2006_lookalike(50, 400).source.kind
     <Kind.LOOKALIKE: 'a look-alike made from a seed, not the real data'>
     """
-    if samples < 2:
-        raise ValueError(f"samples must be at least 2; got {samples!r}.")
-    if not 2 <= features <= COLUMNS:
-        raise ValueError(
-            f"features must be between 2 and {COLUMNS}, as the real data have; got {features!r}."
-        )
-    rng = np.random.default_rng(seed)
+    samples = whole(2, _MOST)(samples, "samples")
+    features = whole(2, COLUMNS, "as the real data have")(features, "features")
+    rng = np.random.default_rng(SEED(seed, "seed"))
     words = _tf_idf(rng, samples, features - 1)
     past = _standardized(rng.standard_normal(samples))
     signal = _signal(rng, words)

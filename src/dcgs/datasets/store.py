@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dcgs.datasets.base import BrokenDataError, DataNotFoundError
 from dcgs.datasets.download import Progress, Remote, fetch
 from dcgs.files import atomic_write
+from dcgs.validation import FLAG, PATH, function_or_none
 
 PathLike: TypeAlias = str | os.PathLike[str]
 """A path, as the standard library takes it."""
@@ -51,8 +52,11 @@ class Wanted:
 
     def locate(self, path: PathLike | None, download: bool, progress: Progress | None) -> Path:
         """Return the file to read; download it if it is not on this machine and ``download`` allows it."""
-        if path is not None:
-            return self._given(Path(path).expanduser())
+        given = PATH.or_none(path, "path")
+        FLAG(download, "download")
+        function_or_none(progress, "progress", "the bytes so far and in all")
+        if given is not None:
+            return self._given(given.expanduser())
         named = os.environ.get("DCGS_DATA")
         places = [*([Path(named).expanduser()] if named else []), cache_folder()]
         found = next((file for place in places for file in self._within(place)), None)
@@ -61,13 +65,17 @@ class Wanted:
         if download:
             return fetch(self.remote, cache_folder(), progress)
         searched = " and in ".join(map(str, places)) + ("" if named else " (DCGS_DATA is not set)")
-        raise self._missing(f"{self.name} must be on this machine; no {self._names} was found in {searched}.")
+        raise self._missing(
+            f"the data set {self.name} must be on this machine; no {self._names} was found in {searched}."
+        )
 
     def _given(self, path: Path) -> Path:
         if path.is_dir():
             found = next(self._within(path), None)
             if found is None:
-                raise self._missing(f"{self.name} must be in the folder {path}; it has no {self._names}.")
+                raise self._missing(
+                    f"the data set {self.name} must be in the folder {path}; it has no {self._names}."
+                )
             return found
         if not path.exists():
             raise self._missing(f"{path} must be {self.name}; there is no such file.")

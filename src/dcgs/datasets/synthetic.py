@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dcgs.datasets.base import Kind, Ratings, Regression, Source
+from dcgs.validation import COUNT, NOT_NEGATIVE, SEED, SHAPE, whole
 
 
 def lasso_synthetic(
@@ -15,9 +16,11 @@ def lasso_synthetic(
     >>> lasso_synthetic(20, 50, 5).A.shape
     (20, 50)
     """
-    if not 1 <= nonzeros <= features:
-        raise ValueError(f"nonzeros must be between 1 and {features}, the features; got {nonzeros!r}.")
-    rng = np.random.default_rng(seed)
+    samples, features = COUNT(samples, "samples"), COUNT(features, "features")
+    SHAPE((samples, features), "the shape (samples, features)")
+    nonzeros = whole(1, features, "the features")(nonzeros, "nonzeros")
+    NOT_NEGATIVE(noise, "noise")
+    rng = np.random.default_rng(SEED(seed, "seed"))
     A = rng.standard_normal((samples, features))
     truth = np.zeros(features)
     truth[rng.choice(features, nonzeros, replace=False)] = rng.standard_normal(nonzeros)
@@ -37,11 +40,11 @@ def completion_synthetic(
     >>> completion_synthetic(20, 2, 50).values.shape
     (50,)
     """
-    if not 1 <= rank <= side:
-        raise ValueError(f"rank must be between 1 and {side}, the side; got {rank!r}.")
-    if not 1 <= entries <= side * side:
-        raise ValueError(f"entries must be between 1 and {side * side}, as there are; got {entries!r}.")
-    rng = np.random.default_rng(seed)
+    side, _ = SHAPE((side, side), "the shape (side, side)")
+    rank = whole(1, side, "the side")(rank, "rank")
+    entries = whole(1, side * side, "as there are")(entries, "entries")
+    NOT_NEGATIVE(noise, "noise")
+    rng = np.random.default_rng(SEED(seed, "seed"))
     truth = rng.standard_normal((side, rank)) @ rng.standard_normal((rank, side))
     rows, cols = np.divmod(rng.choice(side * side, entries, replace=False), side)
     values = truth[rows, cols] + np.sqrt(noise) * rng.standard_normal(entries)

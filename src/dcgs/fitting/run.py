@@ -50,7 +50,7 @@ class FitConfig:
         if self.measure is not None or self.method.stops_itself:
             return
         name = type(self.method).__name__
-        if self.rules.get("gap") is not None:
+        if any(self.rules.get(rule) is not None for rule in ("gap", "gap_abs")):
             raise ValueError(
                 f"a gap ends a run of {name} only if it is measured during the run, which needs all agents' "
                 "losses. Add --measure, or use --method fastdcgs, whose agents certify the gap themselves."

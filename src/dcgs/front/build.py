@@ -60,7 +60,7 @@ def build(problem: Problem) -> Run:
     facts = replace(
         facts_of(f, problem.X, problem.network, method.projects),
         horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
-        accuracy=observer.target,
+        accuracy=observer.accuracy,
     )
     agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
     checkpoints.begin(
@@ -85,7 +85,7 @@ def _agent(
         iterations=limits.iterations or sys.maxsize,
         rng=np.random.default_rng((problem.settings.seed, i)),
         observe=partial(observer.post, i),
-        gap=limits.gap if problem.method.stops_itself else None,
+        target=limits.target if problem.method.stops_itself else None,
         agree=observer.agree,
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),

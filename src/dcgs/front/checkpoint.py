@@ -16,9 +16,9 @@ from dcgs.front.checkpoint_file import is_complete
 from dcgs.inner import Inner
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import is_whole
 from dcgs.sets.base import ConvexSet
 from dcgs.state import unsupported
+from dcgs.validation import COUNT, PATH, instance, one_of
 
 _SUFFIX = ".dcgs"
 
@@ -37,12 +37,10 @@ class Checkpoint:
     resume: bool | Literal["auto"] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | os.PathLike):
-            raise TypeError(f"folder must be a path; got {self.folder!r}.")
-        if not is_whole(self.every, 1):
-            raise ValueError(f"every must be a whole number of at least 1; got {self.every!r}.")
-        if self.resume not in (False, True, "auto"):
-            raise ValueError(f"resume must be False, True or 'auto'; got {self.resume!r}.")
+        PATH(self.folder, "folder")
+        COUNT(self.every, "every")
+        if not isinstance(self.resume, bool):
+            one_of("auto", also=("True", "False"))(self.resume, "resume")
 
     @property
     def path(self) -> Path:
@@ -65,8 +63,7 @@ def check_checkpoint(
     """Raise unless the checkpoint is None, or a Checkpoint that can save the state of the method."""
     if checkpoint is None:
         return
-    if not isinstance(checkpoint, Checkpoint):
-        raise TypeError(f"checkpoint must be a dcgs.Checkpoint(folder), or None; got {checkpoint!r}.")
+    instance(checkpoint, Checkpoint, "checkpoint", "be a dcgs.Checkpoint(folder), or None")
     solvers = (method.inner_solver(f, X) for f in objectives.values())
     parts: list[Method | Inner] = [method, *(solver for solver in solvers if solver is not None)]
     for part in parts:

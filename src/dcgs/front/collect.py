@@ -13,7 +13,9 @@ import numpy as np
 from dcgs.front.build import Run
 from dcgs.front.checks import FEASIBLE, Problem
 from dcgs.front.history import as_history, average
+from dcgs.front.observer import Observer
 from dcgs.front.result import Result
+from dcgs.front.stopping import Status
 from dcgs.inner import Outcome
 from dcgs.points import Point
 
@@ -43,6 +45,7 @@ def collect(run: Run) -> Result:
         history=as_history(observer.snapshots),
         notes=(
             *run.checkpoints.notes,
+            *_rounding_notes(observer),
             *_notes(whole[4].tolist(), int(whole[5].sum())),
             *_outside(run.problem, x_bar),
         ),
@@ -91,6 +94,18 @@ def _outside(problem: Problem, x_bar: Point) -> tuple[str, ...]:
         return ()
     return (
         f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*.",
+    )
+
+
+def _rounding_notes(observer: Observer) -> tuple[str, ...]:
+    """Return a note with the gap that was reached if rounding error ended the run."""
+    at = observer.certified
+    if observer.status is not Status.ROUNDING or at is None:
+        return ()
+    share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
+    return (
+        f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
+        f"{at.noise:.1e}. Ask for a larger gap, or scale the data.",
     )
 
 

@@ -38,7 +38,7 @@ def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fi
         "seed": str(seed),
         "x0": _hashed("", agent.x0),
         "data": _hashed(f"{type(agent.f.loss).__name__}, {type(agent.f.map).__name__}", agent.f),
-        "certifies a gap": "yes" if agent.gap is not None else "no",
+        "certifies a gap": "yes" if agent.target is not None else "no",
     }
 
 

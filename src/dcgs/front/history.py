@@ -169,4 +169,4 @@ def certify(
 def rounding(f: DistributedObjective, X: ConvexSet, x: Point) -> float:
     """Return an estimate of the gap at x that rounding error alone causes."""
     noise = f.numbers(lambda _, part: [part.grad_noise(part.map.image(x))])
-    return float(sum(noise[:, 0].tolist()) * X.diameter)
+    return float(sum(noise[:, 0].tolist()) * (X.diameter + norm(x)))

@@ -33,6 +33,7 @@ def minimize(
     seconds: float | None = None,
     lmo_calls: int | None = None,
     gap: float | None = None,
+    gap_abs: float | None = None,
     runtime: Runtime | None = None,
     seed: int = 0,
     x0: ArrayLike | None = None,
@@ -46,9 +47,9 @@ def minimize(
     FastDCGS(): its agents certify the gap themselves, and stop with one model for all.
 
     The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measurements do not count),
-    ``lmo_calls`` of any one agent, or ``gap``, the certified Wolfe gap of f at the network average as a
-    fraction of its value at x⁰. Without any of them the gap is 1e-3. A run with no limit but a gap ends after
-    10,000 iterations at the latest.
+    ``lmo_calls`` of any one agent, or a certified Wolfe gap of f at the answer x: one of at most
+    ``gap`` · (f(x⁰) − f(x)), so that f(x) − f* ≤ ``gap`` · (f(x⁰) − f*), or of at most ``gap_abs``. Without
+    any of them the gap is 1e-3. A run with no limit but a gap ends after 10,000 iterations at the latest.
 
     ``every`` is the number of iterations between measurements. 0 measures only the first and the last
     iteration. None measures nothing: the history is empty, and no process sees the models of other processes.
@@ -68,7 +69,7 @@ def minimize(
     """
     settings = Settings(
         FastDCGS() if method is None else method,
-        Limits(iterations, rounds, seconds, lmo_calls, gap, every),
+        Limits(iterations, rounds, seconds, lmo_calls, gap, every, gap_abs),
         Lockstep() if runtime is None else runtime,
         seed,
         callback,

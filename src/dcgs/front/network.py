@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
+from dcgs.validation import instance
+
 Neighbors: TypeAlias = tuple[tuple[int, ...], ...]
 Weights: TypeAlias = tuple[tuple[float, ...], ...]
 """For each agent a number for each of its neighbors."""
@@ -98,8 +100,7 @@ def as_network(graph: nx.Graph) -> Network:
     Agent i is node i if the nodes are the integers 0 … m−1, else the i-th node in the order of the graph.
     Edge weights are not used.
     """
-    if not isinstance(graph, nx.Graph):
-        raise TypeError(f"graph must be a networkx.Graph; got {type(graph).__name__}.")
+    instance(graph, nx.Graph, "graph", "be a networkx.Graph")
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
             "the graph must be undirected, with one edge between two nodes; "

@@ -10,10 +10,14 @@ import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.checks import Problem
-from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
+from dcgs.front.history import Snapshot, as_rows, average, from_rows, measure, rounding
 from dcgs.front.stopping import Status, Stopwatch
-from dcgs.points import Point
+from dcgs.methods.target import CertifiedGap
+from dcgs.points import EPS, Point
 from dcgs.runtime import Traffic
+
+# The rounding error of the difference of two losses, in units of EPS times the loss.
+_LOSSES = 4.0
 
 
 @final
@@ -67,13 +71,10 @@ class Observer:
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
         self.computing = 0.0
-        self.target: float | None = None
-        if self.limits.every is None:
-            return
-        self._record(counters.work)
-        self.target = self._gap_target()
-        if self._reached(self.snapshots[0]):
-            self.status = Status.GAP
+        self.target = self.limits.target
+        self.certified: CertifiedGap | None = None
+        if self.limits.every is not None:
+            self._record(counters.work)
 
     @property
     def collective(self) -> bool:
@@ -96,14 +97,21 @@ class Observer:
             rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
             last = self.snapshots[-1]
-            if last.iterations == self.iterations and self._reached(last):
-                self.status = Status.GAP
+            if last.iterations == self.iterations:
+                self._judge(last)
         calls, seconds = self._largest(float(self.counters.calls), self.counters.clock.seconds)
         self.status = self.status or self._limit_reached(int(calls), seconds)
 
-    def agree(self) -> None:
+    @property
+    def accuracy(self) -> float | None:
+        """The gap that is asked for, if f(x⁰) − f* is the gap at x⁰, which bounds it; None if not known."""
+        if self.target is None or not self.snapshots:
+            return None
+        return self.target.threshold(self.snapshots[0].gap) or None
+
+    def agree(self, certified: CertifiedGap) -> None:
         """Note that the agents have agreed to stop, which all of them do in the same round."""
-        self.status = Status.AGREED
+        self._end(certified, Status.AGREED)
 
     def spend_budget(self) -> None:
         """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
@@ -215,31 +223,33 @@ class Observer:
         self.snapshots.append(replace(snapshot, agents=()))
         callback = self.problem.settings.callback
         stopped = self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
-        if self._reached(snapshot):
-            self.status = Status.GAP  # a success, whatever else ended the run
-        elif stopped:
+        self._judge(snapshot)
+        if stopped:
             self.status = self.status or Status.CALLBACK
 
-    def _reached(self, snapshot: Snapshot) -> bool:
-        """Return whether the target gap is reached, if the agents do not decide that themselves."""
-        return (
-            not self.problem.method.stops_itself and self.target is not None and snapshot.gap <= self.target
-        )
+    def _judge(self, snapshot: Snapshot) -> None:
+        """End the run if the gap of every agent's model is small enough, unless the agents decide that.
 
-    def _gap_target(self) -> float | None:
-        """Return the gap that ends the run; raise if rounding error is larger."""
-        if self.limits.gap is None:
-            return None
-        first = self.snapshots[0].gap
-        noise = rounding(self.problem.f, self.problem.X, self.problem.x0)
-        if first <= noise:
-            return first
-        if self.limits.gap * first < noise:
-            raise ValueError(
-                f"gap must be at least {noise / first:.1e} for these data, where rounding error alone makes "
-                f"a gap of {noise:.1e} of the {first:.1e} at x0; got {self.limits.gap!r}."
-            )
-        return self.limits.gap * first
+        f* is at least f(x̄) − gap, so the worst model is within the gap plus its excess over f(x̄) of f*.
+        """
+        if self.target is None or self.problem.method.stops_itself:
+            return
+        x_bar = average(list(self.all_answers().values()))
+        noise = rounding(self.problem.f, self.problem.X, x_bar)
+        excess, decrease = 0.0, 0.0
+        if snapshot.iterations > 0:
+            excess = max(0.0, snapshot.worst_loss - snapshot.mean_loss)
+            decrease = self.snapshots[0].worst_loss - snapshot.worst_loss
+            noise += _LOSSES * EPS * abs(snapshot.worst_loss)
+        certified = CertifiedGap(snapshot.gap + excess, decrease, noise)
+        if self.target.ends(certified):
+            self._end(certified, Status.GAP)
+
+    def _end(self, certified: CertifiedGap, success: Status) -> None:
+        """Set the status: a success, whatever else ended the run, or that rounding error ends it."""
+        assert self.target is not None
+        self.certified = certified
+        self.status = success if self.target.reached(certified) else Status.ROUNDING
 
     def _limit_reached(self, calls: int, seconds: float) -> Status | None:
         """Return the limit that is reached, if one is; calls and seconds are the largest of all processes."""

@@ -16,6 +16,7 @@ from dcgs.files import atomic_write
 from dcgs.front.history import History
 from dcgs.front.stopping import Status
 from dcgs.points import Point
+from dcgs.validation import PATH
 
 _FORMAT = 4
 
@@ -55,21 +56,25 @@ class Result:
         arrays |= {f"history.{name}": column for name, column in self.history.columns().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
         meta = np.array(json.dumps({"format": _FORMAT, "status": self.status.name, **facts}))
-        return atomic_write(Path(path), lambda stream: np.savez_compressed(stream, meta=meta, **arrays))
+        return atomic_write(
+            PATH(path, "path"), lambda stream: np.savez_compressed(stream, meta=meta, **arrays)
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
         """Read a result written by :meth:`save`."""
-        name = os.fspath(path)
-        with open(path, "rb") as file:
-            try:
+        name = str(PATH(path, "path"))
+        try:
+            with open(name, "rb") as file:
                 arrays, meta = _read(file)
-                version = meta.pop("format")
-                loaded = _rebuilt(arrays, meta) if version == _FORMAT else None
-            except Exception as error:  # a damaged file can fail anywhere: zip, arrays, JSON, names
-                raise ValueError(
-                    f"{name!r} must be a result written by Result.save; it cannot be read as one."
-                ) from error
+            version = meta.pop("format")
+            loaded = _rebuilt(arrays, meta) if version == _FORMAT else None
+        except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+            raise FileNotFoundError(f"path must be a file to read; {name!r}: {error.strerror}.") from error
+        except Exception as error:  # a damaged file can fail anywhere: zip, arrays, JSON, names
+            raise ValueError(
+                f"{name!r} must be a result written by Result.save; it cannot be read as one."
+            ) from error
         if loaded is None:
             raise ValueError(
                 f"a result must be of format {_FORMAT}; {name!r} has {version!r}. "

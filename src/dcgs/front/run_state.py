@@ -12,6 +12,7 @@ from dcgs.front.history import as_rows, from_rows
 from dcgs.front.observer import Counters, Observer
 from dcgs.inner import Outcome
 from dcgs.methods.base import Agent
+from dcgs.methods.target import GapTarget
 from dcgs.points import Point
 
 
@@ -25,7 +26,7 @@ class RunState:
 
     iteration: int
     answer: Point
-    gap: float | None
+    target: GapTarget | None
     rounds: int
     computing: float
     seconds: float
@@ -68,7 +69,7 @@ def run_state(agent: Agent, k: int, work: AgentWork, observer: Observer) -> RunS
     return RunState(
         iteration=k,
         answer=observer.answers[i],
-        gap=agent.gap,
+        target=agent.target,
         rounds=counters.traffic.rounds,
         computing=observer.computing,
         seconds=counters.clock.seconds,
@@ -108,12 +109,18 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
     return _notes(first, agents[min(states)])
 
 
+def _described(target: GapTarget) -> str:
+    given = {"gap": target.relative, "gap_abs": target.absolute}
+    return " and ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+
+
 def _notes(state: RunState, agent: Agent) -> list[str]:
     notes = []
-    if agent.gap is not None and state.gap != agent.gap:
+    if agent.target is not None and state.target is not None and state.target != agent.target:
         notes.append(
-            f"the run was started with gap {state.gap!r} and resumed with {agent.gap!r}: the certified gap "
-            "is the one given last, but the run is not equal to one with a single gap."
+            f"the run was started with {_described(state.target)} and resumed with "
+            f"{_described(agent.target)}: the certified gap is the one given last, but the run is not equal "
+            "to one with a single gap."
         )
     changed = [
         f"{name} {was}, now {now}"

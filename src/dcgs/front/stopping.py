@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from enum import Enum
-from numbers import Real
 from typing import final
 
 from dcgs.methods.base import Method
-from dcgs.points import is_whole
+from dcgs.methods.target import GapTarget
+from dcgs.validation import COUNT, POSITIVE, number, whole
 
 # The defaults if the user gives no rule, or only a gap: every run ends.
 _DEFAULT_GAP = 1e-3
@@ -22,6 +21,7 @@ class Status(Enum):
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."
+    ROUNDING = "the certified gap is rounding error, which is larger than the target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."
@@ -48,25 +48,26 @@ class Limits:
     lmo_calls: int | None = None
     gap: float | None = None
     every: int | None = 1
+    gap_abs: float | None = None
+
+    @property
+    def target(self) -> GapTarget | None:
+        """The gap that ends the run; None without one."""
+        return None if self.gap is None and self.gap_abs is None else GapTarget(self.gap, self.gap_abs)
 
     def check(self) -> None:
         """Raise unless each rule is a number in its range, or None."""
         for name in ("iterations", "rounds", "lmo_calls"):
-            value = getattr(self, name)
-            if value is not None and not is_whole(value, 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, or None; got {value!r}.")
-        if self.seconds is not None and not (_is_number(self.seconds) and 0.0 < self.seconds < math.inf):
-            raise ValueError(f"seconds must be positive and finite, or None; got {self.seconds!r}.")
-        if self.gap is not None and not (_is_number(self.gap) and 0.0 < self.gap < 1.0):
-            raise ValueError(
-                f"gap must be between 0 and 1, a fraction of the gap at x0, or None; got {self.gap!r}."
-            )
-        if self.every is not None and not is_whole(self.every, 0):
-            raise ValueError(f"every must be a whole number of at least 0, or None; got {self.every!r}.")
+            COUNT.or_none(getattr(self, name), name)
+        for name in ("seconds", "gap_abs"):
+            POSITIVE.or_none(getattr(self, name), name)
+        fraction = number("be between 0 and 1, a fraction of f(x0) − f(x)", lambda x: 0.0 < x < 1.0)
+        fraction.or_none(self.gap, "gap")
+        whole(0).or_none(self.every, "every")
 
     def check_method(self, method: Method, callback: object) -> None:
         """Raise if a rule cannot end a run of this method, or if the callback would never be called."""
-        if self.gap is not None and not self.every and not method.stops_itself:
+        if self.target is not None and not self.every and not method.stops_itself:
             raise ValueError(
                 f"a gap can only end a run that is measured on the way; got gap with every={self.every}. "
                 "Use every=1, or leave gap out and give another rule."
@@ -88,17 +89,13 @@ class Limits:
         """
         if any(rule is not None for rule in (self.iterations, self.rounds, self.seconds, self.lmo_calls)):
             return self
-        gap = _DEFAULT_GAP if self.gap is None and (self.every or stops_itself) else self.gap
+        gap = _DEFAULT_GAP if self.target is None and (self.every or stops_itself) else self.gap
         return replace(self, iterations=_DEFAULT_ITERATIONS, gap=gap)
 
     def horizon(self, rounds_per_iteration: int) -> int | None:
         """Return the number of iterations that the user allows, None without such a limit."""
         by_rounds = None if self.rounds is None else max(1, self.rounds // rounds_per_iteration)
         return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @final

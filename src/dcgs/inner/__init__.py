@@ -9,6 +9,7 @@ from dcgs.inner.corrective import Corrective
 from dcgs.inner.exact import Exact
 from dcgs.inner.pcg import PCG
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import one_of
 
 _SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective())
 _BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
@@ -16,9 +17,8 @@ _BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
 
 def check_inner(inner: str | Inner) -> None:
     """Raise ValueError unless ``inner`` is an inner solver or the name of one."""
-    if not isinstance(inner, Inner) and inner not in ("auto", *_BY_NAME):
-        names = ", ".join(map(repr, ("auto", *_BY_NAME)))
-        raise ValueError(f"inner must be one of {names}, or an inner solver such as CG(); got {inner!r}.")
+    if not isinstance(inner, Inner):
+        one_of("auto", *_BY_NAME, also=("an inner solver such as CG()",))(inner, "inner")
 
 
 def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:

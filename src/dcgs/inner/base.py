@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, final
 from dcgs.counting import Oracle
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, add_scaled, is_whole, norm, vdot
+from dcgs.points import EPS, Point, add_scaled, norm, vdot
 from dcgs.sets.base import ConvexSet
 from dcgs.state import SavedState
 
@@ -129,12 +129,6 @@ class Inner(ABC):
     @abstractmethod
     def start(self, task: Task) -> Solver:
         """Return a solver for one agent; ``task.restore(State)`` is the state to resume from, or None."""
-
-
-def check_max_steps(max_steps: int) -> None:
-    """Raise ValueError unless ``max_steps`` is a positive integer."""
-    if not is_whole(max_steps, 1):
-        raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
 
 
 def needs_polytope(name: str, X: ConvexSet) -> str | None:

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -17,6 +17,7 @@ from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.block import BlockSet, extended, with_atom
 from dcgs.sets.lanczos import Matrix
+from dcgs.validation import COUNT
 
 # Triples computed at first.
 _FIRST = 8
@@ -61,7 +62,7 @@ class Block(Inner):
     State = BlockState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, BlockSet):

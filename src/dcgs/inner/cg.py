@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT, one_of
 
 
 @final
@@ -37,9 +38,8 @@ class CG(Inner):
     State = CGState
 
     def __post_init__(self) -> None:
-        if self.step not in ("line-search", "agnostic"):
-            raise ValueError(f"step must be 'line-search' or 'agnostic'; got {self.step!r}.")
-        check_max_steps(self.max_steps)
+        one_of("line-search", "agnostic")(self.step, "step")
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return None

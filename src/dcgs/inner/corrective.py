@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector, grown
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, needs_polytope
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line
+from dcgs.inner.simplex_qp import minimizer_over_simplex
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT
 
 # If a set returns many extreme points at the cost of one, those with at least this share of the best gap are
 # added, at most _FEW at a time or the share _PART of the active set.
@@ -28,6 +30,11 @@ _SHARE, _END = 0.25, 0.4
 # A gap has stopped falling if for _STEPS steps over the hull, or _PASSES passes without a new atom, it did
 # not get below _FALL times its lowest value.
 _FALL, _STEPS, _PASSES = 0.99, 300, 3
+# Steps over the hull are seldom more than a hundred. After _SLOW of them, or _AGAIN once that has happened,
+# every second step is a Newton step, if its Hessian takes at most _MOST_PRODUCTS products. After _LONGEST
+# steps the oracle is asked, so that a limit on its calls or on seconds can end the solve.
+_SLOW, _AGAIN, _LONGEST = 150, 6, 2_000
+_MOST_PRODUCTS = 10_000_000
 # The curvature along an atom is taken to be at least this share of the largest.
 _LEAST = 1e-12
 # An atom without weight is removed after this number of solves. Many are used again before that.
@@ -37,12 +44,16 @@ _IDLE_SOLVES = 8
 @final
 @dataclass(eq=False)
 class CorrectiveState:
-    """The iterate and its active set, for each atom the solves without weight, and the next spectral step."""
+    """The iterate and its active set, for each atom the solves without weight, and the next spectral step.
+
+    ``was_slow`` is True once steps over the hull were too many without Newton's method.
+    """
 
     x: Point
     S: ActiveSet
     idle: NDArray[np.intp]
     spectral_step: float = 1.0
+    was_slow: bool = False
 
 
 @final
@@ -51,10 +62,11 @@ class Corrective(Inner):
     """Minimize over the hull of some extreme points, call the oracle for missing ones, and repeat.
 
     Over the hull, weights take spectral projected gradient steps (Birgin, Martínez and Raydan 2000) with
-    exact line search, preconditioned by the curvature along each atom. Such a step needs neither the oracle
-    nor the data, because the images of atoms are stored. If a set finds many extreme points in one pass over
-    the gradient, all that reduce the gap enough are added, and each counts as a call. Atoms without weight
-    are removed only after some solves. ``max_steps`` bounds the steps of one solve.
+    exact line search, preconditioned by the curvature along each atom. If many steps are needed, every second
+    one is a Newton step. Such steps need neither the oracle nor the data, because the images of atoms are
+    stored. If a set finds many extreme points in one pass over the gradient, all that reduce the gap enough
+    are added, and each counts as a call. Atoms without weight are removed only after some solves.
+    ``max_steps`` bounds the steps of one solve.
     """
 
     max_steps: int = 100_000
@@ -62,7 +74,7 @@ class Corrective(Inner):
     State = CorrectiveState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return needs_polytope("corrective", X)
@@ -102,7 +114,7 @@ class _CorrectiveSolver(Solver):
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _ADDED_SHARE) * gap, most)])
             falls, lowest = gap < _FALL * lowest, min(gap, lowest)
             useless_passes = 0 if falls or len(S) > count else useless_passes + 1
-            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), steps_left)
+            steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), min(steps_left, _LONGEST))
             if useless_passes == _PASSES or (steps == 0 and len(S) == count):
                 outcome = Outcome.ROUNDING  # no further progress is possible in floating point
                 break
@@ -160,9 +172,14 @@ class _Hull:
         dots = self._dots(phi, image, x)
         lowest, last = math.inf, 0
         preconditioner = self._preconditioner(phi)
+        slow = _AGAIN if self.state.was_slow else _SLOW
         for step in range(limit):
             above = dots - dots.min()  # the common part is removed, to lose less to rounding
-            target = _step(weights, self.state.spectral_step * (dots - dots[0]), preconditioner)
+            if step >= slow and step % 2 == 0 and self._newton_is_cheap():
+                self.state.was_slow = True
+                target = minimizer_over_simplex(self._hessian(phi, image), above, weights)
+            else:
+                target = _step(weights, self.state.spectral_step * (dots - dots[0]), preconditioner)
             move = target - weights
             slope = float(move @ above)
             gap = float(weights @ above)
@@ -180,6 +197,18 @@ class _Hull:
             if along > 0.0 and across > 0.0:
                 self.state.spectral_step = gamma * along / across
         return limit
+
+    def _newton_is_cheap(self) -> bool:
+        count = len(self.state.S)
+        return count**2 * (self.f.map.size + self.state.x.size) <= _MOST_PRODUCTS
+
+    def _hessian(self, phi: Subproblem, image: Image) -> NDArray[np.float64]:
+        """Return the Hessian of φ as a function of the weights."""
+        atoms = np.stack([atom.dense() for atom in self.state.S.atoms])
+        images = self._images[: len(atoms)]
+        proximal = np.stack([phi.prox_grad(atom).reshape(-1) for atom in atoms])
+        products = (images * phi.f.loss.hess(image)) @ images.T
+        return np.asarray(products + atoms.reshape(len(atoms), -1) @ proximal.T)
 
     def drop_idle(self) -> None:
         """Remove atoms without weight for more than _IDLE_SOLVES solves, except the first atom."""

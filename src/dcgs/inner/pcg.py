@@ -7,12 +7,13 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, check_max_steps, needs_polytope
+from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import COUNT
 
 
 @final
@@ -37,7 +38,7 @@ class PCG(Inner):
     State = PCGState
 
     def __post_init__(self) -> None:
-        check_max_steps(self.max_steps)
+        COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return needs_polytope("pcg", X)

@@ -12,6 +12,7 @@ import numpy as np
 
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Inner, Outcome, Solver, Task
+from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
@@ -32,8 +33,8 @@ class Agent:
     * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
       (used by FastDCGS; all 1 if empty).
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
-    * ``gap`` is the relative Wolfe gap that the agents must certify before they stop, or None if the observer
-      of the run stops it. Agents that stop because of it call ``agree()`` first.
+    * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
+      stops it. Agents that stop because of it call ``agree`` with the certified gap first.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
     """
 
@@ -47,8 +48,8 @@ class Agent:
     iterations: int
     rng: np.random.Generator
     observe: Callable[[int, Point], None]
-    gap: float | None = None
-    agree: Callable[[], None] = lambda: None
+    target: GapTarget | None = None
+    agree: Callable[[CertifiedGap], None] = lambda certified: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)

@@ -3,11 +3,14 @@
 It takes three epochs, each long enough for a message to reach every agent. In the first, agent 0's point is
 broadcast as a model y. In the second, the vectors ∇fᵢ(y) + wᵢ are summed up along the edges by which y came,
 so that agent 0 gets ∇f(y) and computes the Wolfe gap. In the third, the gap and f(y) are flooded, and all
-agents come to the same decision in the same round.
+agents come to the same decision in the same round. The first model is x⁰. All agents hold it, so that no
+epoch is needed to broadcast it. Its gradients are summed up along the edges by which agent 0's scalars came
+in the first epoch.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,6 +18,7 @@ from typing import final
 
 from dcgs.methods.base import Agent
 from dcgs.methods.messages import AttachedVector, FloodedScalars, Message, Row
+from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.points import EPS, Point, frozen, norm
 
 WIDTH = 3
@@ -40,23 +44,29 @@ class Phase(Enum):
 @final
 @dataclass(eq=False)
 class Certificate:
-    """One agent's part in the certificate. Without ``agent.gap`` no model is ever sent.
+    """One agent's part in the certificate. Without ``agent.target`` no model is ever sent.
 
-    ``loss`` is fᵢ(x⁰). ``total`` is the sum of gradients so far, which goes to the agent ``parent``;
-    ``depth`` is the round of the epoch in which the model arrived. ``gap`` is that of the last model relative
-    to the decrease of f, and ``residual`` the residual when it was sent.
+    ``loss`` is fᵢ(x⁰). ``total`` is the sum of gradients so far, which goes to the agent ``parent``, and
+    ``noise`` the rounding error of this agent's part of it. ``depth`` is the round of the epoch in which the
+    model arrived. ``missing`` is the factor by which the gap of the last model must still fall, and
+    ``residual`` the residual when that model was sent.
     """
 
     loss: float
     total: Point
+    noise: float = 0.0
     phase: Phase = Phase.BROADCAST
     model: Point | None = None
     row: Row = (0.0,) * WIDTH
     unsent: AttachedVector | None = None
     depth: int = 0
     parent: int = 0
-    gap: float = 1.0
+    missing: float = 1.0
     residual: float | None = None
+
+    def join(self, parent: int, depth: int) -> None:
+        """Note from whom agent 0's scalars came, and in which round: the way on which sums go back."""
+        self.parent, self.depth = parent, depth
 
     def attached(self, agent: Agent, step: int) -> AttachedVector | None:
         """Return the vector to attach to the messages of this step of the epoch."""
@@ -74,35 +84,39 @@ class Certificate:
                 if attached.to == agent.index:
                     self.total = self.total + attached.vector
         elif received and self.model is None:
-            self.parent = min(received)
-            self.depth = step
+            self.join(min(received), step)
             self.model = frozen(received[self.parent].vector)
             self.unsent = AttachedVector(self.model)
 
-    def certified(self, agent: Agent, scalars: FloodedScalars) -> Point | None:
-        """Return the model if its gap is small enough, once all agents know it; the same at every agent.
-
-        The required gap is relative to the gap at x⁰, which is at least f(x⁰) − f(y). Testing with the latter
-        is on the safe side. A gap at the level of rounding errors is accepted, because it cannot get smaller.
-        """
-        if self.phase is not Phase.FLOOD or agent.gap is None:
+    def certified(self, agent: Agent, scalars: FloodedScalars) -> CertifiedGap | None:
+        """Return the gap of the model if it ends the run; None before all agents know it."""
+        if self.phase is not Phase.FLOOD or agent.target is None:
             return None
-        gap, decrease, noise = (scalars.total(column) for column in range(-WIDTH, 0))
-        self.gap = gap / decrease if decrease > 0.0 else 1.0
-        return self.model if gap <= max(agent.gap * decrease, noise) else None
+        at = CertifiedGap(*(scalars.total(column) for column in range(-WIDTH, 0)))
+        if at.gap > 0.0:
+            # The gap bounds the decrease that is still possible.
+            self.missing = agent.target.threshold(at.decrease if at.decrease > 0.0 else at.gap) / at.gap
+        return at if agent.target.ends(at) else None
 
     def start_epoch(self, agent: Agent, x: Point, w: Point, epoch: int, residual: float) -> None:
         """Enter the next phase; x and w are the agent's point and dual variable at the end of ``epoch``."""
         self.row, self.unsent = (0.0,) * WIDTH, None
+        if self.residual is None and epoch > 0:
+            # The scalars of the first epoch are older than all iterations.
+            self.residual = residual
         if self.phase is Phase.REDUCE:
             self.phase = Phase.FLOOD
             self.row = self._scalars(agent)
         elif self.phase is Phase.BROADCAST and self.model is not None:
             self.phase = Phase.REDUCE
-            self.total = agent.f.grad(self.model) + w
+            image = agent.f.map.image(self.model)
+            self.total = agent.f.map.adjoint(agent.f.loss.grad(image)) + w
+            # The dual variables sum to zero up to a rounding error of each iteration.
+            iterations = (epoch + 1) * (agent.facts.graph_diameter + 4)
+            self.noise = agent.f.grad_noise(image) + math.sqrt(iterations) * EPS * norm(w)
         else:
             self.phase, self.model = Phase.BROADCAST, None
-            if agent.gap is not None and agent.index == 0 and self._is_due(agent.gap, epoch, residual):
+            if agent.target is not None and agent.index == 0 and self._is_due(epoch, residual):
                 self.model = frozen(x)
                 self.unsent = AttachedVector(self.model)
 
@@ -111,17 +125,16 @@ class Certificate:
         f, y = agent.f, self.model
         assert y is not None
         image = f.map.image(y)
-        gap = agent.wolfe_gap(self.total, y) if agent.index == 0 else 0.0
-        noise = (f.grad_noise(image) + EPS * norm(self.total)) * agent.X.diameter
+        gap, noise = 0.0, self.noise * agent.X.diameter
+        if agent.index == 0:
+            gap = agent.wolfe_gap(self.total, y)
+            noise = gap_noise(self.noise, self.total, y, agent.X.diameter)
         return gap, self.loss - f.loss.value(image), noise
 
-    def _is_due(self, required: float, epoch: int, residual: float) -> bool:
+    def _is_due(self, epoch: int, residual: float) -> bool:
         """Return True if a model is likely to have the required gap: the residual falls as its square."""
-        if epoch == 0:
-            return False  # the scalars of the first epoch are older than all iterations
-        if self.residual is None:
-            self.residual = residual
-        likely = residual <= self.residual * (_TOLERANCE * required / self.gap) ** 2
+        assert self.residual is not None
+        likely = residual <= self.residual * (_TOLERANCE * self.missing) ** 2
         if not likely and epoch % _ALWAYS:
             return False
         self.residual = residual

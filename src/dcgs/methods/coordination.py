@@ -15,6 +15,7 @@ from dcgs.methods.certificate import Certificate
 from dcgs.methods.messages import FloodedScalars, Message, unpacked_all
 from dcgs.methods.preconditioner import CurvatureMaximum
 from dcgs.methods.step_size import StepSize, balancing_factor, common_edge_step, local_eta
+from dcgs.methods.target import CertifiedGap
 from dcgs.points import Point
 from dcgs.protocol import Inbox
 
@@ -56,19 +57,22 @@ class Coordination:
         """Return the neighbors' messages of iteration k, after processing all but their points."""
         messages = unpacked_all(inbox, agent.x0.shape, WIDTH)
         epoch, step = divmod(k - 1, epoch_length(agent))
-        self.scalars.receive(messages.values())
         if epoch:
             self.certificate.receive(agent, messages, step + 1)
         else:
+            senders = [j for j, message in messages.items() if 0 in message.rows]
+            if senders and 0 not in self.scalars.rows:
+                self.certificate.join(min(senders), step + 1)
             self.curvature.receive(messages.values())
+        self.scalars.receive(messages.values())
         return messages
 
-    def end_of_epoch(self, agent: Agent, k: int, x: Point, w: Point) -> Point | None:
-        """Return the model that all agents stop with, or None; update step sizes and start the next epoch."""
+    def end_of_epoch(self, agent: Agent, k: int, x: Point, w: Point) -> CertifiedGap | None:
+        """Return the gap of the model if all agents stop with it; else update steps, start the next epoch."""
         epoch = (k - 1) // epoch_length(agent)
-        model = self.certificate.certified(agent, self.scalars)
-        if model is not None:
-            return model
+        certified = self.certificate.certified(agent, self.scalars)
+        if certified is not None:
+            return certified
         if epoch == 0:
             self.loss_scale = self.scalars.total(_DECREASE) / agent.facts.agents or self.loss_scale
             self.preconditioner = self.curvature.preconditioner()

@@ -16,8 +16,9 @@ from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.schedules import Facts, Schedule, Theorem1, Theorem2
+from dcgs.schedules import Facts, Params, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import instance, number, one_of
 
 
 @final
@@ -117,8 +118,7 @@ class PrimalDual(Method):
 
     def __post_init__(self) -> None:
         _check_settings(self.inner, self.schedule, self.answer)
-        if not 0.0 <= self.precision < 1.0:
-            raise ValueError(f"precision must be in [0, 1); got {self.precision!r}.")
+        number("be in [0, 1)", lambda x: 0.0 <= x < 1.0)(self.precision, "precision")
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())
@@ -147,23 +147,19 @@ def _bind(schedule: str | Theorem1 | Theorem2 | Schedule, facts: Facts) -> Sched
         schedule = "theorem2" if facts.strong_convexity > 0.0 else "theorem1"
     if isinstance(schedule, str):
         schedule = _SCHEDULES[schedule]
-    return schedule.bind(facts) if isinstance(schedule, Theorem1 | Theorem2) else schedule
+    if isinstance(schedule, Theorem1 | Theorem2):
+        return schedule.bind(facts)
+    return lambda k: instance(schedule(k), Params, "schedule", "be a function that returns a dcgs.Params")
 
 
 def _check_settings(inner: str | Inner, schedule: object, answer: str) -> None:
     """Raise ValueError unless inner, schedule and answer are valid."""
     check_inner(inner)
-    if answer not in ("average", "last"):
-        raise ValueError(f"answer must be 'average' or 'last'; got {answer!r}.")
-    known = isinstance(schedule, Theorem1 | Theorem2) or (
-        callable(schedule) and not isinstance(schedule, type)
-    )
-    if not known and schedule not in ("auto", *_SCHEDULES):
-        names = ", ".join(map(repr, ("auto", *_SCHEDULES)))
-        raise ValueError(
-            f"schedule must be one of {names}, a Theorem1(...), a Theorem2(...) or a function of k; "
-            f"got {schedule!r}."
-        )
+    one_of("average", "last")(answer, "answer")
+    known = isinstance(schedule, Theorem1 | Theorem2) or callable(schedule)
+    if not known or isinstance(schedule, type):
+        objects = ("a Theorem1(...)", "a Theorem2(...)", "a function of k")
+        one_of("auto", *_SCHEDULES, also=objects)(schedule, "schedule")
 
 
 def _schedule_incompatibility(schedule: object, objectives: Mapping[int, Objective]) -> str | None:

@@ -18,6 +18,7 @@ from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import FLAG
 
 
 @final
@@ -43,6 +44,9 @@ class DFW(Method):
     tracking: bool = True
     rounds_per_iteration = 2
     State = DFWState
+
+    def __post_init__(self) -> None:
+        FLAG(self.tracking, "tracking")
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return None

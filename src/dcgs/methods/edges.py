@@ -54,10 +54,11 @@ def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: flo
         at.c = at.c + rho * (at.x - at.c)  # line 6
         at.w = at.w + rho * v  # line 7
         if k % epoch_length(agent) == 0:  # line 8
-            model = at.coordination.end_of_epoch(agent, k, at.x, at.w)
-            if model is not None:
+            certified = at.coordination.end_of_epoch(agent, k, at.x, at.w)
+            model = at.coordination.certificate.model
+            if certified is not None and model is not None:
                 agent.observe(k, model)
-                agent.agree()
+                agent.agree(certified)
                 return model
         at.x = solver(at.subproblem(agent.f), gap(k + 1, at.coordination.loss_scale))  # line 9
         agent.observe(k, at.x)
@@ -89,7 +90,7 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: floa
     decrease = max(loss - f.value(x), 0.0)
     coordination = Coordination(
         step,
-        Certificate(loss, x0),
+        Certificate(loss, x0, model=None if agent.target is None else x0),
         CurvatureMaximum.of(f) if uses_preconditioner else CurvatureMaximum(),
         decrease,
         loss_scale=decrease or first_gap or largest,

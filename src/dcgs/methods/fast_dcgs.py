@@ -19,6 +19,7 @@ from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet
+from dcgs.validation import FLAG, POSITIVE, number, one_of
 
 # The gap of the k-th inner solve is of order k^(−_EARLY), and from k = _TURN on of order k^(−_LATE), so that
 # √gap is summable.
@@ -54,14 +55,11 @@ class FastDCGS(Method):
 
     def __post_init__(self) -> None:
         check_inner(self.inner)
-        if self.eta is not None and not 0.0 < self.eta < float("inf"):
-            raise ValueError(f"eta must be a positive finite number, or None; got {self.eta!r}.")
-        if not 0.0 < self.relaxation < 2.0:
-            raise ValueError(f"relaxation must be between 0 and 2; got {self.relaxation!r}.")
-        if not 0.0 < self.precision <= 1.0:
-            raise ValueError(f"precision must be positive and at most 1; got {self.precision!r}.")
-        if self.form not in ("auto", "edges", "hub"):
-            raise ValueError(f"form must be 'auto', 'edges' or 'hub'; got {self.form!r}.")
+        POSITIVE.or_none(self.eta, "eta")
+        number("be between 0 and 2", lambda x: 0.0 < x < 2.0)(self.relaxation, "relaxation")
+        number("be positive and at most 1", lambda x: 0.0 < x <= 1.0)(self.precision, "precision")
+        FLAG(self.stops_itself, "stops_itself")
+        one_of("auto", "edges", "hub")(self.form, "form")
         if self.form == "hub" and self.eta is not None:
             raise ValueError(f"eta must be None with form='hub', which has no such weight; got {self.eta!r}.")
 

@@ -74,7 +74,7 @@ class HubState:
 @final
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over all agents: f as seen from y, f(x), curvatures, and the rounding error of a gap."""
+    """Sums over all agents: f as seen from y, f(x), curvatures, and the rounding error of ∇f(y)."""
 
     model: SummedModel
     value: float
@@ -93,9 +93,10 @@ def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Pro
     for k in agent.iterations_left:  # line 2
         y = at.y or at.x
         sums = yield from _sums(agent, at.x, y)  # line 3
-        if at.stopping.reached(agent, sums.model, at.y is None, sums.noise):  # line 4
+        certified = at.stopping.certified(agent, sums.model, at.y is None, sums.noise)
+        if certified is not None:  # line 4
             agent.observe(k, y.x)
-            agent.agree()
+            agent.agree(certified)
             return y.x
         scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
         at.judge_last_step(k, sums.value, gap(k, scale), sums)  # line 5
@@ -105,7 +106,9 @@ def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Pro
             x_prev, at.x = at.x, Sample(point, f.map.image(point))
             uphill = vdot(at.model.at.x - at.x.x, at.x.x - x_prev.x) > 0.0
             theta = at.momentum.weight(restart=uphill)
-            at.y = None if at.stopping.is_near(at.lowest) else at.x.extrapolated(x_prev, theta)  # line 7
+            at.y = (
+                None if at.stopping.is_near(agent, at.lowest) else at.x.extrapolated(x_prev, theta)
+            )  # line 7
         agent.observe(k, at.x.x)
         agent.save(k, at, solver)
     return at.x.x
@@ -114,7 +117,7 @@ def over_hub(agent: Agent, inner: Callable[[Objective], Inner], gap: Gap) -> Pro
 def _sums(agent: Agent, x: Sample, y: Sample) -> Program[_Sums]:
     """Return the sums over all agents of ∇f(y), f(x), f(y) and what the decisions need."""
     f = agent.f
-    noise = f.grad_noise(y.image) * agent.X.diameter
+    noise = f.grad_noise(y.image)
     own = (f.loss.value(x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, noise)
     grad = f.map.adjoint(f.loss.grad(y.image))
     total = yield from sum_over_agents(np.concatenate([grad.reshape(-1), own]), agent)

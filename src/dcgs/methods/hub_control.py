@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent
+from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.objectives.losses import Image
 from dcgs.points import Point, vdot
 
@@ -86,29 +87,38 @@ class SmoothnessEstimate:
 @final
 @dataclass
 class HubStopping:
-    """When to stop: at a point of X whose gap is small enough relative to that at x⁰, or rounding error.
+    """When to stop: at a point of X with the gap asked for, or one whose gap is rounding error.
 
-    ``first`` is the gap at x⁰ and ``lower`` a lower bound of f over X. A step without momentum, whose gap can
-    be certified, is taken when f is within ``due`` of the lower bound.
+    ``first`` is f(x⁰) and ``lower`` a lower bound of f over X. A step without momentum, whose gap can be
+    certified, is taken when f is as close to the lower bound as the gap must be. After each such step f must
+    come to half the distance before the next, or to the rounding error ``noise`` of the last gap.
     """
 
     first: float | None = None
     lower: float = -math.inf
-    due: float = -math.inf
+    due: float = math.inf
+    noise: float = 0.0
 
-    def reached(self, agent: Agent, model: SummedModel, feasible: bool, noise: float) -> bool:
-        """Return True if the run may stop at the model's point; ``feasible`` says that it is surely in X."""
-        if agent.gap is None:
-            return False
+    def certified(
+        self, agent: Agent, model: SummedModel, feasible: bool, grad_noise: float
+    ) -> CertifiedGap | None:
+        """Return the gap at the model's point if the run ends there; ``feasible``: it is surely in X."""
+        if agent.target is None:
+            return None
         gap = model.gap(agent)
         self.lower = max(self.lower, model.value - gap)
         if self.first is None:
-            self.first, self.due = gap, agent.gap * gap
-        return feasible and gap <= max(agent.gap * self.first, noise)
+            self.first = model.value
+        self.noise = gap_noise(grad_noise, model.grad, model.at.x, agent.X.diameter)
+        at = CertifiedGap(gap, self.first - model.value, self.noise)
+        return at if feasible and agent.target.ends(at) else None
 
-    def is_near(self, value: float) -> bool:
+    def is_near(self, agent: Agent, value: float) -> bool:
         """Return True if f is so close to its lower bound that the next step is taken without momentum."""
-        if value - self.lower > self.due:
+        if agent.target is None or self.first is None:
+            return False
+        due = min(self.due, agent.target.threshold(self.first - value))
+        if value - self.lower > max(due, self.noise):
             return False
         self.due = 0.5 * (value - self.lower)
         return True

@@ -16,11 +16,12 @@ import numpy as np
 
 from dcgs.methods.base import Agent
 from dcgs.methods.mixing import chebyshev, chebyshev_rounds, exact, repeated, repeated_rounds, well_ordered
-from dcgs.methods.projections import ProjectedMethod, check_step, projector
+from dcgs.methods.projections import ProjectedMethod, projector
 from dcgs.momentum import Momentum
-from dcgs.points import Point, is_whole, vdot
+from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
+from dcgs.validation import COUNT, POSITIVE, one_of
 
 # Gossip shrinks every disagreement by L/(20 M), L the smoothness of the mean objective and M the largest of
 # the agents'. With this factor tracking converged on all graphs and data tried; with L/(10 M) it did not.
@@ -64,15 +65,9 @@ class ProjectedAGD(ProjectedMethod):
     State = AGDState
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        if self.gossip not in ("auto", "exact", "chebyshev", "repeated"):
-            raise ValueError(
-                f"gossip must be 'auto', 'exact', 'chebyshev' or 'repeated'; got {self.gossip!r}."
-            )
-        if self.gossip_rounds is not None and not is_whole(self.gossip_rounds, 1):
-            raise ValueError(
-                f"gossip_rounds must be a whole number of at least 1, or None; got {self.gossip_rounds!r}."
-            )
+        POSITIVE.or_none(self.step, "step")
+        one_of("auto", "exact", "chebyshev", "repeated")(self.gossip, "gossip")
+        COUNT.or_none(self.gossip_rounds, "gossip_rounds")
         if self.gossip == "exact" and self.gossip_rounds is not None:
             raise ValueError(
                 "gossip_rounds must be None with gossip='exact', whose rounds the graph decides; "

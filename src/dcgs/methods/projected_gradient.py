@@ -13,9 +13,10 @@ from typing import final
 
 from dcgs.methods.base import Agent
 from dcgs.methods.mixing import average
-from dcgs.methods.projections import ProjectedMethod, check_step, projector
+from dcgs.methods.projections import ProjectedMethod, projector
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.validation import POSITIVE, number
 
 
 @final
@@ -45,7 +46,7 @@ class NIDS(ProjectedMethod):
     State = NIDSState
 
     def __post_init__(self) -> None:
-        check_step(self.step)
+        POSITIVE.or_none(self.step, "step")
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project = agent.f, agent.metropolis, projector(agent)
@@ -97,9 +98,8 @@ class PGExtra(ProjectedMethod):
     State = PGExtraState
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        if not 0.0 <= self.laziness < 1.0:
-            raise ValueError(f"laziness must be at least 0 and less than 1; got {self.laziness!r}.")
+        POSITIVE.or_none(self.step, "step")
+        number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)(self.laziness, "laziness")
 
     def program(self, agent: Agent) -> Program[Point]:
         f, W, project, mu = agent.f, agent.metropolis, projector(agent), self.laziness

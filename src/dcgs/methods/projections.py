@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from numbers import Real
 from typing import TypeAlias
 
 from dcgs.methods.base import Agent, Method
@@ -52,9 +51,3 @@ def projector(agent: Agent) -> Projection:
         return X.project(y)
 
     return counted
-
-
-def check_step(step: float | None) -> None:
-    """Raise unless the step of a projected gradient method is a positive number, or left to the method."""
-    if step is not None and not (isinstance(step, Real) and 0.0 < step < float("inf")):
-        raise ValueError(f"step must be a positive finite number, or None; got {step!r}.")

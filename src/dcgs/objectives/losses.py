@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit
 
-from dcgs.points import as_floats, read_only
+from dcgs.validation import POSITIVE, TEXT, vector
 
 Image: TypeAlias = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ class SquaredLoss(Loss):
     curvature = (2.0, 2.0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "target", as_image(self.target, self.name))
+        object.__setattr__(self, "target", vector(self.target, TEXT(self.name, "name")))
 
     def value(self, z: Image) -> float:
         r = z - self.target
@@ -84,7 +84,13 @@ class LogisticLoss(Loss):
     curvature = (0.0, 0.25)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", as_image(self.labels, "labels"))
+        object.__setattr__(self, "labels", vector(self.labels, "labels"))
+        odd = np.unique(self.labels[np.abs(self.labels) != 1.0])
+        if odd.size:
+            raise ValueError(
+                f"labels must be −1 and +1, or 0 and 1 in dcgs.Logistic; got also {odd[:5].tolist()}. "
+                "Encode the classes as −1 and +1."
+            )
 
     def value(self, z: Image) -> float:
         return float(np.logaddexp(0.0, -self.labels * z).sum())
@@ -110,9 +116,8 @@ class HuberLoss(Loss):
     curvature = (0.0, 2.0)
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.delta < np.inf:
-            raise ValueError(f"delta must be a positive finite number; got {self.delta!r}.")
-        object.__setattr__(self, "target", as_image(self.target, "target"))
+        POSITIVE(self.delta, "delta")
+        object.__setattr__(self, "target", vector(self.target, "target"))
 
     def value(self, z: Image) -> float:
         r = np.abs(z - self.target)
@@ -127,11 +132,3 @@ class HuberLoss(Loss):
 
     def data(self) -> dict[str, Image]:
         return {"target": self.target}
-
-
-def as_image(values: ArrayLike, name: str) -> Image:
-    """Return values as a read-only vector of float64."""
-    array = as_floats(values, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be a vector; got shape {array.shape}.")
-    return read_only(array.view())

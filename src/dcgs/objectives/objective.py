@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -10,9 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss, as_image
+from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
 from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
-from dcgs.points import EPS, Point, as_floats, norm, read_only
+from dcgs.points import EPS, Point, norm, read_only
+from dcgs.validation import MATRIX_SHAPE, SHAPE, indices, instance, matrix, vector
 
 
 @final
@@ -30,6 +32,14 @@ class Objective:
     map: LinearMap
 
     def __post_init__(self) -> None:
+        instance(self.loss, Loss, "loss", "be a loss such as dcgs.SquaredLoss(b)")
+        instance(self.map, LinearMap, "map", "be a linear map such as dcgs.matrix_map(A)")
+        lower, upper = self.loss.curvature
+        if not (-math.inf < lower <= upper < math.inf and upper >= 0.0):
+            raise ValueError(
+                "the curvature of a loss must be finite bounds (lower, upper), lower ≤ upper and upper ≥ 0; "
+                f"got {lower!r} and {upper!r} of {type(self.loss).__name__}."
+            )
         if self.loss.size != self.map.size:
             raise ValueError(
                 f"loss and map must have images of one length; "
@@ -54,8 +64,12 @@ class Objective:
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
     def grad_noise(self, image: Image) -> float:
-        """Return an estimate of the rounding error of ∇f(x), given the image A x."""
-        z_error = self.loss.curvature[1] * norm(image)
+        """Return an estimate of the rounding error of ∇f(x), given the image A x.
+
+        The rounding error of the image counts as far as the loss is curved: not where a Huber loss is linear,
+        or a logistic loss nearly so.
+        """
+        z_error = norm(self.loss.hess(image) * image)
         return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
 
     @property
@@ -87,20 +101,14 @@ def LeastSquares(A: ArrayLike | sp.sparray, b: ArrayLike, shape: int | Shape | N
     >>> LeastSquares(np.eye(2), [3.0, 4.0]).value(np.zeros(2))
     25.0
     """
-    return _with_rows(matrix_map(A, shape), SquaredLoss(as_image(b, "b")), "b")
+    return _with_rows(matrix_map(A, shape), SquaredLoss(vector(b, "b")), "b")
 
 
 def Logistic(A: ArrayLike | sp.sparray, labels: ArrayLike, shape: int | Shape | None = None) -> Objective:
     """Return Σ log(1 + exp(−labelᵢ (A x)ᵢ)); labels are ±1, or 0 and 1 (0 then means −1)."""
-    y = as_image(labels, "labels")
+    y = vector(labels, "labels")
     if np.isin(y, (0.0, 1.0)).all() and (y == 0.0).any():
-        y = as_image(2.0 * y - 1.0, "labels")
-    odd = np.unique(y[~np.isin(y, (-1.0, 1.0))])
-    if odd.size:
-        raise ValueError(
-            f"labels must be −1 and +1, or 0 and 1; got also {odd[:5].tolist()}. "
-            "Encode the classes as −1 and +1."
-        )
+        y = 2.0 * y - 1.0
     return _with_rows(matrix_map(A, shape), LogisticLoss(y), "labels")
 
 
@@ -113,23 +121,21 @@ def MatrixCompletion(
     >>> f.value(np.zeros((2, 2)))
     13.0
     """
-    r, c = _indices(rows, "rows"), _indices(cols, "cols")
-    target = as_image(values, "values")
+    sides = MATRIX_SHAPE(shape, "shape")
+    r, c, target = indices(rows, "rows"), indices(cols, "cols"), vector(values, "values")
     if not len(r) == len(c) == len(target):
         raise ValueError(
             f"rows, cols and values must have one length; got {len(r)}, {len(c)} and {len(target)}."
         )
-    if len(shape) != 2 or min(shape) < 1:
-        raise ValueError(f"shape must be (rows, columns) of the matrix, both positive; got {shape!r}.")
-    for name, index, side in (("rows", r, shape[0]), ("cols", c, shape[1])):
+    for name, index, side in (("rows", r, sides[0]), ("cols", c, sides[1])):
         outside = np.flatnonzero((index < 0) | (index >= side))
         if outside.size:
             first = int(outside[0])
             raise ValueError(
-                f"{name} must lie in 0 … {side - 1}, for shape {tuple(shape)}; "
+                f"{name} must lie in 0 … {side - 1}, for shape {sides}; "
                 f"{outside.size} do not, the first is {name}[{first}] = {int(index[first])}."
             )
-    return Objective(SquaredLoss(target, name="values"), Sampling(r, c, (int(shape[0]), int(shape[1]))))
+    return Objective(SquaredLoss(target, name="values"), Sampling(r, c, sides))
 
 
 def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
@@ -137,24 +143,19 @@ def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
 
     A sparse matrix is stored by rows (shared with the user's CSR matrix) and by columns.
     """
-    sparse = sp.issparse(A)
-    if sparse and np.dtype(A.dtype).kind not in "fiub":
-        raise ValueError(f"A must hold real numbers; got a sparse matrix of {A.dtype}.")
-    matrix: Any = sp.csr_array(A, dtype=np.float64) if sparse else as_floats(A, "A")
-    if matrix.ndim != 2:
-        raise ValueError(f"A must be a matrix; got shape {matrix.shape}.")
-    d = int(matrix.shape[1])
-    point_shape = (d,) if shape is None else (shape,) if isinstance(shape, int) else tuple(shape)
-    if int(np.prod(point_shape)) != d:
+    checked = matrix(A, "A")
+    d = int(checked.shape[1])
+    point_shape = SHAPE.or_none(shape, "shape") or (d,)
+    if math.prod(point_shape) != d:
         raise ValueError(f"shape must have {d} entries, one per column of A; got {point_shape}.")
-    if sparse:
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # do not change the user's arrays
-            matrix.sum_duplicates()
-        return SparseMap(matrix, matrix.tocsc(), point_shape)
+    if sp.issparse(checked):
+        if not checked.has_canonical_format:
+            checked = checked.copy()  # do not change the user's arrays
+            checked.sum_duplicates()
+        return SparseMap(checked, checked.tocsc(), point_shape)
     # BLAS would copy any other layout at every product.
-    matrix = matrix if matrix.flags.forc else np.ascontiguousarray(matrix)
-    return DenseMap(read_only(matrix.view()), point_shape)
+    checked = checked if checked.flags.forc else np.ascontiguousarray(checked)
+    return DenseMap(read_only(checked.view()), point_shape)
 
 
 def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:
@@ -163,10 +164,3 @@ def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:
             f"{name} must have one entry per row of A; A has {map_.size} rows, {name} has {loss.size}."
         )
     return Objective(loss, map_)
-
-
-def _indices(values: ArrayLike, name: str) -> NDArray[np.intp]:
-    array = np.asarray(values)
-    if array.ndim != 1 or not (np.issubdtype(array.dtype, np.integer) or array.size == 0):
-        raise ValueError(f"{name} must be a vector of integers; got {array.dtype} of shape {array.shape}.")
-    return array.astype(np.intp, copy=False)

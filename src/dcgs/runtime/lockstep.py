@@ -11,11 +11,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.parallel import cores, wide_products
-from dcgs.points import is_whole
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.group import ProcessGroup, SingleProcess
 from dcgs.runtime.messages import all_sent, checked_copy
 from dcgs.runtime.programs import Programs
+from dcgs.validation import COUNT
 
 # Bytes of a message from which agents are faster in parallel. With smaller points most of the time is spent
 # in Python, and threads that wait for its lock are slower than one thread (docs/measuring.md).
@@ -38,13 +38,8 @@ class Lockstep(Runtime):
     blas_threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.threads is not None and not is_whole(self.threads, 1):
-            raise ValueError(
-                "threads must be a whole number of at least 1, or None to use them where they are faster; "
-                f"got {self.threads!r}."
-            )
-        if not is_whole(self.blas_threads, 1):
-            raise ValueError(f"blas_threads must be a whole number of at least 1; got {self.blas_threads!r}.")
+        COUNT.or_none(self.threads, "threads")
+        COUNT(self.blas_threads, "blas_threads")
 
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
 from typing import Any, final
 
 import numpy as np
@@ -27,6 +27,7 @@ from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.supervisor import abort_all, set_name
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
 from dcgs.runtime.wire import Buffer
+from dcgs.validation import POSITIVE, shown
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
 _FIRST_SLEEP, _LONGEST_SLEEP, _GROWTH = 20e-6, 1e-3, 1.3
@@ -57,9 +58,11 @@ class MPI(Runtime):
     comm: Any = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.timeout, Real) and not isinstance(self.timeout, bool)
-        if not (number and 0.0 < self.timeout < float("inf")):
-            raise ValueError(f"timeout must be a positive number of seconds; got {self.timeout!r}.")
+        POSITIVE(self.timeout, "timeout")
+        # There is no communicator before mpi4py is imported.
+        mpi = sys.modules.get("mpi4py.MPI")
+        if self.comm is not None and (mpi is None or not isinstance(self.comm, mpi.Comm)):
+            raise TypeError(f"comm must be an mpi4py communicator, or None; got {shown(self.comm)}.")
 
     def __repr__(self) -> str:
         return f"MPI(timeout={self.timeout!r})"

@@ -15,8 +15,12 @@ from scipy.sparse.linalg import LinearOperator
 from dcgs.atoms import Atom
 from dcgs.points import Point, frozen
 from dcgs.sets.options import Option, options_from_signature
+from dcgs.validation import finite, number, reals
 
 Direction: TypeAlias = Point | sp.sparray | sp.spmatrix | LinearOperator
+
+TOLERANCE = number("be at least 1e-12 and less than 1", lambda x: 1e-12 <= x < 1.0)
+"""The tolerance of an iterative oracle; rounding error permits no smaller one."""
 
 
 class ConvexSet(ABC):
@@ -88,14 +92,6 @@ class ProjectableSet(ConvexSet):
         """Return the point of the set that is nearest to y; y itself may be returned if it is inside."""
 
 
-def as_shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return a checked shape; one integer d means (d,)."""
-    dims = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-    if not dims or any(not isinstance(d, int | np.integer) or d < 1 for d in dims):
-        raise ValueError(f"shape must be a positive integer or a tuple of them; got {shape!r}.")
-    return tuple(int(d) for d in dims)
-
-
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
     """Return the shape of a model if it is a matrix."""
     if len(shape) != 2:
@@ -117,38 +113,12 @@ def shape_text(shape: tuple[int, ...]) -> str:
     return ",".join(map(str, shape))
 
 
-def check_side(n: int) -> int:
-    """Return the number of rows and columns of square matrices if it is a positive integer."""
-    if not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"n must be a positive integer; got {n!r}.")
-    return int(n)
-
-
-def check_radius(radius: float) -> float:
-    """Return the radius as a float if it is positive and finite."""
-    value = float(radius)
-    if not (0.0 < value < float("inf")):
-        raise ValueError(f"radius must be a positive finite number; got {radius!r}.")
-    return value
-
-
-def check_tolerance(tolerance: float) -> float:
-    """Return the tolerance of an iterative oracle if rounding error permits it."""
-    if not 1e-12 <= tolerance < 1.0:
-        raise ValueError(f"tolerance must be at least 1e-12 and less than 1; got {tolerance!r}.")
-    return float(tolerance)
-
-
 def as_data(values: ArrayLike, name: str) -> Point:
     """Return a read-only copy of the user's numbers; all must be finite.
 
     −0 becomes 0, since atoms compare by their bytes.
     """
-    array = np.array(values, dtype=np.float64) + 0.0
-    nonfinite = np.argwhere(~np.isfinite(array)).tolist()
-    if nonfinite:
-        raise ValueError(f"{name} must be finite; it is not at {listed(map(tuple, nonfinite))}.")
-    return frozen(array)
+    return frozen(finite(reals(values, name), name) + 0.0)
 
 
 def largest_entry(x: Point) -> float:

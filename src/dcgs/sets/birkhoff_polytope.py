@@ -11,7 +11,8 @@ from scipy.optimize import linear_sum_assignment
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
-from dcgs.sets.base import ConvexSet, check_side, set_fields, square_side
+from dcgs.sets.base import ConvexSet, set_fields, square_side
+from dcgs.validation import COUNT
 
 
 @final
@@ -34,7 +35,7 @@ class BirkhoffPolytope(ConvexSet):
     polytope = True
 
     def __init__(self, n: int) -> None:
-        side = check_side(n)
+        side = COUNT(n, "n")
         set_fields(self, n=side, shape=(side, side))
 
     @property

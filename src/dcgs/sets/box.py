@@ -12,6 +12,7 @@ from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm, read_only
 from dcgs.sets.base import ProjectableSet, as_data, listed, set_fields
 from dcgs.sets.options import Kind, Option
+from dcgs.validation import reals
 
 
 @final
@@ -33,11 +34,12 @@ class Box(ProjectableSet):
     polytope = True
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
-        low, high = as_data(lower, "lower"), as_data(upper, "upper")
+        low, high = reals(lower, "lower"), reals(upper, "upper")
         if low.shape != high.shape or low.size == 0 or low.ndim == 0:
             raise ValueError(
                 f"lower and upper must be nonempty arrays of one shape; got {low.shape} and {high.shape}."
             )
+        low, high = as_data(low, "lower"), as_data(high, "upper")
         crossed = [tuple(position) for position in np.argwhere(low > high).tolist()]
         if crossed:
             raise ValueError(f"lower must not exceed upper; it does at {listed(crossed)}.")

@@ -15,6 +15,7 @@ from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
 from dcgs.sets.base import ConvexSet, as_data, largest_entry, set_fields
 from dcgs.sets.options import Kind, Option
+from dcgs.validation import reals
 
 EXACT_COUNT = 4096
 CHUNK = 512
@@ -39,13 +40,13 @@ class ConvexHull(ConvexSet):
     polytope = True
 
     def __init__(self, points: ArrayLike) -> None:
-        array = as_data(points, "points")
+        array = reals(points, "points")
         if array.ndim < 2 or array.size == 0:
             raise ValueError(
                 "points must be an array of shape (count, *shape) with at least one point; "
                 f"got shape {array.shape}."
             )
-        set_fields(self, points=array, shape=array.shape[1:])
+        set_fields(self, points=as_data(array, "points"), shape=array.shape[1:])
 
     @cached_property
     def diameter(self) -> float:

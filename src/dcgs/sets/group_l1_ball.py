@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import index
+from itertools import islice
 from typing import TypeAlias, final
 
 import numpy as np
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, norm, onto_l1_ball, read_only
-from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, listed, set_fields
+from dcgs.sets.base import ProjectableSet, largest_entry, listed, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
+from dcgs.validation import POSITIVE, SHAPE, indices, shown
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -46,11 +47,10 @@ class GroupL1Ball(ProjectableSet):
     def __init__(
         self, shape: int | tuple[int, ...], groups: Iterable[Sequence[int]], radius: float = 1.0
     ) -> None:
-        dims = as_shape(shape)
-        partition = tuple(tuple(sorted(map(index, group))) for group in groups)
-        check_partition(partition, math.prod(dims))
+        dims = SHAPE(shape, "shape")
+        partition = as_partition(groups, math.prod(dims))
         sizes = [len(group) for group in partition]
-        set_fields(self, shape=dims, groups=partition, radius=check_radius(radius))
+        set_fields(self, shape=dims, groups=partition, radius=POSITIVE(radius, "radius"))
         set_fields(self, polytope=max(sizes) == 1)
         # In direction[_order] the entries of a group are adjacent, so one reduceat sums all groups.
         set_fields(self, _order=np.concatenate([np.array(group, dtype=np.intp) for group in partition]))
@@ -99,17 +99,26 @@ class GroupL1Ball(ProjectableSet):
         return np.sqrt(np.add.reduceat(squares, self._starts))
 
 
-def check_partition(groups: Groups, entries: int) -> None:
-    """Raise unless every index from 0 to entries − 1 is in one group, and no group is empty."""
-    times = Counter(j for group in groups for j in group)
+def as_partition(groups: Iterable[Sequence[int]], entries: int) -> Groups:
+    """Return sorted groups; raise unless every index from 0 to entries − 1 is in one, and none is empty."""
+    try:
+        # No group may be empty, so that there are no more groups than entries.
+        read = list(islice(groups, entries + 1))
+    except TypeError:
+        raise ValueError(f"groups must be sequences of indices; got {shown(groups)}.") from None
+    partition = tuple(tuple(sorted(indices(group, "groups").tolist())) for group in read)
+    times = Counter(j for group in partition for j in group)
+    inside = sum(0 <= j < entries for j in times)
     wrong = {
-        "missing": [j for j in range(entries) if j not in times],
+        # A generator, since there may be far more entries than memory has room for.
+        "missing": (j for j in range(entries if inside < entries else 0) if j not in times),
         "repeated": sorted(j for j, count in times.items() if count > 1),
         "outside": sorted(j for j in times if not 0 <= j < entries),
-        "empty groups": [g for g, group in enumerate(groups) if not group],
+        "empty groups": [g for g, group in enumerate(partition) if not group],
     }
-    faults = [f"{name} {listed(found)}" for name, found in wrong.items() if found]
+    faults = [f"{name} {text}" for name, found in wrong.items() if (text := listed(found)) != "[]"]
     if faults:
         raise ValueError(
             f"groups must hold each flat index from 0 to {entries - 1} once; got {', '.join(faults)}."
         )
+    return partition

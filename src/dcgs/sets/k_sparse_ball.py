@@ -10,8 +10,9 @@ import numpy as np
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
-from dcgs.sets.base import ConvexSet, as_shape, check_radius, largest_entry, set_fields
+from dcgs.sets.base import ConvexSet, largest_entry, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
+from dcgs.validation import POSITIVE, SHAPE, whole
 
 
 @final
@@ -34,11 +35,9 @@ class KSparseBall(ConvexSet):
     polytope = True
 
     def __init__(self, shape: int | tuple[int, ...], k: int, radius: float = 1.0) -> None:
-        dims = as_shape(shape)
-        entries = math.prod(dims)
-        if not isinstance(k, int | np.integer) or not 1 <= k <= entries:
-            raise ValueError(f"k must be between 1 and {entries}, the number of entries; got {k!r}.")
-        set_fields(self, shape=dims, k=int(k), radius=check_radius(radius))
+        dims = SHAPE(shape, "shape")
+        size = whole(1, math.prod(dims), "the number of entries")(k, "k")
+        set_fields(self, shape=dims, k=size, radius=POSITIVE(radius, "radius"))
 
     @property
     def diameter(self) -> float:

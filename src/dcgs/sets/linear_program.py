@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from dcgs.points import Point, norm
-from dcgs.sets.base import as_data, listed
+from dcgs.points import Point, frozen, norm
+from dcgs.validation import matrix, vector
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 
@@ -106,27 +106,23 @@ def as_rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None
     if A is None or b is None:
         given, absent = (f"b_{kind}", f"A_{kind}") if A is None else (f"A_{kind}", f"b_{kind}")
         raise ValueError(f"A_{kind} and b_{kind} must be given together; got {given} without {absent}.")
-    matrix = _as_matrix(A, f"A_{kind}")
-    numbers = as_data(b, f"b_{kind}")
-    if numbers.shape != matrix.shape[:1]:
+    coefficients = _as_matrix(A, f"A_{kind}")
+    numbers = frozen(vector(b, f"b_{kind}") + 0.0)
+    rows = coefficients.shape[:1]
+    if numbers.shape != rows:
         raise ValueError(
-            f"b_{kind} must have shape {matrix.shape[:1]}, an entry per row of A_{kind}; got {numbers.shape}."
+            f"b_{kind} must have shape {rows}, an entry per row of A_{kind}; got {numbers.shape}."
         )
-    return Rows(matrix, numbers)
+    return Rows(coefficients, numbers)
 
 
 def _as_matrix(A: MatrixLike, name: str) -> sp.csr_array:
-    given: Any = A if sp.issparse(A) else np.asarray(A, dtype=np.float64)
-    if given.ndim != 2 or given.shape[1] == 0:
+    given = matrix(A, name)
+    if given.shape[1] == 0:
         raise ValueError(f"{name} must be a matrix with a column per variable; got shape {given.shape}.")
-    entries = sp.coo_array(given, dtype=np.float64)
-    bad = ~np.isfinite(entries.data)
-    if bad.any():
-        positions = zip(entries.row[bad].tolist(), entries.col[bad].tolist(), strict=True)
-        raise ValueError(f"{name} must be finite; it is not at {listed(positions)}.")
-    matrix = entries.tocsr()  # a copy
-    matrix.data.flags.writeable = False
-    return matrix
+    rows = sp.coo_array(given).tocsr()  # a copy
+    rows.data.flags.writeable = False
+    return rows
 
 
 def _with_column(A: sp.csr_array, value: float) -> sp.csr_array:

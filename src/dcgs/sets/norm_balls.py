@@ -10,8 +10,9 @@ import numpy as np
 
 from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.points import Point, norm, onto_l1_ball, read_only
-from dcgs.sets.base import ProjectableSet, as_shape, check_radius, largest_entry, lowest, set_fields
+from dcgs.sets.base import ProjectableSet, largest_entry, lowest, set_fields
 from dcgs.sets.options import RADIUS
+from dcgs.validation import POSITIVE, SHAPE
 
 
 @dataclass(frozen=True, init=False)
@@ -23,7 +24,7 @@ class NormBall(ProjectableSet):
     radius: float
 
     def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
-        set_fields(self, shape=as_shape(shape), radius=check_radius(radius))
+        set_fields(self, shape=SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
 
     def start(self) -> Point:
         return np.zeros(self.shape)

@@ -10,18 +10,11 @@ import numpy as np
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, norm, onto_simplex
-from dcgs.sets.base import (
-    Direction,
-    ProjectableSet,
-    as_shape,
-    check_radius,
-    check_tolerance,
-    matrix_shape,
-    set_fields,
-)
+from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
 from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
 from dcgs.sets.lanczos import Matrix, top_triple
 from dcgs.sets.options import RADIUS
+from dcgs.validation import MATRIX_SHAPE, POSITIVE
 
 
 @final
@@ -48,10 +41,8 @@ class NuclearNormBall(BlockSet, ProjectableSet):
     polytope = False
 
     def __init__(self, shape: tuple[int, int], radius: float = 1.0, tolerance: float = 1e-8) -> None:
-        dims = as_shape(shape)
-        if len(dims) != 2:
-            raise ValueError(f"shape must have two dimensions, as points are matrices; got {dims!r}.")
-        set_fields(self, shape=dims, radius=check_radius(radius), tolerance=check_tolerance(tolerance))
+        set_fields(self, shape=MATRIX_SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
+        set_fields(self, tolerance=TOLERANCE(tolerance, "tolerance"))
 
     @property
     def diameter(self) -> float:

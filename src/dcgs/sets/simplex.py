@@ -10,8 +10,9 @@ import numpy as np
 
 from dcgs.atoms import Atom, Spike
 from dcgs.points import Point, onto_simplex
-from dcgs.sets.base import ProjectableSet, as_shape, check_radius, lowest, set_fields
+from dcgs.sets.base import ProjectableSet, lowest, set_fields
 from dcgs.sets.options import OPTIONAL_RADIUS
+from dcgs.validation import POSITIVE, SHAPE
 
 
 @final
@@ -32,7 +33,7 @@ class Simplex(ProjectableSet):
     polytope = True
 
     def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
-        set_fields(self, shape=as_shape(shape), radius=check_radius(radius))
+        set_fields(self, shape=SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
 
     @property
     def diameter(self) -> float:

@@ -10,15 +10,7 @@ import numpy as np
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, onto_simplex
-from dcgs.sets.base import (
-    Direction,
-    ProjectableSet,
-    check_radius,
-    check_side,
-    check_tolerance,
-    set_fields,
-    square_side,
-)
+from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, set_fields, square_side
 from dcgs.sets.lanczos import (
     DIRECT_SIDE,
     Vector,
@@ -30,6 +22,7 @@ from dcgs.sets.lanczos import (
     top_eigenvector,
 )
 from dcgs.sets.options import OPTIONAL_RADIUS
+from dcgs.validation import COUNT, POSITIVE
 
 
 @final
@@ -55,9 +48,9 @@ class Spectraplex(ProjectableSet):
     polytope = False
 
     def __init__(self, n: int, radius: float = 1.0, tolerance: float = 1e-8) -> None:
-        side = check_side(n)
+        side = COUNT(n, "n")
         set_fields(self, n=side, shape=(side, side))
-        set_fields(self, radius=check_radius(radius), tolerance=check_tolerance(tolerance))
+        set_fields(self, radius=POSITIVE(radius, "radius"), tolerance=TOLERANCE(tolerance, "tolerance"))
 
     @property
     def diameter(self) -> float:
