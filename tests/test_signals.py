@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from dcgs import supervisor
 from dcgs.front import signals
 from dcgs.front.signals import SignalListener, obey
-from dcgs.runtime import supervisor
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_recorded_and_the_run_continues(number: signal.Signals, clock: list[float]) -> None:
-    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
+    signal.signal(signal.SIGTERM, supervisor._raise)
     listener, handlers = SignalListener(), (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     with listener.listening():
         assert listener.received == 0
@@ -76,8 +76,8 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
 ) -> None:
     """A signal that mpiexec repeats must not interrupt the report of the failure."""
     monkeypatch.setattr(supervisor, "_signaled", float("-inf"))
-    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
-    signal.signal(signal.SIGINT, supervisor._exit_on_signal)
+    signal.signal(signal.SIGTERM, supervisor._raise)
+    signal.signal(signal.SIGINT, supervisor._raise)
     with pytest.raises(kind):
         signal.raise_signal(number)
     clock[0] += 3.5

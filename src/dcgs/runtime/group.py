@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.runtime.channels import RecvChannel, SendChannel
-from dcgs.runtime.errors import RunAbortedError, Scope, describe, mark_as_common, scope_of
+from dcgs.runtime.errors import RunAbortedError, Scope, describe, interrupt_status, mark_as_common, scope_of
 from dcgs.runtime.transport import Transport
 from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
 
@@ -65,7 +65,7 @@ class ProcessGroup(ABC):
         except BaseException as error:
             if self.report(error) is scope_of(error):
                 raise
-            raise RunAbortedError(str(error), Scope.REMOTE) from error
+            raise RunAbortedError(str(error), Scope.REMOTE, interrupt_status(error) or 1) from error
 
     @contextmanager
     def common_errors(self, kind: type[BaseException] = Exception) -> Iterator[None]:
@@ -187,7 +187,7 @@ class TransportGroup(ProcessGroup):
             if heartbeat.failure_reported:
                 scope = Scope.REMOTE
             else:
-                heartbeat.report_failure(self.describe(error))
+                heartbeat.report_failure(self.describe(error), interrupt_status(error) or 1)
                 # Several may fail at the same time, or find the same process silent: one of them prints it.
                 time.sleep(2.0 * heartbeat.period)
                 heartbeat.exchange_signs()
