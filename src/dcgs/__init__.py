@@ -11,7 +11,13 @@ __version__ = "0.3.0"
 
 TYPE_CHECKING = False  # typing's own would be imported for this alone
 if TYPE_CHECKING:
-    from dcgs.api import *
+    from dcgs.api import *  # of its list of names mypy knows the first part only
+    from dcgs.inner import *
+    from dcgs.methods import *
+    from dcgs.objectives import *
+    from dcgs.sets import *
+
+    __all__: list[str]
 else:
 
     def __getattr__(name):
