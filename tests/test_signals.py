@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -76,6 +78,7 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
 ) -> None:
     """A signal that mpiexec repeats must not interrupt the report of the failure."""
     monkeypatch.setattr(supervisor, "_signaled", float("-inf"))
+    monkeypatch.setattr(supervisor, "_signal", 0)
     signal.signal(signal.SIGTERM, supervisor._raise)
     signal.signal(signal.SIGINT, supervisor._raise)
     with pytest.raises(kind):
@@ -86,3 +89,50 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
     clock[0] += 3.5
     with pytest.raises(kind):
         signal.raise_signal(number)
+
+
+DEAF = """
+import signal, time
+from dcgs import supervisor
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("up", flush=True)
+    while True:
+        time.sleep(1)
+
+supervisor._DEADLINE = 0.1
+supervisor.run_supervised(main)
+"""
+
+
+def test_a_worker_that_does_not_end_by_itself_is_killed() -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", DEAF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "up\n"
+    run.send_signal(signal.SIGINT)
+    assert run.communicate(timeout=240.0)[1] == "dcgs: interrupted.\n"
+    assert run.returncode == 130
+
+
+def test_a_worker_that_is_killed_is_reported() -> None:
+    program = (
+        "import os, signal; from dcgs.supervisor import run_supervised; "
+        "run_supervised(lambda: os.kill(os.getpid(), signal.SIGKILL))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 137
+    assert done.stderr == (
+        "dcgs: error: the process was killed by SIGKILL; see whether its machine ran out of memory, "
+        "and start again.\n"
+    )
+
+
+def test_the_supervisor_is_started_before_anything_large_is_imported() -> None:
+    program = (
+        "import sys, dcgs.command, dcgs.supervisor; print(sorted({'numpy', 'mpi4py'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

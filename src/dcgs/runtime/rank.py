@@ -22,8 +22,11 @@ _status = 1
 def run_as_rank(main: Callable[[], int]) -> NoReturn:
     """Run main in a worker process and exit with its status; if it is killed, print which agent it was.
 
-    Of a :class:`RunAbortedError` one process prints the sentence; then all processes end.
+    Of a :class:`RunAbortedError` one process prints the sentence; then all processes end. Without an MPI
+    launcher main runs in this process.
     """
+    if not started_by_mpi():
+        sys.exit(run_worker(main))
     run_supervised(lambda: run_worker(main))
 
 
