@@ -135,4 +135,4 @@ def test_the_supervisor_is_started_before_anything_large_is_imported() -> None:
         "import sys, dcgs.command, dcgs.supervisor; print(sorted({'numpy', 'mpi4py'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert done.stdout == "[]\n"
