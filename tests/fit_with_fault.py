@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dcgs.cli import command
+from dcgs.command import command
 from dcgs.counting import CountedOracle
 
 CALLS: dict[str, tuple[Any, str]] = {

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dcgs
-from ctrl_c import RANKS, Run, begin, faults, wait_until
+from ctrl_c import RANKS, Run, begin, faults, has_started, wait_until
 from dcgs.cli import main
 from fit_runs import write_sites
 from fuzz import Array, Problem, Region, Sum, Term, Verdict, ball, hull, judge
@@ -198,30 +198,25 @@ def test_a_warm_start_ends_by_its_absolute_gap(name: str) -> None:
 # Row 4. Ctrl-C at any moment.
 
 
-def _always(run: Run) -> bool:
-    return True
-
-
 MOMENTS: dict[str, Callable[[Run], bool]] = {
-    "before anything": _always,
-    "when the first rank is there": lambda run: bool(run.ranks()),
-    "when all ranks are there": lambda run: len(run.ranks()) >= RANKS,
+    "when the first process is there": has_started,
+    "when dcgs runs in all processes": Run.is_up,
     "in the midst of imports": lambda run: run.has_mapped("_multiarray_umath"),
     "when MPI is loaded": lambda run: run.has_mapped("libmpi"),
     "when the fit goes on": lambda run: any(Path("kept").glob("*/*.dcgs")),
 }
 
 
-@pytest.mark.parametrize("mpi", [True, False], ids=["mpiexec", "one process"])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("moment", "mpi"), [(m, mpi) for m in MOMENTS for mpi in (True, False) if mpi or "MPI" not in m]
+)
 def test_ctrl_c_ends_all_with_one_line_and_130(
     moment: str, mpi: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_sites(RANKS, tmp_path)
     run = begin(mpi, "--checkpoint kept --every 1000 --out m")
-    reached = moment if mpi or moment not in ("when all ranks are there", "when MPI is loaded") else "midway"
-    wait_until(run, lambda: MOMENTS.get(reached, MOMENTS["in the midst of imports"])(run))
+    wait_until(run, MOMENTS[moment])
     assert faults(run, signal.SIGINT) == []
 
 

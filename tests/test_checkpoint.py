@@ -294,11 +294,11 @@ def test_any_flipped_bit_is_detected(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
         checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
-        assert checkpoint_file.is_complete(path)
+        assert checkpoint_file.iteration_in(path) is not None
         data = bytearray(path.read_bytes())
         data[int(where * (len(data) - 1))] ^= 1 << bit
         path.write_bytes(data)
-        assert not checkpoint_file.is_complete(path)
+        assert checkpoint_file.iteration_in(path) is None
 
 
 def test_a_run_of_which_only_some_agents_have_the_newest_checkpoint_resumes_from_the_one_all_have(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dcgs.runtime.environment import find_mpiexec, is_root, rank, started_by_mpi, wrong_size
+from dcgs.environment import find_mpiexec, hydra_channel, is_root, rank, started_by_mpi, wrong_size
 
 STEP = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
 """srun -n 4, without support for an MPI."""
@@ -76,3 +76,9 @@ def test_the_mpiexec_beside_python_comes_first(tmp_path: Path, monkeypatch: pyte
     assert find_mpiexec(python) == on_path
     beside = executable(tmp_path / "venv" / "mpiexec")
     assert find_mpiexec(python) == beside
+
+
+def test_commands_go_to_the_mpiexec_of_mpich_only() -> None:
+    assert hydra_channel({"PMI_FD": "9", "PMI_HOSTNAME": "node"}) == 9
+    assert hydra_channel({"PMI_FD": "9", "SLURM_PROCID": "0"}) is None
+    assert hydra_channel({}) is None

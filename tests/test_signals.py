@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from dcgs import supervisor
 from dcgs.front import signals
 from dcgs.front.signals import SignalListener, exit_by_signal
-from dcgs.runtime import supervisor
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_recorded_and_the_run_continues(number: signal.Signals, clock: list[float]) -> None:
-    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
+    signal.signal(signal.SIGTERM, supervisor._raise)
     listener, handlers = SignalListener(), (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     with listener.listening():
         assert listener.received == 0
@@ -76,8 +78,9 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
 ) -> None:
     """A signal that mpiexec repeats must not interrupt the report of the failure."""
     monkeypatch.setattr(supervisor, "_signaled", float("-inf"))
-    signal.signal(signal.SIGTERM, supervisor._exit_on_signal)
-    signal.signal(signal.SIGINT, supervisor._exit_on_signal)
+    monkeypatch.setattr(supervisor, "_signal", 0)
+    signal.signal(signal.SIGTERM, supervisor._raise)
+    signal.signal(signal.SIGINT, supervisor._raise)
     with pytest.raises(kind):
         signal.raise_signal(number)
     clock[0] += 3.5
@@ -86,3 +89,50 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
     clock[0] += 3.5
     with pytest.raises(kind):
         signal.raise_signal(number)
+
+
+DEAF = """
+import signal, time
+from dcgs import supervisor
+
+def main():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print("up", flush=True)
+    while True:
+        time.sleep(1)
+
+supervisor._DEADLINE = 0.1
+supervisor.run_supervised(main)
+"""
+
+
+def test_a_worker_that_does_not_end_by_itself_is_killed() -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-c", DEAF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "up\n"
+    run.send_signal(signal.SIGINT)
+    assert run.communicate(timeout=240.0)[1] == "dcgs: interrupted.\n"
+    assert run.returncode == 130
+
+
+def test_a_worker_that_is_killed_is_reported() -> None:
+    program = (
+        "import os, signal; from dcgs.supervisor import run_supervised; "
+        "run_supervised(lambda: os.kill(os.getpid(), signal.SIGKILL))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 137
+    assert done.stderr == (
+        "dcgs: error: the process was killed by SIGKILL; see whether its machine ran out of memory, "
+        "and start again.\n"
+    )
+
+
+def test_the_supervisor_is_started_before_anything_large_is_imported() -> None:
+    program = (
+        "import sys, dcgs.command, dcgs.supervisor; print(sorted({'numpy', 'mpi4py'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -13,7 +13,7 @@ from typing import final
 
 from netns import BRIDGE, INTERFACE, PREFIX, Network
 
-from dcgs.runtime.environment import find_mpiexec
+from dcgs.environment import find_mpiexec
 
 # Without these, processes on one machine find each other's memory and pass by the network.
 TRANSPORT = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE}

@@ -3,26 +3,31 @@
 m agents on a graph, each with private data, minimize a sum of smooth convex losses over a set that is known
 through a linear minimization oracle. Agents send messages to their neighbors only. Start at :func:`minimize`.
 
-Sets, methods, inner solvers and losses come from the packages of that name, as those export them.
-:mod:`dcgs.registry` has them by the names of the command line.
+The public names are those of :mod:`dcgs.api`. They are imported at their first use, because the command
+``dcgs`` must handle signals before NumPy is imported.
 """
-
-from dcgs import inner, methods, objectives, sets
-from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
-from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
-from dcgs.inner import *
-from dcgs.methods import *
-from dcgs.objectives import *
-from dcgs.points import Point, norm, onto_l1_ball, onto_simplex, vdot
-from dcgs.protocol import Inbox, Program
-from dcgs.runtime import MPI, Lockstep
-from dcgs.schedules import Facts, Params, Theorem1, Theorem2
-from dcgs.sets import *
 
 __version__ = "0.3.0"
 
-__all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
-__all__ += ["MPI", "Facts", "Inbox", "Lockstep", "Params", "Program", "Theorem1", "Theorem2"]
-__all__ += ["Atom", "Point", "RankOne", "Sparse", "Spike", "Vertex"]
-__all__ += ["norm", "onto_l1_ball", "onto_simplex", "vdot"]
-__all__ += [*inner.__all__, *methods.__all__, *objectives.__all__, *sets.__all__]
+TYPE_CHECKING = False  # typing's own would be imported for this alone
+if TYPE_CHECKING:
+    from dcgs.api import *  # of its list of names mypy knows the first part only
+    from dcgs.inner import *
+    from dcgs.methods import *
+    from dcgs.objectives import *
+    from dcgs.sets import *
+
+    __all__: list[str]
+else:
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        api = import_module("dcgs.api")
+        if name != "__all__" and name not in getattr(api, "__all__", ()) and name not in globals():
+            raise AttributeError(f"module 'dcgs' has no attribute {name!r}")
+        globals().update({each: getattr(api, each) for each in ("__all__", *api.__all__)})
+        return globals()[name]
+
+    def __dir__():
+        return sorted({*globals(), *__getattr__("__all__")})

@@ -1,6 +1,6 @@
 """``python -m dcgs``: the command dcgs, if its script is not on the path."""
 
-from dcgs.cli import command
+from dcgs.command import command
 
 if __name__ == "__main__":
     command()

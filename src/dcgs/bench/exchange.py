@@ -14,11 +14,11 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from dcgs.environment import find_mpiexec
 from dcgs.parallel import cores
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import MPI, Job, Traffic
-from dcgs.runtime.environment import find_mpiexec
 
 SIZES = {"80 kB": 10_000, "1.2 MB": 150_360, "12.7 MB": 943 * 1682}
 """Numbers in a message: points of the paper's three problems."""

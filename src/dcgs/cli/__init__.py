@@ -15,7 +15,9 @@ from rich.console import Console
 from dcgs import __version__
 from dcgs.cli import bench, fit, predict, reproduce
 from dcgs.cli.errors import ERRORS
-from dcgs.runtime import RunAbortedError, Scope, detach, is_root, report, run_as_rank, scope_of
+from dcgs.environment import is_root, started_by_mpi
+from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
+from dcgs.supervisor import detach, mark_printed, raise_on_signals, signal_received
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private data,
@@ -55,9 +57,9 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def command() -> NoReturn:
-    """Run the command and exit; under mpiexec or srun with a supervisor."""
-    run_as_rank(_run)
+def run_as_command() -> int:
+    """Run the command in this process, the worker of a supervisor; return its exit status."""
+    return run_worker(_run)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,18 +81,25 @@ def _run(argv: Sequence[str] | None = None) -> int:
         if unknown:
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(args)}")
     args.typed = typed
+    if not started_by_mpi():  # the processes of mpiexec do this when they have met
+        raise_on_signals()
     try:
         status: int = args.run(args, Console(markup=False, emoji=False))
     except RunAbortedError:
         raise
     except ERRORS as error:
+        if signal_received():  # it interrupted something that raised this instead
+            _exit_interrupted(128 + signal_received())
         if not is_root() and scope_of(error) is Scope.ONE:
             time.sleep(_ROOT_FIRST)
         if isinstance(error, ImportError):
             detach()
         raise RunAbortedError(str(error), scope_of(error), status=2) from error
-    except KeyboardInterrupt:
-        parser.exit(130, "dcgs: interrupted.\n" if is_root() else None)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        interrupted = interrupt_status(stop)
+        if interrupted is None:
+            raise
+        _exit_interrupted(interrupted)
     return status
 
 
@@ -101,6 +110,13 @@ def _hint(args: argparse.Namespace) -> str:
         f"--{kind}-option KEY=VALUE" for name, kind in given.items() if ":" in str(vars(args).get(name, ""))
     ]
     return f". Options of a class from another package are given as {' or '.join(flags)}" if flags else ""
+
+
+def _exit_interrupted(status: int) -> NoReturn:
+    if is_root():
+        mark_printed()
+        print("dcgs: interrupted.", file=sys.stderr, flush=True)
+    raise SystemExit(status)
 
 
 @contextmanager

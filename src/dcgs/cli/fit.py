@@ -25,13 +25,14 @@ from dcgs.runtime import (
     MPI,
     Lockstep,
     ProcessGroup,
+    RunAbortedError,
     Runtime,
     Scope,
-    is_printed_here,
+    interrupt_status,
     scope_of,
-    set_hint,
     started_by_mpi,
 )
+from dcgs.supervisor import mark_printed, set_hint
 
 _PRINTED_AGENTS = 20
 _RANKS_PER_CORE = 4
@@ -57,8 +58,13 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         try:
             with group.reporting_failures():
                 return _fit(args, console, runtime, group)
-        except (KeyboardInterrupt, SystemExit) as stop:
-            return _interrupted(stop, args.checkpoint, group, console)
+        except (KeyboardInterrupt, SystemExit, RunAbortedError) as stop:
+            status = interrupt_status(stop)
+            if status is None:
+                raise
+            if group.is_root:
+                _print_interrupted(stop, args.checkpoint, group, console)
+            return status
         finally:
             if new:
                 OutputFolder(args.out).remove_if_empty()
@@ -85,20 +91,16 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     return 0
 
 
-def _interrupted(
-    stop: KeyboardInterrupt | SystemExit, folder: Path | None, group: ProcessGroup, console: Console
-) -> int:
-    """Print, in one process, where the checkpoint is and how to resume; return the exit status."""
-    status = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else 130
-    scope = scope_of(stop)
-    if not is_printed_here(scope, group.is_root):
-        return status
-    common = scope is Scope.ALL or group.size == 1
+def _print_interrupted(
+    stop: BaseException, folder: Path | None, group: ProcessGroup, console: Console
+) -> None:
+    """Print where the checkpoint is and how to resume; only the root prints it."""
+    mark_printed()
+    common = group.size == 1 or scope_of(stop) is Scope.ALL or not str(stop)
     who = "interrupted" if common else group.describe(stop).rstrip(".")
     there = folder is not None and any(folder.glob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {folder}; continue by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
-    return status
 
 
 def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:

@@ -6,14 +6,20 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from types import FrameType
 
-from dcgs.runtime.environment import find_mpiexec
+from dcgs.environment import find_mpiexec
+from dcgs.supervisor import SIGNALS
 
 _MARK = "DCGS_LAUNCHED"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds within which a second signal counts as the first one: the terminal and the supervisor both send it,
+# and mpiexec would abort all processes for a second Ctrl-C.
+_REPEATED = 0.5
+# Seconds from a signal to the end of an mpiexec that does not exit by itself.
+_DEADLINE = 4.0
 
 
 def launch(argv: Sequence[str], ranks: int) -> int:
@@ -40,21 +46,27 @@ def launch(argv: Sequence[str], ranks: int) -> int:
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
     """Wait for the process while forwarding signals; return its exit status as a shell does."""
-    forwarded: list[int] = []
+    forwarded: list[tuple[int, float]] = []
 
     def forward(number: int, _: FrameType | None) -> None:
-        forwarded.append(number)
-        process.send_signal(number)
+        now = time.monotonic()
+        if not forwarded:
+            signal.setitimer(signal.ITIMER_REAL, _DEADLINE)
+        if not forwarded or now - forwarded[-1][1] > _REPEATED:
+            forwarded.append((number, now))
+            process.send_signal(number)
 
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)}
+    signal.signal(signal.SIGALRM, lambda *_: process.kill())
     for number, handler in handlers.items():
-        if handler is not signal.SIG_IGN:  # as nohup sets it
+        if number in SIGNALS and handler is not signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, forward)
     try:
         code = process.wait()
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if code and forwarded:
-        return 128 + forwarded[0]
+        return 128 + forwarded[0][0]
     return code if code >= 0 else 128 - code

@@ -21,6 +21,9 @@ Chunk: TypeAlias = tuple[Numbers, NDArray[np.intp], NDArray[np.int32], Numbers]
 
 _CHUNK = 1 << 23  # bytes of text at a time: 8 MB
 _MOST_COLUMNS = 2**31 - 1
+# The highest index in a file of unknown width. A model of more features takes over 1 GiB, and an index
+# that large is more often a mistake.
+_HIGHEST_INDEX = 2**27
 _QUOTED = 60
 
 _BLANKS = re.compile(rb"[ \t\r]+")
@@ -34,11 +37,13 @@ _LINE = re.compile(rb"[ \t\r]*+(?:%b(?:[ \t\r]++\d++:%b)*+[ \t\r]*+)?+" % (_PLAI
 def read_libsvm(path: PathLike, features: int | None = None) -> tuple[sparse.csr_array, Numbers]:
     """Return the matrix of samples and their labels; ``features`` is its width, else the highest index.
 
+    An index above 2²⁷ must be allowed by ``features``.
+
     The file may be compressed (bz2, xz, gz: recognized by its first bytes). Comments (``# …``) and blank
     lines are skipped. Text is read in chunks; the peak of memory is below three times the result.
     """
     file = PATH(path, "path").expanduser()
-    limit = whole(1, _MOST_COLUMNS).or_none(features, "features") or _MOST_COLUMNS
+    limit = whole(1, _MOST_COLUMNS).or_none(features, "features") or _HIGHEST_INDEX
     parts: tuple[list[Any], ...] = ([], [], [], [])
     for first_line, text in whole_lines(file, _CHUNK):
         chunk = _parsed(text, limit)

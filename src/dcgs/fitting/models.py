@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import IO, Any, TypeAlias, final
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from dcgs.datasets.store import unreadable
 from dcgs.files import Content, atomic_write_all
 from dcgs.fitting.problems import Problem, problem_named
+from dcgs.npz import ArrayHeader, NpzReader
 
 FORMAT = 1
 _PATTERN = "agent-*.npz"
@@ -56,15 +59,21 @@ class Model:
     def load(cls, path: Path) -> Model:
         """Read a model written by :meth:`save`."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as npz:
-                x, meta = npz["x"], json.loads(str(npz["meta"]))
-            version = meta["format"]
-            if version == FORMAT:
-                if x.dtype != np.float64 or list(x.shape) != meta["shape"]:
-                    raise ValueError("x does not have the shape in meta")
-                return cls(x, problem_named(meta["problem"]), meta["reading"], meta["about"])
+            with path.open("rb") as file:
+                npz = NpzReader(file)
+                meta = json.loads(str(npz.array("meta")))
+                version = meta["format"]
+                if version == FORMAT:
+                    _check_header(npz.header("x"), meta["shape"])
+                    model = cls(
+                        npz.array("x"), problem_named(meta["problem"]), meta["reading"], meta["about"]
+                    )
+                    _check(model)
+                    return model
         except OSError as error:
             raise unreadable(path, error) from error
+        except _ModelError as error:
+            raise ValueError(f"{path} must be a model written by dcgs fit; {error}. Fit it again.") from error
         except Exception as error:  # damage can surface in the zip, the arrays, the JSON or the names
             raise ValueError(
                 f"{path} must be a model written by dcgs fit; it cannot be read as one. Fit it again."
@@ -73,6 +82,65 @@ class Model:
             f"a model must be of format {FORMAT}; {path} has {version!r}. "
             "Read it with the version of dcgs that wrote it."
         )
+
+
+class _ModelError(ValueError):
+    """What is wrong with a model, as a part of a sentence."""
+
+
+def _check_header(x: ArrayHeader, shape: object) -> None:
+    """Raise unless x is as ``shape`` says, before it is read."""
+    if x.dtype != np.float64 or list(x.shape) != shape:
+        raise _ModelError(f"its x is of {x.dtype} and shape {x.shape}, not of float64 and shape {shape}")
+
+
+def _check(model: Model) -> None:
+    """Raise unless predictions can be made with the model."""
+    x, reading = model.x, model.reading
+    ndim = 2 if model.problem.entries else 1
+    if x.ndim != ndim or not x.size:
+        raise _ModelError(f"its x must have {ndim} dimensions and entries; it has shape {x.shape}")
+    bad = np.argwhere(~np.isfinite(x))
+    if len(bad):
+        raise _ModelError(f"its x[{', '.join(map(str, bad[0]))}] is {x[tuple(bad[0])]}, not finite")
+    if not isinstance(reading, dict):
+        raise _ModelError(f"it must say how data are read; it has {reading!r}")
+    wrong = [name for name, holds in _reading_checks(model).items() if not holds(reading.get(name, ""))]
+    if wrong:
+        raise _ModelError(
+            f"it must say how data are read; {wrong[0]} is {reading.get(wrong[0], 'missing')!r}"
+        )
+
+
+def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
+    """Return what must hold for each entry of ``reading``."""
+    if model.problem.entries:
+        return {"base": _is_index}
+    checks: dict[str, Callable[[Any], bool]] = {
+        "names": lambda names: (
+            names is None
+            or (
+                isinstance(names, list)
+                and len(names) == len(model.x)
+                and all(isinstance(n, str) for n in names)
+            )
+        ),
+        "target": lambda name: name is None or (isinstance(name, str) and name != ""),
+        "target_at": lambda at: at is None or _is_index(at),
+    }
+    if model.problem.labels:
+        checks["labels"] = lambda labels: (
+            _is_list(labels, float | int) and len(labels) == 2 and all(map(math.isfinite, labels))
+        )
+    return checks
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_list(values: object, kind: type | UnionType) -> bool:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
 def model_name(agent: int) -> str:

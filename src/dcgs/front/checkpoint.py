@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
 
-from dcgs.front.checkpoint_file import is_complete
+from dcgs.front.checkpoint_file import iteration_in
 from dcgs.inner import Inner
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
@@ -77,16 +77,23 @@ def check_checkpoint(
 
 
 def available(checkpoint: Checkpoint, agents: Iterable[int]) -> tuple[dict[int, list[int]], list[str]]:
-    """Return the iterations of which each agent has complete files, and notes on damaged files."""
+    """Return the iterations of which each agent has complete files, and notes on files that were ignored."""
     have: dict[int, list[int]] = {}
     notes = []
     for i in agents:
-        files = checkpoint.files(i)
-        have[i] = [k for k, path in files.items() if is_complete(path)]
-        notes += [
-            f"the checkpoint {str(files[k])!r} is damaged, and was ignored."
-            for k in files.keys() - set(have[i])
-        ]
+        have[i] = []
+        for k, path in checkpoint.files(i).items():
+            if not path.is_file():
+                raise ValueError(
+                    f"a checkpoint must be a file; {str(path)!r} is a folder, or a link to none. "
+                    "Remove it, or choose another folder."
+                )
+            held = iteration_in(path)
+            if held == k:
+                have[i].append(k)
+            else:
+                fault = "is damaged" if held is None else f"holds iteration {held}"
+                notes.append(f"the checkpoint {str(path)!r} {fault}, and was ignored.")
     return have, notes
 
 

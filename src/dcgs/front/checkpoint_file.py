@@ -66,14 +66,15 @@ def read(path: Path) -> dict[str, Any]:
     return content
 
 
-def is_complete(path: Path) -> bool:
-    """Return True if the file has the right checksum."""
+def iteration_in(path: Path) -> int | None:
+    """Return the iteration that a file holds, by its content; None if it is not complete."""
     try:
         with path.open("rb") as file:
-            _checked_header(file, os.fstat(file.fileno()).st_size)
+            header = _checked_header(file, os.fstat(file.fileno()).st_size)
     except (DamagedError, FileNotFoundError):
-        return False
-    return True
+        return None
+    run = json.loads(header)["content"].get("run")
+    return 0 if run is None else int(run["iteration"])
 
 
 @final

@@ -133,7 +133,7 @@ class CheckpointManager:
             for part in folder.glob(".*.part"):
                 part.unlink()
             for each, path in at.files(i).items():
-                if each > k or not checkpoint_file.is_complete(path):
+                if each > k or checkpoint_file.iteration_in(path) != each:
                     path.unlink()
 
     def save(self, i: int, k: int, state: object, inner: Solver | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any, final
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from dcgs.files import atomic_write
 from dcgs.front.history import History
 from dcgs.front.stopping import Status
+from dcgs.npz import NpzReader
 from dcgs.points import Point
 from dcgs.validation import PATH
 
@@ -85,11 +85,8 @@ class Result:
 
 def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arrays and the other values of a file."""
-    if not zipfile.is_zipfile(file):  # NumPy would read it as a pickle
-        raise ValueError("not a zip file")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as npz:
-        arrays = {name: npz[name] for name in npz.files}
+    npz = NpzReader(file)
+    arrays = {name: npz.array(name) for name in npz.names}
     meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
     return arrays, meta
 

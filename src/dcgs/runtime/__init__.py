@@ -7,17 +7,25 @@ what arrives. Its ``channels`` turn messages into buffers with a header (``wire`
 A ``transport`` sends the buffers; ``mpi`` implements it. Another transport would be a module like ``mpi``.
 
 A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
-and sends reports of failures. ``errors`` decides which process prints an error. The
-``supervisor`` names a process that was killed. ``environment`` reads the variables of MPI launchers.
+and sends reports of failures. ``errors`` decides which process prints an error, and ``rank`` ends all
+processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itself.
 """
 
+from dcgs.environment import is_root, started_by_mpi
 from dcgs.runtime.base import Job, Runtime, Traffic
-from dcgs.runtime.environment import is_root, started_by_mpi
-from dcgs.runtime.errors import RunAbortedError, Scope, is_printed_here, mark_as_common, report, scope_of
+from dcgs.runtime.errors import (
+    RunAbortedError,
+    Scope,
+    interrupt_status,
+    is_printed_here,
+    mark_as_common,
+    report,
+    scope_of,
+)
 from dcgs.runtime.group import ProcessGroup, SingleProcess
 from dcgs.runtime.lockstep import Lockstep
 from dcgs.runtime.mpi import MPI
-from dcgs.runtime.supervisor import detach, run_as_rank, set_hint
+from dcgs.runtime.rank import run_as_rank, run_worker
 
 __all__ = [
     "MPI",
@@ -29,13 +37,13 @@ __all__ = [
     "Scope",
     "SingleProcess",
     "Traffic",
-    "detach",
+    "interrupt_status",
     "is_printed_here",
     "is_root",
     "mark_as_common",
     "report",
     "run_as_rank",
+    "run_worker",
     "scope_of",
-    "set_hint",
     "started_by_mpi",
 ]

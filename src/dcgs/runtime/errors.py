@@ -49,6 +49,14 @@ def scope_of(error: BaseException) -> Scope:
     return Scope.ONE
 
 
+def interrupt_status(error: BaseException) -> int | None:
+    """Return the exit status if a signal to end raised the error, here or in another process; else None."""
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    status = error.status if isinstance(error, RunAbortedError) else getattr(error, "code", None)
+    return status if isinstance(status, int) and status > 128 else None
+
+
 def is_printed_here(scope: Scope, is_root: bool) -> bool:
     """Return whether this process prints an error of that scope."""
     return scope is Scope.ONE or (scope is Scope.ALL and is_root)

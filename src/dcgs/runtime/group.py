@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.runtime.channels import RecvChannel, SendChannel
-from dcgs.runtime.errors import RunAbortedError, Scope, describe, mark_as_common, scope_of
+from dcgs.runtime.errors import RunAbortedError, Scope, describe, interrupt_status, mark_as_common, scope_of
 from dcgs.runtime.transport import Transport
 from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
 
@@ -65,7 +65,7 @@ class ProcessGroup(ABC):
         except BaseException as error:
             if self.report(error) is scope_of(error):
                 raise
-            raise RunAbortedError(str(error), Scope.REMOTE) from error
+            raise RunAbortedError(str(error), Scope.REMOTE, interrupt_status(error) or 1) from error
 
     @contextmanager
     def common_errors(self, kind: type[BaseException] = Exception) -> Iterator[None]:
@@ -192,7 +192,7 @@ class TransportGroup(ProcessGroup):
             if heartbeat.failed_ranks:
                 scope = Scope.REMOTE
             else:
-                heartbeat.report_failure(self.describe(error))
+                heartbeat.report_failure(self.describe(error), interrupt_status(error) or 1)
                 # Several processes may fail at the same time, or notice the same silence: only one prints it.
                 time.sleep(2.0 * heartbeat.period)
                 heartbeat.exchange()

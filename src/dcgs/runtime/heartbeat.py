@@ -59,7 +59,7 @@ class Heartbeat:
         self._sent_at = dict.fromkeys(range(transport.size), 0.0)
         self._exited: dict[int, float] = {}
         self._run = 0
-        self._failures: dict[int, tuple[int, str]] = {}
+        self._failures: dict[int, tuple[int, RunAbortedError]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -108,8 +108,8 @@ class Heartbeat:
 
     def _record(self, text: bytes, rank: int, tag: int, now: float) -> None:
         if tag == _FAILURE:
-            run, _, sentence = text.decode().partition(" ")
-            self._failures[rank] = int(run), sentence
+            run, status, sentence = text.decode().split(" ", 2)
+            self._failures[rank] = int(run), RunAbortedError(sentence, Scope.REMOTE, int(status))
         elif text == _EXITS:
             self._exited[rank] = now
         else:
@@ -124,8 +124,8 @@ class Heartbeat:
             self.exchange()
         with self._lock:
             now = time.monotonic()
-            for sentence in self._reports().values():
-                raise RunAbortedError(sentence, Scope.REMOTE)
+            for failure in self._reports().values():
+                raise failure
             if now - self._last > 4.0 * self.period:  # this process has not received for a while
                 return
             for rank in peers or self._ring | self._watched:
@@ -140,9 +140,9 @@ class Heartbeat:
                         "the link to it are up and start again, or allow more by MPI(timeout=...)."
                     )
 
-    def _reports(self) -> dict[int, str]:
+    def _reports(self) -> dict[int, RunAbortedError]:
         """Return the failures of this run that other processes have reported."""
-        return {rank: sentence for rank, (run, sentence) in self._failures.items() if run >= self._run}
+        return {rank: failure for rank, (run, failure) in self._failures.items() if run >= self._run}
 
     @property
     def failed_ranks(self) -> list[int]:
@@ -150,10 +150,10 @@ class Heartbeat:
         with self._lock:
             return sorted(self._reports())
 
-    def report_failure(self, sentence: str) -> None:
-        """Send all processes the reason why this one cannot continue."""
+    def report_failure(self, sentence: str, status: int = 1) -> None:
+        """Send all processes the reason why this one cannot continue, and its exit status."""
         with self._lock:
-            text = f"{self._run} {sentence}"[:_MAX_LENGTH].encode()
+            text = f"{self._run} {status} {sentence}"[:_MAX_LENGTH].encode()
             for rank in range(self._transport.size):
                 if rank != self._transport.rank:
                     self._transport.send(text, rank, _FAILURE)

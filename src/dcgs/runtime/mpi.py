@@ -17,16 +17,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.environment import find_mpiexec, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.environment import find_mpiexec, wrong_size
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.programs import run_hosted
-from dcgs.runtime.supervisor import abort_all, set_name
+from dcgs.runtime.rank import abort_all
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
 from dcgs.runtime.wire import Buffer
+from dcgs.supervisor import raise_on_signals, set_name
 from dcgs.validation import POSITIVE, shown
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
@@ -111,6 +112,7 @@ class MPITransport(Transport):
             if mpi.Query_thread() >= mpi.THREAD_MULTIPLE:
                 self.heartbeat.start_thread()
         atexit.register(self._exit)
+        raise_on_signals()  # until now a signal ended this process at once: others may have been missing
 
     def name_by_agents(self, agents: int) -> None:
         """Name processes in errors by the agents that they host."""

@@ -18,6 +18,7 @@ from dcgs.datasets.base import Matrix
 from dcgs.datasets.store import unreadable
 from dcgs.fitting.data import Entries, Indices, Numbers, Samples
 from dcgs.fitting.readers.layout import EntriesLayout, SamplesLayout, listed
+from dcgs.npz import NpzReader
 
 _DAMAGE = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, RuntimeError)
 _FORMATS = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
@@ -28,8 +29,8 @@ class Npz:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        with _reading(file, "the archive"), zipfile.ZipFile(file) as archive:
-            self.names = [name.removesuffix(".npy") for name in archive.namelist()]
+        with _reading(file, "the archive"), file.open("rb") as stream:
+            self.names = NpzReader(stream).names
 
     def first_of(self, *names: str) -> str | None:
         """Return the first of these names that the file has."""
@@ -57,9 +58,8 @@ class Npz:
         return None if prefix is None else self._sparse(prefix)
 
     def _load(self, name: str) -> NDArray[Any]:
-        with _reading(self.file, f"array {name!r}"), np.load(self.file, allow_pickle=False) as npz:
-            array: NDArray[Any] = npz[name]
-        return array
+        with _reading(self.file, f"array {name!r}"), self.file.open("rb") as stream:
+            return NpzReader(stream).array(name)
 
     def _sparse(self, prefix: str) -> sparse.csr_array:
         kind = self._load(f"{prefix}format").item() if f"{prefix}format" in self.names else "csr"

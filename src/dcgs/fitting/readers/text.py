@@ -1,8 +1,8 @@
 """Read tables of text (CSV, TSV and the like), plain or compressed.
 
 Fields are separated by tabs, ``::``, semicolons, commas or blanks, whichever the first line has. They may
-be in double quotes. A field with a line break in it is not supported. Blank lines and lines that start
-with ``#`` are skipped.
+be in double quotes. A field with a line break in it is not supported. Lines end in LF, CR LF or CR. Blank
+lines and lines that start with ``#`` are skipped.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Heade
 def _chunks(file: Path) -> Iterator[Lines]:
     for first_line, content in whole_lines(file, _CHUNK):
         text = content.decode("utf-8", errors="replace").removeprefix("\ufeff")
-        numbered = ((number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"), first_line))
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        numbered = enumerate(text.split("\n"), first_line)
         lines = [(number, line) for number, line in numbered if line.strip() and not line.startswith("#")]
         if lines:
             yield lines
@@ -123,7 +124,10 @@ class _Reader:
 def _fields(line: str, separator: str) -> list[str]:
     if separator in (" ", "::"):
         return line.split(None if separator == " " else separator)
-    return next(csv.reader([line], delimiter=separator), [""])
+    try:
+        return next(csv.reader([line], delimiter=separator), [""])
+    except csv.Error:  # a field of more than 131,072 characters, or a NUL
+        return [line]
 
 
 def _number_fault(text: str) -> str | None:

@@ -8,10 +8,8 @@ same holds for an interactive shell (``srun --pty bash``). Both belong to a step
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 # Hydra (MPICH, Intel MPI), Open MPI, PMIx, MVAPICH.
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
@@ -57,6 +55,14 @@ def is_root(variables: Variables = os.environ) -> bool:
     return rank(variables) in (None, 0)
 
 
+def hydra_channel(variables: Variables = os.environ) -> int | None:
+    """Return the file descriptor over which Hydra, the ``mpiexec`` of MPICH, takes commands; None elsewhere.
+
+    Slurm uses the same variable ``PMI_FD`` for another protocol.
+    """
+    return _int(variables.get("PMI_FD")) if "PMI_HOSTNAME" in variables else None
+
+
 def wrong_size(seen: int, variables: Variables = os.environ) -> tuple[str, int] | None:
     """Return the variable, and its value, that contradicts the number of processes that MPI sees, or None.
 
@@ -72,6 +78,10 @@ def wrong_size(seen: int, variables: Variables = os.environ) -> tuple[str, int] 
 
 def find_mpiexec(python: str | None = None) -> str:
     """Return the path of mpiexec: beside Python, where the wheels of an MPI put it, else on the path."""
+    # Imported here, since the command must handle signals before it imports much.
+    import shutil
+    from pathlib import Path
+
     folder = Path(python or sys.executable).parent
     names = ("mpiexec", "mpiexec.hydra", "mpirun")
     beside = [str(folder / name) for name in names if os.access(folder / name, os.X_OK)]

@@ -1,0 +1,227 @@
+"""The supervisor: the parent of the process that does the work of a command, the worker.
+
+The worker may be in the midst of an import, in MPI's start, or computing for long without returning to
+Python. The supervisor only waits. So it can always end the worker after Ctrl-C, and can print how a worker
+died that was killed. It is forked before anything large is imported, so it is small.
+
+Under an MPI launcher each rank has a supervisor. ``mpiexec`` ends all processes as soon as one dies, so only
+a parent that outlives the worker can print which agent it was.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+from dcgs.environment import hydra_channel, is_root, rank, started_by_mpi
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that end a command."""
+
+# Seconds from a signal to the end of a worker that does not exit by itself. Those of the processes that
+# mpiexec started come first: a command that started mpiexec waits for them.
+_DEADLINE, _RANK_DEADLINE = 4.5, 3.5
+# Seconds that other ranks wait for the root to print, before they abort all.
+_ROOT_FIRST = 0.5
+# Seconds in which a repeated signal must not interrupt the exit: mpiexec may send each signal twice.
+_REPEATED = 4.0
+_MAX_LENGTH = 200
+
+# Shared between the supervisor and its worker; None in other processes.
+_name: mmap.mmap | None = None
+_hint: mmap.mmap | None = None
+_printed: mmap.mmap | None = None
+# The signal that this worker obeys, and when it came.
+_signal = 0
+_signaled = float("-inf")
+
+
+def set_name(name: str) -> None:
+    """Tell the supervisor which agents this process hosts: from now on MPI ends it together with others."""
+    _put(_name, name)
+
+
+def set_hint(hint: str) -> None:
+    """Tell the supervisor what a user should do if this process is killed."""
+    _put(_hint, hint)
+
+
+def detach() -> None:
+    """Tell the supervisor that this process will never call MPI, so that the others must not wait for it."""
+    _put(_name, "")
+
+
+def mark_printed() -> None:
+    """Tell the supervisor that this process has printed that it was interrupted."""
+    _put(_printed, "yes")
+
+
+def is_worker() -> bool:
+    """Return whether a supervisor forked this process."""
+    return _name is not None
+
+
+def signal_received() -> int:
+    """Return the signal that this worker is to end by, 0 if there was none."""
+    return _signal
+
+
+def run_supervised(main: Callable[[], int]) -> NoReturn:
+    """Run main in a worker process and exit with its status.
+
+    Until main calls :func:`raise_on_signals`, a signal ends the worker at once. Where processes cannot be
+    forked, main runs in this process.
+    """
+    if not sys.platform.startswith(("linux", "darwin")):
+        sys.exit(main())
+    global _name, _hint, _printed
+    _name, _hint, _printed = (mmap.mmap(-1, _MAX_LENGTH + 1) for _ in range(3))
+    set_name(_own_name())
+    set_hint("start again")
+    supervisor = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until both processes have their handlers
+    worker = os.fork()
+    if worker != 0:
+        _supervise(worker)
+    _handle(signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    _die_with_parent(supervisor)
+    status = main()
+    _handle(signal.SIG_IGN if _signal else signal.SIG_DFL)  # nothing may be raised in exit handlers
+    sys.exit(status)
+
+
+def raise_on_signals() -> None:
+    """Let signals raise KeyboardInterrupt or SystemExit in this worker, so that it can clean up."""
+    if is_worker():
+        _handle(_raise)
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    """Raise as the signal asks, unless it is a repeated one."""
+    global _signal, _signaled
+    now, before = time.monotonic(), _signaled
+    if now - before < _REPEATED:
+        return
+    _signal, _signaled = number, now
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
+
+
+def _handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Set the handler of all signals to end. A signal that is ignored, for example by nohup, stays so."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _supervise(worker: int) -> NoReturn:
+    """Wait for the worker, forward signals to it, and exit as it does."""
+    received = 0
+
+    def forward(number: int, _: FrameType | None) -> None:
+        nonlocal received
+        if not received:
+            received = number
+            seconds = _RANK_DEADLINE if started_by_mpi() else _DEADLINE
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        _kill(worker, number)
+
+    signal.signal(signal.SIGALRM, lambda *_: _kill(worker, signal.SIGKILL))
+    _handle(forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    if status < 0 and (received or -status in SIGNALS):
+        _end_interrupted(received or -status)
+    if status < 0:
+        _end_killed(-status)
+    if status and (received or not _read(_name)) and not _has_joined():
+        _abort_all(status)
+    os._exit(status)
+
+
+def _end_interrupted(number: int) -> NoReturn:
+    """Exit as the signal asks, for a worker that was interrupted and could not clean up or exit."""
+    if not is_root():
+        time.sleep(_ROOT_FIRST)
+    elif not _read(_printed):
+        hint = _read(_hint)
+        _print("dcgs: interrupted." if hint == "start again" else f"dcgs: interrupted; {hint}.")
+    _abort_all(128 + number)
+    os._exit(128 + number)
+
+
+def _end_killed(number: int) -> NoReturn:
+    """Print which worker was killed, and exit."""
+    _print(
+        f"dcgs: error: {_read(_name)} was killed by {signal.Signals(number).name}; see whether its machine "
+        f"ran out of memory, and {_read(_hint)}."
+    )
+    if not _has_joined():
+        _abort_all(128 + number)
+    os._exit(128 + number)
+
+
+def _has_joined() -> bool:
+    """Return whether MPI knows the worker, so that ``mpiexec`` ends the other processes when it is gone."""
+    return _read(_name) not in ("", _own_name())
+
+
+def _abort_all(status: int) -> None:
+    """End all processes of the launcher, which would wait for the others where this one never called MPI."""
+    channel = hydra_channel()
+    if channel is not None:
+        with suppress(OSError):
+            os.write(channel, b"cmd=abort exitcode=%d\n" % status)  # as PMI_Abort of MPICH
+            time.sleep(_ROOT_FIRST)  # the launcher ends this process meanwhile
+    elif started_by_mpi() and status - 128 not in SIGNALS:
+        os.kill(os.getpid(), signal.SIGKILL)  # other launchers end all for a process that dies by a signal
+
+
+def _print(line: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"{line}\n".encode())
+
+
+def _kill(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask Linux to kill this process if its supervisor is killed.
+
+    A rank can then leave the process group, to which ``mpiexec`` sends signals: the supervisor forwards them.
+    """
+    with suppress(OSError, AttributeError):
+        import ctypes
+
+        if ctypes.CDLL(None).prctl(1, signal.SIGKILL) == 0:  # PR_SET_PDEATHSIG
+            if os.getppid() != parent:  # it died before
+                os._exit(1)
+            if started_by_mpi():
+                os.setpgid(0, 0)
+
+
+def _own_name() -> str:
+    return "the process" if rank() is None else f"rank {rank()}"
+
+
+def _put(place: mmap.mmap | None, text: str) -> None:
+    if place is not None:
+        short = text.encode()[:_MAX_LENGTH]
+        place[: _MAX_LENGTH + 1] = short + bytes(_MAX_LENGTH + 1 - len(short))
+
+
+def _read(place: mmap.mmap | None) -> str:
+    assert place is not None
+    return bytes(place[:]).rstrip(b"\0").decode(errors="replace")
