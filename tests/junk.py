@@ -438,10 +438,20 @@ SPECIAL: dict[str, Parameter] = {
 # exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
 # the door, where nothing is checked.
 OUTPUTS = {"Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
-INTERFACES = {"Atom", "ConvexSet", "Inner", "LinearMap", "Loss", "Method", "ProjectableSet", "Solver"}
+INTERFACES = {
+    "ProjectedMethod",
+    "Atom",
+    "ConvexSet",
+    "Inner",
+    "LinearMap",
+    "Loss",
+    "Method",
+    "ProjectableSet",
+    "Solver",
+}
 ENUMERATIONS = {"Status", "Kind", "Outcome"}
 ALIASES = {"Inbox", "Point", "Program"}
-PARTS = {"Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
+PARTS = {"Option", "projector", "Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
 PARTS |= {"average", "laplacian", "norm", "onto_l1_ball", "onto_simplex", "vdot"}
 ERRORS = {"BrokenDataError", "DataNotFoundError", "DownloadError"}
 NOTHING = {"cache_folder"}

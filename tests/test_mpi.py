@@ -13,8 +13,8 @@ import pytest
 
 import dcgs
 from dcgs.bench import exchange
+from dcgs.environment import VARIABLES
 from dcgs.runtime import mpi
-from dcgs.runtime.environment import VARIABLES
 from fit_runs import own_lines
 
 HERE = Path(__file__).parent
