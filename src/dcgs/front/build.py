@@ -81,6 +81,7 @@ def _agent(
         x0=problem.x0,
         degrees=network.degrees(i),
         weights=network.weights(i),
+        tree=network.tree[i],
         facts=facts,
         iterations=limits.iterations or sys.maxsize,
         rng=np.random.default_rng((problem.settings.seed, i)),

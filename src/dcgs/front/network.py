@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
+from dcgs.tree import TreeNode, center, spanning_tree
 from dcgs.validation import instance
 
 Neighbors: TypeAlias = tuple[tuple[int, ...], ...]
@@ -31,7 +32,8 @@ class Network:
 
     ``resistances`` are the effective resistances of the edges, divided by their mean. ``normalized_norm`` is
     the largest eigenvalue of the normalized Laplacian D^(−1/2) L D^(−1/2) with the resistances as edge
-    weights. ``connectivity`` is its smallest positive eigenvalue divided by the largest.
+    weights. ``connectivity`` is its smallest positive eigenvalue divided by the largest. ``tree`` is a
+    spanning tree whose root is a center of the graph.
     """
 
     nodes: tuple[Hashable, ...]
@@ -41,6 +43,7 @@ class Network:
     resistances: Weights
     normalized_norm: float
     connectivity: float
+    tree: tuple[TreeNode, ...]
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -121,8 +124,9 @@ def as_network(graph: nx.Graph) -> Network:
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
     resistances = _resistances(neighbors)
     norm, connectivity = _normalized_spectrum(neighbors, resistances)
+    tree = spanning_tree(neighbors, center(neighbors))
     return Network(
-        nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, norm, connectivity
+        nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, norm, connectivity, tree
     )
 
 

@@ -19,6 +19,7 @@ from dcgs.protocol import Program
 from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet
 from dcgs.state import ResumePoint
+from dcgs.tree import TreeNode
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class Agent:
     * ``index`` is the agent's number and ``f`` its objective. All agents share the set ``X``, its oracle
       ``lmo(direction, near)`` and the starting point ``x0``.
     * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
-      (used by FastDCGS; all 1 if empty).
+      (used by FastDCGS; all 1 if empty). ``tree`` is the agent's place in a spanning tree of the graph.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
       stops it. Agents that stop because of it call ``agree`` with the certified gap first.
@@ -53,6 +54,7 @@ class Agent:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
+    tree: TreeNode = field(default_factory=TreeNode)
     on_save: Callable[[int, object, Solver | None], None] = lambda k, state, inner: None
     resume: ResumePoint | None = None
 
