@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfers, Transport
-from dcgs.runtime.wire import Buffer
+from dcgs.runtime.encoding import Buffer
 
 
 class NoBeats:

@@ -49,22 +49,3 @@ def read_only(array: A) -> A:
     """Return the array itself, which nobody can change from now on."""
     array.flags.writeable = False
     return array
-
-
-def onto_simplex(y: Point, radius: float = 1.0) -> Point:
-    """Return the nearest point with entries ≥ 0 that sum to the radius: max(y − θ, 0) for one θ."""
-    # θ is in [max y − radius, max y), so only larger entries matter. Subtracting max y first avoids
-    # cancellation if y is far from the simplex.
-    fall = y - y.max()
-    u = np.sort(fall[fall > -radius])[::-1]
-    theta = (np.cumsum(u) - radius) / np.arange(1.0, u.size + 1.0)
-    last = int(np.flatnonzero(u > theta)[-1])
-    return np.asarray(np.maximum(fall - theta[last], 0.0))
-
-
-def onto_l1_ball(y: Point, radius: float) -> Point:
-    """Return the nearest point with Σ |xⱼ| ≤ radius."""
-    size = np.abs(y)
-    if float(size.sum()) <= radius:
-        return y
-    return np.copysign(onto_simplex(size, radius), y)

@@ -1,19 +1,29 @@
 """The protocol between an agent and its runtime: a generator, and nothing else.
 
-An agent's program yields the message to its neighbors, is resumed with their messages, and returns its
+An agent's program yields what it sends to its neighbors, is resumed with their messages, and returns its
 result. A ``yield`` is one round of communication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from dcgs.points import Point
 
 T = TypeVar("T")
 
-Inbox: TypeAlias = Mapping[int, Point]
-"""The message of each neighbor, in increasing order of neighbors: floating-point sums depend on it."""
+Message: TypeAlias = Point | tuple[Point, ...]
+"""An array of float64, or several arrays."""
 
-Program: TypeAlias = Generator[Point, Inbox, T]
+Outbox: TypeAlias = Message | Mapping[int, Message]
+"""One message for all neighbors, or a message for each of some neighbors."""
+
+Inbox: TypeAlias = Mapping[int, Any]
+"""The messages of neighbors, in increasing order of neighbors: floating-point sums depend on it.
+
+Each value is the array or the tuple of arrays that the neighbor sent. A neighbor that sent nothing to this
+agent is missing.
+"""
+
+Program: TypeAlias = Generator[Outbox, Inbox, T]

@@ -59,6 +59,8 @@ class Facts:
       ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
       the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
+    * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
+      different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
@@ -74,6 +76,8 @@ class Facts:
     normalized_norm: float = 2.0
     connectivity: float = 1.0
     hub: int | None = None
+    separate_rows: bool = False
+    entry_smoothness: float = 0.0
     horizon: int | None = None
     accuracy: float | None = None
     projection: ProjectionFacts | None = None
@@ -105,6 +109,11 @@ class Facts:
                 "the class of the method, or use agent.f, which has the numbers of one agent."
             )
         return self.projection
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all agents are neighbors of each other."""
+        return self.graph_diameter <= 1
 
     @property
     def positive_norm(self) -> float:

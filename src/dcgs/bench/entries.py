@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 from dcgs import registry
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
@@ -96,7 +96,7 @@ class SparseObservation:
         return replace(agent, observe=sparsely(agent.observe, self.share))
 
 
-def sparsely(observe: Callable[[int, Point], None], share: float) -> Callable[[int, Point], None]:
+def sparsely(observe: Callable[[int, Any], None], share: float) -> Callable[[int, Any], None]:
     """Return an observer that skips iterations before (1 + share) times the last one observed.
 
     >>> seen = []
@@ -107,7 +107,7 @@ def sparsely(observe: Callable[[int, Point], None], share: float) -> Callable[[i
     """
     place, due = 0, 1
 
-    def observe_if_due(k: int, answer: Point) -> None:
+    def observe_if_due(k: int, answer: Any) -> None:
         nonlocal place, due
         if k >= due:
             place, due = place + 1, max(k + 1, math.ceil((1.0 + share) * k))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from dcgs.atoms import Atom
-from dcgs.inner import CG, PCG, Inner, Subproblem, Task
+from dcgs.inner import CG, PCG, Inner, Subproblem, Task, gap_at_most
 from dcgs.objectives import LeastSquares, MatrixCompletion, Objective
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
@@ -91,7 +91,7 @@ def _once(case: Case, inner: Inner) -> tuple[float, float, float]:
     solver = inner.start(Task(case.f, case.X, lmo, x0))
     phi = Subproblem(case.f, 0.0 * x0, 8.0, x0)
     start = time.perf_counter()
-    solver(phi, 0.0)
+    solver(phi, gap_at_most(0.0))
     step = time.perf_counter() - start - lmo.in_adjoint
     return step / lmo.calls, lmo.in_adjoint / lmo.calls, lmo.in_oracle / lmo.calls
 

@@ -17,6 +17,7 @@ from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
 from dcgs.front.observer import Counters, Observer
 from dcgs.front.stopping import Stopwatch
+from dcgs.low_rank import LowRank
 from dcgs.methods import Agent
 from dcgs.runtime import Job, Traffic
 from dcgs.schedules import Facts
@@ -45,6 +46,11 @@ class Run:
             after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),
             prefers_blas_threads=all(f.map.prefers_blas_threads for f in problem.f.local.values()),
             spent=problem.f.group.any if limited else None,
+            edges_up=problem.edges_up,
+            repeats=not problem.reliable and not problem.method.bears_faults,
+            slots=problem.method.rounds_per_iteration,
+            is_over=observer.is_over,
+            point_nbytes=0 if isinstance(problem.x0, LowRank) else problem.x0.nbytes,
         )
 
 
@@ -72,22 +78,24 @@ def build(problem: Problem) -> Run:
 def _agent(
     i: int, problem: Problem, facts: Facts, observer: Observer, checkpoints: CheckpointManager
 ) -> Agent:
-    network, limits = problem.network, problem.limits
+    network, limits, x0 = problem.network, problem.limits, problem.x0
     return Agent(
         index=i,
         f=problem.f.local[i],
         X=problem.X,
         lmo=observer.counters.oracles[i],
-        x0=problem.x0,
+        x0=np.empty((0, 0)) if isinstance(x0, LowRank) else x0,
+        low_rank_start=x0 if isinstance(x0, LowRank) else None,
         degrees=network.degrees(i),
         weights=network.weights(i),
         tree=network.tree[i],
+        reliable=problem.reliable,
         facts=facts,
         iterations=limits.iterations or sys.maxsize,
         rng=np.random.default_rng((problem.settings.seed, i)),
         observe=partial(observer.post, i),
         target=limits.target if problem.method.stops_itself else None,
-        agree=observer.agree,
+        agree=partial(observer.agree, i),
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, final
 
-import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from dcgs.front.answers import Model
 from dcgs.front.checkpoint import Checkpoint, check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import Network, as_network
 from dcgs.front.stopping import Limits
+from dcgs.front.varying import EdgesUp, GraphArgument, edges_up, union_of
+from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -54,8 +56,14 @@ class Problem:
     f: DistributedObjective
     X: ConvexSet
     network: Network
-    x0: Point
+    x0: Model
     settings: Settings
+    edges_up: EdgesUp | None = None
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every message arrives in the round in which it is sent."""
+        return self.settings.runtime.reliable and self.edges_up is None
 
     @property
     def method(self) -> Method:
@@ -71,8 +79,8 @@ class Problem:
 def check(
     objectives: Sequence[Objective] | Mapping[int, Objective],
     X: ConvexSet,
-    graph: nx.Graph,
-    x0: ArrayLike | None,
+    graph: GraphArgument,
+    x0: ArrayLike | LowRank | None,
     settings: Settings,
 ) -> Problem:
     """Return the problem that the arguments describe; raise, in all processes, if one of them is wrong."""
@@ -82,18 +90,24 @@ def check(
 
     def check_locally() -> Problem:
         limits.check()
-        network = as_network(graph)
+        network = as_network(union_of(graph))
         local = check_objectives(objectives, runtime.hosts(len(network)), network)
         check_types(X, method)
         limits.check_method(method, settings.callback)
         check_checkpoint(settings.checkpoint, local, X, method)
-        return Problem(DistributedObjective(local, group), X, network, check_start(x0, X), settings)
+        f, up = DistributedObjective(local, group), edges_up(graph, network.nodes)
+        problem = Problem(f, X, network, np.empty((0, 0)), settings, up)
+        check_reliability(problem)
+        return problem
 
     problem = agreed(group, check_locally)
     with group.common_errors():
+        check_compatible(problem.f, X, method)
+        uses_factors = problem.f.numbers(lambda _, part: [float(method.uses_factors(part, X))])
+        factors = problem.reliable and bool(uses_factors.all())
+        problem = replace(problem, x0=agreed(group, lambda: check_start(x0, X, factors)))
         if group.size > 1:
             check_same(group, _identity(problem))
-        check_compatible(problem.f, X, method)
         check_certifiable(problem)
     return problem
 
@@ -108,7 +122,7 @@ def _identity(problem: Problem) -> dict[str, str]:
         "set": _settings(problem.X),
         "limits": repr(problem.limits),
         "seed": repr(int(problem.settings.seed)),
-        "x0": f"a point {_digest(problem.x0.tobytes())}",
+        "x0": f"a point {_digest(_bytes(problem.x0))}",
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
 
@@ -193,6 +207,29 @@ def check_certifiable(problem: Problem) -> None:
         )
 
 
+def check_reliability(problem: Problem) -> None:
+    """Raise if messages may be missing and the method needs all of them, or if a rule cannot be kept."""
+    runtime, method, limits = problem.settings.runtime, problem.method, problem.limits
+    if problem.reliable:
+        return
+    name = type(method).__name__
+    if not method.bears_faults and (runtime.asynchronous or not runtime.allow_faults):
+        advice = "" if runtime.asynchronous else ", or allow_faults=True to see what becomes of it"
+        raise ValueError(
+            f"a method must bear missing messages where links are not reliable; {name} with these settings "
+            f"needs all of them. Use dcgs.FastDCGS(){advice}."
+        )
+    if problem.edges_up is not None and (runtime.asynchronous or problem.f.group.size > 1):
+        raise ValueError("a graph that changes needs rounds in one process; use dcgs.Lockstep().")
+    if runtime.has_noise and method.stops_itself and limits.target is not None:
+        raise ValueError(
+            "agents cannot certify a gap if messages are noisy. Use FastDCGS(stops_itself=False), whose "
+            "gap the observer computes, or give iterations, rounds or seconds and no gap."
+        )
+    if runtime.asynchronous and problem.settings.checkpoint is not None:
+        raise ValueError("a checkpoint is of a round, and asynchronous runs have none; leave checkpoint out.")
+
+
 def check_types(X: ConvexSet, method: Method) -> None:
     """Raise unless X is a set and the method is a method."""
     instance(X, ConvexSet, "X", "be a set such as dcgs.L1Ball(10)")
@@ -206,20 +243,49 @@ def check_running(runtime: Runtime, seed: int, callback: object) -> None:
     function_or_none(callback, "callback", "a Snapshot")
 
 
-def check_start(x0: ArrayLike | None, X: ConvexSet) -> Point:
-    """Return the starting point: the user's, which must be in X, or the default of the set."""
+def _bytes(x: Model) -> bytes:
+    return x.U.tobytes() + x.V.tobytes() if isinstance(x, LowRank) else x.tobytes()
+
+
+def check_start(x0: ArrayLike | LowRank | None, X: ConvexSet, factors: bool = False) -> Model:
+    """Return the starting point: the user's, which must be in X, or the default of the set.
+
+    With ``factors`` it is a matrix in factors.
+    """
     if x0 is None:
-        return frozen(X.start())
+        shape = (X.shape[0], X.shape[-1])
+        return LowRank.zeros(shape) if factors else frozen(X.start())
+    if factors:
+        return _start_in_factors(x0, X)
+    return frozen(_dense_start(np.asarray(x0) if isinstance(x0, LowRank) else x0, X))
+
+
+def _dense_start(x0: ArrayLike, X: ConvexSet) -> Point:
     x = reals(x0, "x0")
     if x.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    violation = X.violation(finite(x, "x0"))
+    _check_violation(X.violation(finite(x, "x0")), X)
+    return x
+
+
+def _check_violation(violation: float, X: ConvexSet) -> None:
     if violation > FEASIBLE * X.diameter:
         raise ValueError(
             f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
             "Scale it into X, or leave x0 out."
         )
-    return frozen(x)
+
+
+def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet) -> LowRank:
+    """Return the starting point of a method whose models are matrices in factors."""
+    if not isinstance(x0, LowRank):
+        u, sigma, vt = np.linalg.svd(_dense_start(x0, X), full_matrices=False)
+        rank = int(np.count_nonzero(sigma > FEASIBLE * X.diameter))
+        return LowRank(u[:, :rank] * sigma[:rank], vt[:rank].T, (X.shape[0], X.shape[1]))
+    if x0.shape != X.shape:
+        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x0.shape}.")
+    _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
+    return x0
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:

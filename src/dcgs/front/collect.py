@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from dcgs.front.answers import Model, average, whole
 from dcgs.front.build import Run
 from dcgs.front.checks import FEASIBLE, Problem
-from dcgs.front.history import as_history, average
+from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
 from dcgs.front.result import Result
 from dcgs.front.stopping import Status
 from dcgs.inner import Outcome
-from dcgs.points import Point
+from dcgs.low_rank import LowRank
 
 
 def collect(run: Run) -> Result:
@@ -25,20 +26,21 @@ def collect(run: Run) -> Result:
     f, observer, counters = run.problem.f, run.observer, run.counters
     assert observer.status is not None
     answers = observer.all_answers()
+    models = whole(list(answers.values()))
     x_bar = average(list(answers.values()))
     counts = f.numbers(lambda i, _: _counts(run, i))
-    whole = counts.astype(np.int64).T
+    counted = counts.astype(np.int64).T
     return Result(
         x=x_bar,
-        agents=np.stack(list(answers.values())),
+        agents=tuple(models) if isinstance(x_bar, LowRank) else np.stack(models),
         hosted=np.array(list(answers), dtype=np.int64),
         status=observer.status,
         iterations=observer.iterations,
         rounds=counters.traffic.rounds,
-        messages=whole[0],
-        bytes=whole[1],
-        lmo_calls=whole[2],
-        projections=whole[3],
+        messages=counted[0],
+        bytes=counted[1],
+        lmo_calls=counted[2],
+        projections=counted[3],
         computing=counts[:, 6],
         waiting=counts[:, 7],
         seconds=float(f.group.allreduce_max(np.array([counters.clock.seconds]))[0]),
@@ -46,7 +48,8 @@ def collect(run: Run) -> Result:
         notes=(
             *run.checkpoints.notes,
             *_rounding_notes(observer),
-            *_notes(whole[4].tolist(), int(whole[5].sum())),
+            *_partition_notes(observer),
+            *_notes(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about(),
@@ -79,7 +82,7 @@ def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
     )
 
 
-def _outside(problem: Problem, x_bar: Point) -> tuple[str, ...]:
+def _outside(problem: Problem, x_bar: Model) -> tuple[str, ...]:
     """Return a note if the network average is not in X.
 
     Classes of this package answer with points of X. Only those of others are checked, since the violation of
@@ -89,7 +92,7 @@ def _outside(problem: Problem, x_bar: Point) -> tuple[str, ...]:
     parts = (problem.method, problem.X, problem.method.inner_solver(f, problem.X))
     if all(part is None or type(part).__module__.startswith("dcgs.") for part in parts):
         return ()
-    violation = problem.X.violation(x_bar)
+    violation = problem.X.violation(np.asarray(x_bar))
     if violation <= FEASIBLE * problem.X.diameter:
         return ()
     return (
@@ -107,6 +110,13 @@ def _rounding_notes(observer: Observer) -> tuple[str, ...]:
         f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
         f"{at.noise:.1e}. Ask for a larger gap, or scale the data.",
     )
+
+
+def _partition_notes(observer: Observer) -> tuple[str, ...]:
+    """Return a note with the parts if the network fell apart."""
+    if not observer.parts:
+        return ()
+    return (f"no message crossed between the agents {observer.parts}; mend the links between them.",)
 
 
 def _about(problem: Problem) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dcgs.objectives.objective import Objective
 from dcgs.runtime import ProcessGroup, SingleProcess
-from dcgs.runtime.wire import Array
+from dcgs.runtime.encoding import Array
 
 T = TypeVar("T")
 

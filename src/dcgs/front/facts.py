@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
+from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
@@ -36,6 +37,7 @@ def facts_of(
         network.normalized_norm,
         network.connectivity,
         network.hub,
+        *_sampling_facts(f),
     )
     if not smoothness:
         return known
@@ -49,6 +51,24 @@ def facts_of(
         mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )
     return replace(known, projection=projection)
+
+
+def _sampling_facts(f: DistributedObjective) -> tuple[bool, float]:
+    """Return whether agents have entries in separate intervals of rows, and the largest smoothness.
+
+    For objectives of other maps, return False and 0.
+    """
+
+    def numbers(_: int, part: Objective) -> tuple[float, float, float]:
+        if not isinstance(part.map, Sampling):
+            return 0.0, 0.0, -1.0
+        return float(part.map.rows.min()), float(part.map.rows.max()), part.smoothness
+
+    first, last, smoothness = f.numbers(numbers).T
+    if smoothness.min() < 0.0:
+        return False, 0.0
+    order = np.argsort(first, kind="stable")
+    return bool((first[order][1:] > last[order][:-1]).all()), float(smoothness.max())
 
 
 def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> float:

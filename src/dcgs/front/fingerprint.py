@@ -36,7 +36,7 @@ def fingerprint(agent: Agent, method: Method, network: Network, seed: int) -> Fi
         "set": settings_of(agent.X),
         "graph": _hashed(f"{len(network)} nodes and {network.edges} edges", network.neighbors),
         "seed": str(seed),
-        "x0": _hashed("", agent.x0),
+        "x0": _hashed("", agent.x0 if agent.low_rank_start is None else agent.low_rank_start),
         "data": _hashed(f"{type(agent.f.loss).__name__}, {type(agent.f.map).__name__}", agent.f),
         "certifies a gap": "yes" if agent.target is not None else "no",
     }

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.atoms import RankOne
+from dcgs.front.answers import Model, average, distance
 from dcgs.front.distributed import DistributedObjective, as_distributed
+from dcgs.low_rank import LowRank
+from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, norm, vdot
-from dcgs.runtime.wire import Array
+from dcgs.points import norm, vdot
+from dcgs.runtime.encoding import Array
 from dcgs.sets.base import ConvexSet
 
 if TYPE_CHECKING:
@@ -40,7 +45,7 @@ class Snapshot:
     worst_loss: float
     disagreement: float
     gap: float
-    agents: Sequence[Point] = field(default=(), repr=False, compare=False)
+    agents: Sequence[Model] = field(default=(), repr=False, compare=False)
 
 
 Callback: TypeAlias = Callable[[Snapshot], bool | None]
@@ -117,17 +122,24 @@ def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
     return [Snapshot(**row) for row in named]
 
 
-def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> dict[str, float]:
+def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Model]) -> dict[str, float]:
     """Return the losses, the disagreement and the gap of all agents' models, on the data of all agents."""
     x_bar = average(answers)
     mean_loss, gap = certify(f, X, x_bar)
+    if isinstance(
+        x_bar, LowRank
+    ):  # all agents have the same right factor, and each row is equal at all of them
+        disagreement = max(distance(x, x_bar) for x in answers)
+        losses = dict.fromkeys(("local_loss", "mean_loss", "worst_loss"), mean_loss)
+        return losses | {"disagreement": disagreement, "gap": gap}
 
     def compare(rows: Iterator[tuple[Array, ...]]) -> tuple[float, float, float]:
         losses = np.array([row for (row,) in rows])  # losses[i, j] = fᵢ(xⱼ)
-        disagreement = max(norm(x - x_bar) for x in answers)
+        disagreement = max(distance(x, x_bar) for x in answers)
         return float(np.trace(losses)), float(losses.sum(axis=0).max()), disagreement
 
-    local, worst, disagreement = f.reduce(lambda _, part: (np.array(part.values(answers)),), compare)
+    points = [np.asarray(x) for x in answers]
+    local, worst, disagreement = f.reduce(lambda _, part: (np.array(part.values(points)),), compare)
     return {
         "local_loss": local,
         "mean_loss": mean_loss,
@@ -137,19 +149,12 @@ def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Point]) -> 
     }
 
 
-def average(answers: Sequence[Point]) -> Point:
-    """Return the average of all agents' models."""
-    x_bar: Point = 0.0 * answers[0]
-    for x in answers:
-        x_bar += x
-    x_bar /= len(answers)
-    return x_bar
-
-
 def certify(
-    objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, x: Point
+    objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, x: Model
 ) -> tuple[float, float]:
     """Return f(x) and the Wolfe gap of f = Σ fᵢ at x."""
+    if isinstance(x, LowRank):
+        return _certify_in_factors(as_distributed(objectives), X, x)
 
     def value_and_gradient(_: int, f: Objective) -> tuple[Array, Array]:
         image = f.map.image(x)
@@ -166,7 +171,35 @@ def certify(
     return value, gap
 
 
-def rounding(f: DistributedObjective, X: ConvexSet, x: Point) -> float:
+def _certify_in_factors(f: DistributedObjective, X: ConvexSet, x: LowRank) -> tuple[float, float]:
+    """Return f(x) and the Wolfe gap at a matrix in factors, from the entries of the sparse gradient."""
+
+    def value_and_entries(_: int, part: Objective) -> tuple[Array, ...]:
+        assert isinstance(part.map, Sampling)
+        image = part.map.image(x)
+        r = part.loss.grad(image)
+        numbers = np.array([part.loss.value(image), float(r @ image)])
+        return numbers, r, part.map.rows.astype(np.int64), part.map.cols.astype(np.int64)
+
+    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
+        value, slope, entries, rows, cols = 0.0, 0.0, [], [], []
+        for numbers, r, i, j in terms:
+            value, slope = value + float(numbers[0]), slope + float(numbers[1])
+            entries.append(r)
+            rows.append(i)
+            cols.append(j)
+        where = np.concatenate(rows), np.concatenate(cols)
+        G: Any = sp.csr_array((np.concatenate(entries), where), shape=X.shape)
+        s = X.lmo(G)
+        assert isinstance(s, RankOne)
+        return value, max(0.0, slope - s.scale * float(s.u @ (G @ s.v)))
+
+    value, gap = f.reduce(value_and_entries, total)
+    return value, gap
+
+
+def rounding(f: DistributedObjective, X: ConvexSet, x: Model) -> float:
     """Return an estimate of the gap at x that rounding error alone causes."""
     noise = f.numbers(lambda _, part: [part.grad_noise(part.map.image(x))])
-    return float(sum(noise[:, 0].tolist()) * (X.diameter + norm(x)))
+    size = x.norm() if isinstance(x, LowRank) else norm(x)
+    return float(sum(noise[:, 0].tolist()) * (X.diameter + size))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import networkx as nx
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
@@ -16,16 +15,18 @@ from dcgs.front.collect import collect
 from dcgs.front.history import Callback
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits
+from dcgs.front.varying import GraphArgument
+from dcgs.low_rank import LowRank
 from dcgs.methods import FastDCGS, Method
 from dcgs.objectives.objective import Objective
-from dcgs.runtime import Lockstep, Runtime
+from dcgs.runtime import Lockstep, PartitionedError, Runtime
 from dcgs.sets.base import ConvexSet
 
 
 def minimize(
     objectives: Sequence[Objective] | Mapping[int, Objective],
     X: ConvexSet,
-    graph: nx.Graph,
+    graph: GraphArgument,
     method: Method | None = None,
     *,
     iterations: int | None = None,
@@ -36,14 +37,15 @@ def minimize(
     gap_abs: float | None = None,
     runtime: Runtime | None = None,
     seed: int = 0,
-    x0: ArrayLike | None = None,
+    x0: ArrayLike | LowRank | None = None,
     every: int | None = 1,
     callback: Callback | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, which communicate over the graph.
 
-    Agent i is node i of the graph (or its i-th node, if the nodes are not 0 … m−1). The default method is
+    Agent i is node i of the graph (or its i-th node, if the nodes are not 0 … m−1). The graph may also be a
+    sequence of graphs, which is repeated, or a function of the round. The default method is
     FastDCGS(): its agents certify the gap themselves, and stop with one model for all.
 
     The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measurements do not count),
@@ -93,5 +95,7 @@ def _run(run: Run) -> None:
                 run.problem.settings.runtime.run(run.job())
             except BudgetSpentError:
                 observer.spend_budget()
+            except PartitionedError as error:
+                observer.partition(error.parts)
         if not run.checkpoints.interrupted:
             observer.finish()

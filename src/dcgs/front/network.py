@@ -97,12 +97,8 @@ class Network:
         return sp.csr_array(off + sp.diags_array(1.0 - off.sum(axis=1)))
 
 
-def as_network(graph: nx.Graph) -> Network:
-    """Return the network of a connected undirected graph.
-
-    Agent i is node i if the nodes are the integers 0 … m−1, else the i-th node in the order of the graph.
-    Edge weights are not used.
-    """
+def check_graph(graph: nx.Graph) -> None:
+    """Raise unless the graph is undirected, with at least one node and without loops."""
     instance(graph, nx.Graph, "graph", "be a networkx.Graph")
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
@@ -114,6 +110,15 @@ def as_network(graph: nx.Graph) -> Network:
     loops = list(nx.nodes_with_selfloops(graph))
     if loops:
         raise ValueError(f"the graph must have no loops; nodes {loops} are their own neighbors.")
+
+
+def as_network(graph: nx.Graph) -> Network:
+    """Return the network of a connected undirected graph.
+
+    Agent i is node i if the nodes are the integers 0 … m−1, else the i-th node in the order of the graph.
+    Edge weights are not used.
+    """
+    check_graph(graph)
     if not nx.is_connected(graph):
         ordered = sorted(graph) if all(isinstance(node, Integral) for node in graph) else list(graph)
         components = [[node for node in ordered if node in part] for part in nx.connected_components(graph)]

@@ -9,11 +9,12 @@ from typing import final
 import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
+from dcgs.front.answers import Model, allgather_answers, average, whole
 from dcgs.front.checks import Problem
-from dcgs.front.history import Snapshot, as_rows, average, from_rows, measure, rounding
+from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.methods.target import CertifiedGap
-from dcgs.points import EPS, Point
+from dcgs.points import EPS
 from dcgs.runtime import Traffic
 
 # The rounding error of the difference of two losses, in units of EPS times the loss.
@@ -46,7 +47,7 @@ class Counters:
 class _Posted:
     """An agent's model after an iteration, and its oracle calls and projections up to then."""
 
-    answer: Point
+    answer: Model
     calls: int
     projections: int
 
@@ -65,8 +66,10 @@ class Observer:
         self.group = problem.f.group
         self.counters = counters
         self.status: Status | None = None
+        self.parts: list[list[int]] = []
+        self._agreed: set[int] = set()
         self.iterations = 0
-        self.answers: dict[int, Point] = dict.fromkeys(problem.f.local, problem.x0)
+        self.answers: dict[int, Model] = dict.fromkeys(problem.f.local, problem.x0)
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
@@ -83,13 +86,16 @@ class Observer:
         limited = limits.lmo_calls is not None or limits.seconds is not None
         return self.group.size == 1 or bool(limits.every) or limited
 
-    def post(self, i: int, k: int, answer: Point) -> None:
+    def post(self, i: int, k: int, answer: Model) -> None:
         """Store agent i's model after its k-th iteration; called from the agent's thread.
 
         Its counters are stored as well: the agent works on up to its next ``yield``.
         """
         work = self.counters.oracles[i].calls, self.counters.projections[i].count
-        self._posted.setdefault(k, {})[i] = _Posted(answer, *work)
+        if self.problem.reliable:
+            self._posted.setdefault(k, {})[i] = _Posted(answer, *work)
+        else:
+            self.answers[i] = answer
 
     def restore(self) -> None:
         """Continue an earlier run after its iterations and counters were set; the root has its history."""
@@ -109,9 +115,21 @@ class Observer:
             return None
         return self.target.threshold(self.snapshots[0].gap) or None
 
-    def agree(self, certified: CertifiedGap) -> None:
-        """Note that the agents have agreed to stop, which all of them do in the same round."""
-        self._end(certified, Status.AGREED)
+    def agree(self, i: int, certified: CertifiedGap) -> None:
+        """Note that agent i stops with this gap; the run ends when all agents of this process do."""
+        self._agreed.add(i)
+        if len(self._agreed) == len(self.answers):
+            self._end(certified, Status.AGREED)
+
+    def partition(self, parts: list[list[int]]) -> None:
+        """Note that the network fell apart into these agents."""
+        self.status, self.parts = Status.PARTITIONED, parts
+
+    def is_over(self) -> bool:
+        """Return whether the agents of this process have ended, in an asynchronous run."""
+        limits, clock = self.limits, self.counters.clock
+        late = limits.seconds is not None and clock.seconds >= limits.seconds
+        return self.status is not None or late
 
     def spend_budget(self) -> None:
         """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
@@ -119,6 +137,8 @@ class Observer:
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called between rounds, while no agent computes."""
+        if not self.problem.reliable:
+            return self._after_unreliable_round()
         if not self.collective:
             # Agents end by themselves after their last iteration; rounds are the same for all.
             self._collect(self.iterations + self._has_next())
@@ -131,6 +151,16 @@ class Observer:
         self.counters.clock.pause()
         self._collect(self.iterations + int(waiting < 0.0))
         self.status = self.status or self._limit_reached(int(calls), seconds)
+        self.counters.clock.start()
+        return self.status is None
+
+    def _after_unreliable_round(self) -> bool:
+        """Count a round as an iteration, in which some agents may not have taken part."""
+        self.counters.clock.pause()
+        self.iterations = self.counters.traffic.rounds
+        if self.limits.every and self.iterations % self.limits.every == 0:
+            self._record(self.counters.work)
+        self.status = self.status or self._limit_reached(self.counters.calls, self.counters.clock.seconds)
         self.counters.clock.start()
         return self.status is None
 
@@ -171,11 +201,9 @@ class Observer:
                 f"{self.iterations} iterations. Iterate over agent.iterations_left."
             )
 
-    def all_answers(self) -> dict[int, Point]:
+    def all_answers(self) -> dict[int, Model]:
         """Return the models of all agents, or of those of this process if nothing is measured."""
-        if self.limits.every is None:
-            return self.answers
-        return dict(enumerate(self.group.allgather(self.answers.values())))
+        return self.answers if self.limits.every is None else allgather_answers(self.group, self.answers)
 
     def _largest(self, *numbers: float) -> list[float]:
         return list(self.group.allreduce_max(np.array(numbers)).tolist())
@@ -217,7 +245,7 @@ class Observer:
             projections=int(projections),
             seconds=seconds,
             computing=self.computing,
-            agents=tuple(answers),
+            agents=tuple(whole(answers)),
             **measure(self.problem.f, self.problem.X, answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from dcgs.files import atomic_write
 from dcgs.front.history import History
 from dcgs.front.stopping import Status
+from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
-from dcgs.points import Point
 from dcgs.validation import PATH
 
-_FORMAT = 4
+_FORMAT = 5
 
 
 @final
@@ -27,14 +27,15 @@ class Result:
     """The agents' models, why the run ended, what it cost, and its history.
 
     ``agents``, of shape (m, *X.shape), are the models of the agents ``hosted``, and ``x`` is their average.
+    For matrix completion by FastDCGS, ``x`` is a :class:`LowRank` matrix, and ``agents`` a tuple of such.
     These are all agents, unless other processes ran some of them and nothing was measured. ``messages``,
     ``bytes`` (sent), ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` have one
     entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
     the run: method, seed, versions.
     """
 
-    x: Point
-    agents: NDArray[np.float64]
+    x: Any
+    agents: Any
     hosted: NDArray[np.int64]
     status: Status
     iterations: int
@@ -53,6 +54,7 @@ class Result:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to one file (NumPy's npz, no pickle), atomically, and return its path."""
         arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= _model_arrays(self.x, self.agents)
         arrays |= {f"history.{name}": column for name, column in self.history.columns().items()}
         facts = {name: getattr(self, name) for name in _FACTS}
         meta = np.array(json.dumps({"format": _FORMAT, "status": self.status.name, **facts}))
@@ -95,8 +97,27 @@ def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
     history = History(**{field.name: arrays.pop(f"history.{field.name}") for field in fields(History)})
     status = Status[meta.pop("status")]
     notes = tuple(meta.pop("notes"))
-    return Result(status=status, history=history, notes=notes, **meta, **arrays)
+    models = _models(arrays)
+    return Result(status=status, history=history, notes=notes, **meta, **models, **arrays)
+
+
+def _model_arrays(x: Any, agents: Any) -> dict[str, Any]:
+    """Return the arrays of the models; all agents have the same matrix if it is in factors."""
+    if not isinstance(x, LowRank):
+        return {"x": x, "agents": agents}
+    rows = {} if x.rows is None else {"x.rows": x.rows}
+    return {"x.U": x.U, "x.V": x.V, "x.shape": np.array(x.shape), **rows}
+
+
+def _models(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the models, and remove their arrays."""
+    if "x.U" not in arrays:
+        return {name: arrays.pop(name) for name in ("x", "agents")}
+    rows, side = arrays.pop("x.rows", None), arrays.pop("x.shape").tolist()
+    x = LowRank(arrays.pop("x.U"), arrays.pop("x.V"), (side[0], side[1]), rows)
+    return {"x": x, "agents": (x,) * len(arrays["hosted"])}
 
 
 _FACTS = ("iterations", "rounds", "seconds", "notes", "about")
-_ARRAYS = [field.name for field in fields(Result) if field.name not in (*_FACTS, "status", "history")]
+_OTHERS = ("x", "agents", "status", "history")
+_ARRAYS = [field.name for field in fields(Result) if field.name not in (*_FACTS, *_OTHERS)]

@@ -11,6 +11,7 @@ from dcgs.front.fingerprint import library_versions
 from dcgs.front.history import as_rows, from_rows
 from dcgs.front.observer import Counters, Observer
 from dcgs.inner import Outcome
+from dcgs.low_rank import LowRank
 from dcgs.methods.base import Agent
 from dcgs.methods.target import GapTarget
 from dcgs.points import Point
@@ -25,7 +26,8 @@ class RunState:
     """
 
     iteration: int
-    answer: Point
+    answer: Point | None
+    factors: LowRank | None
     target: GapTarget | None
     rounds: int
     computing: float
@@ -66,9 +68,11 @@ def agent_work(agent: Agent, counters: Counters) -> AgentWork:
 def run_state(agent: Agent, k: int, work: AgentWork, observer: Observer) -> RunState:
     """Return the state of the run for one agent after iteration k, given its work up to this iteration."""
     i, counters = agent.index, observer.counters
+    answer = observer.answers[i]
     return RunState(
         iteration=k,
-        answer=observer.answers[i],
+        answer=None if isinstance(answer, LowRank) else answer,
+        factors=answer if isinstance(answer, LowRank) else None,
         target=agent.target,
         rounds=counters.traffic.rounds,
         computing=observer.computing,
@@ -97,7 +101,9 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
     counters.traffic.rounds, observer.computing = first.rounds, first.computing
     counters.clock.set(first.seconds)
     for i, state in states.items():
-        observer.answers[i] = state.answer
+        answer = state.factors if state.answer is None else state.answer
+        assert answer is not None
+        observer.answers[i] = answer
         counters.traffic.worked[i], counters.traffic.waited[i] = state.worked, state.waited
         counters.traffic.messages[i], counters.traffic.bytes[i] = state.messages, state.bytes
         counters.oracles[i].calls = state.lmo_calls

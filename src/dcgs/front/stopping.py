@@ -21,6 +21,7 @@ class Status(Enum):
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."
+    PARTITIONED = "the network fell apart: no message crossed between parts of it for too long."
     ROUNDING = "the certified gap is rounding error, which is larger than the target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."

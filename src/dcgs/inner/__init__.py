@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.block import Block
 from dcgs.inner.cg import CG
 from dcgs.inner.corrective import Corrective
 from dcgs.inner.exact import Exact
+from dcgs.inner.newton import Newton
 from dcgs.inner.pcg import PCG
+from dcgs.inner.projected import Projected
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import one_of
 
-_SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective())
+_SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective(), Projected(), Newton())
 _BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
 
 
@@ -33,12 +35,16 @@ def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
 __all__ = [
     "CG",
     "PCG",
+    "Accuracy",
     "Block",
     "Corrective",
     "Exact",
     "Inner",
+    "Newton",
     "Outcome",
+    "Projected",
     "Solver",
     "Subproblem",
     "Task",
+    "gap_at_most",
 ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
-from dcgs.counting import Oracle
+from dcgs.counting import Oracle, Tally
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, add_scaled, norm, vdot
@@ -18,6 +19,9 @@ from dcgs.state import SavedState
 
 T = TypeVar("T")
 
+Accuracy: TypeAlias = Callable[[Point], float]
+"""x ↦ the bound of φ(x) − min φ with which x is accurate enough. A Wolfe gap is such a bound."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -25,7 +29,7 @@ class Subproblem:
     """φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − center‖².
 
     With a diagonal preconditioner h, ‖x‖² is Σ hⱼ xⱼ². Not every solver supports one: see
-    :attr:`Inner.supports_preconditioner`.
+    :meth:`Inner.supports_preconditioner`.
     """
 
     f: Objective
@@ -65,19 +69,39 @@ class Subproblem:
             g += self.prox_grad(x)
         return g
 
+    def grad_noise(self, x: Point, image: Image) -> float:
+        """Return an estimate of the rounding error of ∇φ(x)."""
+        prox = self.eta * norm(x) if self.preconditioner is None else norm(self.prox_grad(x))
+        return self.f.grad_noise(image) + EPS * (norm(self.linear) + prox)
+
     def noise(self, x: Point, image: Image, diameter: float) -> float:
         """Return an estimate of the rounding error of a Wolfe gap at x."""
-        prox = self.eta * norm(x) if self.preconditioner is None else norm(self.prox_grad(x))
-        rest = EPS * (norm(self.linear) + prox)
-        return (self.f.grad_noise(image) + rest) * diameter
+        return self.grad_noise(x, image) * diameter
+
+    def with_objective(self, f: Objective) -> Subproblem:
+        """Return the subproblem with another objective in place of f."""
+        return self if f is self.f else replace(self, f=f)
+
+    def squared(self, d: Point) -> float:
+        """Return ‖d‖², with the preconditioner if there is one."""
+        return vdot(d, d) if self.preconditioner is None else vdot(d, self.preconditioner * d)
+
+    def scaled(self, g: Point) -> Point:
+        """Return the gradient g divided by the preconditioner, if there is one."""
+        return g if self.preconditioner is None else g / self.preconditioner
 
 
 class Outcome(Enum):
     """How one inner solve ended."""
 
-    REACHED = "the gap asked for was reached"
-    ROUNDING = "the gap asked for is below rounding error; it was solved to rounding"
-    STEPS = "max_steps steps were taken before the gap asked for was reached"
+    REACHED = "the accuracy asked for was reached"
+    ROUNDING = "the accuracy asked for is below rounding error; it was solved to rounding"
+    STEPS = "max_steps steps were taken before the accuracy asked for was reached"
+
+
+def gap_at_most(e: float) -> Accuracy:
+    """Return the accuracy that asks for φ(x) − min φ ≤ e."""
+    return lambda x: e
 
 
 @final
@@ -85,8 +109,8 @@ class Outcome(Enum):
 class Task:
     """The input of an agent's inner solver, the same in all outer iterations.
 
-    Each solve adds its outcome to ``outcomes``. ``saved`` is the state of the solver of a run that is
-    resumed.
+    Each solve adds its outcome to ``outcomes``, and its projections to ``projections``. ``saved`` is the
+    state of the solver of a run that is resumed.
     """
 
     f: Objective
@@ -94,6 +118,7 @@ class Task:
     lmo: Oracle
     x0: Point
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    projections: Tally = field(default_factory=Tally)
     saved: SavedState | None = None
 
     def restore(self, kind: type[T]) -> T | None:
@@ -110,21 +135,23 @@ class Solver(ABC):
     state: Any = None
 
     @abstractmethod
-    def __call__(self, phi: Subproblem, e: float) -> Point:
-        """Return a point whose Wolfe gap for φ is at most e, starting from the last answer."""
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
+        """Return a point x of X with φ(x) − min φ ≤ accuracy(x), starting from the last answer."""
 
 
 class Inner(ABC):
     """A choice of inner solver, made once for all agents."""
 
-    supports_preconditioner: ClassVar[bool] = False
-    """True if it solves subproblems with a diagonal preconditioner."""
     State: ClassVar[type | None] = None
     """The dataclass of its solvers' state. With None, a run with this solver cannot be checkpointed."""
 
     @abstractmethod
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         """Return why the solver cannot be used for this objective over this set, or None if it can."""
+
+    def supports_preconditioner(self, f: Objective, X: ConvexSet) -> bool:
+        """Return True if it solves subproblems with a diagonal preconditioner."""
+        return False
 
     @abstractmethod
     def start(self, task: Task) -> Solver:

@@ -8,14 +8,13 @@ from typing import final
 
 import numpy as np
 
-from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import BlockSet, extended, with_atom
+from dcgs.sets.block import BlockSet, extended
 from dcgs.sets.lanczos import Matrix
 from dcgs.validation import COUNT
 
@@ -23,26 +22,22 @@ from dcgs.validation import COUNT
 _FIRST = 8
 # If more than this share of the smaller side is needed, all triples are computed: measured to be faster.
 _DENSE = 0.4
-# The error of a step's triples, relative to the length of the step before.
-_ACCURACY = 0.1
-# An error that needs no improvement, as a share of the required gap.
-_FINEST = 0.02
-# The length of a step that is rounding error, in units of EPS·√side times the norm of the point.
-_SHORTEST = 30.0
-# The rounding error of the matrix that a step is computed from, in units of EPS times its norm.
+# The error of a step's triples, relative to the length of the step before; and an error that needs no
+# improvement, relative to what the accuracy asked for allows.
+_ACCURACY, _FINEST = 0.1, 0.1
+# The rounding error of a step, in units of the rounding error of one gradient.
 _ROUNDINGS = 4.0
 
 
 @final
 @dataclass(eq=False)
 class BlockState:
-    """The iterate with its image, a basis for the next triples, the last step's length and oracle answer."""
+    """The iterate with its image, a basis for the next triples, and the length of the last step."""
 
     x: Point
     image: Image
     basis: Matrix
     length: float
-    s: Atom | None = None
 
 
 @final
@@ -53,9 +48,10 @@ class Block(Inner):
     After the block Frank-Wolfe method of Allen-Zhu, Hazan, Hu and Li, "Linear convergence of a Frank-Wolfe
     type algorithm over trace-norm balls" (2017). CG adds one atom a step; here a step solves
     min ⟨∇φ(y), v⟩ + β/2 ‖v − y‖² over X, β = l + η, with as many triples as the solution has. With momentum
-    for the η-strongly convex φ this takes about √(β/η) log(1/e) steps. A block of k triples counts as k
-    calls. If f is a sum of squares of single entries, a solve begins at the projection of the unconstrained
-    minimizer of φ, provided that this lowers φ.
+    for the η-strongly convex φ this takes about √(β/η) log(1/e) steps. It ends at a v with
+    β²‖v − y‖²/(2η) ≤ accuracy(v), which bounds φ(v) − min φ. A block of k triples counts as k calls. If f is a
+    sum of squares of single entries, a solve begins at the projection of the unconstrained minimizer of φ,
+    provided that this lowers φ.
     """
 
     max_steps: int = 10_000
@@ -82,7 +78,6 @@ class _BlockSolver(Solver):
         self.spec = spec
         self.task = task
         self.X = X
-        self.shortest = _SHORTEST * EPS * math.sqrt(min(X.shape))
         self.state = task.restore(BlockState) or self._initial_state()
 
     def _initial_state(self) -> BlockState:
@@ -90,31 +85,31 @@ class _BlockSolver(Solver):
         basis = extended(np.zeros((side, 0)), min(_FIRST, *self.X.shape))
         return BlockState(x, self.task.f.map.image(x), basis, length=self.X.diameter)
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         state = self.state
         beta = phi.f.smoothness + phi.eta
         self._project_unconstrained_minimizer(phi)
         root = math.sqrt(phi.eta / beta)
         momentum = Momentum(most=(1.0 - root) / (1.0 + root))
         y, image = state.x, state.image
-        short = math.inf  # a step this short suggests that the gap is reached
+        noise = _ROUNDINGS * (phi.grad_noise(y, image) + EPS * beta * norm(y))
         outcome = Outcome.STEPS
-        for steps in range(self.spec.max_steps):
-            measured = steps == 0 or state.length <= short
-            if measured:
-                gap, target = self._gap(phi), max(e, self._noise(phi, beta))
-                if gap <= target:
-                    outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
-                    break
-            finest = _FINEST * target / (beta * self.X.diameter)
-            v = self._projected(y - phi.grad(y, image) / beta, max(_ACCURACY * state.length, finest))
+        finest = 0.0
+        for _ in range(self.spec.max_steps):
+            error = max(_ACCURACY * state.length, finest)
+            v = self._projected(y - phi.grad(y, image) / beta, error)
             image_v = phi.f.map.image(v)
             state.length = norm(v - y)
-            if measured:
-                short = max(state.length * target / gap, self.shortest * norm(v))
             theta = momentum.weight(restart=vdot(y - v, v - state.x) > 0.0)
             y, image = v + theta * (v - state.x), image_v + theta * (image_v - state.image)
             state.x, state.image = v, image_v
+            target = accuracy(v)
+            # The residual of v: that of an exact step, and the error of the triples.
+            bound, floor = (0.5 * r**2 / phi.eta for r in (beta * (state.length + error), noise))
+            if bound <= max(target, floor):
+                outcome = Outcome.REACHED if bound <= target else Outcome.ROUNDING
+                break
+            finest = _FINEST * max(math.sqrt(2.0 * phi.eta * target), noise) / beta
         self.task.outcomes[outcome] += 1
         return frozen(state.x)
 
@@ -133,25 +128,12 @@ class _BlockSolver(Solver):
         step = phi.grad(state.x, state.image)
         step /= high * phi.f.map.column_squares + phi.eta
         basis = state.basis
-        x = self._projected(state.x - step, _FINEST * norm(step))
+        x = self._projected(state.x - step, _ACCURACY * norm(step))
         image = phi.f.map.image(x)
         if phi.value_at(x, image) < phi.value_at(state.x, state.image):
             state.x, state.image = x, image
         else:
             state.basis = basis
-
-    def _noise(self, phi: Subproblem, beta: float) -> float:
-        """Return the part of a gap that is rounding error of ∇φ or of the matrix a step is computed from."""
-        x, diameter = self.state.x, self.X.diameter
-        return _ROUNDINGS * (phi.noise(x, self.state.image, diameter) + EPS * beta * norm(x) * diameter)
-
-    def _gap(self, phi: Subproblem) -> float:
-        """Return the Wolfe gap at x, and add the oracle's answer to the basis."""
-        state = self.state
-        g = phi.grad(state.x, state.image)
-        s = state.s = self.task.lmo(g, state.s)
-        state.basis = with_atom(state.basis, s, self.X.shape)
-        return vdot(g, state.x) - s.dot(g)
 
     def _projected(self, M: Point, tolerance: float) -> Point:
         """Return the projection of M onto X, computed with as many triples as needed."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
@@ -57,7 +57,7 @@ class _CGSolver(Solver):
         self.task = task
         self.state = task.restore(CGState) or CGState(Pair.at(task.x0, task.f.map), vdot(task.x0, task.x0))
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         state, pair = self.state, self.state.pair
         noise = phi.noise(pair.x, pair.image, self.task.X.diameter)
         outcome = Outcome.STEPS
@@ -65,6 +65,7 @@ class _CGSolver(Solver):
             g = phi.grad(pair.x, pair.image)
             s = state.s = self.task.lmo(g, state.s)  # Algorithm 2, line 15
             gap = vdot(g, pair.x) - s.dot(g)  # line 16; the paper prints x^{k−1} in place of s^t
+            e = accuracy(pair.x)
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break

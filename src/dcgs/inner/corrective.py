@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector, grown
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line
 from dcgs.inner.simplex_qp import minimizer_over_simplex
 from dcgs.objectives.losses import Image
@@ -70,7 +70,6 @@ class Corrective(Inner):
     """
 
     max_steps: int = 100_000
-    supports_preconditioner = True
     State = CorrectiveState
 
     def __post_init__(self) -> None:
@@ -78,6 +77,9 @@ class Corrective(Inner):
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         return needs_polytope("corrective", X)
+
+    def supports_preconditioner(self, f: Objective, X: ConvexSet) -> bool:
+        return True
 
     def start(self, task: Task) -> Solver:
         return _CorrectiveSolver(self, task)
@@ -96,7 +98,7 @@ class _CorrectiveSolver(Solver):
         )
         self.hull = _Hull(task.f, self.state)
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         state, S, hull = self.state, self.state.S, self.hull
         noise = phi.noise(state.x, hull.image, self.task.X.diameter)
         outcome = Outcome.STEPS
@@ -106,6 +108,7 @@ class _CorrectiveSolver(Solver):
             s = self.task.lmo(g, None)
             least = s.dot(g)
             gap = float(S.weights @ (S.dots(g) - least))
+            e = accuracy(state.x)
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 from scipy.optimize import brentq
 
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
@@ -62,7 +62,7 @@ class _ExactSolver(Solver):
         # 2Aᵀb, from the gradient at zero.
         self.linear = -task.f.grad(np.zeros(task.X.shape)).reshape(-1)
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         h = self.linear - (phi.w - phi.eta * phi.center).reshape(-1)
         inside = self.Vt @ h
         outside = h - self.Vt.T @ inside  # in the null space of A, where the curvature is η alone

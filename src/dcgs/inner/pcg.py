@@ -7,7 +7,7 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import Inner, Outcome, Solver, Subproblem, Task, needs_polytope
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
 from dcgs.inner.line_search import Line, Pair
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -60,7 +60,7 @@ class _PCGSolver(Solver):
         )
         self.images: dict[Atom, Image] = {}
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         pair, S = self.state.pair, self.state.S
         noise = phi.noise(pair.x, pair.image, self.task.X.diameter)
         outcome = Outcome.STEPS
@@ -71,6 +71,7 @@ class _PCGSolver(Solver):
             away = int(dots.argmax())  # line 8
             toward = s.dot(g)
             gap = float(S.weights @ (dots - toward))  # line 9
+            e = accuracy(pair.x)
             if gap <= max(e, noise):
                 outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
                 break

@@ -12,6 +12,7 @@ import numpy as np
 
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Inner, Outcome, Solver, Task
+from dcgs.low_rank import LowRank
 from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
@@ -33,6 +34,8 @@ class Agent:
       ``lmo(direction, near)`` and the starting point ``x0``.
     * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
       (used by FastDCGS; all 1 if empty). ``tree`` is the agent's place in a spanning tree of the graph.
+      ``reliable`` is False if messages may be lost or late. ``low_rank_start`` is the starting point of a
+      method whose models are matrices in factors; ``x0`` is then empty.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
       stops it. Agents that stop because of it call ``agree`` with the certified gap first.
@@ -48,13 +51,15 @@ class Agent:
     facts: Facts
     iterations: int
     rng: np.random.Generator
-    observe: Callable[[int, Point], None]
+    observe: Callable[[int, Point | LowRank], None]
     target: GapTarget | None = None
     agree: Callable[[CertifiedGap], None] = lambda certified: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
     tree: TreeNode = field(default_factory=TreeNode)
+    low_rank_start: LowRank | None = None
+    reliable: bool = True
     on_save: Callable[[int, object, Solver | None], None] = lambda k, state, inner: None
     resume: ResumePoint | None = None
 
@@ -84,7 +89,7 @@ class Agent:
     def task(self) -> Task:
         """What the agent's inner solver works with, for :meth:`Inner.start`."""
         saved = None if self.resume is None else self.resume.inner
-        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes, saved)
+        return Task(self.f, self.X, self.lmo, self.x0, self.outcomes, self.projections, saved)
 
     @property
     def metropolis(self) -> dict[int, float]:
@@ -104,6 +109,8 @@ class Method(ABC):
     """The rounds of one iteration; the smallest number of rounds if it varies."""
     stops_itself: bool = False
     """True if the agents decide themselves when the gap is reached."""
+    bears_faults: bool = False
+    """True if its programs work with missing, late and old messages."""
     projects: bool = False
     """True if it projects onto X and calls no oracle. Facts then include smoothness and eigenvalues of W."""
     State: ClassVar[Any] = None
@@ -113,8 +120,12 @@ class Method(ABC):
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         """Return why the method cannot be used for these objectives over this set, or None if it can."""
 
+    def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
+        """Return True if models are matrices in factors (LowRank) for an agent with this objective."""
+        return False
+
     @abstractmethod
-    def program(self, agent: Agent) -> Program[Point]:
+    def program(self, agent: Agent) -> Program[Any]:
         """Return what the agent does, up to ``agent.iterations`` iterations."""
 
     def inner_solver(self, f: Objective, X: ConvexSet) -> Inner | None:

@@ -1,141 +1,99 @@
 """The certificate by which the agents of FastDCGS stop: a Wolfe gap of f that they compute together.
 
-It takes three epochs, each long enough for a message to reach every agent. In the first, agent 0's point is
-broadcast as a model y. In the second, the vectors ∇fᵢ(y) + wᵢ are summed up along the edges by which y came,
-so that agent 0 gets ∇f(y) and computes the Wolfe gap. In the third, the gap and f(y) are flooded, and all
-agents come to the same decision in the same round. The first model is x⁰. All agents hold it, so that no
-epoch is needed to broadcast it. Its gradients are summed up along the edges by which agent 0's scalars came
-in the first epoch.
+The root of the spanning tree sends its point down as a model y, with the answer of a reduction. In the next
+reduction the gradients ∇fᵢ(y) and the losses are summed up. The root computes the Wolfe gap from the sums,
+and sends it down. So all agents come to the same decision.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import IntEnum
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.methods.messages import AttachedVector, FloodedScalars, Message, Row
 from dcgs.methods.target import CertifiedGap, gap_noise
-from dcgs.points import EPS, Point, frozen, norm
+from dcgs.points import Point, frozen
 
-WIDTH = 3
-"""Scalars that an agent floods about a model: gap, decrease of its loss from x⁰, rounding error."""
-
-# After a gap that was too large, the next model is sent when the residual has fallen by the factor that the
-# gap must still fall by, up to this constant; and every _ALWAYS epochs in any case.
+# A certificate costs one gradient for each edge of the tree. A model is sent in every epoch if that is at
+# most this share of what is sent anyway. Else the next model is sent when the residual has fallen by the
+# factor that the gap must still fall by, up to the constant _TOLERANCE; and every _ALWAYS epochs in any case.
+_SHARE = 0.25
 _TOLERANCE = 3.0
 _ALWAYS = 10
 
 
-class Phase(Enum):
-    """What the epoch is used for."""
+class Proposal(IntEnum):
+    """What the root proposes for the next certificate."""
 
-    BROADCAST = auto()
-    """Agent 0 sends a model to all agents, or there is none."""
-    REDUCE = auto()
-    """Gradients at the model are summed up."""
-    FLOOD = auto()
-    """The gap is made known to all agents."""
+    NOTHING = 0
+    """No certificate."""
+    START = 1
+    """The starting point x⁰, which all agents have."""
+    MODEL = 2
+    """A model that is sent down the tree."""
 
 
 @final
 @dataclass(eq=False)
 class Certificate:
-    """One agent's part in the certificate. Without ``agent.target`` no model is ever sent.
+    """One agent's part in the certificate.
 
-    ``loss`` is fᵢ(x⁰). ``total`` is the sum of gradients so far, which goes to the agent ``parent``, and
-    ``noise`` the rounding error of this agent's part of it. ``depth`` is the round of the epoch in which the
-    model arrived. ``missing`` is the factor by which the gap of the last model must still fall, and
-    ``residual`` the residual when that model was sent.
+    ``loss`` is fᵢ(x⁰), and ``model`` the point whose gap is to be certified, if there is one. The root has
+    also: ``missing``, the factor by which the gap of the last model must still fall, and ``residual``, the
+    residual when that model was sent.
     """
 
     loss: float
-    total: Point
-    noise: float = 0.0
-    phase: Phase = Phase.BROADCAST
     model: Point | None = None
-    row: Row = (0.0,) * WIDTH
-    unsent: AttachedVector | None = None
-    depth: int = 0
-    parent: int = 0
     missing: float = 1.0
     residual: float | None = None
+    tried_start: bool = False
 
-    def join(self, parent: int, depth: int) -> None:
-        """Note from whom agent 0's scalars came, and in which round: the way on which sums go back."""
-        self.parent, self.depth = parent, depth
+    def contribution(self, agent: Agent) -> tuple[float, float, Point | None]:
+        """Return this agent's decrease of the loss and rounding error at the model, and its gradient."""
+        if self.model is None:
+            return 0.0, 0.0, None
+        f = agent.f
+        image = f.map.image(self.model)
+        return self.loss - f.loss.value(image), f.grad_noise(image), f.map.adjoint(f.loss.grad(image))
 
-    def attached(self, agent: Agent, step: int) -> AttachedVector | None:
-        """Return the vector to attach to the messages of this step of the epoch."""
-        if self.phase is Phase.REDUCE:
-            is_due = self.depth > 0 and step == agent.facts.graph_diameter - self.depth + 1
-            return AttachedVector(self.total, self.parent) if is_due else None
-        unsent, self.unsent = self.unsent, None
-        return unsent
+    def gap(self, agent: Agent, decrease: float, noise: float, grad: Point) -> CertifiedGap:
+        """Return the gap at the model, from the sums over all agents; the root calls the oracle."""
+        assert self.model is not None
+        gap = agent.wolfe_gap(grad, self.model)
+        return CertifiedGap(gap, decrease, gap_noise(noise, grad, self.model, agent.X.diameter))
 
-    def receive(self, agent: Agent, messages: Mapping[int, Message], step: int) -> None:
-        """Process the vectors attached to the messages of this step."""
-        received = {j: message.attached for j, message in messages.items() if message.attached is not None}
-        if self.phase is Phase.REDUCE:
-            for attached in received.values():
-                if attached.to == agent.index:
-                    self.total = self.total + attached.vector
-        elif received and self.model is None:
-            self.join(min(received), step)
-            self.model = frozen(received[self.parent].vector)
-            self.unsent = AttachedVector(self.model)
+    def propose(
+        self, agent: Agent, epoch: int, residual: float, last: CertifiedGap | None, sent: int
+    ) -> Proposal:
+        """Return what the root proposes after an epoch with this residual; ``last`` is the gap just found.
 
-    def certified(self, agent: Agent, scalars: FloodedScalars) -> CertifiedGap | None:
-        """Return the gap of the model if it ends the run; None before all agents know it."""
-        if self.phase is not Phase.FLOOD or agent.target is None:
-            return None
-        at = CertifiedGap(*(scalars.total(column) for column in range(-WIDTH, 0)))
-        if at.gap > 0.0:
+        ``sent`` is the number of nonzeros of points that the root sends in an epoch.
+        If x⁰ is optimal, no model is better. Then x⁰ itself is proposed, once.
+        """
+        if agent.target is None:
+            return Proposal.NOTHING
+        if last is not None and last.gap > 0.0:
             # The gap bounds the decrease that is still possible.
-            self.missing = agent.target.threshold(at.decrease if at.decrease > 0.0 else at.gap) / at.gap
-        return at if agent.target.ends(at) else None
-
-    def start_epoch(self, agent: Agent, x: Point, w: Point, epoch: int, residual: float) -> None:
-        """Enter the next phase; x and w are the agent's point and dual variable at the end of ``epoch``."""
-        self.row, self.unsent = (0.0,) * WIDTH, None
+            self.missing = agent.target.threshold(max(last.decrease, last.gap)) / last.gap
+            if last.decrease <= last.noise and not self.tried_start:
+                self.tried_start = True
+                return Proposal.START
         if self.residual is None and epoch > 0:
-            # The scalars of the first epoch are older than all iterations.
-            self.residual = residual
-        if self.phase is Phase.REDUCE:
-            self.phase = Phase.FLOOD
-            self.row = self._scalars(agent)
-        elif self.phase is Phase.BROADCAST and self.model is not None:
-            self.phase = Phase.REDUCE
-            image = agent.f.map.image(self.model)
-            self.total = agent.f.map.adjoint(agent.f.loss.grad(image)) + w
-            # The dual variables sum to zero up to a rounding error of each iteration.
-            iterations = (epoch + 1) * (agent.facts.graph_diameter + 4)
-            self.noise = agent.f.grad_noise(image) + math.sqrt(iterations) * EPS * norm(w)
-        else:
-            self.phase, self.model = Phase.BROADCAST, None
-            if agent.target is not None and agent.index == 0 and self._is_due(epoch, residual):
-                self.model = frozen(x)
-                self.unsent = AttachedVector(self.model)
+            self.residual = residual  # that of the first epoch
+        likely = self.residual is None or residual <= self.residual * (_TOLERANCE * self.missing) ** 2
+        cheap = agent.x0.size <= _SHARE * sent
+        if not (likely or cheap) and epoch % _ALWAYS:
+            return Proposal.NOTHING
+        self.residual = None if epoch == 0 else residual
+        return Proposal.MODEL
 
-    def _scalars(self, agent: Agent) -> Row:
-        """Return this agent's scalars about the model."""
-        f, y = agent.f, self.model
-        assert y is not None
-        image = f.map.image(y)
-        gap, noise = 0.0, self.noise * agent.X.diameter
-        if agent.index == 0:
-            gap = agent.wolfe_gap(self.total, y)
-            noise = gap_noise(self.noise, self.total, y, agent.X.diameter)
-        return gap, self.loss - f.loss.value(image), noise
-
-    def _is_due(self, epoch: int, residual: float) -> bool:
-        """Return True if a model is likely to have the required gap: the residual falls as its square."""
-        assert self.residual is not None
-        likely = residual <= self.residual * (_TOLERANCE * self.missing) ** 2
-        if not likely and epoch % _ALWAYS:
-            return False
-        self.residual = residual
-        return True
+    def accept(self, agent: Agent, proposal: Proposal, model: Point | None) -> None:
+        """Store the model that the root proposed."""
+        self.model = None
+        if proposal is Proposal.START:
+            self.model = agent.x0
+        elif proposal is Proposal.MODEL:
+            assert model is not None
+            self.model = frozen(model)

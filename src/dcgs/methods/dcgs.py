@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
-from dcgs.inner import Exact, Inner, Solver, Subproblem, check_inner, choose_inner
+from dcgs.inner import Exact, Inner, Solver, Subproblem, check_inner, choose_inner, gap_at_most
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
@@ -51,7 +51,7 @@ def _sliding(
         w = yield from laplacian(at.y)  # line 7
         del x_tilde, v  # two points fewer in memory during the inner solve
         e = p.e if at.e is None else at.e
-        at.x_prev, at.x = at.x, inner(Subproblem(agent.f, w, p.eta, at.x), e)  # line 8
+        at.x_prev, at.x = at.x, inner(Subproblem(agent.f, w, p.eta, at.x), gap_at_most(e))  # line 8
         at.total = at.total + p.theta
         at.x_bar = at.x_bar + (p.theta / at.total) * (at.x - at.x_bar)  # line 10
         agent.observe(k, at.x if last else at.x_bar)

@@ -5,100 +5,77 @@ The line numbers are those of the box "FastDCGS over edges" in docs/methods.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import final
 
-from dcgs.inner import Inner, Solver, Subproblem
+from dcgs.inner import Accuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Certificate
-from dcgs.methods.coordination import Coordination, epoch_length
-from dcgs.methods.messages import Message
-from dcgs.methods.preconditioner import CurvatureMaximum
+from dcgs.methods.epoch import Epoch
+from dcgs.methods.links import Links, LossyLinks, ReliableLinks
+from dcgs.methods.preconditioner import uneven_curvatures
 from dcgs.methods.step_size import StepSize, local_eta
-from dcgs.objectives.objective import Objective
-from dcgs.points import Point, vdot
+from dcgs.points import Point, norm
 from dcgs.protocol import Program
+
+# The error of the k-th inner solve is at most the length of the first move times k^(−_POWER), so that the
+# errors have a finite sum.
+_POWER = 1.1
 
 
 @final
 @dataclass(eq=False)
 class EdgesState:
-    """One agent's point x, center c and dual variable w, and what it agrees on with the others."""
+    """One agent's point x, its links to neighbors, its step sizes, and the current epoch.
+
+    ``first_move`` is ‖x¹ − x⁰‖, by which the errors of inner solves are bounded.
+    """
 
     x: Point
-    c: Point
-    w: Point
-    coordination: Coordination
-
-    def subproblem(self, f: Objective) -> Subproblem:
-        """Return φ(x) = f(x) + ⟨w, x⟩ + η/2 ‖x − c‖²."""
-        return Subproblem(f, self.w, self.coordination.step.eta, self.c, self.coordination.preconditioner)
+    links: Links
+    step: StepSize
+    epoch: Epoch
+    first_move: float
 
 
-Gap: TypeAlias = Callable[[int, float], float]
-"""``gap(k, scale)`` is the gap of the k-th inner solve, for losses of this scale."""
-
-
-def over_edges(agent: Agent, inner: Inner, gap: Gap, eta: float | None, rho: float) -> Program[Point]:
+def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho: float) -> Program[Point]:
     """Run FastDCGS over edges for one agent, with relaxation ρ; the agents find η if it is None."""
     solver = inner.start(agent.task)
-    edge_weights = _edge_weights(agent)
-    at = agent.restore(EdgesState) or _first_state(agent, inner, solver, gap, eta)  # line 1
+    at = agent.restore(EdgesState) or _first_state(agent, inner, solver, sigma, eta)  # line 1
     for k in agent.iterations_left:  # line 2
-        x_tilde = 2.0 * at.x - at.c  # line 3
-        inbox = yield at.coordination.message(agent, k, x_tilde)  # line 4
-        v = _weighted_laplacian(at, edge_weights, x_tilde, at.coordination.receive(agent, k, inbox))  # line 5
-        at.coordination.primal += at.subproblem(agent.f).prox_curvature(at.x - at.c)
-        at.coordination.dual += vdot(x_tilde, v)
-        at.c = at.c + rho * (at.x - at.c)  # line 6
-        at.w = at.w + rho * v  # line 7
-        if k % epoch_length(agent) == 0:  # line 8
-            certified = at.coordination.end_of_epoch(agent, k, at.x, at.w)
-            model = at.coordination.certificate.model
-            if certified is not None and model is not None:
-                agent.observe(k, model)
-                agent.agree(certified)
+        inbox = yield at.epoch.messages(agent, at.links.outgoing(at.x, at.step), at.step)  # line 3
+        received = at.epoch.receive(agent, inbox, at.step)
+        at.epoch.measure(*at.links.update(at.x, at.step, received, rho))  # lines 4 to 6
+        certified = at.epoch.advance(agent, k, at.x, at.step)  # line 7
+        if certified is not None:
+            model = at.epoch.certificate.model
+            assert model is not None
+            agent.observe(k, model)
+            agent.agree(certified)
+            if agent.reliable:
                 return model
-        at.x = solver(at.subproblem(agent.f), gap(k + 1, at.coordination.loss_scale))  # line 9
+            continue  # neighbors may not know the answer yet: send it until the run ends
+        phi, most = at.links.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
+        at.x = solver(phi, relative_accuracy(phi, at.links.reference(at.x), sigma, most))  # line 8
         agent.observe(k, at.x)
         agent.save(k, at, solver)
     return at.x
 
 
-def _weighted_laplacian(
-    at: EdgesState, weights: Mapping[int, float], x_tilde: Point, messages: Mapping[int, Message]
-) -> Point:
-    """Return Σⱼ rᵢⱼ min(s, sⱼ) (x̃ − x̃ⱼ), times the preconditioner if there is one."""
-    coordination, v = at.coordination, 0.0 * at.x
-    for j, theirs in messages.items():
-        v = v + weights[j] * min(coordination.step.edge_step, theirs.edge_step) * (x_tilde - theirs.point)
-    return v if coordination.preconditioner is None else coordination.preconditioner * v
+def relative_accuracy(phi: Subproblem, reference: Point, sigma: float, most: float) -> Accuracy:
+    """Return the accuracy that implies ‖x − x̂‖ ≤ σ ‖x − reference‖ and ≤ ``most``, x̂ the minimizer of φ.
+
+    φ is η-strongly convex, so that φ(x) − φ(x̂) ≥ η/2 ‖x − x̂‖².
+    """
+    return lambda x: 0.5 * phi.eta * min(sigma**2 * phi.squared(x - reference), most**2)
 
 
-def _first_state(agent: Agent, inner: Inner, solver: Solver, gap: Gap, eta: float | None) -> EdgesState:
+def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: float | None) -> EdgesState:
     """Return the state after the first solve, from x⁰ with the dual variable 0."""
     f, x0 = agent.f, agent.x0
-    degree = sum(_edge_weights(agent).values()) or 1.0
-    step = StepSize.local(local_eta(agent) if eta is None else eta, degree)
-    image = f.map.image(x0)
-    loss, first_gap = f.loss.value(image), agent.wolfe_gap(f.map.adjoint(f.loss.grad(image)), x0)
-    largest = step.eta * agent.facts.set_diameter**2
-    uses_preconditioner = inner.supports_preconditioner and eta is None
-    w = 0.0 * x0
-    x = solver(Subproblem(f, w, step.eta, x0), gap(1, first_gap or largest))
-    decrease = max(loss - f.value(x), 0.0)
-    coordination = Coordination(
-        step,
-        Certificate(loss, x0, model=None if agent.target is None else x0),
-        CurvatureMaximum.of(f) if uses_preconditioner else CurvatureMaximum(),
-        decrease,
-        loss_scale=decrease or first_gap or largest,
-        eta_is_given=eta is not None,
-    )
-    coordination.flood(agent.index)
-    return EdgesState(x, x0, w, coordination)
-
-
-def _edge_weights(agent: Agent) -> Mapping[int, float]:
-    return agent.weights or dict.fromkeys(agent.degrees, 1.0)
+    step = StepSize.local(agent, local_eta(agent) if eta is None else eta, is_fixed=eta is not None)
+    phi = Subproblem(f, 0.0 * x0, step.eta, x0)
+    x = solver(phi, relative_accuracy(phi, x0, sigma, agent.facts.set_diameter))
+    uses_preconditioner = inner.supports_preconditioner(f, agent.X) and eta is None
+    epoch = Epoch.first(agent, step, uneven_curvatures(f) if uses_preconditioner else None)
+    links = ReliableLinks(x0, phi.w) if agent.reliable else LossyLinks.at(x0, step)
+    return EdgesState(x, links, step, epoch, norm(x - x0) or agent.facts.set_diameter)

@@ -1,56 +1,98 @@
-"""Step sizes of FastDCGS: η of the agents' subproblems, and the steps of the dual variables of edges.
+"""Step sizes of FastDCGS over edges: the weights ρᵢⱼ of edges, and η of the agents' subproblems.
 
-In the first epoch every agent uses its local η, and an edge the smaller step of its two ends. Then all agents
-use one common edge step s, and agent i has η = 1.01 ν dᵢ s, dᵢ its weighted degree. After each epoch, s
-changes so that the primal and the dual half of the residual stay balanced.
+At first the weight of an edge depends on its two ends only: ρᵢⱼ = rᵢⱼ √(eᵢ eⱼ), where eᵢ is the local η of
+agent i divided by its degree. After the first epoch all agents use one common scale s: ρᵢⱼ = rᵢⱼ s. After
+each further epoch, s changes if the primal and the dual half of the residual differ too much.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import final
 
 from dcgs.methods.base import Agent
+from dcgs.methods.preconditioner import as_preconditioner
 from dcgs.points import Point
 
 # The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The
 # share was chosen on instances of `dcgs bench rounds`, the power on Lassos over several graphs.
 _SHARE = 0.6
-# If the ratio of the two halves of the residual is between these bounds, η stays.
-_LEAST, _MOST = 0.7, 3.0
-# After epoch j the logarithm of η changes by at most _FIRST/j^_POWER: the sum over j is finite.
+# If the ratio of the two halves of the residual is between these bounds, the scale stays.
+_LEAST, _MOST = 0.1, 5.0
+# After epoch j the logarithm of the scale changes by at most _FIRST/j^_POWER: the sum over j is finite.
 _FIRST, _POWER = 3.0, 1.1
-# diag(η) exceeds the weighted Laplacian by this factor, so that the metric of the proof is positive definite.
+# η exceeds half of the norm of the weighted Laplacian by this factor, so that the metric of the proof is
+# positive definite.
 _MARGIN = 1.01
 
 
 @final
-@dataclass
+@dataclass(eq=False)
 class StepSize:
-    """One agent's step sizes. ``local_eta`` suits its own objective, ``edge_step`` and ``eta`` are in use.
+    """One agent's step sizes, and the diagonal preconditioner if there is one.
 
-    ``degree`` is the sum of the weights of the agent's edges.
+    ``local_eta`` suits its own objective; ``eta`` and the ``weights`` of its edges are in use. ``scale`` is
+    sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
+    ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
     """
 
     local_eta: float
     degree: float
-    edge_step: float
+    scale: float
     eta: float
+    resistances: dict[int, float]
+    weights: dict[int, float]
+    share: float
+    is_fixed: bool
+    theirs: dict[int, float] = field(default_factory=dict)
+    epochs: int = 0
+    preconditioner: Point | None = None
 
     @classmethod
-    def local(cls, local_eta: float, degree: float) -> StepSize:
-        """Return the step sizes of an agent that does not know those of the others.
+    def local(cls, agent: Agent, local_eta: float, is_fixed: bool = False) -> StepSize:
+        """Return the step sizes of an agent that knows nothing of the others."""
+        resistances = dict(agent.weights or dict.fromkeys(agent.degrees, 1.0))
+        degree = sum(resistances.values()) or 1.0
+        eta = local_eta or 1.0
+        weights = {j: r * eta / degree for j, r in resistances.items()}
+        # Only if no message is lost, a non-bipartite graph allows a smaller η.
+        share = 0.5 * _MARGIN * agent.facts.normalized_norm if agent.reliable else 1.0
+        is_fixed = is_fixed or not agent.reliable
+        return cls(local_eta, degree, local_eta / degree, eta, resistances, weights, share, is_fixed)
 
-        diag(η) ⪰ Σ weight · step (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ holds if an edge takes the smaller step of its ends,
-        because (a − b)² ≤ 2a² + 2b². An agent without curvature takes any positive step.
-        """
-        edge_step = (local_eta or 1.0) / (2.0 * _MARGIN * degree)
-        return cls(local_eta, degree, edge_step, 2.0 * _MARGIN * degree * edge_step)
+    def meet(self, scales: Mapping[int, float]) -> None:
+        """Set the weights of edges and η, given the scales of neighbors."""
+        self.theirs.update(scales)
+        for j, scale in self.theirs.items():
+            self.weights[j] = self.resistances[j] * _between(self.scale, scale)
+        is_common = self.epochs > 0 and all(scale == self.scale for scale in self.theirs.values())
+        total = sum(self.weights[j] for j in sorted(self.weights))
+        self.eta = (self.share * self.degree * self.scale if is_common else total) or self.eta
 
-    def use_common(self, edge_step: float, norm: float) -> None:
-        """Use an edge step common to all agents; ``norm`` is ν, with ν D ⪰ L for the degrees D."""
-        self.edge_step, self.eta = edge_step, _MARGIN * norm * self.degree * edge_step
+    def precondition(self, agent: Agent, curvature: Point) -> None:
+        """Use a preconditioner from now on, with local step sizes that suit it."""
+        self.preconditioner = as_preconditioner(curvature)
+        self.local_eta = local_eta(agent, self.preconditioner)
+        self.scale = self.local_eta / self.degree
+
+    def update(self, agent: Agent, total_eta: float, total_degree: float, primal: float, dual: float) -> None:
+        """Set the common scale from the sums over all agents, or balance it."""
+        if self.epochs == 0:  # the mean of all η is the mean of all local η
+            self.scale = (total_eta or 1.0) / (self.share * total_degree)
+        elif not self.is_fixed:
+            self.scale *= balancing_factor(primal, dual, self.epochs)
+        self.epochs += 1
+
+    def preconditioned(self, v: Point) -> Point:
+        """Return v times the preconditioner, if there is one."""
+        return v if self.preconditioner is None else self.preconditioner * v
+
+
+def _between(a: float, b: float) -> float:
+    """Return the geometric mean; of an agent without curvature any scale is as good."""
+    return math.sqrt(a) * math.sqrt(b) if a > 0.0 and b > 0.0 else max(a, b) or 1.0
 
 
 def local_eta(agent: Agent, preconditioner: Point | None = None) -> float:
@@ -59,25 +101,17 @@ def local_eta(agent: Agent, preconditioner: Point | None = None) -> float:
     With a preconditioner, curvatures are relative to it.
     """
     f = agent.f
-    if preconditioner is None:
-        largest, mean = f.smoothness, f.mean_curvature
-    else:
-        most = f.loss.curvature[1]
-        largest = most * f.map.largest_eigenvalue_by(preconditioner)
-        mean = most * float((f.map.column_squares / preconditioner).mean())
+    largest, mean = f.smoothness_by(preconditioner), f.mean_curvature
+    if preconditioner is not None:
+        mean = f.loss.curvature[1] * float((f.map.column_squares / preconditioner).mean())
     return float(_SHARE * math.sqrt(largest * mean) * agent.facts.connectivity**-0.25)
 
 
-def common_edge_step(total_eta: float, total_degree: float, norm: float) -> float:
-    """Return the edge step with which the mean of all η is the mean of all local η."""
-    return (total_eta or 1.0) / (_MARGIN * norm * total_degree)
-
-
 def balancing_factor(primal: float, dual: float, epoch: int) -> float:
-    """Return the factor by which all agents multiply the edge step after an epoch.
+    """Return the factor by which all agents multiply the common scale after an epoch.
 
-    ``primal`` is Σ η‖x − c‖² and ``dual`` Σ weight · edge step ‖x̃ᵢ − x̃ⱼ‖², the two halves of the squared
-    residual. If η is too large, the primal half dominates; if it is too small, the dual half does.
+    ``primal`` is Σ η‖x − v/(2η) − c‖² and ``dual`` Σ ρᵢⱼ‖xᵢ − xⱼ‖², the two halves of the squared residual.
+    If the scale is too large, the primal half dominates; if it is too small, the dual half does.
     """
     if primal <= 0.0:
         return 1.0

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, RankOne, Sparse, Spike
+from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import Image
 from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
 from dcgs.parallel import is_wide, product
@@ -38,8 +39,8 @@ class LinearMap(ABC):
         """The length n of the images it gives."""
 
     @abstractmethod
-    def image(self, x: Point) -> Image:
-        """Return A x."""
+    def image(self, x: Any) -> Image:
+        """Return A x. A map of matrices may also take one in factors (LowRank)."""
 
     @abstractmethod
     def adjoint(self, r: Image) -> Point:
@@ -84,6 +85,12 @@ class LinearMap(ABC):
     @abstractmethod
     def largest_eigenvalue_by(self, weights: Point) -> float:
         """Return the largest eigenvalue of W^(−½) AᵀA W^(−½) for a positive W = diag(weights)."""
+
+    def gram(self, weights: Image) -> NDArray[np.float64]:
+        """Return Aᵀ diag(weights) A as a dense matrix, for maps of points with few entries."""
+        entries = math.prod(self.shape)
+        A = self.images([unit.reshape(self.shape) for unit in np.eye(entries)]).T
+        return np.asarray(A.T @ (weights[:, None] * A))
 
     @property
     def smallest_eigenvalue(self) -> float:
@@ -151,6 +158,9 @@ class DenseMap(MatrixMap):
     def adjoint(self, r: Image) -> Point:
         return product(r, self.A).reshape(self.shape)
 
+    def gram(self, weights: Image) -> NDArray[np.float64]:
+        return np.asarray(self.A.T @ (weights[:, None] * self.A))
+
     @property
     def prefers_blas_threads(self) -> bool:
         return is_wide(self.A)
@@ -195,6 +205,9 @@ class SparseMap(MatrixMap):
     def adjoint(self, r: Image) -> Point:
         return np.asarray(self._transposed @ r).reshape(self.shape)
 
+    def gram(self, weights: Image) -> NDArray[np.float64]:
+        return np.asarray((self._transposed @ (sp.diags_array(weights) @ self.A)).toarray())
+
     @property
     def column_squares(self) -> Point:
         sums = np.bincount(self.A.indices, weights=self.A.data**2, minlength=self.A.shape[1])
@@ -221,14 +234,14 @@ class Sampling(LinearMap):
         return len(self.rows)
 
     @cached_property
-    def _entries(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    def distinct(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
         """The distinct flat indices, the position of each observation among them, and their counts."""
         flat = self.rows * self.shape[1] + self.cols
         distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
         return distinct, where, counts
 
-    def image(self, x: Point) -> Image:
-        return x[self.rows, self.cols]
+    def image(self, x: Point | LowRank) -> Image:
+        return np.asarray(x[self.rows, self.cols])
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
@@ -241,10 +254,13 @@ class Sampling(LinearMap):
                 return self.image(atom.dense())
 
     def adjoint(self, r: Image) -> Point:
-        distinct, where, _ = self._entries
+        distinct, where, _ = self.distinct
         g = np.zeros(self.shape)
         g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
         return g
+
+    def gram(self, weights: Image) -> NDArray[np.float64]:
+        return np.diag(self.adjoint(weights).reshape(-1))
 
     @property
     def norm_bound(self) -> float:
@@ -252,7 +268,7 @@ class Sampling(LinearMap):
 
     @property
     def largest_eigenvalue(self) -> float:
-        _, _, counts = self._entries
+        _, _, counts = self.distinct
         return float(counts.max(initial=0))
 
     @property
@@ -261,7 +277,7 @@ class Sampling(LinearMap):
 
     @property
     def column_squares(self) -> Point:
-        distinct, _, counts = self._entries
+        distinct, _, counts = self.distinct
         squares = np.zeros(self.shape)
         squares.reshape(-1)[distinct] = counts
         return squares
@@ -271,6 +287,6 @@ class Sampling(LinearMap):
 
     @property
     def smallest_eigenvalue(self) -> float:
-        _, _, counts = self._entries
+        _, _, counts = self.distinct
         complete = len(counts) == self.shape[0] * self.shape[1]
         return float(counts.min()) if complete else 0.0

@@ -77,6 +77,12 @@ class Objective:
         """An l with ‖∇f(x) − ∇f(y)‖ ≤ l ‖x − y‖ for all x, y."""
         return self.loss.curvature[1] * self.map.largest_eigenvalue
 
+    def smoothness_by(self, preconditioner: Point | None) -> float:
+        """Return the smoothness in the metric Σ hⱼ xⱼ² of a diagonal preconditioner h."""
+        if preconditioner is None:
+            return self.smoothness
+        return self.loss.curvature[1] * self.map.largest_eigenvalue_by(preconditioner)
+
     @property
     def mean_curvature(self) -> float:
         """An upper bound of the mean curvature of f over all directions; exact for squares."""

@@ -22,15 +22,20 @@ from dcgs.runtime.errors import (
     report,
     scope_of,
 )
+from dcgs.runtime.faults import Faults, FaultSchedule, load_faults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
 from dcgs.runtime.lockstep import Lockstep
+from dcgs.runtime.lossy import PartitionedError
 from dcgs.runtime.mpi import MPI
 from dcgs.runtime.rank import run_as_rank, run_worker
 
 __all__ = [
     "MPI",
+    "FaultSchedule",
+    "Faults",
     "Job",
     "Lockstep",
+    "PartitionedError",
     "ProcessGroup",
     "RunAbortedError",
     "Runtime",
@@ -40,6 +45,7 @@ __all__ = [
     "interrupt_status",
     "is_printed_here",
     "is_root",
+    "load_faults",
     "mark_as_common",
     "report",
     "run_as_rank",

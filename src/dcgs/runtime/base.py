@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime.group import ProcessGroup
+from dcgs.runtime.messages import Packets
+from dcgs.runtime.wire import FRAME, HEADER
 
 
 @final
@@ -54,12 +56,20 @@ class Traffic:
         for i in agents:
             self.waited[i] += seconds
 
-    def count_round(self, messages: Mapping[int, Point], neighbors: Sequence[Sequence[int]]) -> None:
-        """Count a round, in which each of these agents sent its message to all its neighbors."""
+    def count_round(self, packets: Mapping[int, Packets], neighbors: Sequence[Sequence[int]]) -> None:
+        """Count a round with these messages: their encoded arrays and their headers.
+
+        The header of a round goes to every neighbor, also to one for which there is no message.
+        """
         self.rounds += 1
-        for i, message in messages.items():
-            self.messages[i] += len(neighbors[i])
-            self.bytes[i] += len(neighbors[i]) * message.nbytes
+        for i, sent in packets.items():
+            self.bytes[i] += HEADER * (len(neighbors[i]) - len(sent))
+            self.count_messages(i, sent)
+
+    def count_messages(self, i: int, sent: Packets) -> None:
+        """Count the messages that agent i sent: their encoded arrays and their headers."""
+        self.messages[i] += len(sent)
+        self.bytes[i] += sum(HEADER + FRAME + one.nbytes for one in sent.values())
 
 
 @final
@@ -73,6 +83,10 @@ class Job:
     run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
     an agent of this process has used up its budget; it returns whether an agent of any process has.
+    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads. ``edges_up``, if
+    given, returns which edges are there in a round. With ``repeats``, missing messages are replaced by older ones;
+    ``slots`` is the number of rounds in an iteration. ``is_over``, for asynchronous runs, returns whether the
+    agents of this process have ended, and may stop when those of all others have.
     """
 
     program: Callable[[int], Program[Point]]
@@ -81,10 +95,25 @@ class Job:
     after_round: Callable[[], bool]
     prefers_blas_threads: bool = False
     spent: Callable[[bool], bool] | None = None
+    point_nbytes: int = 0
+    edges_up: Callable[[int], Collection[tuple[int, int]]] | None = None
+    repeats: bool = False
+    slots: int = 1
+    is_over: Callable[[], bool] = lambda: False
 
 
 class Runtime(ABC):
-    """Runs every agent's program. It knows nothing about the optimization problem."""
+    """Runs every agent's program. It knows nothing about the optimization problem.
+
+    ``reliable`` is True if every message arrives in the round in which it is sent, and all agents take part
+    in every round. If it is ``asynchronous``, there are no rounds. With ``allow_faults``, a method that
+    cannot bear missing messages gets older ones instead.
+    """
+
+    reliable: bool = True
+    asynchronous: bool = False
+    allow_faults: bool = False
+    has_noise: bool = False
 
     @abstractmethod
     def run(self, job: Job) -> None:

@@ -6,20 +6,22 @@ the received messages. So it works with any transport, and tests need none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
-from dcgs.points import Point
-from dcgs.protocol import Inbox
+from dcgs.protocol import Inbox, Message
 from dcgs.runtime.channels import RecvChannel, SendChannel
-from dcgs.runtime.messages import checked_copy, early_return
+from dcgs.runtime.encoding import Buffer
+from dcgs.runtime.messages import Packets, early_return
 from dcgs.runtime.transport import Transfer, Transfers, Transport, hosted_by
-from dcgs.runtime.wire import Kind
+from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, bundle_size, write_bundle
 
 T = TypeVar("T")
 
+# The tag of agents' messages; tag 0 is that of collective operations.
+_TAG = 1
 
 Exchange: TypeAlias = Generator[tuple[Transfers, Transfers], None, T]
 """Yields what must be sent and what must be received next."""
@@ -39,41 +41,56 @@ def carry_out(exchange: Exchange[T], transport: Transport, peers: Sequence[int])
 class NeighborExchange:
     """The messages between the agents that process ``rank`` of ``size`` hosts and all their neighbors.
 
-    A message is sent once to each process that hosts neighbors of its sender. ``peers`` are the processes
-    that host neighbors of the agents here.
+    All messages for one process are sent in one bundle. ``peers`` are the processes that host neighbors of
+    the agents here.
     """
 
     def __init__(self, neighbors: Sequence[Sequence[int]], rank: int, size: int) -> None:
         agents = len(neighbors)
-        home = {i: process for process in range(size) for i in hosted_by(process, size, agents)}
         self.hosted = list(hosted_by(rank, size, agents))
+        self._home = {i: process for process in range(size) for i in hosted_by(process, size, agents)}
         self._neighbors = neighbors
-        remote = sorted({j for i in self.hosted for j in neighbors[i] if home[j] != rank})
-        self.peers = sorted({home[j] for j in remote})
-        targets = {i: sorted({home[j] for j in neighbors[i]} - {rank}) for i in self.hosted}
-        # Tag 0 is that of collective operations.
-        self._sends = [SendChannel(i, ranks, i + 1) for i, ranks in targets.items() if ranks]
-        self._receives = [RecvChannel(j, home[j], j + 1, f"agent {j} (rank {home[j]})") for j in remote]
-        # Agents with neighbors in this process; and without neighbors, for the check of their messages.
-        self._local = [i for i in self.hosted if not targets[i] or any(home[j] == rank for j in neighbors[i])]
+        self._rank = rank
+        self.peers = sorted({self._home[j] for i in self.hosted for j in neighbors[i]} - {rank})
+        self._sends = {peer: SendChannel(peer, _TAG) for peer in self.peers}
+        self._receives = [RecvChannel(peer, _TAG, self._name(peer)) for peer in self.peers]
+        self._buffers: list[Buffer] = []
         self._round = 0
 
-    def round(self, messages: Mapping[int, Point]) -> Exchange[dict[int, Inbox]]:
-        """Exchange one message of each agent; return every agent's inbox, neighbors in increasing order."""
-        received = yield from self._swap(messages.__getitem__, Kind.MESSAGE)
-        received |= {i: checked_copy(i, messages[i]) for i in self._local}
-        return {i: {j: received[j] for j in self._neighbors[i]} for i in self.hosted}
+    def round(self, packets: Mapping[int, Packets]) -> Exchange[dict[int, Inbox]]:
+        """Exchange the messages of all agents; return every agent's inbox, neighbors in increasing order."""
+        frames = {peer: self._frames(packets, peer) for peer in self.peers}
+        received = yield from self._swap(frames, Kind.MESSAGE)
+        for i, sent in packets.items():
+            received |= {(i, j): packet.copy for j, packet in sent.items() if self._home[j] == self._rank}
+        return {i: {j: received[j, i] for j in self._neighbors[i] if (j, i) in received} for i in self.hosted}
 
     def end(self) -> Exchange[None]:
         """Check that the neighbors of all agents here have returned as well."""
-        yield from self._swap(lambda _: np.empty(0), Kind.END)
+        yield from self._swap({peer: [] for peer in self.peers}, Kind.END)
 
-    def _swap(self, message_of: Callable[[int], Point], kind: Kind) -> Exchange[dict[int, Point]]:
+    def _frames(self, packets: Mapping[int, Packets], peer: int) -> list[Frame]:
+        """Return the messages for a process; one that is for all neighbors there is sent once."""
+        frames = []
+        for i, sent in packets.items():
+            here = [j for j in self._neighbors[i] if self._home[j] == peer]
+            distinct = {id(sent[j]): sent[j] for j in here if j in sent}
+            if len(distinct) == 1 and all(j in sent for j in here):
+                (packet,) = distinct.values()
+                frames.append(Frame(i, ALL, packet.parts, packet.is_tuple))
+            else:
+                frames += [Frame(i, j, sent[j].parts, sent[j].is_tuple) for j in here if j in sent]
+        return frames
+
+    def _swap(
+        self, frames: Mapping[int, list[Frame]], kind: Kind
+    ) -> Exchange[dict[tuple[int, int], Message]]:
+        """Exchange bundles with all peers; return the messages by sender and receiver."""
         self._round += 1
         sends: list[Transfer] = []
         later: list[Transfer] = []
-        for sender in self._sends:
-            first, rest = sender.pack(message_of(sender.sender), kind, self._round)
+        for peer, bundle in self._bundles(frames, kind).items():
+            first, rest = self._sends[peer].split(bundle)
             sends += first
             later += rest
         yield sends, [receiver.first() for receiver in self._receives]
@@ -83,11 +100,57 @@ class NeighborExchange:
             rests += receiver.rest(kind, self._round)
         if later or rests:
             yield later, rests
-        return {receiver.sender: receiver.take() for receiver in self._receives}
+        messages: dict[tuple[int, int], Message] = {}
+        for receiver in self._receives:
+            messages |= self._delivered(receiver)
+        return messages
+
+    def _bundles(self, frames: Mapping[int, list[Frame]], kind: Kind) -> dict[int, Buffer]:
+        """Return the bundle for each process; processes that get the same messages share a buffer."""
+        made: dict[tuple[tuple[int, int, int], ...], Buffer] = {}
+        bundles = {}
+        for peer, each in frames.items():
+            key = tuple((frame.sender, frame.receiver, id(frame.parts)) for frame in each)
+            if key not in made:
+                made[key] = self._buffer(len(made), bundle_size(each))
+                write_bundle(each, Header(kind, self._rank, self._round), made[key])
+            bundles[peer] = made[key]
+        return bundles
+
+    def _buffer(self, place: int, size: int) -> Buffer:
+        """Return a buffer; those of the last round are used again, as all of it was sent."""
+        if place == len(self._buffers):
+            self._buffers.append(np.empty(size, dtype=np.uint8))
+        elif len(self._buffers[place]) < size:
+            self._buffers[place] = np.empty(size, dtype=np.uint8)
+        return self._buffers[place][:size]
+
+    def _delivered(self, receiver: RecvChannel) -> dict[tuple[int, int], Message]:
+        """Return the messages of one process by sender and receiver; raise unless they are of neighbors."""
+        delivered: dict[tuple[int, int], Message] = {}
+        for each in receiver.take():
+            i, rank = each.sender, receiver.rank
+            to = [] if self._home.get(i) != rank else [j for j in self._neighbors[i] if j in self.hosted]
+            if each.receiver != ALL:
+                to = [j for j in to if j == each.receiver]
+            if not to:
+                raise MessageError(
+                    f"messages must be between neighbors; {receiver.name} sent one from agent {i} to agent "
+                    f"{each.receiver}."
+                )
+            delivered |= {(i, j): each.message for j in to}
+        return delivered
 
     def _check_end(self, receiver: RecvChannel, kind: Kind) -> None:
-        """Raise if the sender has returned while its neighbors here still send, or the other way round."""
-        j, theirs = receiver.sender, receiver.read_header().kind
+        """Raise if the agents of a peer have returned while those here still send, or the other way round."""
+        theirs = receiver.read_header().kind
         if {theirs, kind} == {Kind.MESSAGE, Kind.END}:
-            here = [i for i in self.hosted if j in self._neighbors[i]]
-            raise early_return(*(([j], here) if theirs is Kind.END else (here, [j])))
+            there = [j for j, home in self._home.items() if home == receiver.rank]
+            remote = [j for j in there if any(j in self._neighbors[i] for i in self.hosted)]
+            here = [i for i in self.hosted if any(j in self._neighbors[i] for j in remote)]
+            raise early_return(*((remote, here) if theirs is Kind.END else (here, remote)))
+
+    def _name(self, peer: int) -> str:
+        """Return the name of a process in errors: that of its agent, if it hosts one."""
+        agents = [j for j, home in self._home.items() if home == peer]
+        return f"agent {agents[0]} (rank {peer})" if len(agents) == 1 else f"rank {peer}"

@@ -15,9 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.runtime.channels import RecvChannel, SendChannel
+from dcgs.runtime.encoding import Array, Buffer, EncodedArray
 from dcgs.runtime.errors import RunAbortedError, Scope, describe, interrupt_status, mark_as_common, scope_of
 from dcgs.runtime.transport import Transport
-from dcgs.runtime.wire import SIZE, Array, Buffer, Header, Kind, check, read
+from dcgs.runtime.wire import (
+    HEADER,
+    Frame,
+    Header,
+    Kind,
+    Received,
+    bundle_size,
+    check_header,
+    read_header,
+    read_messages,
+    write_bundle,
+)
 
 _TAG = 0  # agents' messages have tags from 1 on
 
@@ -132,8 +144,8 @@ class TransportGroup(ProcessGroup):
         self.size = transport.size
         self._transport = transport
         self._operation = 0
-        self._to_root = SendChannel(transport.rank, [0], _TAG)
-        self._from = [RecvChannel(rank, rank, _TAG, f"process {rank}") for rank in range(self.size)]
+        self._to_root = SendChannel(0, _TAG)
+        self._from = [RecvChannel(rank, _TAG, f"process {rank}") for rank in range(self.size)]
         transport.heartbeat.begin_run()
 
     def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
@@ -149,32 +161,37 @@ class TransportGroup(ProcessGroup):
 
     def _send(self, arrays: list[Array]) -> None:
         for array in (np.array([len(arrays)]), *arrays):
-            for sends in self._to_root.pack(array, Kind.COLLECTIVE, self._operation):
+            for sends in self._to_root.split(self._bundle(array)):
                 self._transport.transfer(sends, [], [0])
 
     def _receive(self, channel: RecvChannel) -> Array:
-        peers = [channel.sender]
+        peers = [channel.rank]
         self._transport.transfer([], [channel.first()], peers)
         channel.read_header()
         rest = channel.rest(Kind.COLLECTIVE, self._operation)
         if rest:
             self._transport.transfer([], rest, peers)
-        return channel.take()
+        return _array(channel.take())
+
+    def _bundle(self, array: Array) -> Buffer:
+        """Return the array as a bundle of this operation."""
+        rank = self._transport.rank
+        frames = [Frame(rank, 0, [EncodedArray(array)])]
+        buffer: Buffer = np.empty(bundle_size(frames), dtype=np.uint8)
+        write_bundle(frames, Header(Kind.COLLECTIVE, rank, self._operation), buffer)
+        return buffer
 
     def broadcast(self, array: Array | None) -> Array:
         self._operation += 1
-        buffer: Buffer = np.empty(SIZE, dtype=np.uint8)
-        if array is not None:
-            Header.of(array, Kind.COLLECTIVE, self._operation, 0).write(buffer)
-        self._transport.broadcast(buffer)
-        header = read(buffer, "process 0")
-        check(header, Kind.COLLECTIVE, self._operation, 0, "process 0")
-        result: Array = np.empty(header.shape, header.dtype)
-        if array is not None:
-            result[...] = array
-        if header.length:
-            self._transport.broadcast(result.reshape(-1).view(np.uint8))
-        return result
+        root = "process 0"
+        mine = None if array is None else self._bundle(array)
+        start: Buffer = np.empty(HEADER, dtype=np.uint8) if mine is None else mine[:HEADER]
+        self._transport.broadcast(start)
+        header = read_header(start, root)
+        check_header(header, Kind.COLLECTIVE, 0, self._operation, root)
+        content: Buffer = np.empty(header.length, dtype=np.uint8) if mine is None else mine[HEADER:]
+        self._transport.broadcast(content)
+        return _array(read_messages(content, header, root))
 
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._transport.allreduce_max(values)
@@ -200,3 +217,10 @@ class TransportGroup(ProcessGroup):
                 scope = Scope.ONE if is_lowest else Scope.REMOTE
         self._transport.abandon()
         return scope
+
+
+def _array(messages: list[Received]) -> Array:
+    """Return the array of a bundle of a collective operation."""
+    (each,) = messages
+    assert isinstance(each.message, np.ndarray)
+    return each.message

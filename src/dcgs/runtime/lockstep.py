@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.parallel import cores, wide_products
 from dcgs.runtime.base import Job, Runtime
+from dcgs.runtime.clock import Pace, run_by_clock, run_recorded
+from dcgs.runtime.faults import FaultSchedule, RecordedFaults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
-from dcgs.runtime.messages import all_sent, checked_copy
+from dcgs.runtime.lossy import Delivery, run_with_faults
+from dcgs.runtime.messages import all_sent, packets
 from dcgs.runtime.programs import Programs
-from dcgs.validation import COUNT
+from dcgs.runtime.record import Record
+from dcgs.validation import COUNT, FLAG, NOT_NEGATIVE, PATH, POSITIVE, instance
 
-# Bytes of a message from which agents are faster in parallel. With smaller points most of the time is spent
+# Bytes of a point from which agents are faster in parallel. With smaller points most of the time is spent
 # in Python, and threads that wait for its lock are slower than one thread (docs/measuring.md).
 _LARGE = 1 << 19
 
@@ -32,14 +37,55 @@ class Lockstep(Runtime):
     are faster than one: for such products, and for points of half a megabyte or more. The result does not
     depend on ``threads``, to the bit. ``blas_threads`` is the number of threads of all other linear algebra;
     more than 1 may change the last bits.
+
+    ``faults`` are lost, late and noisy messages, sleeping agents and edges that are down (:class:`Faults`). A
+    method that cannot bear them is refused, unless ``allow_faults`` is True: missing messages are then
+    replaced by older ones. With ``speeds`` the agents run at their own pace on a simulated clock: the steps
+    that each takes in a unit of time (a number for each agent, or a mapping with 1 for the others), and the
+    ``latency`` of a message. An agent uses the newest message of each neighbor, and waits for a neighbor from
+    which it has used none in its last ``staleness`` steps. ``record`` is a file to which such a run writes
+    which messages were used when, and ``replay`` such a file to repeat.
     """
 
     threads: int | None = None
     blas_threads: int = 1
+    faults: FaultSchedule | None = None
+    allow_faults: bool = False
+    speeds: float | Sequence[float] | Mapping[int, float] | None = None
+    latency: float = 0.0
+    staleness: int = 50
+    record: str | os.PathLike[str] | None = None
+    replay: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         COUNT.or_none(self.threads, "threads")
         COUNT(self.blas_threads, "blas_threads")
+        if self.faults is not None:
+            instance(self.faults, FaultSchedule, "faults", "be faults such as dcgs.Faults(loss=0.1)")
+        FLAG(self.allow_faults, "allow_faults")
+        for speed in _values(self.speeds):
+            POSITIVE(speed, "speeds")
+        NOT_NEGATIVE(self.latency, "latency")
+        COUNT(self.staleness, "staleness")
+        PATH.or_none(self.record, "record")
+        PATH.or_none(self.replay, "replay")
+        given = [name for name in ("faults", "speeds", "replay") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(
+                f"only one of faults, speeds and replay may be given; got {' and '.join(given)}."
+            )
+
+    @property
+    def asynchronous(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.speeds is not None or self.replay is not None
+
+    @property
+    def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.faults is None and not self.asynchronous
+
+    @property
+    def has_noise(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.faults is not None and self.faults.has_noise
 
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))
@@ -50,19 +96,43 @@ class Lockstep(Runtime):
             # Closed after the pool has shut down: a program that is running cannot be closed.
             stack.callback(programs.close)
             pool = self._pool(stack, job, self.threads or 1)
+            if self.asynchronous:
+                self._run_asynchronously(job, programs)
+                return
+            if self.faults is not None or job.edges_up is not None:
+                faults = self.faults or RecordedFaults(())
+                run_with_faults(job, programs, Delivery(job, faults), pool)
+                return
             replies = programs.advance(pool=pool)
-            if self.threads is None and any(
-                isinstance(reply, np.ndarray) and reply.nbytes >= _LARGE for reply in replies.values()
-            ):
+            if self.threads is None and job.point_nbytes >= _LARGE:
                 pool = self._pool(stack, job, cores())
             while all_sent(replies):
-                messages = {i: checked_copy(i, reply) for i, reply in replies.items()}
-                job.traffic.count_round(messages, job.neighbors)
-                inboxes = {i: {j: messages[j] for j in near} for i, near in enumerate(job.neighbors)}
-                del messages
+                sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                job.traffic.count_round(sent, job.neighbors)
+                inboxes = {
+                    i: {j: sent[j][i].copy for j in near if i in sent[j]}
+                    for i, near in enumerate(job.neighbors)
+                }
+                del sent
                 replies = programs.advance(inboxes, pool)
                 if not job.after_round():
                     return
+
+    def _run_asynchronously(self, job: Job, programs: Programs) -> None:
+        if self.replay is not None:
+            run_recorded(job, programs, Record.load(self.replay))
+            return
+        agents, record = len(job.neighbors), Record()
+        speeds = self.speeds
+        each = [speeds.get(i, 1.0) for i in range(agents)] if isinstance(speeds, Mapping) else _values(speeds)
+        if len(each) not in (1, agents):
+            raise ValueError(f"speeds must have one number for each agent, {agents}; got {len(each)}.")
+        try:
+            pace = Pace(each * agents if len(each) == 1 else each, self.latency, self.staleness)
+            run_by_clock(job, programs, pace, record)
+        finally:
+            if self.record is not None:
+                record.save(self.record)
 
     def hosts(self, agents: int) -> range:
         return range(agents)
@@ -78,3 +148,12 @@ class Lockstep(Runtime):
         pool = ThreadPoolExecutor(in_parallel)
         stack.callback(pool.shutdown, cancel_futures=True)
         return pool
+
+
+def _values(speeds: float | Sequence[float] | Mapping[int, float] | None) -> list[float]:
+    """Return the speeds that were given, as a list."""
+    if speeds is None:
+        return []
+    if isinstance(speeds, Mapping):
+        return list(speeds.values())
+    return list(speeds) if isinstance(speeds, Sequence) else [speeds]

@@ -1,45 +1,82 @@
-"""What agents may send: arrays of finite float64 numbers."""
+"""What agents may send: messages of arrays of finite float64 numbers, to all neighbors or to some."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from dcgs.points import Point, frozen, is_finite, vdot
+from dcgs.points import Point, frozen
+from dcgs.protocol import Message
+from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray
 
-Reply: TypeAlias = Point | None
+Reply: TypeAlias = Any
 """What a program yields, or None once it has returned."""
 
 
-def check_type(sender: int, message: Reply) -> Point:
-    """Return the message; raise unless it is an array of float64."""
-    if not isinstance(message, np.ndarray) or message.dtype != np.float64:
-        is_array = isinstance(message, np.ndarray)
-        sent = f"one of {np.asarray(message).dtype}" if is_array else f"a {type(message).__name__}"
-        raise TypeError(f"a message must be an array of float64; agent {sender} sent {sent}.")
-    return message
+@final
+class Packet:
+    """A message that one agent sends: checked, and ready to be copied or encoded.
 
-
-def check_finite(sender: int, message: Point, squares: float) -> None:
-    """Raise unless all numbers of a message are finite, given the sum of their squares.
-
-    A finite sum proves that they are, which is the fastest check. A sum that overflows proves nothing.
+    ``nbytes`` are the bytes of its encoded arrays.
     """
-    if not math.isfinite(squares) and not is_finite(message):
-        where = tuple(np.argwhere(~np.isfinite(message))[0].tolist())
-        raise FloatingPointError(
-            f"a message must be finite; agent {sender} sent {message[where]} at {where}."
+
+    def __init__(self, sender: int, message: Message) -> None:
+        self.is_tuple = isinstance(message, tuple)
+        arrays = message if isinstance(message, tuple) else (message,)
+        self.parts = [EncodedArray(_checked(sender, array)) for array in arrays]
+        for part in self.parts:
+            if not part.is_finite:
+                where = tuple(np.argwhere(~np.isfinite(part.array))[0].tolist())
+                raise FloatingPointError(
+                    f"a message must be finite; agent {sender} sent {part.array[where]} at {where}."
+                )
+        self.nbytes = sum(part.nbytes for part in self.parts)
+
+    @cached_property
+    def copy(self) -> Message:
+        """A read-only copy, which later changes by the sender do not affect."""
+        arrays = tuple(frozen(part.array) for part in self.parts)
+        return arrays if self.is_tuple else arrays[0]
+
+
+Packets: TypeAlias = dict[int, Packet]
+"""The message of one agent to each neighbor that it sends one to; the same object if it is for several."""
+
+
+def packets(sender: int, reply: Reply, neighbors: Sequence[int]) -> Packets:
+    """Return what the agent sends to each neighbor; raise unless its messages are valid."""
+    if not isinstance(reply, Mapping):
+        packet = Packet(sender, reply)
+        return dict.fromkeys(neighbors, packet)
+    strangers = [j for j in reply if j not in neighbors]
+    if strangers:
+        raise ValueError(
+            f"messages must be for neighbors of the sender; agent {sender} has the neighbors "
+            f"{list(neighbors)} and sent messages to {strangers}."
         )
+    made: dict[int, Packet] = {}  # by identity: the same message may be for several neighbors
+    for message in reply.values():
+        if id(message) not in made:
+            made[id(message)] = Packet(sender, message)
+    return {j: made[id(reply[j])] for j in sorted(reply)}
 
 
-def checked_copy(sender: int, message: Reply) -> Point:
-    """Return a read-only copy of a message; raise unless it is an array of finite float64 numbers."""
-    copy = frozen(check_type(sender, message))
-    check_finite(sender, copy, vdot(copy, copy))
-    return copy
+def _checked(sender: int, array: Any) -> Point:
+    """Return the array; raise unless it is one of float64."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+        is_array = isinstance(array, np.ndarray)
+        sent = f"one of {np.asarray(array).dtype}" if is_array else f"a {type(array).__name__}"
+        raise TypeError(
+            f"a message must be an array of float64, or a tuple of such arrays; agent {sender} sent {sent}."
+        )
+    if array.ndim > MAX_DIMENSIONS:
+        raise ValueError(
+            f"a message must have at most {MAX_DIMENSIONS} dimensions; agent {sender} sent {array.ndim}."
+        )
+    return array
 
 
 def all_sent(replies: Mapping[int, Reply]) -> bool:

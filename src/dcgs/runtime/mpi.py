@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from dcgs.environment import find_mpiexec, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
+from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.rank import abort_all
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
-from dcgs.runtime.wire import Buffer
 from dcgs.supervisor import raise_on_signals, set_name
 from dcgs.validation import POSITIVE, shown
 

@@ -15,7 +15,7 @@ from dcgs.counting import BudgetSpentError
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job
 from dcgs.runtime.exchange import NeighborExchange, carry_out
-from dcgs.runtime.messages import Reply, all_sent, check_type
+from dcgs.runtime.messages import Reply, all_sent, packets
 from dcgs.runtime.transport import Transport
 
 
@@ -30,7 +30,7 @@ class Programs:
     def advance(
         self, inboxes: Mapping[int, Inbox] | None = None, pool: Executor | None = None
     ) -> dict[int, Reply]:
-        """Resume every program with its inbox, without inboxes start it; return what each then yields.
+        """Resume the programs of these inboxes, without inboxes start all; return what each then yields.
 
         With a pool the agents compute in parallel. All of them finish their step before an exception of one
         is raised, so that no program is running then.
@@ -50,8 +50,11 @@ class Programs:
                 error = raised
             return reply, clock() - start, error
 
-        steps = map(step, self._programs) if pool is None else pool.map(step, self._programs)
-        outcomes = dict(zip(self._programs, steps, strict=True))
+        agents = list(self._programs if inboxes is None else inboxes)
+        if not agents:
+            return {}
+        steps = map(step, agents) if pool is None else pool.map(step, agents)
+        outcomes = dict(zip(agents, steps, strict=True))
         errors = [error for _, _, error in outcomes.values() if error is not None]
         for error in errors:
             if not isinstance(error, BudgetSpentError):
@@ -79,12 +82,12 @@ def run_hosted(job: Job, transport: Transport) -> None:
         with threadpool_limits(1, user_api="blas"):
             replies = programs.advance()
             while all_sent(replies):
-                messages = {i: check_type(i, reply) for i, reply in replies.items()}
+                sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
                 start = time.perf_counter()
-                inboxes = carry_out(exchange.round(messages), transport, exchange.peers)
+                inboxes = carry_out(exchange.round(sent), transport, exchange.peers)
                 job.traffic.count_wait(exchange.hosted, time.perf_counter() - start)
-                job.traffic.count_round(messages, job.neighbors)
-                del messages
+                job.traffic.count_round(sent, job.neighbors)
+                del sent
                 replies = programs.advance(inboxes)
                 del inboxes
                 if not job.after_round():

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.heartbeat import Heartbeat
-from dcgs.runtime.wire import Buffer
 
 
 class Transfer(NamedTuple):

@@ -1,47 +1,48 @@
-"""The format of a message between processes: a header of fixed size, then the numbers. No I/O.
+"""The format of what a process sends to another in one round: a header, then the messages. No I/O.
 
-The header is small, typed and versioned. Nothing is ever pickled, so a received message can be wrong but
-cannot run code.
+A bundle holds all messages between two processes. It has a header of fixed size, small, typed and versioned.
+Each message in it has a short header of its own, with its sender and its receiver. Nothing is ever pickled,
+so a received bundle can be wrong but cannot run code.
 """
 
 from __future__ import annotations
 
-import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, TypeAlias, final
+from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
-Array: TypeAlias = NDArray[Any]
-Buffer: TypeAlias = NDArray[np.uint8]
-"""Plain bytes, as a transport sends them."""
+from dcgs.points import read_only
+from dcgs.protocol import Message
+from dcgs.runtime.encoding import Buffer, EncodedArray, EncodingError, read_all
 
 _MAGIC = b"dcgs"
-VERSION = 3
-_MAX_DIMENSIONS = 8
-# Magic, version, kind, type, dimensions, sender, round, bytes of the payload, shape.
-_LAYOUT = struct.Struct(f"<4sHBBBxxxiQQ{_MAX_DIMENSIONS}Q")
-SIZE = _LAYOUT.size
-"""Bytes of a header."""
+VERSION = 4
+# Magic, version, kind, number of messages, sending process, number of the round, bytes that follow.
+_HEADER = struct.Struct("<4sHBxIiQQ")
+HEADER = _HEADER.size
+"""Bytes of the header of a bundle."""
+# Sender, receiver, number of arrays, whether they are a tuple, bytes that follow.
+_FRAME = struct.Struct("<iiHBxxxxxQ")
+FRAME = _FRAME.size
+"""Bytes of the header of one message."""
 
-_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+ALL = -1
+"""The receiver of a message for all neighbors of the sender."""
 
 
 class MessageError(RuntimeError):
-    """Raised when a received message is not the expected one; names its sender."""
+    """Raised when what was received is not what was expected; names its sender."""
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """What a bundle contains."""
 
     MESSAGE = 1
-    """The message of an agent to its neighbors in one round."""
+    """The messages of agents to their neighbors in one round."""
     END = 2
-    """The agent has returned, and sends no more."""
+    """Nothing: the agents have returned, and send no more."""
     COLLECTIVE = 3
     """Part of a collective operation of all processes, such as a gather."""
 
@@ -49,41 +50,72 @@ class Kind(IntEnum):
 @final
 @dataclass(frozen=True)
 class Header:
-    """What a payload is, which agent (or process) sent it, and in which round."""
+    """What a bundle is, which process sent it, and in which round."""
 
     kind: Kind
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
+    rank: int
     round: int
-    sender: int
-
-    @property
-    def length(self) -> int:
-        """Bytes of the payload."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    @staticmethod
-    def of(array: Array, kind: Kind, round: int, sender: int) -> Header:
-        """Return the header for an array."""
-        return Header(kind, array.dtype, array.shape, round, sender)
+    count: int = 0
+    length: int = 0
 
     def write(self, buffer: Buffer) -> None:
         """Write the header to the first bytes of a buffer."""
-        dimensions = len(self.shape)
-        if dimensions > _MAX_DIMENSIONS:
-            raise MessageError(
-                f"a message must have at most {_MAX_DIMENSIONS} dimensions; agent {self.sender} sent "
-                f"{dimensions}."
-            )
-        shape = (*self.shape, *(0,) * (_MAX_DIMENSIONS - dimensions))
-        code = _CODES[self.dtype]
-        numbers = (self.kind, code, dimensions, self.sender, self.round, self.length, *shape)
-        _LAYOUT.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
+        numbers = (self.kind, self.count, self.rank, self.round, self.length)
+        _HEADER.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
 
 
-def read(buffer: Buffer, sender: str) -> Header:
-    """Return the header at the start of a buffer; ``sender`` names its sender in errors."""
-    magic, version, kind, code, dimensions, number, round, length, *shape = _LAYOUT.unpack_from(buffer.data)
+@final
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One message in a bundle: its sender, its receiver (or ALL), and its arrays."""
+
+    sender: int
+    receiver: int
+    parts: Sequence[EncodedArray]
+    is_tuple: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes, its header included."""
+        return FRAME + sum(part.nbytes for part in self.parts)
+
+    def write(self, buffer: Buffer) -> None:
+        """Write it to a buffer of ``nbytes`` bytes."""
+        numbers = (self.sender, self.receiver, len(self.parts), self.is_tuple, len(buffer) - FRAME)
+        _FRAME.pack_into(buffer.data, 0, *numbers)
+        start = FRAME
+        for part in self.parts:
+            part.write(buffer[start : start + part.nbytes])
+            start += part.nbytes
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Received:
+    """A message that was received; its arrays are read-only."""
+
+    sender: int
+    receiver: int
+    message: Message
+
+
+def bundle_size(frames: Sequence[Frame]) -> int:
+    """Return the bytes of a bundle of these messages."""
+    return HEADER + sum(frame.nbytes for frame in frames)
+
+
+def write_bundle(frames: Sequence[Frame], header: Header, buffer: Buffer) -> None:
+    """Write messages to a buffer of their :func:`bundle_size`; the header gets their number and size."""
+    replace(header, count=len(frames), length=len(buffer) - HEADER).write(buffer)
+    start = HEADER
+    for frame in frames:
+        frame.write(buffer[start : start + frame.nbytes])
+        start += frame.nbytes
+
+
+def read_header(buffer: Buffer, sender: str) -> Header:
+    """Return the header at the start of a buffer; ``sender`` names the sending process in errors."""
+    magic, version, kind, count, rank, round, length = _HEADER.unpack_from(buffer.data)
     if magic != _MAGIC:
         raise MessageError(
             f"a message must begin with {_MAGIC!r}; {sender} sent one that begins with {magic!r}."
@@ -93,28 +125,43 @@ def read(buffer: Buffer, sender: str) -> Header:
             f"messages must be of version {VERSION}; {sender} sent one of version {version}. "
             "Install the same version of dcgs everywhere."
         )
-    if kind not in list(Kind) or code not in _DTYPES or dimensions > _MAX_DIMENSIONS:
+    if kind not in list(Kind):
         raise MessageError(
-            f"a message must have a known kind, type and number of dimensions; {sender} sent one of kind "
-            f"{kind}, type {code} and {dimensions} dimensions. Install the same version of dcgs everywhere."
+            f"a message must be of a known kind; {sender} sent one of kind {kind}. "
+            "Install the same version of dcgs everywhere."
         )
-    header = Header(Kind(kind), _DTYPES[code], tuple(shape[:dimensions]), round, number)
-    if header.length != length:
-        raise MessageError(
-            f"the payload must have the size that its shape implies; {sender} announced {length} bytes "
-            f"for shape {header.shape} of {header.dtype}."
-        )
-    return header
+    return Header(Kind(kind), rank, round, count, length)
 
 
-def check(header: Header, kind: Kind, round: int, number: int, sender: str) -> None:
-    """Raise unless a message is the expected one: its kind, its round and the number of its sender."""
-    expected = {"kind": kind.name, "round": round, "number": number}
-    given = {"kind": header.kind.name, "round": header.round, "number": header.sender}
+def check_header(header: Header, kind: Kind, rank: int, round: int, sender: str) -> None:
+    """Raise unless a bundle is the expected one: its kind, its round and the number of its sender."""
+    expected = {"kind": kind.name, "round": round, "process": rank}
+    given = {"kind": header.kind.name, "round": header.round, "process": header.rank}
     for name, value in expected.items():
         if given[name] != value:
             raise MessageError(
                 f"a message of {name} {value} was expected; {sender} sent one of {name} {given[name]}."
             )
-    if kind is Kind.MESSAGE and header.dtype != np.float64:
-        raise MessageError(f"a message must be an array of float64; {sender} sent one of {header.dtype}.")
+
+
+def read_messages(buffer: Buffer, header: Header, sender: str) -> list[Received]:
+    """Return the messages of a bundle, given the bytes after its header."""
+    messages, start = [], 0
+    try:
+        for _ in range(header.count):
+            if start + FRAME > len(buffer):
+                raise EncodingError("it ends within the header of a message")
+            i, j, parts, is_tuple, length = _FRAME.unpack_from(buffer.data, start)
+            start += FRAME + length
+            arrays = [read_only(array) for array in read_all(buffer[start - length : start], parts)]
+            if not (is_tuple or len(arrays) == 1):
+                raise EncodingError(f"a message of {len(arrays)} arrays is not a tuple")
+            messages.append(Received(i, j, tuple(arrays) if is_tuple else arrays[0]))
+        if start != len(buffer):
+            raise EncodingError(f"{len(buffer) - start} bytes are left over")
+    except EncodingError as error:
+        raise MessageError(
+            f"messages must be encoded as by dcgs {VERSION}; what {sender} sent is not: {error}. "
+            "Install the same version of dcgs everywhere."
+        ) from error
+    return messages

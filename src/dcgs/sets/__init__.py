@@ -1,6 +1,6 @@
 """Feasible sets: all behind :class:`~dcgs.sets.base.ConvexSet`."""
 
-from dcgs.sets.base import ConvexSet, ProjectableSet
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
 from dcgs.sets.birkhoff_polytope import BirkhoffPolytope
 from dcgs.sets.box import Box
 from dcgs.sets.convex_hull import ConvexHull
@@ -18,6 +18,7 @@ __all__ = [
     "Box",
     "ConvexHull",
     "ConvexSet",
+    "DiagonallyProjectableSet",
     "GroupL1Ball",
     "KSparseBall",
     "Kind",

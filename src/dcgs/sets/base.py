@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.atoms import Atom
 from dcgs.points import Point, frozen
+from dcgs.projections import ProjectedPoint
 from dcgs.sets.options import Option, options_from_signature
 from dcgs.validation import finite, number, reals
 
@@ -85,11 +86,28 @@ class ConvexSet(ABC):
 
 
 class ProjectableSet(ConvexSet):
-    """A set with an exact Euclidean projection, as ``NIDS``, ``PGExtra`` and ``ProjectedAGD`` need it."""
+    """A set with an exact Euclidean projection, as ``NIDS``, ``PGExtra`` and ``ProjectedAGD`` need it.
+
+    ``cheap_projection`` is True if a projection costs about as much as some passes over the vector. Inner
+    solvers of FastDCGS then project instead of calling the oracle.
+    """
+
+    cheap_projection: ClassVar[bool] = True
 
     @abstractmethod
     def project(self, y: Point) -> Point:
         """Return the point of the set that is nearest to y; y itself may be returned if it is inside."""
+
+
+class DiagonallyProjectableSet(ProjectableSet):
+    """A set with a projection in every diagonal metric, whose derivative is known."""
+
+    @abstractmethod
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        """Return the point with the least Σ hⱼ (xⱼ − yⱼ)², h = 1 if None, and the derivative there."""
+
+    def project(self, y: Point) -> Point:
+        return self.projected(y).point
 
 
 def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:

@@ -11,10 +11,9 @@ from typing import final
 
 import numpy as np
 
-from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.lanczos import SEED, Matrix, Vector, near_vector
+from dcgs.sets.lanczos import SEED, Matrix, Vector
 
 SWEEPS = 30
 """The largest number of products with the matrix and its transpose, for one block."""
@@ -58,21 +57,15 @@ class BlockSet(ConvexSet):
 def extended(basis: Matrix, columns: int) -> Matrix:
     """Return an orthonormal basis with this number of columns: add random ones, or drop the last ones.
 
-    Random columns have a component along every singular vector.
+    The columns that are kept do not change. Random columns have a component along every singular vector.
     """
     side, have = basis.shape
     if columns <= have:
         return basis[:, :columns]
     noise = np.random.default_rng(SEED).standard_normal((side, columns - have))
-    return np.asarray(np.linalg.qr(np.hstack([basis, noise]))[0])
-
-
-def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
-    """Return the basis with its last column replaced by the atom's vector, unless the basis is square."""
-    vector = near_vector(atom, *shape)
-    if vector is None or basis.shape[0] == basis.shape[1]:
-        return basis
-    return np.asarray(np.linalg.qr(np.column_stack([basis[:, :-1], vector]))[0])
+    for _ in range(2):  # twice, because one pass leaves rounding errors
+        noise = np.linalg.qr(noise - basis @ (basis.T @ noise))[0]
+    return np.hstack([basis, noise])
 
 
 def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) -> Nearest:

@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm, read_only
-from dcgs.sets.base import ProjectableSet, as_data, listed, set_fields
+from dcgs.projections import ProjectedPoint, mask_derivative
+from dcgs.sets.base import DiagonallyProjectableSet, as_data, listed, set_fields
 from dcgs.sets.options import Kind, Option
 from dcgs.validation import reals
 
 
 @final
 @dataclass(frozen=True, init=False, eq=False)
-class Box(ProjectableSet):
+class Box(DiagonallyProjectableSet):
     """{x : lower ≤ x ≤ upper}, entry by entry; its extreme points are the corners.
 
     Where the direction is zero the oracle takes the lower bound.
@@ -60,8 +61,9 @@ class Box(ProjectableSet):
         # Each bound is halved first, since their sum may overflow.
         return 0.5 * self.lower + 0.5 * self.upper
 
-    def project(self, y: Point) -> Point:
-        return np.clip(y, self.lower, self.upper)
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        inside = np.clip(y, self.lower, self.upper)
+        return ProjectedPoint(inside, lambda: mask_derivative(inside == y, h))
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> Box:

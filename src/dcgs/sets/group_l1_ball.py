@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Sparse
-from dcgs.points import Point, norm, onto_l1_ball, read_only
+from dcgs.points import Point, norm, read_only
+from dcgs.projections import onto_l1_ball
 from dcgs.sets.base import ProjectableSet, largest_entry, listed, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, indices, shown

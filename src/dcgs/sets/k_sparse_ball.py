@@ -10,14 +10,15 @@ import numpy as np
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
-from dcgs.sets.base import ConvexSet, largest_entry, set_fields
+from dcgs.projections import ProjectedPoint, free_derivative, mask_derivative, onto_capped_l1_ball
+from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, set_fields
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, whole
 
 
 @final
 @dataclass(frozen=True, init=False)
-class KSparseBall(ConvexSet):
+class KSparseBall(DiagonallyProjectableSet):
     """The convex hull of the vectors with at most k nonzero entries, each of size at most radius.
 
     That is {x : Σ|xⱼ| ≤ k·radius, max|xⱼ| ≤ radius}; its extreme points have k entries ±radius.
@@ -60,3 +61,10 @@ class KSparseBall(ConvexSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        total = self.k * self.radius
+        x = onto_capped_l1_ball(y, total, self.radius, h)
+        if np.array_equal(x, np.clip(y, -self.radius, self.radius)):
+            return ProjectedPoint(x, lambda: mask_derivative(x == y, h))
+        return ProjectedPoint(x, lambda: free_derivative(x, self.radius, h))

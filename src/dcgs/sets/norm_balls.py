@@ -9,14 +9,22 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Spike, Vertex
-from dcgs.points import Point, norm, onto_l1_ball, read_only
-from dcgs.sets.base import ProjectableSet, largest_entry, lowest, set_fields
+from dcgs.points import Point, norm, read_only
+from dcgs.projections import (
+    ProjectedPoint,
+    l2_derivative,
+    mask_derivative,
+    onto_l1_ball,
+    onto_l2_ball,
+    simplex_derivative,
+)
+from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, lowest, set_fields
 from dcgs.sets.options import RADIUS
 from dcgs.validation import POSITIVE, SHAPE
 
 
 @dataclass(frozen=True, init=False)
-class NormBall(ProjectableSet):
+class NormBall(DiagonallyProjectableSet):
     """{x : the norm of x ≤ radius}."""
 
     options = (RADIUS,)
@@ -62,8 +70,11 @@ class L1Ball(NormBall):
     def violation(self, x: Point) -> float:
         return max(0.0, float(np.abs(x).sum()) - self.radius)
 
-    def project(self, y: Point) -> Point:
-        return onto_l1_ball(y, self.radius)
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        x = onto_l1_ball(y, self.radius, h)
+        if x is y:
+            return ProjectedPoint(x, lambda: mask_derivative(np.ones(y.shape), h))
+        return ProjectedPoint(x, lambda: simplex_derivative(x, h))
 
 
 @final
@@ -97,9 +108,11 @@ class L2Ball(NormBall):
     def violation(self, x: Point) -> float:
         return max(0.0, norm(x) - self.radius)
 
-    def project(self, y: Point) -> Point:
-        size = norm(y)
-        return y if size <= self.radius else (self.radius / size) * y
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        x, mu = onto_l2_ball(y, self.radius, h)
+        if x is y:
+            return ProjectedPoint(x, lambda: mask_derivative(np.ones(y.shape), h))
+        return ProjectedPoint(x, lambda: l2_derivative(x, mu, h))
 
 
 @final
@@ -126,5 +139,6 @@ class LInfBall(NormBall):
     def violation(self, x: Point) -> float:
         return max(0.0, largest_entry(x) - self.radius)
 
-    def project(self, y: Point) -> Point:
-        return np.clip(y, -self.radius, self.radius)
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        inside = np.clip(y, -self.radius, self.radius)
+        return ProjectedPoint(inside, lambda: mask_derivative(inside == y, h))

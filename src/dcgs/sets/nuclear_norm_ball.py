@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point, norm, onto_simplex
+from dcgs.points import Point, norm
+from dcgs.projections import onto_simplex
 from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
 from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
 from dcgs.sets.lanczos import Matrix, top_triple
@@ -34,6 +35,7 @@ class NuclearNormBall(BlockSet, ProjectableSet):
     """
 
     name = "nuclear"
+    cheap_projection = False
     options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float

@@ -9,15 +9,16 @@ from typing import final
 import numpy as np
 
 from dcgs.atoms import Atom, Spike
-from dcgs.points import Point, onto_simplex
-from dcgs.sets.base import ProjectableSet, lowest, set_fields
+from dcgs.points import Point
+from dcgs.projections import ProjectedPoint, onto_simplex, simplex_derivative
+from dcgs.sets.base import DiagonallyProjectableSet, lowest, set_fields
 from dcgs.sets.options import OPTIONAL_RADIUS
 from dcgs.validation import POSITIVE, SHAPE
 
 
 @final
 @dataclass(frozen=True, init=False)
-class Simplex(ProjectableSet):
+class Simplex(DiagonallyProjectableSet):
     """{x ≥ 0 : Σxⱼ = radius}; its extreme points are radius times a unit vector.
 
     With a single entry the set is one point, and its diameter is 0.
@@ -53,5 +54,6 @@ class Simplex(ProjectableSet):
         """Return the barycenter."""
         return np.full(self.shape, self.radius / math.prod(self.shape))
 
-    def project(self, y: Point) -> Point:
-        return onto_simplex(y, self.radius)
+    def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
+        x = onto_simplex(y, self.radius, h)
+        return ProjectedPoint(x, lambda: simplex_derivative(x, h))

@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point, onto_simplex
+from dcgs.points import Point
+from dcgs.projections import onto_simplex
 from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, set_fields, square_side
 from dcgs.sets.lanczos import (
     DIRECT_SIDE,
@@ -40,6 +41,7 @@ class Spectraplex(ProjectableSet):
     """
 
     name = "spectraplex"
+    cheap_projection = False
     options = (OPTIONAL_RADIUS,)
     n: int
     radius: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import networkx as nx
 
@@ -12,11 +12,10 @@ from dcgs.front import Callback, Snapshot, minimize
 from dcgs.front.history import as_history
 from dcgs.methods import Method
 from dcgs.objectives import Objective
-from dcgs.points import Point
 from dcgs.runtime import Lockstep
 from dcgs.sets import ConvexSet
 
-Metric: TypeAlias = Callable[[Sequence[Point]], float]
+Metric: TypeAlias = Callable[[Sequence[Any]], float]
 """A measure of the agents' answers that :class:`dcgs.History` does not have, such as a test error."""
 
 FAILED = "FAILED"

@@ -1,4 +1,4 @@
-"""Step size and stopping of FastDCGS with a hub: a model of f, an estimate of its smoothness, and the gap."""
+"""Step size and stopping of FastDCGS by sums: a model of f, an estimate of its smoothness, and the gap."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SmoothnessEstimate:
 
 @final
 @dataclass
-class HubStopping:
+class SumsStopping:
     """When to stop: at a point of X with the gap asked for, or one whose gap is rounding error.
 
     ``first`` is f(x⁰) and ``lower`` a lower bound of f over X. A step without momentum, whose gap can be

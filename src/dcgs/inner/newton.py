@@ -1,0 +1,335 @@
+"""Newton: semismooth Newton steps on the dual of a subproblem, for sets whose projection has a derivative."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.projected import Metric, ProjectedSolver, reduced
+from dcgs.objectives.losses import Image
+from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
+from dcgs.objectives.objective import Objective
+from dcgs.points import EPS, Point, frozen, norm, vdot
+from dcgs.projections import Derivative
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet
+from dcgs.validation import COUNT
+
+# A Newton step of full length is halved up to this number of times if the residual does not fall.
+_HALVINGS = 5
+# The system of a Newton step is factorized if that takes less time than about this number of passes over the
+# data. Else it is solved by at most _MOST conjugate gradient steps, to this residual.
+_PASSES = 40.0
+_MOST, _TOLERANCE = 25, 0.1
+# An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
+# there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
+_MOST_ROWS, _MANY, _SLOW = 1500, 4, 0.4
+# If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
+_FEW = 0.25
+
+
+@final
+@dataclass(eq=False)
+class NewtonState:
+    """The last answer, and the dual variable u of the last solve."""
+
+    x: Point
+    u: Image
+
+
+@final
+@dataclass(frozen=True)
+class Newton(Inner):
+    """Semismooth Newton steps for u = ∇ℓ(A x(u)), x(u) = argmin over X of ⟨w + Aᵀu, x⟩ + η/2 ‖x − center‖².
+
+    x(u) is a projection, so every iterate is in X. If F = u − ∇ℓ(A x) then x is the exact solution of a
+    subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
+    (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
+    rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
+    Where Newton steps fail, the solve is finished by projected gradient steps. ``max_steps`` bounds the steps
+    of one solve.
+    """
+
+    max_steps: int = 50
+    State = NewtonState
+
+    def __post_init__(self) -> None:
+        COUNT(self.max_steps, "max_steps")
+
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        if not isinstance(X, DiagonallyProjectableSet):
+            return (
+                "newton needs a set whose projection has a known derivative; "
+                f"{type(X).__name__} has none. Use inner='auto'."
+            )
+        if not isinstance(f.map, MatrixMap):
+            return f"newton needs an objective of a matrix; got a {type(f.map).__name__}. Use inner='auto'."
+        return None
+
+    def supports_preconditioner(self, f: Objective, X: ConvexSet) -> bool:
+        return True
+
+    def start(self, task: Task) -> Solver:
+        return _NewtonSolver(self, task)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A dual variable u with Aᵀu, its point x(u), A x, and the residual F = u − ∇ℓ(A x)."""
+
+    u: Image
+    adjoint: Point
+    x: Point
+    image: Image
+    F: Image
+    derivative: Derivative
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A change Δu of the dual variable, and Aᵀ Δu."""
+
+    u: Image
+    adjoint: Point
+
+
+@final
+class _NewtonSolver(Solver):
+    state: NewtonState
+
+    def __init__(self, spec: Newton, task: Task) -> None:
+        assert isinstance(task.X, DiagonallyProjectableSet)
+        self.spec = spec
+        self.task = task
+        self.X: DiagonallyProjectableSet = task.X
+        self.f = reduced(task.f)
+        self.metric = Metric(self.f)
+        self.columns = _Columns(self.f)
+        x0 = frozen(task.x0)
+        first = NewtonState(x0, self.f.loss.grad(self.f.map.image(x0)))
+        self.state = task.restore(NewtonState) or first
+
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
+        phi = phi.with_objective(self.f)
+        last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
+        step, length, exact = _Step(last.u, last.adjoint), 1.0, False
+        outcome = Outcome.STEPS
+        for _ in range(self.spec.max_steps):
+            fall = 1.0 if last is best else norm(last.F) / norm(best.F)
+            if last is best or fall < 1.0 - 1e-4 * length:
+                exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
+                ended, step = self._next_step(phi, best, accuracy, exact)
+                if ended is not None:
+                    outcome = ended
+                    break
+            elif not exact:  # an approximate step failed: take an exact one from the same place
+                exact, last = True, best
+                continue
+            else:
+                length *= 0.5
+                if length < 0.5**_HALVINGS:
+                    return self._finish_by_projections(phi, accuracy, best)
+            last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
+        self.task.outcomes[outcome] += 1
+        self.state = NewtonState(frozen(best.x), best.u)
+        return self.state.x
+
+    def _next_step(
+        self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool
+    ) -> tuple[Outcome | None, _Step]:
+        """Return how the solve ends at a trial, or None, and the next step."""
+        target, floor = accuracy(trial.x), self._floor(phi, trial)
+        none = _Step(trial.u, trial.adjoint)
+        squared_norm = self.metric.smoothness(phi) / (self.f.loss.curvature[1] or 1.0)  # of A
+        ended = _ended(0.5 * squared_norm * vdot(trial.F, trial.F) / phi.eta, target, floor)
+        if ended is not None:
+            return ended, none
+        approximate = None if exact else self.columns.approximate_step(phi, trial)
+        if approximate is not None:
+            return None, approximate
+        change = self.f.map.adjoint(trial.F)
+        ended = _ended(0.5 * vdot(change, phi.scaled(change)) / phi.eta, target, floor)
+        return ended, none if ended is not None else _step(phi, trial, change, self.columns)
+
+    def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> _Trial:
+        """Return x(u) and the residual there, given Aᵀu."""
+        self.task.projections.count += 1
+        y = phi.center - phi.scaled(phi.w + adjoint) / phi.eta
+        projected = self.X.projected(y, phi.preconditioner)
+        image = self.columns.image(projected.point)
+        F = u - self.f.loss.grad(image)
+        return _Trial(u, adjoint, projected.point, image, F, projected.derivative())
+
+    def _floor(self, phi: Subproblem, trial: _Trial) -> float:
+        """Return the bound that rounding error of the point and of the residual alone makes."""
+        noise = self.f.grad_noise(trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
+        return 8.0 * noise**2 / phi.eta
+
+    def _finish_by_projections(self, phi: Subproblem, accuracy: Accuracy, best: _Trial) -> Point:
+        task = replace(self.task, f=self.f, x0=best.x, saved=None)
+        x = ProjectedSolver(task, 100_000)(phi, accuracy)
+        self.state = NewtonState(x, self.f.loss.grad(self.f.map.image(x)))
+        return x
+
+
+def _ended(bound: float, target: float, floor: float) -> Outcome | None:
+    """Return how a solve ends if φ(x) − min φ is at most ``bound``; None if it goes on."""
+    if bound <= target:
+        return Outcome.REACHED
+    return Outcome.ROUNDING if bound <= floor else None
+
+
+@final
+class _Columns:
+    """Products with some columns of A, gathered if they are few."""
+
+    def __init__(self, f: Objective) -> None:
+        assert isinstance(f.map, MatrixMap)
+        self.map = f.map
+
+    def image(self, x: Point) -> Image:
+        """Return A x."""
+        flat = x.reshape(-1)
+        count = int(np.count_nonzero(flat))
+        if count > _FEW * flat.size:
+            return self.map.image(x)
+        support = np.flatnonzero(flat)
+        return np.asarray(self.some(support) @ flat[support])
+
+    def some(self, support: NDArray[np.intp]) -> Any:
+        """Return the columns of A of this support, dense or sparse as A is."""
+        match self.map:
+            case DenseMap():
+                return self.map.A[:, support]
+            case SparseMap():
+                return self.map.columns[:, support]
+        raise AssertionError(self.map)
+
+    def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
+        """Return a step with the mean of k in place of K, if that is likely to be a good approximation.
+
+        A K Aᵀ is about mean(k) A Aᵀ if x has many more nonzeros than A has rows. The step then costs one pass
+        over the data. None if it does not pay.
+        """
+        k = trial.derivative.k
+        n, mean = len(trial.u), float(k.mean())
+        hess = phi.f.loss.hess(trial.image)
+        if not (
+            n <= _MOST_ROWS and np.count_nonzero(k) > _MANY * n and float(hess.min()) == float(hess.max())
+        ):
+            return None
+        values, vectors = self.spectrum
+        scale = 1.0 + (hess[0] * mean / phi.eta) * values
+        u = -(vectors @ ((vectors.T @ trial.F) / scale))
+        return _Step(u, self.map.adjoint(u))
+
+    @cached_property
+    def spectrum(self) -> tuple[Image, NDArray[np.float64]]:
+        """The eigenvalues and eigenvectors of A Aᵀ."""
+        values, vectors = np.linalg.eigh(self.gram)
+        return np.maximum(values, 0.0), vectors
+
+    @cached_property
+    def gram(self) -> NDArray[np.float64]:
+        """A Aᵀ."""
+        product: Any = self.map.A @ self.map.A.T
+        return np.asarray(product.toarray() if sp.issparse(product) else product)
+
+
+def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _Step:
+    """Return Δu with (I + D A K Aᵀ/η) Δu = −F, up to the tolerance of an inexact Newton step.
+
+    With R = √D and Δu = −F + R q it is (I + B K Bᵀ/η) q = B K Aᵀ F/η for B = R A, which is symmetric.
+    ``change`` is Aᵀ F.
+    """
+    R = np.sqrt(phi.f.loss.hess(trial.image))
+    k, q = trial.derivative.k, trial.derivative.q
+    support = np.flatnonzero(k)
+    n, s, d = len(R), len(support), len(k)
+    few = s <= _FEW * d
+    A = columns.some(support) if few else columns.map.A
+    k, q = (k[support], None if q is None else q[support]) if few else (k, q)
+
+    K = Derivative(k, q)
+    flat = change.reshape(-1)
+    rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
+    if min(n, s) * s <= _PASSES * d and s > 0:
+        p = None if q is None else R * (A @ q)
+        if n <= s:
+            full = s == d and float(k.min()) == float(k.max())
+            gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
+            solution = _solve_by_rows(R, gram, p, phi.eta, rhs)
+        else:
+            solution = _solve_by_columns(_dense(A), R, np.sqrt(k), p, phi.eta, rhs)
+    else:
+        solution = _conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
+    moved = R * solution
+    return _Step(moved - trial.F, columns.map.adjoint(moved) - change)
+
+
+def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
+    """Return A diag(roots²) Aᵀ."""
+    if sp.issparse(A):
+        scaled = A @ sp.diags_array(roots)
+        return np.asarray((scaled @ scaled.T).toarray())
+    scaled = A * roots
+    return np.asarray(scaled @ scaled.T)
+
+
+def _dense(A: Any) -> NDArray[np.float64]:
+    return np.asarray(A.toarray() if sp.issparse(A) else A)
+
+
+def _solve_by_rows(R: Image, gram: NDArray[np.float64], p: Image | None, eta: float, rhs: Image) -> Image:
+    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization."""
+    M = gram * (R[:, None] * (R / eta))
+    if p is not None:
+        M -= np.outer(p, p / eta)
+    M.flat[:: len(R) + 1] += 1.0
+    return np.asarray(scipy.linalg.solve(M, rhs, assume_a="pos", check_finite=False, overwrite_a=True))
+
+
+def _solve_by_columns(
+    A: NDArray[np.float64], R: Image, roots: Point, p: Image | None, eta: float, rhs: Image
+) -> Image:
+    """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
+    C = A * (R[:, None] * (roots / math.sqrt(eta)))  # the matrix is I + C Cᵀ − p pᵀ/η
+    M = C.T @ C
+    M.flat[:: len(M) + 1] += 1.0
+    factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
+
+    def inverse(v: Image) -> Image:
+        """Return (I + C Cᵀ)⁻¹ v."""
+        return np.asarray(v - C @ scipy.linalg.cho_solve(factor, C.T @ v, check_finite=False))
+
+    x = inverse(rhs)
+    if p is None:
+        return x
+    turned = inverse(p) / eta
+    return np.asarray(x + turned * (float(p @ x) / (1.0 - float(p @ turned))))
+
+
+def _conjugate_gradient(product: Any, rhs: Image) -> Image:
+    """Return an approximate solution of product(x) = rhs, for a symmetric matrix with eigenvalues ≥ 1."""
+    x = np.zeros_like(rhs)
+    r, p = rhs, rhs
+    size = float(r @ r)
+    goal = _TOLERANCE**2 * size
+    for _ in range(_MOST):
+        if size <= goal:
+            break
+        Mp = product(p)
+        alpha = size / float(p @ Mp)
+        x, r = x + alpha * p, r - alpha * Mp
+        before, size = size, float(r @ r)
+        p = r + (size / before) * p
+    return x

@@ -1,0 +1,159 @@
+"""Projected: accelerated projected gradient steps, for sets with a cheap projection."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import scipy.linalg
+
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.momentum import Momentum
+from dcgs.objectives.losses import Image, SquaredLoss
+from dcgs.objectives.maps import DenseMap
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, frozen, vdot
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
+from dcgs.validation import COUNT
+
+# The rounding error of a step, in units of the rounding error of one gradient.
+_ROUNDINGS = 4.0
+# About √(β/η) steps reduce the bound by a constant factor. It has stopped falling if it is not below _FALL
+# times its lowest value after _PATIENCE times as many.
+_FALL, _PATIENCE = 0.5, 20
+# Least squares with more than this number of rows per column are replaced by a square triangular system.
+_TALL = 2.0
+
+
+@final
+@dataclass(eq=False)
+class ProjectedState:
+    """The iterate with its image."""
+
+    x: Point
+    image: Image
+
+
+@final
+@dataclass(frozen=True)
+class Projected(Inner):
+    """Accelerated projected gradient steps (FISTA with restarts, for a strongly convex function).
+
+    A step is v = P(y − ∇φ(y)/β) with β = l + η. It ends at a v with β²‖v − y‖²/(2η) ≤ accuracy(v). As φ is
+    η-strongly convex, the left side bounds φ(v) − min φ. This takes about √(β/η) steps, and is independent of
+    the diameter of X, on which a Wolfe gap depends. ``max_steps`` bounds the steps of one solve.
+    """
+
+    max_steps: int = 100_000
+    State = ProjectedState
+
+    def __post_init__(self) -> None:
+        COUNT(self.max_steps, "max_steps")
+
+    def supports_preconditioner(self, f: Objective, X: ConvexSet) -> bool:
+        return isinstance(X, DiagonallyProjectableSet)
+
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return needs_projection("projected", X)
+
+    def start(self, task: Task) -> Solver:
+        return ProjectedSolver(task, self.max_steps)
+
+
+def needs_projection(name: str, X: ConvexSet) -> str | None:
+    """Return why a solver that projects cannot be used over X, or None if it can."""
+    if isinstance(X, ProjectableSet):
+        return None
+    return f"{name} needs a set with a Euclidean projection; {type(X).__name__} has none. Use inner='auto'."
+
+
+@final
+class ProjectedSolver(Solver):
+    """The solver of :class:`Projected`."""
+
+    state: ProjectedState
+
+    def __init__(self, task: Task, max_steps: int) -> None:
+        assert isinstance(task.X, ProjectableSet)
+        self.task = task
+        self.X: ProjectableSet = task.X
+        self.max_steps = max_steps
+        self.f = reduced(task.f)
+        self.metric = Metric(self.f)
+        self.state = task.restore(ProjectedState) or self._at(task.x0)
+
+    def _at(self, x: Point) -> ProjectedState:
+        return ProjectedState(frozen(x), self.f.map.image(x))
+
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
+        phi = phi.with_objective(self.f)
+        state, map_ = self.state, self.f.map
+        beta = self.metric.smoothness(phi) + phi.eta
+        root = math.sqrt(phi.eta / beta)
+        momentum = Momentum(most=(1.0 - root) / (1.0 + root))
+        y, image = state.x, state.image
+        noise = _ROUNDINGS * phi.grad_noise(y, image)
+        outcome = Outcome.STEPS
+        lowest, last, patience = math.inf, 0, _PATIENCE * math.ceil(1.0 / root)
+        for step in range(self.max_steps):
+            v = self._project(phi, y - phi.scaled(phi.grad(y, image)) / beta)
+            image_v = map_.image(v)
+            d = v - y
+            # Without curvature of f, the first step is exact.
+            bound = 0.5 * beta**2 * phi.squared(d) / phi.eta if beta > phi.eta else 0.0
+            floor = 0.5 * noise**2 / phi.eta
+            uphill = vdot(d, v - state.x) < 0.0
+            theta = momentum.weight(restart=uphill)
+            y, image = v + theta * (v - state.x), image_v + theta * (image_v - state.image)
+            state.x, state.image = v, image_v
+            target = accuracy(v)
+            if bound <= max(target, floor):
+                outcome = Outcome.REACHED if bound <= target else Outcome.ROUNDING
+                break
+            if bound < _FALL * lowest:
+                lowest, last = bound, step
+            elif step - last > patience:
+                outcome = Outcome.ROUNDING  # no further progress is possible in floating point
+                break
+        self.task.outcomes[outcome] += 1
+        state.x = frozen(state.x)
+        return state.x
+
+    def _project(self, phi: Subproblem, y: Point) -> Point:
+        self.task.projections.count += 1
+        if phi.preconditioner is None:
+            return self.X.project(y)
+        assert isinstance(self.X, DiagonallyProjectableSet)
+        return self.X.projected(y, phi.preconditioner).point
+
+
+@final
+class Metric:
+    """The smoothness of an objective in the metric of a subproblem, computed once for each preconditioner."""
+
+    def __init__(self, f: Objective) -> None:
+        self.f = f
+        self._of: Point | None = None
+        self._smoothness = f.smoothness
+
+    def smoothness(self, phi: Subproblem) -> float:
+        """Return the largest curvature of f relative to the preconditioner of φ."""
+        if phi.preconditioner is not self._of:
+            self._of = phi.preconditioner
+            self._smoothness = self.f.smoothness_by(self._of)
+        return self._smoothness
+
+
+def reduced(f: Objective) -> Objective:
+    """Return an objective equal to f up to a constant, with no more rows than columns if that is exact.
+
+    ‖A x − b‖² is ‖R x − c‖² plus a constant, where R and c are parts of the triangular factor of [A b].
+    """
+    A = f.map.A if isinstance(f.map, DenseMap) else None
+    if A is None or not isinstance(f.loss, SquaredLoss) or A.shape[0] <= _TALL * A.shape[1]:
+        return f
+    d = A.shape[1]
+    R = scipy.linalg.qr(np.column_stack([A, f.loss.target]), mode="r")[0][: d + 1]
+    return Objective(SquaredLoss(R[:d, d]), DenseMap(np.ascontiguousarray(R[:d, :d]), f.shape))

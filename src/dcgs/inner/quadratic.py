@@ -1,0 +1,244 @@
+"""Minimize a convex quadratic of few unknowns over a set, to a Wolfe gap.
+
+Over sets with a projection: proximal point steps, each solved by semismooth Newton steps, whose number hardly
+depends on the condition of the Hessian. Over other sets: corrective steps over the hull of extreme points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.counting import Oracle, Tally
+from dcgs.inner.base import Subproblem, Task
+from dcgs.inner.corrective import Corrective
+from dcgs.momentum import Momentum
+from dcgs.objectives.losses import SquaredLoss
+from dcgs.objectives.maps import DenseMap
+from dcgs.objectives.objective import Objective
+from dcgs.points import EPS, Point, frozen, vdot
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
+
+Matrix = NDArray[np.float64]
+
+# The weight of the proximal term, relative to the largest curvature: at first, and at least. Each proximal
+# point step divides it by _FACTOR, and by less after a step that could not be solved.
+_FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
+_MOST_STEPS = 60
+# Rounding error is reached if this number of steps in a row did not halve the gap.
+_USELESS = 4
+# The error of a proximal point step, relative to its length.
+_SIGMA = 0.1
+_MOST_NEWTON, _HALVINGS = 30, 6
+# Newton steps and gradient steps alternate at most this number of times; a phase of the latter has this
+# multiple of √(curvature/η) steps.
+_MOST_PHASES, _GRADIENTS, _MOST_GRADIENTS = 4, 3.0, 500
+# The relative step by which a projection without a known derivative is differenced.
+_DIFFERENCE = 6e-6
+# Coordinates are scaled by their curvature if that differs by more than this factor.
+_UNEVEN = 10.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """q(x) = ⟨c, x⟩ + ½ xᵀ H x, for flat x and a positive semidefinite H."""
+
+    H: Matrix
+    c: Point
+
+    def value(self, x: Point) -> float:
+        """Return q(x)."""
+        flat = x.reshape(-1)
+        return float(self.c @ flat + 0.5 * (flat @ (self.H @ flat)))
+
+    def grad(self, x: Point) -> Point:
+        """Return ∇q(x), in the shape of x."""
+        return (self.c + self.H @ x.reshape(-1)).reshape(x.shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """The set of a quadratic, its oracle, and the count of projections."""
+
+    X: ConvexSet
+    lmo: Oracle
+    projections: Tally
+
+    def wolfe_gap(self, q: Quadratic, x: Point) -> float:
+        """Return the Wolfe gap of q at x."""
+        g = q.grad(x)
+        return vdot(g, x) - self.lmo(g, None).dot(g)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A quadratic over a set with a projection, a diagonal metric h or None, and the top curvature in it."""
+
+    q: Quadratic
+    domain: Domain
+    h: Point | None
+    top: float
+
+    def project(self, y: Point) -> Point:
+        """Return the projection of y, and count it."""
+        self.domain.projections.count += 1
+        X = self.domain.X
+        if isinstance(X, DiagonallyProjectableSet):
+            return X.projected(y, self.h).point
+        assert isinstance(X, ProjectableSet)
+        return X.project(y)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Root:
+    """A point y, its projection x, and the normal map F(y) there."""
+
+    y: Point
+    x: Point
+    F: Point
+
+
+Tolerance: TypeAlias = Callable[[float], float]
+"""The decrease of q from the starting point ↦ the Wolfe gap that is small enough."""
+
+
+def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
+    """Return a point of X whose Wolfe gap is small enough, or as small as rounding allows; start at x."""
+    if not isinstance(domain.X, ProjectableSet):
+        return _over_hull(q, domain, x, tolerance)
+    curvature = np.diag(q.H)
+    largest = float(curvature.max(initial=0.0)) or 1.0
+    uneven = largest > _UNEVEN * float(np.median(curvature))
+    h = np.maximum(curvature / largest, _LEAST).reshape(x.shape)
+    metric = h if uneven and isinstance(domain.X, DiagonallyProjectableSet) else None
+    root = np.ones(x.size) if metric is None else np.sqrt(metric.reshape(-1))
+    top = float(np.linalg.eigvalsh(q.H / root / root[:, None])[-1]) or 1.0
+    problem = _Problem(q, domain, metric, top)
+    eta = _FIRST * top
+    best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
+    normal, useless, factor = 0.0 * x, 0, _FACTOR
+    for _ in range(_MOST_STEPS):
+        if lowest <= tolerance(first - q.value(best)) or useless == _USELESS:
+            break
+        step = _Proximal(problem, x, eta)
+        at = step.minimizer(normal)
+        if not step.is_accurate(at):
+            eta *= factor  # as before this step
+            factor = max(math.sqrt(factor), _SMALLEST_FACTOR)
+        x, normal = at.x, step.weights * (at.y - at.x)
+        gap = domain.wolfe_gap(q, x)
+        useless = 0 if gap < 0.9 * lowest else useless + 1
+        if gap < lowest:
+            best, lowest = x, gap
+        eta = max(eta / factor, _LEAST * top)
+    return best
+
+
+def _root(H: Matrix) -> Matrix:
+    """Return an R with Rᵀ R = H/2."""
+    values, vectors = np.linalg.eigh(H)
+    kept = values > EPS * float(values[-1]) * len(values) if len(values) else values > 0.0
+    return np.asarray(np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept])
+
+
+def _over_hull(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
+    R = _root(q.H) if q.H.any() else 0.0 * q.H[:1]
+    f = Objective(SquaredLoss(np.zeros(len(R))), DenseMap(R, x.shape))
+    solver = Corrective().start(Task(f, domain.X, domain.lmo, frozen(x)))
+    first = q.value(x)
+    return solver(Subproblem(f, q.c.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
+
+
+@final
+class _Proximal:
+    """Minimize φ(x) = q(x) + η/2 ‖x − p‖² over X, in the metric h.
+
+    The minimizer is x = P(y) for the root y of the normal map F(y) = ∇q(P(y)) + η h (y − p). At any y, F(y)
+    is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root. Where they stall,
+    accelerated projected gradient steps come nearer.
+    """
+
+    def __init__(self, problem: _Problem, p: Point, eta: float) -> None:
+        self.problem, self.p, self.eta = problem, p, eta
+        self.weights = np.full(p.shape, eta) if problem.h is None else eta * problem.h
+
+    def minimizer(self, normal: Point) -> _Root:
+        """Return an approximate root of the normal map; start at p with a normal vector of X there."""
+        at = self._at(self.p + normal / self.weights)
+        for _ in range(_MOST_PHASES):
+            at = self._by_newton(at)
+            if self.is_accurate(at):
+                break
+            at = self._by_gradients(at)
+        return at
+
+    def _by_newton(self, at: _Root) -> _Root:
+        """Return where Newton steps end: at an accurate point, or where they reduce ‖F‖ no more."""
+        for _ in range(_MOST_NEWTON):
+            if self.is_accurate(at):
+                break
+            M = self.problem.q.H @ self._derivative(at) + np.diag(self.weights.reshape(-1))
+            step = np.linalg.lstsq(M, -at.F.reshape(-1), rcond=None)[0].reshape(at.y.shape)
+            length, size = 1.0, self._size(at.F)
+            ahead = self._at(at.y + step)
+            while self._size(ahead.F) > (1.0 - 1e-4 * length) * size and length > 0.5**_HALVINGS:
+                length *= 0.5
+                ahead = self._at(at.y + length * step)
+            if self._size(ahead.F) >= size:
+                break
+            at = ahead
+        return at
+
+    def _by_gradients(self, at: _Root) -> _Root:
+        """Return the point after about √(top/η) accelerated projected gradient steps."""
+        beta = (self.problem.top + self.eta) / self.eta  # the steps are relative to η h
+        root = math.sqrt(1.0 / beta)
+        momentum = Momentum(most=(1.0 - root) / (1.0 + root))
+        x, y = at.x, at.x
+        for _ in range(min(_MOST_GRADIENTS, math.ceil(_GRADIENTS / root))):
+            g = self.problem.q.grad(y) + self.weights * (y - self.p)
+            z = y - g / (beta * self.weights)
+            v = self.problem.project(z)
+            theta = momentum.weight(restart=vdot(y - v, self.weights * (v - x)) > 0.0)
+            x, y = v, v + theta * (v - x)
+        return self._at(v + beta * (z - v))  # β (z − v) is normal at v
+
+    def _at(self, y: Point) -> _Root:
+        x = self.problem.project(y)
+        return _Root(y, x, self.problem.q.grad(x) + self.weights * (y - self.p))
+
+    def _size(self, F: Point) -> float:
+        """Return ‖F‖²/η, in the norm that is dual to that of the metric."""
+        return vdot(F, F / self.weights)
+
+    def is_accurate(self, at: _Root) -> bool:
+        """Return True if the error of x is small beside its distance from p, or rounding error."""
+        moved = at.x - self.p
+        q = self.problem.q
+        size = float(np.abs(q.H @ at.x.reshape(-1)).max()) + float(np.abs(q.c).max())
+        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * size
+        return rounding or self._size(at.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
+
+    def _derivative(self, at: _Root) -> Matrix:
+        """Return the derivative of the projection at y, as a matrix."""
+        X, h = self.problem.domain.X, self.problem.h
+        if isinstance(X, DiagonallyProjectableSet):
+            derivative = X.projected(at.y, h).derivative()
+            K = np.diag(derivative.k)
+            K = K if derivative.q is None else K - np.outer(derivative.q, derivative.q)
+            return K if h is None else K * h.reshape(-1)
+        step = _DIFFERENCE * (float(np.abs(at.y).max()) or 1.0)
+        shape = at.y.shape
+        project = self.problem.project
+        units = [step * unit.reshape(shape) for unit in np.eye(at.y.size)]
+        columns = [(project(at.y + d) - project(at.y - d)).reshape(-1) / (2.0 * step) for d in units]
+        return np.array(columns).T

@@ -1,0 +1,185 @@
+"""FastDCGS for matrix completion: accelerated steps on a matrix that all agents hold in factors.
+
+The gradient of f is sparse, and every agent has its own part of it. A step needs singular vectors of the
+matrix Z = y − ∇f(y)/L. The agents multiply Z with a block Q of k vectors. If every row of the matrix is with
+one agent, its rows of the left factor stay there, and one sum of (columns + k) × k numbers goes to the root
+of the spanning tree. Else all agents have all rows, and two sums are needed. ``completion_root.py`` has what
+the root computes. The line numbers are those of the box "FastDCGS for matrix completion" in docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import final
+
+import numpy as np
+
+from dcgs.low_rank import LowRank, Matrix
+from dcgs.methods.base import Agent
+from dcgs.methods.completion_root import Command, Root, RootState, StepAnswer
+from dcgs.methods.reduction import Value, network_answer
+from dcgs.methods.target import CertifiedGap
+from dcgs.objectives.sampled import SampledEntries
+from dcgs.points import Point
+from dcgs.protocol import Program
+from dcgs.sets.block import extended
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+
+# Vectors of the first block.
+_FIRST = 8
+
+
+@final
+@dataclass(eq=False)
+class Iterate:
+    """This agent's rows of the left factor U, and the observed entries; the right factor is V = Q[:, :rank].
+
+    ``squared`` is the sum of the squares of all entries in the rows of this agent.
+    """
+
+    U: Matrix
+    image: Point
+    squared: float
+
+    @property
+    def rank(self) -> int:
+        """The number of columns of U."""
+        return int(self.U.shape[1])
+
+
+@final
+@dataclass(eq=False)
+class CompletionState:
+    """The last two iterates, and what the next step depends on.
+
+    ``Q`` is the block of the next products; ``before`` is V_prevᵀ Q, for the right factor of the iterate
+    before. ``theta`` is the weight of the momentum, ``L`` the smoothness in use. ``dot`` is the inner product
+    of the two iterates in the rows of this agent. ``judged`` has this agent's part of what decides about
+    the last step. ``root`` is that of the root only.
+    """
+
+    x: Iterate
+    x_prev: Iterate
+    Q: Matrix
+    before: Matrix
+    L: float
+    dot: float = 0.0
+    theta: float = 0.0
+    judged: Point = field(default_factory=lambda: np.zeros(4))
+    root: RootState | None = None
+
+
+def complete(agent: Agent) -> Program[LowRank]:
+    """Run FastDCGS for matrix completion, for one agent."""
+    worker = _Worker(agent)
+    at = agent.restore(CompletionState) or worker.first_state()  # line 1
+    root = Root(agent, at.root)
+    for k in agent.iterations_left:  # line 2
+        W, answer = yield from worker.block(at, root)  # lines 3 to 6
+        while Command(int(answer[0][0])) is Command.CERTIFY:
+            answer = yield from network_answer(worker.gram_product(at, answer[1]), agent, root.certify)
+        command = Command(int(answer[0][0]))
+        if command is Command.STOP:  # line 7
+            agent.observe(k, worker.model(at))
+            agent.agree(CertifiedGap(*answer[0][1:].tolist()))
+            return worker.model(at)
+        if command is Command.BACK:  # line 8
+            worker.go_back(at, StepAnswer.of(answer))
+        else:
+            worker.step(at, W, StepAnswer.of(answer))  # line 9
+        at.root = root.state
+        agent.observe(k, worker.model(at))
+        agent.save(k, at)
+    return worker.model(at)
+
+
+@final
+class _Worker:
+    """One agent's part of the method."""
+
+    def __init__(self, agent: Agent) -> None:
+        assert isinstance(agent.X, NuclearNormBall)
+        self.agent = agent
+        self.shape = agent.X.shape[0], agent.X.shape[1]
+        self.has_own_rows = agent.facts.separate_rows
+        self.entries = SampledEntries(agent.f, all_rows=not self.has_own_rows)
+        # Where all agents have all rows, one of them adds what all of them know.
+        self.share = 1.0 if self.has_own_rows or agent.tree.parent is None else 0.0
+
+    def first_state(self) -> CompletionState:
+        """Return the state before the first iteration."""
+        start = self.agent.low_rank_start
+        assert start is not None
+        V, R = np.linalg.qr(start.V)
+        U = start.rows_of(self.entries.rows) @ R.T
+        Q = extended(V, min(max(_FIRST, 2 * start.rank), *self.shape))
+        x = Iterate(U, self.entries.image(U, V), float(np.sum(U**2)))
+        return CompletionState(x, x, Q, V.T @ Q, self.agent.facts.entry_smoothness or 1.0)
+
+    def model(self, at: CompletionState) -> LowRank:
+        """Return the model: the factors, with the rows that this agent has."""
+        V = np.ascontiguousarray(at.Q[:, : at.x.rank])
+        return LowRank(at.x.U, V, self.shape, self.entries.rows if self.has_own_rows else None)
+
+    def block(self, at: CompletionState, root: Root) -> Program[tuple[Matrix, Value]]:
+        """Return this agent's rows of W = Z Q, and the answer of the root to the sums over all agents."""
+        f, x, before, theta = self.agent.f, at.x, at.x_prev, at.theta
+        image = x.image + theta * (x.image - before.image)  # line 3: y = x + θ (x − x_prev)
+        G = self.entries.gradient(image)
+        GQ = np.asarray(G @ at.Q)
+        slope = float(f.loss.grad(image) @ image)
+        numbers = np.array([f.loss.value(x.image), f.grad_noise(x.image), slope, *at.judged])
+        if not self.has_own_rows:
+            GQ, numbers = yield from network_answer((GQ, numbers), self.agent, lambda total: total)
+        W = -GQ / at.L  # line 4
+        W[:, : x.rank] += (1.0 + theta) * x.U
+        if theta:
+            W -= theta * (before.U @ at.before)
+        small = (x.U.T @ W, before.U.T @ W, W.T @ W, GQ.T @ GQ, numbers)
+        shared = small if self.share else tuple(0.0 * part for part in small)
+        own = small if self.has_own_rows else shared
+        decide = partial(root.answer, at.Q, x.rank, theta, at.L)
+        answer = yield from network_answer((np.asarray(G.T @ W), *own), self.agent, decide)  # lines 5 and 6
+        return W, answer
+
+    def gram_product(self, at: CompletionState, B: Matrix) -> Value:
+        """Return this agent's part of Gᵀ(G B) and of ⟨G, x⟩, for the gradient G at x."""
+        image = at.x.image
+        G = self.entries.gradient(image)
+        slope = np.array([float(self.agent.f.loss.grad(image) @ image)])
+        return np.asarray(G.T @ (G @ B)), slope
+
+    def go_back(self, at: CompletionState, answer: StepAnswer) -> None:
+        """Undo the last step, which was too long; the next one has a larger L."""
+        at.x, at.dot = at.x_prev, at.x_prev.squared
+        at.Q, at.before, at.L, at.theta = answer.Q, answer.before, answer.L, 0.0
+        at.judged = np.zeros(4)
+
+    def step(self, at: CompletionState, W: Matrix, answer: StepAnswer) -> None:
+        """Move x to the projection of Z that the root has found."""
+        U = W @ answer.M
+        rank = U.shape[1]
+        image = self.entries.image(U, np.ascontiguousarray(answer.Q[:, :rank]))
+        x = Iterate(U, image, float(np.sum(U**2)))
+        # Inner products of matrices with the right factors V, V_prev: (U⁺ᵀ U) against V⁺ᵀ V.
+        with_x = float(np.sum((at.x.U.T @ U) * answer.before[:, :rank]))
+        with_prev = float(np.sum((at.x_prev.U.T @ U) * answer.with_prev))
+        at.judged = self._judged(at, x, with_x, with_prev)
+        at.x_prev, at.x, at.dot = at.x, x, with_x
+        at.Q, at.before, at.theta, at.L = answer.Q, answer.before, answer.theta, answer.L
+
+    def _judged(self, at: CompletionState, x: Iterate, with_x: float, with_prev: float) -> Point:
+        """Return this agent's part of what decides about the step from y to the new x.
+
+        That is f(y), ⟨∇f(y), x − y⟩, ‖x − y‖², and ⟨y − x, x − x_before⟩.
+        """
+        loss, t = self.agent.f.loss, at.theta
+        image = at.x.image + t * (at.x.image - at.x_prev.image)
+        y_x = (1.0 + t) * with_x - t * with_prev
+        y_y = (1.0 + t) ** 2 * at.x.squared - 2.0 * t * (1.0 + t) * at.dot + t**2 * at.x_prev.squared
+        y_before = (1.0 + t) * at.x.squared - t * at.dot
+        slope = float(loss.grad(image) @ (x.image - image))
+        squared = x.squared - 2.0 * y_x + y_y
+        ascent = y_x - y_before - x.squared + with_x
+        return np.array([loss.value(image), slope, self.share * squared, self.share * ascent])

@@ -1,0 +1,191 @@
+"""The root of the spanning tree in FastDCGS for matrix completion: it decides on steps and when to stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import final
+
+import numpy as np
+
+from dcgs.low_rank import Matrix
+from dcgs.methods.base import Agent
+from dcgs.methods.reduction import Value
+from dcgs.methods.spectral_norm import SpectralNorm
+from dcgs.methods.target import CertifiedGap
+from dcgs.momentum import Momentum
+from dcgs.points import EPS
+from dcgs.sets.block import extended, onto_ball
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+
+# A block has _SPARE + rank // _SHARE vectors more than the last step needed; if all were needed, it grows by
+# the factor _GROWTH.
+_SPARE, _SHARE, _GROWTH = 6, 6, 1.6
+# Singular values below this share of the largest are rounding error.
+_LEAST = 1e-13
+# An estimate of the gap must be below this share of the target before the gap is computed.
+_LIKELY = 0.9
+# The error of the spectral norm, as a share of what the target allows.
+_ACCURACY = 0.1
+# A smoothness that was too small is multiplied by this factor.
+_INCREASE = 2.0
+# How much f may exceed a bound by rounding error, relative to its value.
+_ROUNDING = 1e3 * EPS
+
+
+class Command(IntEnum):
+    """What all agents do next."""
+
+    STEP = 0
+    """Take the step that the answer describes."""
+    BACK = 1
+    """Undo the last step, which was too long."""
+    CERTIFY = 2
+    """Multiply the gradient at x with a block of vectors, to compute the gap."""
+    STOP = 3
+    """Return x, whose gap is certified."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StepAnswer:
+    """The next block Q, whose first columns are the right factor of the new x; U = W M is its left factor.
+
+    ``before`` is Vᵀ Q and ``with_prev`` is V_prevᵀ V⁺, for the right factors of the last two iterates.
+    """
+
+    Q: Matrix
+    M: Matrix
+    before: Matrix
+    with_prev: Matrix
+    theta: float
+    L: float
+
+    def value(self, command: Command) -> Value:
+        """Return the answer as arrays."""
+        return np.array([command, self.theta, self.L]), self.Q, self.M, self.before, self.with_prev
+
+    @classmethod
+    def of(cls, value: Value) -> StepAnswer:
+        """Return the answer that these arrays represent."""
+        numbers, Q, M, before, with_prev = value
+        _, theta, L = numbers.tolist()
+        return cls(Q, M, before, with_prev, theta, L)
+
+
+@final
+@dataclass(eq=False)
+class RootState:
+    """The right factors of the last two iterates, the momentum, f(x⁰), and how far estimates were off."""
+
+    V: Matrix
+    V_prev: Matrix
+    momentum: Momentum = field(default_factory=Momentum)
+    first: float | None = None
+    trust: float = 1.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The sums of an iteration, and with which block, momentum and smoothness they were made.
+
+    P = Zᵀ Z Q and C = (Z Q)ᵀ Z Q. ``value`` is f(x), ``decrease`` is f(x⁰) − f(x), and ``noise`` the rounding
+    error of a gradient. ``estimate`` is an estimate of the gap that is too small.
+    """
+
+    P: Matrix
+    C: Matrix
+    L: float
+    value: float
+    decrease: float
+    noise: float
+    estimate: float
+
+
+@final
+class Root:
+    """What the root computes; other agents have one and do not call it."""
+
+    def __init__(self, agent: Agent, state: RootState | None) -> None:
+        assert isinstance(agent.X, NuclearNormBall)
+        self.agent = agent
+        self.radius = agent.X.radius
+        self.side = min(agent.X.shape)
+        self.state = state
+        self._search: SpectralNorm | None = None
+        self._sums: _Sums | None = None
+
+    def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
+        """Return what follows from the sums over all agents; Q, θ and L are those they were made with."""
+        S, T, T_prev, C, CG, numbers = total
+        value, noise, slope, *judged = numbers.tolist()
+        state = self.state = self.state or RootState(Q[:, :rank], Q[:, :rank])
+        state.first = value if state.first is None else state.first
+        if _was_too_long(value, judged, L):
+            state.V, state.momentum = state.V_prev, Momentum()
+            return self._back(state, Q.shape[1], L)
+        if judged[3] > 0.0:
+            state.momentum = Momentum()
+        P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
+        estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
+        sums = self._sums = _Sums(P, C, L, value, state.first - value, noise, estimate)
+        if self.agent.target is not None and estimate * state.trust <= _LIKELY * self._threshold(sums):
+            self._search = SpectralNorm.start(Q)
+            return np.array([Command.CERTIFY], dtype=np.float64), self._search.block
+        return self._step(state, sums)
+
+    def certify(self, total: Value) -> Value:
+        """Return the next block of the certificate, or what follows from the gap at x."""
+        target, search, sums, state = self.agent.target, self._search, self._sums, self.state
+        assert target is not None
+        assert search is not None
+        assert sums is not None
+        assert state is not None
+        image, slope = total
+        if not search.add(image, _ACCURACY * self._threshold(sums) / self.radius):
+            return np.array([Command.CERTIFY], dtype=np.float64), search.block
+        gap = float(slope[0]) + self.radius * (search.value + search.error)
+        noise = 2.0 * self.radius * sums.noise + EPS * self.radius * search.value
+        found = CertifiedGap(gap, sums.decrease, noise)
+        if target.ends(found):
+            return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),)
+        state.trust = max(state.trust, gap / max(sums.estimate, EPS * gap))
+        return self._step(state, sums)
+
+    def _threshold(self, sums: _Sums) -> float:
+        """Return the largest gap that is small enough, or that is rounding error."""
+        target = self.agent.target
+        assert target is not None
+        return max(target.threshold(sums.decrease), self.radius * sums.noise)
+
+    def _back(self, state: RootState, columns: int, L: float) -> Value:
+        Q = extended(state.V, min(max(columns, state.V.shape[1]), self.side))
+        none = np.zeros((0, 0))
+        return StepAnswer(Q, none, state.V.T @ Q, none, 0.0, _INCREASE * L).value(Command.BACK)
+
+    def _step(self, state: RootState, sums: _Sums) -> Value:
+        """Return the step to the projection of Z, from the singular triples that the block gives."""
+        values, R = np.linalg.eigh(sums.C)
+        kept = values > _LEAST * float(values[-1])
+        R = R[:, kept] / np.sqrt(values[kept])  # W R is orthonormal
+        B = sums.P @ R  # Zᵀ W R
+        squares, T = np.linalg.eigh(B.T @ B)
+        sigma = np.sqrt(np.maximum(squares[::-1], 0.0))
+        positive = sigma > _LEAST * float(sigma[0])
+        sigma, T = sigma[positive], T[:, ::-1][:, positive]
+        c = onto_ball(sigma, self.radius)
+        rank = int(np.count_nonzero(c))
+        wanted = rank + rank // _SHARE + _SPARE if rank < len(sigma) else round(_GROWTH * rank) + _SPARE
+        Q = extended(B @ (T / sigma), min(wanted, self.side))
+        V, M = Q[:, :rank], R @ (T[:, :rank] * c[:rank])
+        answer = StepAnswer(Q, M, state.V.T @ Q, state.V_prev.T @ V, state.momentum.weight(), sums.L)
+        state.V_prev, state.V = state.V, V
+        return answer.value(Command.STEP)
+
+
+def _was_too_long(value: float, judged: list[float], L: float) -> bool:
+    """Return True if f at the end of the last step exceeds the quadratic bound of that step."""
+    before, slope, squared, _ = judged
+    bound = before + slope + 0.5 * L * squared
+    return squared > 0.0 and value > bound + _ROUNDING * abs(value)

@@ -1,0 +1,191 @@
+"""What the agents of FastDCGS over edges agree on: step sizes, a preconditioner, and when to stop.
+
+An epoch is one reduction over the spanning tree. It is sent with messages that the method sends anyway, to
+the parent and the children only. From the answer of the root all agents take the same decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from dcgs.methods.base import Agent
+from dcgs.methods.certificate import Certificate, Proposal
+from dcgs.methods.reduction import Combine, Reduction, Value, added
+from dcgs.methods.step_size import StepSize
+from dcgs.methods.target import CertifiedGap
+from dcgs.points import Point
+from dcgs.protocol import Inbox, Message
+
+# The least number of rounds of an epoch.
+_SHORTEST = 4
+# The numbers that are summed over all agents.
+_LOCAL_ETA, _DEGREE, _PRIMAL, _DUAL, _DECREASE, _NOISE = range(6)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the root sends to all agents.
+
+    ``sums`` are the sums over all agents. ``gap`` is that of the last model, if there was one; if it ends the
+    run, all agents stop after iteration ``stop``. ``curvature`` is the largest curvature of each coordinate,
+    after the first epoch, if the columns of an agent are uneven. ``model`` is the model that is proposed.
+    """
+
+    sums: Point
+    gap: CertifiedGap | None
+    stop: int
+    proposal: Proposal
+    curvature: Point | None = None
+    model: Point | None = None
+
+    def value(self) -> Value:
+        """Return the answer as arrays."""
+        gap = (0.0, 0.0, 0.0) if self.gap is None else (self.gap.gap, self.gap.decrease, self.gap.noise)
+        rest = (self.stop, self.gap is not None, self.proposal, self.curvature is not None)
+        vectors = [vector for vector in (self.curvature, self.model) if vector is not None]
+        return np.array([*self.sums, *gap, *map(float, rest)]), *vectors
+
+    @classmethod
+    def of(cls, value: Value) -> Answer:
+        """Return the answer that these arrays represent."""
+        numbers, *vectors = value
+        *sums, gap, decrease, noise, stop, has_gap, proposal, has_curvature = numbers.tolist()
+        curvature = vectors.pop(0) if has_curvature else None
+        certified = CertifiedGap(gap, decrease, noise) if has_gap else None
+        model = vectors[0] if vectors else None
+        return cls(np.array(sums), certified, int(stop), Proposal(int(proposal)), curvature, model)
+
+
+@final
+@dataclass(eq=False)
+class Epoch:
+    """One agent's part in the epochs. ``primal`` and ``dual`` are its parts of the squared residual.
+
+    ``rounds`` counts those of the current epoch. ``answer`` is that of the root, once it has arrived.
+    ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known.
+    """
+
+    reduction: Reduction
+    certificate: Certificate
+    rounds: int = 0
+    primal: float = 0.0
+    dual: float = 0.0
+    answer: Value | None = None
+    ending: CertifiedGap | None = None
+    stop: int = 0
+
+    @classmethod
+    def first(cls, agent: Agent, step: StepSize, curvature: Point | None) -> Epoch:
+        """Return the first epoch, in which agents with uneven columns send the ``curvature`` of each."""
+        sums = np.array([step.local_eta, step.degree, 0.0, 0.0, 0.0, 0.0])
+        reduction = Reduction((sums,) if curvature is None else (sums, curvature))
+        return cls(reduction, Certificate(agent.f.value(agent.x0)))
+
+    def messages(self, agent: Agent, vectors: dict[int, Point], step: StepSize) -> dict[int, Message]:
+        """Return the message for each neighbor: its vector, the scale, and its part of the sums."""
+        parts = self.reduction.outgoing(agent.tree, agent.reliable, self._combine)
+        made: dict[tuple[int, ...], Message] = {}  # equal messages are one object, which is encoded once
+        messages = {}
+        for j, vector in vectors.items():
+            head = [step.scale]
+            if not agent.reliable:
+                head += [float(self.reduction.number), float(j in self.reduction.partial)]
+            key = id(vector), id(parts.get(j)), *map(int, head[1:])
+            if key not in made:
+                numbers, *rest = parts.get(j, (np.empty(0),))
+                made[key] = vector, np.concatenate([head, numbers]), *rest
+            messages[j] = made[key]
+        return messages
+
+    def receive(self, agent: Agent, inbox: Inbox, step: StepSize) -> dict[int, Point]:
+        """Return the vectors of neighbors, after processing all else in their messages."""
+        width = 1 if agent.reliable else 3
+        for j, message in inbox.items():
+            _check(j, message, agent.X.shape, width)
+        step.meet({j: float(message[1][0]) for j, message in inbox.items()})
+        for j, (_, head, *rest) in inbox.items():
+            tree, number = agent.tree, self.reduction.number + (j == agent.tree.parent)
+            if not agent.reliable:
+                number = int(head[1])
+                self.reduction.acknowledge(tree, j, number, bool(head[2]))
+            if head.size > width:
+                answer = self.reduction.receive(tree, j, number, (head[width:], *rest))
+                self.answer = self.answer if answer is None else answer
+        return {j: message[0] for j, message in inbox.items()}
+
+    def measure(self, primal: float, dual: float) -> None:
+        """Add the two halves of the squared residual of a round."""
+        self.primal += primal
+        self.dual += dual
+
+    def advance(self, agent: Agent, k: int, x: Point, step: StepSize) -> CertifiedGap | None:
+        """Return the gap with which all agents stop, if it is time; else update the step sizes.
+
+        If messages always arrive, all agents stop after the same iteration.
+        """
+        self.rounds += 1
+        is_due = self.rounds >= _SHORTEST and self.reduction.is_complete(agent.tree)
+        if agent.tree.parent is None and self.ending is None and is_due:
+            self.answer = self._root_answer(agent, k, x).value()
+        if self.answer is not None:
+            self._use(agent, Answer.of(self.answer), step)
+        return self.ending if k >= self.stop or not agent.reliable else None
+
+    def _root_answer(self, agent: Agent, k: int, x: Point) -> Answer:
+        """Return the answer of the root, after the sums of all children have arrived."""
+        sums, *vectors = self.reduction.total(self._combine)
+        vector = vectors[0] if vectors else None
+        gap, curvature = None, None
+        if self.reduction.number == 0:
+            curvature = vector
+        elif vector is not None:
+            gap = self.certificate.gap(agent, float(sums[_DECREASE]), float(sums[_NOISE]), vector)
+        sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, _SHORTEST)
+        residual = float(sums[_PRIMAL] + sums[_DUAL])
+        proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)
+        model = x if proposal is Proposal.MODEL else None
+        return Answer(sums, gap, k + agent.tree.height, proposal, curvature, model)
+
+    def _use(self, agent: Agent, answer: Answer, step: StepSize) -> None:
+        """Take the decisions that follow from an answer, and start the next epoch."""
+        assert self.answer is not None
+        last, self.answer, self.rounds = self.answer, None, 0
+        if answer.gap is not None and agent.target is not None and agent.target.ends(answer.gap):
+            self.ending, self.stop = answer.gap, answer.stop
+            self.reduction = replace(self.reduction.following(agent.tree, (), last), sent_up=True)
+            return
+        if answer.curvature is not None:
+            step.precondition(agent, answer.curvature)
+        else:
+            step.update(agent, *answer.sums[: _DUAL + 1].tolist())
+        self.certificate.accept(agent, answer.proposal, answer.model)
+        decrease, noise, grad = self.certificate.contribution(agent)
+        own = np.array([step.local_eta, step.degree, self.primal, self.dual, decrease, noise])
+        self.primal = self.dual = 0.0
+        self.reduction = self.reduction.following(agent.tree, (own,) if grad is None else (own, grad), last)
+
+    @property
+    def _combine(self) -> Combine:
+        """Curvatures are maximized in the first epoch; gradients are added later; numbers are added."""
+        return _add_and_maximize if self.reduction.number == 0 else added
+
+
+def _add_and_maximize(a: Value, b: Value) -> Value:
+    vectors = [np.maximum(one, other) for one, other in zip(a[1:], b[1:], strict=False)]
+    return (a[0] + b[0], *(vectors or (*a[1:], *b[1:])))
+
+
+def _check(sender: int, message: Any, shape: tuple[int, ...], width: int) -> None:
+    """Raise unless a message holds a vector of this shape, numbers, and further vectors of the same shape."""
+    shapes = [part.shape for part in message] if isinstance(message, tuple) else [message.shape]
+    vectors = [shapes[0], *shapes[2:]]
+    valid = len(shapes) > 1 and len(shapes[1]) == 1 and shapes[1][0] >= width
+    if not valid or any(each != shape for each in vectors):
+        raise ValueError(
+            f"a message must hold a vector of shape {shape} with numbers; agent {sender} sent one of shapes "
+            f"{shapes}, which does not."
+        )

@@ -1,0 +1,160 @@
+"""FastDCGS with few unknowns: Newton steps at the root of the spanning tree.
+
+Values, gradients and Hessians of all agents are summed along the tree. The root minimizes their quadratic
+model over X, and sends the next point down. An iteration takes twice the height of the tree rounds. The line
+numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.methods.base import Agent
+from dcgs.methods.reduction import Value, network_answer
+from dcgs.methods.target import CertifiedGap, gap_noise
+from dcgs.objectives.objective import Objective
+from dcgs.points import EPS, Point, frozen
+from dcgs.protocol import Program
+
+# The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
+# last gap of f.
+_SHARE, _FALL = 0.3, 0.03
+# After a step that did not decrease f, the Hessian of the model is mixed with its upper bound; this is the
+# first share of the bound. The share is multiplied by _MORE after each such step, and by _LESS after others.
+_BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
+# If f does not decrease in a step, it is known also for these shares of the step.
+_LENGTHS = tuple(0.5**j for j in range(1, 11))
+# How much a difference of two values of f is off by rounding error, relative to f.
+_ROUNDING = 16.0 * EPS
+
+
+class Verdict(IntEnum):
+    """What the root says of the point that the agents have evaluated."""
+
+    ACCEPTED = 0
+    REJECTED = 1
+    FINAL = 2
+    """It is the answer of the run."""
+
+
+@final
+@dataclass(eq=False)
+class RootState:
+    """What the root knows: the best point, f and its derivatives there, and the upper bound of the Hessian.
+
+    ``share`` is that of the upper bound in the Hessian of the model. ``first`` is f(x⁰).
+    """
+
+    bound: NDArray[np.float64]
+    first: float
+    x: Point
+    value: float
+    grad: Point
+    hess: NDArray[np.float64]
+    gap: float
+    share: float = 0.0
+
+    def accepts(self, value: float, gap: float) -> bool:
+        """Return True if f has decreased; where that is rounding error, if the gap has."""
+        rounding = _ROUNDING * abs(value)
+        return value < self.value - rounding or (value <= self.value + rounding and gap < self.gap)
+
+    def next_trial(self, agent: Agent) -> Point:
+        """Return a point of X that about minimizes the model of f."""
+        H = (1.0 - self.share) * self.hess + self.share * self.bound
+        flat = self.x.reshape(-1)
+        q = Quadratic(H, self.grad.reshape(-1) - H @ flat)
+        target, before = agent.target, self.first - self.value
+
+        def tolerance(decrease: float) -> float:
+            asked = _FALL * self.gap if target is None else target.threshold(max(0.0, before + decrease))
+            return max(_SHARE * asked, _FALL**2 * self.gap if self.share > 0.0 else 0.0)
+
+        return minimize_quadratic(q, Domain(agent.X, agent.lmo, agent.projections), self.x, tolerance)
+
+
+@final
+@dataclass(eq=False)
+class SecondOrderState:
+    """The point to evaluate next, and the last accepted one; ``root`` is that of the root only."""
+
+    trial: Point
+    x: Point
+    root: RootState | None = None
+
+
+def by_second_order(agent: Agent) -> Program[Point]:
+    """Run FastDCGS with Hessians for one agent."""
+    at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
+    for k in agent.iterations_left:  # line 2
+        sums = _derivatives(agent.f, at.x, at.trial, first=k == 1)
+        numbers, trial = yield from network_answer(
+            sums, agent, lambda total: _answer(agent, at, total)
+        )  # line 3
+        verdict = Verdict(int(numbers[0]))
+        if verdict is not Verdict.REJECTED:
+            at.x = at.trial
+        agent.observe(k, at.x)
+        if verdict is Verdict.FINAL:  # line 4
+            agent.agree(CertifiedGap(*numbers[1:].tolist()))
+            return at.x
+        at.trial = frozen(trial)
+        agent.save(k, at)
+    return at.x
+
+
+def _derivatives(f: Objective, x: Point, trial: Point, first: bool) -> Value:
+    """Return numbers; the gradient at the trial; and Hessians.
+
+    The numbers are f at the trial, the rounding error of the gradient there, and f on the way from x. The
+    first Hessian, in the first iteration, is the upper bound; the next is the bound minus the Hessian at the
+    trial, if f is not quadratic.
+    """
+    image = f.map.image(trial)
+    before = f.map.image(x)
+    values = [f.loss.value(before + t * (image - before)) for t in _LENGTHS]
+    numbers = np.array([f.loss.value(image), f.grad_noise(image), *values])
+    lower, upper = f.loss.curvature
+    bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
+    less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []
+    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in (*bound, *less))
+
+
+def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
+    """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
+    (value, noise, *values), grad, *hessians = total
+    gap = agent.wolfe_gap(grad, at.trial)
+    root = at.root
+    first = float(value) if root is None else root.first
+    certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
+    if agent.target is not None and agent.target.ends(certified):
+        numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise
+        return np.array(numbers, dtype=np.float64), at.trial
+    verdict = Verdict.ACCEPTED
+    if root is None:
+        bound = _unpacked(hessians.pop(0), at.trial.size)
+        hess = bound - _unpacked(hessians[0], len(bound)) if hessians else bound
+        root = at.root = RootState(bound, first, at.trial, first, grad, hess, gap)
+    elif root.accepts(float(value), gap):
+        hess = root.bound - _unpacked(hessians[0], len(root.bound)) if hessians else root.bound
+        root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
+        root.share *= _LESS
+    else:
+        verdict, best = Verdict.REJECTED, int(np.argmin(values))
+        if values[best] < root.value:
+            return np.array([verdict], dtype=np.float64), root.x + _LENGTHS[best] * (at.trial - root.x)
+        root.share = min(1.0, max(_BOUND, _MORE * root.share))
+    return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
+
+
+def _unpacked(triangle: Point, side: int) -> NDArray[np.float64]:
+    """Return the symmetric matrix of an upper triangle."""
+    H = np.zeros((side, side))
+    H[np.triu_indices(side)] = triangle
+    return H + np.triu(H, 1).T

@@ -1,0 +1,143 @@
+"""Asynchronous runs in one process: agents at their own pace, on a simulated clock or as a record says."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from dcgs.protocol import Inbox, Message
+from dcgs.runtime.base import Job
+from dcgs.runtime.messages import Reply, packets
+from dcgs.runtime.programs import Programs
+from dcgs.runtime.record import Record
+
+
+@final
+@dataclass(eq=False)
+class Mailbox:
+    """The messages that have arrived at one agent and that it has not used, the newest of each neighbor.
+
+    ``heard`` has, for each neighbor, the agent's own step in which it last used a message of this neighbor.
+    """
+
+    neighbors: Sequence[int]
+    arrived: dict[int, tuple[int, Message]] = field(default_factory=dict)
+    heard: dict[int, int] = field(default_factory=dict)
+
+    def put(self, sender: int, step: int, message: Message) -> None:
+        """Store a message, unless a newer one of the same sender has arrived."""
+        if sender not in self.arrived or step > self.arrived[sender][0]:
+            self.arrived[sender] = step, message
+
+    def is_ready(self, step: int, staleness: int) -> bool:
+        """Return True if the agent may take its next step.
+
+        There must be a new message, and none of the neighbors may have been silent for ``staleness`` steps.
+        """
+        silent = [j for j in self.neighbors if j not in self.arrived]
+        fresh = all(step - self.heard.get(j, 0) < staleness for j in silent)
+        return fresh and (bool(self.arrived) or not self.neighbors)
+
+    def take(self, step: int) -> tuple[Inbox, dict[int, int]]:
+        """Return the inbox of a step, and which steps of neighbors it is from."""
+        arrived, self.arrived = self.arrived, {}
+        self.heard |= dict.fromkeys(arrived, step)
+        return {j: arrived[j][1] for j in sorted(arrived)}, {j: each[0] for j, each in arrived.items()}
+
+
+@final
+@dataclass(frozen=True)
+class Pace:
+    """The steps that each agent takes in a unit of time, the time of a message, and the bound on staleness."""
+
+    speeds: Sequence[float]
+    latency: float
+    staleness: int
+
+
+def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> None:
+    """Run all agents at their own pace. A round is a unit of simulated time."""
+    agents = range(len(job.neighbors))
+    boxes = [Mailbox(job.neighbors[i]) for i in agents]
+    duration = [1.0 / speed for speed in pace.speeds]
+    replies: dict[int, Reply] = programs.advance()
+    # Events by time: an agent ends a step and sends (0), a message arrives (1), an agent may go on (2).
+    events: list[tuple[float, int, int, int, int]] = [(duration[i], 0, i, 0, 0) for i in agents]
+    messages: dict[tuple[int, int, int], Message] = {}
+    idle: set[int] = set()
+    heapq.heapify(events)
+    while events:
+        now, kind, i, sender, step = heapq.heappop(events)
+        while now > job.traffic.rounds + 1:
+            job.traffic.rounds += 1
+            if not job.after_round():
+                return
+        if kind == 0:
+            if replies[i] is None:
+                continue
+            sent = packets(i, replies[i], job.neighbors[i])
+            job.traffic.count_messages(i, sent)
+            done = record.steps.get(i, 0)
+            for j, packet in sent.items():
+                messages[i, j, done] = packet.copy
+                heapq.heappush(events, (now + pace.latency, 1, j, i, done))
+            idle.add(i)
+            heapq.heappush(events, (now, 2, i, 0, 0))
+        elif kind == 1:
+            boxes[i].put(sender, step, messages.pop((sender, i, step)))
+            heapq.heappush(events, (now, 2, i, 0, 0))
+        elif i in idle and boxes[i].is_ready(record.steps.get(i, 0), pace.staleness):
+            idle.discard(i)
+            inbox, used = boxes[i].take(record.steps.get(i, 0) + 1)
+            record.add(i, used)
+            replies |= programs.advance({i: inbox})
+            heapq.heappush(events, (now + duration[i], 0, i, 0, 0))
+
+
+def run_recorded(job: Job, programs: Programs, record: Record) -> None:
+    """Run all agents as a record says: every agent uses the same messages in the same steps."""
+    agents = range(len(job.neighbors))
+    used: dict[tuple[int, int], dict[int, int]] = {}
+    for i, step, j, theirs in record.rows:
+        used.setdefault((i, step), {})[j] = theirs
+    wanted = {(j, theirs, i) for (i, _), each in used.items() for j, theirs in each.items()}
+    messages: dict[tuple[int, int, int], Message] = {}
+    done = dict.fromkeys(agents, 0)
+    replies: dict[int, Reply] = programs.advance()
+
+    def send(i: int) -> None:
+        if replies[i] is None:
+            return
+        sent = packets(i, replies[i], job.neighbors[i])
+        job.traffic.count_messages(i, sent)
+        for j, packet in sent.items():
+            if (i, done[i], j) in wanted:
+                messages[i, done[i], j] = packet.copy
+
+    for i in agents:
+        send(i)
+    left = {i for i in agents if record.steps.get(i, 0)}
+    while left:
+        ready = [
+            i
+            for i in sorted(left)
+            if all((j, theirs, i) in messages for j, theirs in used.get((i, done[i] + 1), {}).items())
+        ]
+        if not ready:
+            raise ValueError(
+                "a record must be of a run of the same agents; agents "
+                f"{sorted(left)} wait for messages that nobody sends."
+            )
+        for i in ready:
+            done[i] += 1
+            inbox = {
+                j: messages.pop((j, theirs, i)) for j, theirs in sorted(used.get((i, done[i]), {}).items())
+            }
+            replies |= programs.advance({i: inbox})
+            send(i)
+            if done[i] == record.steps[i] or replies[i] is None:
+                left.discard(i)
+    job.traffic.rounds = max(done.values())
+    job.after_round()

@@ -1,0 +1,177 @@
+"""How an array is written into a message: all entries, or the nonzero ones, whichever is shorter. No I/O.
+
+All forms are lossless, to the bit: an entry counts as zero if all its bits are zero, so that −0 is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.points import is_finite, vdot
+
+Array: TypeAlias = NDArray[Any]
+Buffer: TypeAlias = NDArray[np.uint8]
+"""Plain bytes, as a transport sends them."""
+
+MAX_DIMENSIONS = 8
+# Form, type, dimensions, number of entries that are stored; the sides follow.
+_LAYOUT = struct.Struct("<BBBxxxxxQ")
+_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+# Arrays with fewer entries are always written in full.
+_SMALL = 16
+# Numbers that are read at a time: they are still in the cache when they are read again.
+_CHUNK = 1 << 14
+# Positions are written as 32-bit numbers.
+_MOST_INDEXED = 1 << 32
+
+
+class Form(IntEnum):
+    """How the entries of an array are stored."""
+
+    DENSE = 1
+    """All entries."""
+    INDEXED = 2
+    """The positions of nonzero entries, 4 bytes each, then these entries."""
+    BITMAP = 3
+    """One bit for each entry that says whether it is nonzero, then the nonzero entries."""
+
+
+class EncodingError(ValueError):
+    """Raised when bytes are not an encoded array."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedArray:
+    """An array and the shortest form in which it can be written."""
+
+    array: Array
+
+    @cached_property
+    def _flat(self) -> Array:
+        return np.ascontiguousarray(self.array).reshape(-1)
+
+    @cached_property
+    def _scan(self) -> tuple[int, float]:
+        """The number of nonzero entries, and the sum of all squares; both from one pass over the memory."""
+        count, squares = 0, 0.0
+        for start in range(0, self.array.size, _CHUNK):
+            part = self._flat[start : start + _CHUNK]
+            count += int(np.count_nonzero(part.view(np.int64)))
+            squares += vdot(part, part)
+        return count, squares
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all entries are finite, for an array of float64.
+
+        A finite sum of squares proves it. A sum that overflows proves nothing.
+        """
+        return math.isfinite(self._scan[1]) or is_finite(self.array)
+
+    @cached_property
+    def _choice(self) -> tuple[Form, int]:
+        """The form, and the number of entries that are stored."""
+        n = self.array.size
+        if n < _SMALL or self.array.dtype != np.float64:
+            return Form.DENSE, n
+        count = self._scan[0]
+        sizes = {Form.DENSE: 8 * n, Form.BITMAP: _padded((n + 7) // 8) + 8 * count}
+        if n <= _MOST_INDEXED:
+            sizes[Form.INDEXED] = _padded(4 * count) + 8 * count
+        form = min(sizes, key=lambda form: (sizes[form], form))
+        return form, n if form is Form.DENSE else count
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
+        form, count = self._choice
+        return _size(form, self.array.dtype, self.array.shape, count)
+
+    def write(self, buffer: Buffer) -> None:
+        """Write it to a buffer of ``nbytes`` bytes."""
+        form, count = self._choice
+        shape, dtype = self.array.shape, self.array.dtype
+        start = _LAYOUT.size + 8 * len(shape)
+        _LAYOUT.pack_into(buffer.data, 0, form, _CODES[dtype], len(shape), count)
+        buffer[_LAYOUT.size : start].view(np.uint64)[:] = shape
+        values = buffer[len(buffer) - _padded(count * dtype.itemsize) :][: count * dtype.itemsize].view(dtype)
+        if form is Form.DENSE:
+            values[:] = self._flat
+            return
+        nonzero = self._flat.view(np.int64) != 0
+        if form is Form.BITMAP:
+            packed = np.packbits(nonzero)
+            buffer[start : start + len(packed)] = packed
+            values[:] = self._flat[nonzero]
+        else:
+            positions = np.flatnonzero(nonzero)
+            buffer[start : start + 4 * count].view(np.uint32)[:] = positions
+            values[:] = self._flat[positions]
+
+
+def read_all(buffer: Buffer, count: int) -> list[Array]:
+    """Return the arrays that a buffer contains, one after another."""
+    arrays = []
+    for _ in range(count):
+        array, size = _read(buffer)
+        arrays.append(array)
+        buffer = buffer[size:]
+    if len(buffer):
+        raise EncodingError(f"{len(buffer)} bytes are left over")
+    return arrays
+
+
+def _read(buffer: Buffer) -> tuple[Array, int]:
+    """Return the first array of a buffer, and the bytes that it takes."""
+    if len(buffer) < _LAYOUT.size:
+        raise EncodingError("it ends within the description of an array")
+    form, code, dimensions, count = _LAYOUT.unpack_from(buffer.data)
+    start = _LAYOUT.size + 8 * dimensions
+    if form not in list(Form) or code not in _DTYPES or dimensions > MAX_DIMENSIONS or len(buffer) < start:
+        raise EncodingError(f"an array of form {form}, type {code} and {dimensions} dimensions is not known")
+    form, dtype = Form(form), _DTYPES[code]
+    shape = tuple(buffer[_LAYOUT.size : start].view(np.uint64).tolist())
+    n, size = math.prod(shape), _size(form, dtype, shape, count)
+    if len(buffer) < size or (count != n if form is Form.DENSE else count > n or dtype != np.float64):
+        raise EncodingError(f"the size of an array of shape {shape} is not that of its {count} entries")
+    values = buffer[size - _padded(count * dtype.itemsize) : size][: count * dtype.itemsize].view(dtype)
+    if form is Form.DENSE:
+        return values.reshape(shape), size
+    array = np.zeros(n)
+    if form is Form.BITMAP:
+        nonzero = np.unpackbits(buffer[start : start + (n + 7) // 8], count=n).view(np.bool_)
+        if np.count_nonzero(nonzero) != count:
+            raise EncodingError(f"the bits of an array do not mark {count} entries")
+        array[nonzero] = values
+    else:
+        positions = buffer[start : start + 4 * count].view(np.uint32)
+        if count and (positions[-1] >= n or (positions[1:] <= positions[:-1]).any()):
+            raise EncodingError("the positions of entries are not in increasing order within the array")
+        array[positions] = values
+    return array.reshape(shape), size
+
+
+def _size(form: Form, dtype: np.dtype[Any], shape: Sequence[int], count: int) -> int:
+    """Return the bytes of an array in this form, its description included."""
+    positions = {
+        Form.DENSE: 0,
+        Form.INDEXED: _padded(4 * count),
+        Form.BITMAP: _padded((math.prod(shape) + 7) // 8),
+    }
+    return _LAYOUT.size + 8 * len(shape) + positions[form] + _padded(count * dtype.itemsize)
+
+
+def _padded(size: int) -> int:
+    """Return the size rounded up to whole words of 8 bytes, so that all numbers are aligned."""
+    return (size + 7) // 8 * 8

@@ -1,0 +1,227 @@
+"""Faults of links and agents: lost, late and noisy messages, sleeping agents, edges that are down.
+
+Faults belong to the runtime. They are drawn from a seed and the number of the round, so that a run with
+faults can be repeated. A schedule of faults can be saved to a file and replayed.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.files import atomic_write
+from dcgs.npz import NpzReader
+from dcgs.points import Point
+from dcgs.protocol import Message
+from dcgs.validation import COUNT, NOT_NEGATIVE, PATH, SEED, number, whole
+
+Neighbors: TypeAlias = Sequence[Sequence[int]]
+Edge: TypeAlias = tuple[int, int]
+
+_SHARE = number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)
+
+
+@final
+@dataclass(frozen=True)
+class RoundFaults:
+    """The faults of one round.
+
+    ``asleep`` are agents that neither compute nor send; messages to them wait. ``lost`` are messages that do not arrive,
+    by sender and receiver. ``late`` are the rounds by which messages are late. ``noise`` is the standard
+    deviation of what is added to each entry of a message, relative to the size of its entries.
+    """
+
+    asleep: frozenset[int] = frozenset()
+    lost: frozenset[Edge] = frozenset()
+    late: Mapping[Edge, int] = field(default_factory=dict)
+    noise: float = 0.0
+
+    def arrives(self, edge: Edge) -> bool:
+        """Return True if a message along this edge is not lost."""
+        return edge not in self.lost
+
+
+class FaultSchedule(ABC):
+    """Which faults happen in which round."""
+
+    patience: int = 1000
+    """If no message crosses between two parts of the network for so many rounds, the run ends."""
+
+    @property
+    @abstractmethod
+    def has_noise(self) -> bool:
+        """Whether messages may be changed on their way."""
+
+    @abstractmethod
+    def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
+        """Return the faults of a round; rounds count from 1."""
+
+    def changed(self, round: int, edge: Edge, message: Message, noise: float) -> Message:
+        """Return a message with noise; the same in every run."""
+        if noise == 0.0:
+            return message
+        rng = np.random.default_rng((self._noise_seed, round, *edge))
+        parts = message if isinstance(message, tuple) else (message,)
+        noisy = tuple(_with_noise(part, noise, rng) for part in parts)
+        return noisy if isinstance(message, tuple) else noisy[0]
+
+    _noise_seed: int = 0
+
+
+def _with_noise(part: Point, noise: float, rng: np.random.Generator) -> Point:
+    size = float(np.sqrt(np.mean(part**2))) if part.size else 0.0
+    changed = part + noise * size * rng.standard_normal(part.shape)
+    changed.flags.writeable = False
+    return changed
+
+
+@final
+@dataclass(frozen=True)
+class Faults(FaultSchedule):
+    """Random faults, the same for the same seed.
+
+    * ``loss`` is the probability that a message is lost: one number, or a mapping from (sender, receiver).
+    * ``sleep`` is the probability that an agent sleeps in a round: one number, or a mapping from agents.
+    * ``down`` is the probability that an edge is down in a round, in both directions.
+    * ``delay`` is the largest number of rounds by which a message is late; each number up to it is as likely.
+    * ``noise`` is the standard deviation of what is added to the entries of a message, relative to the root
+      mean square of its entries.
+    * ``patience``: if no message crosses between two parts of the network for so many rounds, the run ends.
+
+    >>> faults = Faults(loss=0.3, sleep=0.1, seed=1)
+    >>> faults.at(1, [(1,), (0,)]) == faults.at(1, [(1,), (0,)])
+    True
+    """
+
+    loss: float | Mapping[Edge, float] = 0.0
+    sleep: float | Mapping[int, float] = 0.0
+    down: float = 0.0
+    delay: int = 0
+    noise: float = 0.0
+    seed: int = 0
+    patience: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("loss", "sleep"):
+            given = getattr(self, name)
+            for each in given.values() if isinstance(given, Mapping) else (given,):
+                _SHARE(each, name)
+        _SHARE(self.down, "down")
+        whole(0)(self.delay, "delay")
+        NOT_NEGATIVE(self.noise, "noise")
+        SEED(self.seed, "seed")
+        COUNT(self.patience, "patience")
+
+    @property
+    def has_noise(self) -> bool:
+        return self.noise > 0.0
+
+    @property
+    def _noise_seed(self) -> int:  # type: ignore[override]  # that of the faults
+        return self.seed
+
+    def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
+        rng = np.random.default_rng((self.seed, round))
+        agents = range(len(neighbors))
+        edges = [(i, j) for i in agents for j in neighbors[i]]
+        sleeping = rng.random(len(neighbors)) < _each(self.sleep, agents)
+        lost = rng.random(len(edges)) < _each(self.loss, edges)
+        pairs = [edge for edge in edges if edge[0] < edge[1]]
+        down = {
+            edge for edge, is_down in zip(pairs, rng.random(len(pairs)) < self.down, strict=True) if is_down
+        }
+        late = rng.integers(0, self.delay + 1, len(edges)) if self.delay else np.zeros(len(edges), dtype=int)
+        return RoundFaults(
+            frozenset(np.flatnonzero(sleeping).tolist()),
+            frozenset(
+                edge
+                for edge, is_lost in zip(edges, lost, strict=True)
+                if is_lost or (min(edge), max(edge)) in down
+            ),
+            {edge: int(rounds) for edge, rounds in zip(edges, late, strict=True) if rounds},
+            self.noise,
+        )
+
+    def save(self, path: str | os.PathLike[str], neighbors: Neighbors, rounds: int) -> Path:
+        """Write the faults of the first rounds to a file, from which :func:`load_faults` reads them."""
+        return save_faults(path, [self.at(round, neighbors) for round in range(1, rounds + 1)], self.seed)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RecordedFaults(FaultSchedule):
+    """The faults of a file, round by round; after its last round nothing fails."""
+
+    rounds: Sequence[RoundFaults]
+    seed: int = 0
+
+    @property
+    def has_noise(self) -> bool:
+        return any(each.noise > 0.0 for each in self.rounds)
+
+    @property
+    def _noise_seed(self) -> int:  # type: ignore[override]  # that of the recorded faults
+        return self.seed
+
+    def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
+        return self.rounds[round - 1] if round <= len(self.rounds) else RoundFaults()
+
+
+def save_faults(path: str | os.PathLike[str], rounds: Sequence[RoundFaults], seed: int = 0) -> Path:
+    """Write the faults of rounds 1, 2, … to a file (NumPy's npz), and return its path."""
+    asleep = [(at, i) for at, each in enumerate(rounds, 1) for i in sorted(each.asleep)]
+    lost = [(at, *edge) for at, each in enumerate(rounds, 1) for edge in sorted(each.lost)]
+    late = [(at, *edge, by) for at, each in enumerate(rounds, 1) for edge, by in sorted(each.late.items())]
+    arrays: dict[str, Any] = {
+        "asleep": np.array(asleep, dtype=np.int64).reshape(-1, 2),
+        "lost": np.array(lost, dtype=np.int64).reshape(-1, 3),
+        "late": np.array(late, dtype=np.int64).reshape(-1, 4),
+        "noise": np.array([each.noise for each in rounds]),
+        "seed": np.array(seed),
+    }
+    return atomic_write(PATH(path, "path"), lambda stream: np.savez_compressed(stream, **arrays))
+
+
+def load_faults(path: str | os.PathLike[str]) -> RecordedFaults:
+    """Return the faults that :meth:`Faults.save` wrote."""
+    name = str(PATH(path, "path"))
+    try:
+        with open(name, "rb") as file:
+            return _read(file)
+    except OSError as error:
+        raise FileNotFoundError(f"path must be a file to read; {name!r}: {error.strerror}.") from error
+    except Exception as error:  # a damaged file can fail anywhere
+        raise ValueError(
+            f"{name!r} must be a file written by Faults.save; it cannot be read as one."
+        ) from error
+
+
+def _read(file: IO[bytes]) -> RecordedFaults:
+    npz = NpzReader(file)
+    noise = npz.array("noise").tolist()
+    asleep: list[set[int]] = [set() for _ in noise]
+    lost: list[set[Edge]] = [set() for _ in noise]
+    late: list[dict[Edge, int]] = [{} for _ in noise]
+    for at, i in npz.array("asleep").tolist():
+        asleep[at - 1].add(i)
+    for at, i, j in npz.array("lost").tolist():
+        lost[at - 1].add((i, j))
+    for at, i, j, by in npz.array("late").tolist():
+        late[at - 1][i, j] = by
+    parts = zip(asleep, lost, late, noise, strict=True)
+    rounds = [RoundFaults(frozenset(a), frozenset(b), c, d) for a, b, c, d in parts]
+    return RecordedFaults(rounds, int(npz.array("seed")))
+
+
+def _each(given: float | Mapping[Any, float], keys: Sequence[Any]) -> NDArray[np.float64] | float:
+    """Return the probability of each key; a key that a mapping does not have gets 0."""
+    if not isinstance(given, Mapping):
+        return given
+    return np.array([given.get(key, 0.0) for key in keys])
