@@ -686,9 +686,7 @@ def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
         return Judgment(problem, Verdict.OUTSIDE, details, status=status)
     if not result.status.success:
         return Judgment(problem, Verdict.SHORT, status, status=status)
-    if result.status is dcgs.Status.AGREED and not all(
-        (x == answers[1]).all() for x in answers[1:]
-    ):
+    if result.status is dcgs.Status.AGREED and not all((x == answers[1]).all() for x in answers[1:]):
         return Judgment(problem, Verdict.APART, "agents hold different points", status=status)
     best, f = reference(problem), problem.f
     first = f.value(problem.start)
