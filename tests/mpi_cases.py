@@ -121,7 +121,7 @@ def check_whole_sequences(runtime: dcgs.MPI) -> None:
 def check_oracle_calls_end_a_run_before_the_first_round(runtime: dcgs.MPI) -> None:
     """FastDCGS calls the oracle before its first message, so one call ends it, in all processes."""
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "lmo_calls": 1}
-    same(runtime, alone | {"method": dcgs.FastDCGS(form="edges")})
+    same(runtime, alone | {"method": dcgs.FastDCGS("oracle", form="edges")})
     same(runtime, alone | {"method": dcgs.DCGS(), "lmo_calls": 30})
 
 

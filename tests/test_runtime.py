@@ -132,8 +132,16 @@ def test_all_agents_that_stop_early_are_named() -> None:
         (np.array([-np.inf, np.nan]), FloatingPointError, r"finite; agent 1 sent -inf at \(0,\)\."),
         # Their sum is not a number, and adding them up must not be what is complained of.
         (np.array([np.inf, -np.inf]), FloatingPointError, r"finite; agent 1 sent inf at \(0,\)\."),
-        (np.zeros(2, dtype=np.float32), TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent one of float32\."),
-        (np.zeros(2, dtype=np.int64), TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent one of int64\."),
+        (
+            np.zeros(2, dtype=np.float32),
+            TypeError,
+            r"array of float64, or a tuple of such arrays; agent 1 sent one of float32\.",
+        ),
+        (
+            np.zeros(2, dtype=np.int64),
+            TypeError,
+            r"array of float64, or a tuple of such arrays; agent 1 sent one of int64\.",
+        ),
         ([0.0, 1.0], TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent a list\."),
         (1.0, TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent a float\."),
     ],

@@ -64,6 +64,4 @@ def test_a_message_without_its_numbers_names_its_sender(
 
     monkeypatch.setattr("dcgs.runtime.lockstep.packets", without)
     with pytest.raises(ValueError, match=rf"^a message must hold .*; agent 1 sent one of shapes {given}, "):
-        dcgs.minimize(
-            objectives, dcgs.L1Ball(7), nx.path_graph(3), dcgs.FastDCGS(form="edges"), iterations=3
-        )
+        dcgs.minimize(objectives, dcgs.L1Ball(7), nx.path_graph(3), dcgs.FastDCGS(form="edges"), iterations=3)
