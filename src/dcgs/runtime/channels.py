@@ -13,7 +13,16 @@ import numpy as np
 
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.transport import Transfer
-from dcgs.runtime.wire import HEADER, Header, Kind, MessageError, Received, check_header, read_header, read_messages
+from dcgs.runtime.wire import (
+    HEADER,
+    Header,
+    Kind,
+    MessageError,
+    Received,
+    check_header,
+    read_header,
+    read_messages,
+)
 
 # The first capacity of a channel, in bytes after the header.
 _CAPACITY = 1 << 16
