@@ -39,6 +39,7 @@ from dcgs.inner import Inner
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
 from dcgs.runtime import Runtime
+from dcgs.runtime.record import Record
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -473,7 +474,7 @@ SPECIAL: dict[str, Parameter] = {
 # Names that take nothing from outside: what dcgs returns, interfaces that cannot be made, enumerations and
 # exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
 # the door, where nothing is checked.
-OUTPUTS = {"Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
+OUTPUTS = {"Record", "Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
 INTERFACES = {
     "ProjectedMethod",
     "Atom",
@@ -518,7 +519,7 @@ def doors() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for module in (dcgs, dcgs.datasets):
         found |= {name: getattr(module, name) for name in module.__all__ if name not in EXCLUDED}
-    return found | {"Result.load": dcgs.Result.load}
+    return found | {"Result.load": dcgs.Result.load, "Record.load": Record.load}
 
 
 def written(name: str) -> str:

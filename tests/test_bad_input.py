@@ -55,7 +55,7 @@ class Watched(Runtime):
 def assert_well_formed(message: str) -> None:
     """Assert that a message starts in lower case, or with a name or letter of mathematics, and ends."""
     first = message.split()[0]
-    assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "Theorem"}
+    assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "U", "V", "Theorem"}
     assert message.endswith(".")
     assert not message.endswith("..")
     assert "\n" not in message
