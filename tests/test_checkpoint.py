@@ -173,7 +173,7 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def once(seed: int = 0) -> Problem:
     """Return a small problem that all agents work on for some hundred iterations."""
-    return problem(14, nx.cycle_graph(4), seed)
+    return problem(20, nx.cycle_graph(4), seed)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import AgentWork, RunState, agent_work, resume_run, run_state
 from dcgs.front.signals import SignalListener, exit_by_signal
+from dcgs.front.stopping import Status
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
 from dcgs.runtime import ProcessGroup
@@ -162,7 +163,8 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return continues
-        self._check_saved(at, observer.iterations, continues)
+        if observer.status is not Status.AGREED:  # agents that stop need not save once more
+            self._check_saved(at, observer.iterations, continues)
         pending, self._pending = self._pending, {}
         if pending:
             observer.counters.clock.pause()
