@@ -6,7 +6,18 @@ Sets, methods, inner solvers and losses come from the packages of that name, as 
 
 from dcgs import inner, methods, objectives, sets
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
-from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
+from dcgs.front import (
+    AgreedTexts,
+    Checkpoint,
+    History,
+    Reduced,
+    Result,
+    Snapshot,
+    Status,
+    agree_on_texts,
+    allreduce,
+    minimize,
+)
 from dcgs.inner import *
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
@@ -19,6 +30,7 @@ from dcgs.schedules import Facts, Params, Theorem1, Theorem2
 from dcgs.sets import *
 
 __all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
+__all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
 __all__ += [
     "MPI",
     "Facts",

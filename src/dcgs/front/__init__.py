@@ -1,5 +1,6 @@
 """``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""
 
+from dcgs.front.allreduce import AgreedTexts, Reduced, agree_on_texts, allreduce
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.collect import versions
 from dcgs.front.distributed import agreed
@@ -9,13 +10,17 @@ from dcgs.front.result import Result
 from dcgs.front.stopping import Status
 
 __all__ = [
+    "AgreedTexts",
     "Callback",
     "Checkpoint",
     "History",
+    "Reduced",
     "Result",
     "Snapshot",
     "Status",
+    "agree_on_texts",
     "agreed",
+    "allreduce",
     "minimize",
     "versions",
 ]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime.group import ProcessGroup
 from dcgs.runtime.messages import Packets
@@ -89,7 +88,7 @@ class Job:
     agents of this process have ended, and may stop when those of all others have.
     """
 
-    program: Callable[[int], Program[Point]]
+    program: Callable[[int], Program[Any]]
     neighbors: Sequence[Sequence[int]]
     traffic: Traffic
     after_round: Callable[[], bool]
