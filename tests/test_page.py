@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dcgs.experiments import numbers
+from dcgs.experiments.cost_to_accuracy import costs_to_accuracy, modeled_seconds
 from dcgs.experiments.link import Link
 from dcgs.experiments.results import Curve, Findings, Study
 from dcgs.report.page import render
@@ -434,6 +435,16 @@ def test_the_link_speed_redraws_the_modeled_time_of_all_experiments(opened: Open
     page.select_option("[data-role='link']", label="1 Mbit/s")
     assert drawn(page, "")["paper", "dfw"] != before["paper", "dfw"]
     assert page.locator("text.axis-label", has_text="1 Mbit/s").count() == 6
+
+
+def test_the_costs_to_a_good_model_follow_the_link_speed(opened: Opener) -> None:
+    findings = lasso()
+    page = opened(sample([findings], link=Link.parse("100MB/s")))
+    page.select_option("[data-role='link']", str(Link.parse("1Mbit/s").speed))
+    seconds = [modeled_seconds(cost, findings, Link.parse("1Mbit/s")) for cost in costs_to_accuracy(findings)]
+    shown = page.locator("#answer [data-role='modeled']").all_text_contents()
+    assert shown == [numbers.duration(each) for each in seconds if each is not None]
+    assert page.locator("#answer [data-role='speed']").all_text_contents() == ["1 Mbit/s"]
 
 
 def test_the_table_of_ends_follows_the_link_speed(opened: Opener) -> None:
