@@ -682,7 +682,8 @@ def test_no_two_methods_have_the_same_line(opened: Opener) -> None:
 
 def test_without_javascript_text_and_tables_are_there_and_lead_to_the_figures(opened: Opener) -> None:
     page = opened(sample(), java_script_enabled=False)
-    assert page.locator(".ends tbody tr").count() == 3 * len(SHAPES) + 3
+    assert page.locator(".experiment .ends tbody tr").count() == 3 * len(SHAPES)
+    assert page.locator("#answer tbody tr").count() == 3 * len(SHAPES)
     assert page.locator(".claim").first.is_visible()
     assert page.locator("main > noscript").first.is_visible()
     assert page.locator("noscript a[href='figures/lasso-e2006-all-data.png']").is_visible()

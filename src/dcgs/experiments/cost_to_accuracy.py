@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.experiments.link import Link
 from dcgs.experiments.numbers import count, short_duration, size
@@ -35,13 +36,12 @@ class CostToAccuracy:
 
 def costs_to_accuracy(findings: Findings) -> list[CostToAccuracy]:
     """Return the costs of all methods, fewest rounds first; methods that do not get there are last."""
-    losses = {curve.key: np.asarray(curve.columns["worst_loss"], dtype=float) for curve in findings.curves}
-    best = min(float(np.nanmin(each)) for each in losses.values())
+    losses = {curve.key: _finite(curve.columns["worst_loss"]) for curve in findings.curves}
+    best = min(float(loss.min()) for loss in losses.values())
+    start = max(float(loss[0]) for loss in losses.values() if loss[0] < np.inf)
     costs = []
     for curve in findings.curves:
-        loss = losses[curve.key]
-        possible = float(loss[0]) - best
-        missing = (loss - best) / possible if possible > 0.0 else np.zeros(len(loss))
+        missing = (losses[curve.key] - best) / (start - best or 1.0)
         good = np.flatnonzero(missing <= ACCURACY)
         if len(good):
             at = int(good[0])
@@ -50,6 +50,12 @@ def costs_to_accuracy(findings: Findings) -> list[CostToAccuracy]:
         else:
             costs.append(CostToAccuracy(curve, float(missing[-1])))
     return sorted(costs, key=lambda cost: (cost.rounds is None, cost.rounds, cost.missing))
+
+
+def _finite(loss: Sequence[float]) -> NDArray[np.float64]:
+    """Return the losses with ∞ where they are not finite."""
+    values = np.asarray(loss, dtype=float)
+    return np.where(np.isfinite(values), values, np.inf)
 
 
 def modeled_seconds(cost: CostToAccuracy, findings: Findings, link: Link) -> float | None:
