@@ -23,7 +23,7 @@ _SHARE = 0.6
 _LEAST, _MOST = 0.1, 5.0
 # After epoch j the logarithm of the scale changes by at most _FIRST/j^_POWER: the sum over j is finite.
 _FIRST, _POWER = 3.0, 1.1
-# If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor, so that the metric
+# If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor: then the metric
 # of the proof is positive definite.
 _MARGIN = 1.01
 
