@@ -53,8 +53,15 @@ def onto_simplex(y: Point, radius: float = 1.0, h: Point | None = None) -> Point
         fall = y - y.max()
         theta = _threshold(fall[fall > -radius], radius)
         return np.asarray(np.maximum(fall - theta, 0.0))
-    reciprocal = 1.0 / h
-    return np.asarray(np.maximum(y - _threshold(y, radius, reciprocal) * reciprocal, 0.0))
+    # For the same reason θ is counted from max h y, at which the last entry becomes zero.
+    reciprocal, fall = 1.0 / h, _fall(y, h)
+    return np.asarray(np.maximum(fall - _threshold(fall, radius, reciprocal) * reciprocal, 0.0))
+
+
+def _fall(y: Point, h: Point) -> Point:
+    """Return y − θ/h for θ = max h y: no entry is positive, and one is 0."""
+    hy = h * y
+    return np.asarray((hy - hy.max()) / h)
 
 
 def onto_l1_ball(y: Point, radius: float, h: Point | None = None) -> Point:
@@ -97,13 +104,15 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     capped = np.minimum(size, cap)
     if float(capped.sum()) <= total:
         return np.copysign(capped, y)
-    reciprocal = np.ones_like(y) if h is None else 1.0 / h
+    metric = np.ones_like(y) if h is None else h
+    reciprocal, fall, largest = 1.0 / metric, _fall(size, metric), float((metric * size).max())
     # Σ clip(|y| − θ r, 0, cap) is piecewise linear in θ; its slope changes where an entry reaches a bound.
-    ends = np.concatenate([(size / reciprocal).reshape(-1), ((size - cap) / reciprocal).reshape(-1)])
-    ends = np.unique(np.maximum(ends, 0.0))
+    # θ is counted from max h |y|, and is at least 0.
+    ends = np.concatenate([(fall * metric).reshape(-1), ((fall - cap) * metric).reshape(-1)])
+    ends = np.unique(np.maximum(ends, -largest))
 
     def excess(theta: float) -> float:
-        return float(np.clip(size - theta * reciprocal, 0.0, cap).sum()) - total
+        return float(np.clip(fall - theta * reciprocal, 0.0, cap).sum()) - total
 
     low, high = 0, len(ends) - 1
     while high - low > 1:
@@ -112,7 +121,7 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     above, below = excess(float(ends[low])), excess(float(ends[high]))
     share = above / (above - below) if above > below else 0.0
     theta = float(ends[low] + share * (ends[high] - ends[low]))
-    return np.copysign(np.clip(size - theta * reciprocal, 0.0, cap), y)
+    return np.copysign(np.clip(fall - theta * reciprocal, 0.0, cap), y)
 
 
 def free_derivative(x: Point, cap: float, h: Point | None) -> Derivative:

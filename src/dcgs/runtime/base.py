@@ -83,9 +83,9 @@ class Job:
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
     an agent of this process has used up its budget; it returns whether an agent of any process has.
     ``point_nbytes`` is the size of a point, by which a runtime may choose its threads. ``edges_up``, if
-    given, returns which edges are there in a round. With ``repeats``, missing messages are replaced by older ones;
-    ``slots`` is the number of rounds in an iteration. ``is_over``, for asynchronous runs, returns whether the
-    agents of this process have ended, and may stop when those of all others have.
+    given, returns which edges are there in a round. With ``repeats``, missing messages are replaced by older
+    ones; ``slots`` is the number of rounds in an iteration. ``is_over``, for asynchronous runs, returns
+    whether the agents of this process have ended, and may stop when those of all others have.
     """
 
     program: Callable[[int], Program[Any]]

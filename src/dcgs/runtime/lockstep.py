@@ -156,4 +156,5 @@ def _values(speeds: float | Sequence[float] | Mapping[int, float] | None) -> lis
         return []
     if isinstance(speeds, Mapping):
         return list(speeds.values())
-    return list(speeds) if isinstance(speeds, Sequence) else [speeds]
+    is_text = isinstance(speeds, str | bytes | bytearray)  # a sequence as well, but not of numbers
+    return list(speeds) if isinstance(speeds, Sequence) and not is_text else [speeds]
