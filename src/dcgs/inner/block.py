@@ -56,6 +56,7 @@ class Block(Inner):
 
     max_steps: int = 10_000
     State = BlockState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")

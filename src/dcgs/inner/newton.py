@@ -59,6 +59,7 @@ class Newton(Inner):
 
     max_steps: int = 50
     State = NewtonState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")
