@@ -98,9 +98,8 @@ class _BlockSolver(Solver):
         outcome = Outcome.STEPS
         finest = 0.0
         for _ in range(self.spec.max_steps):
-            error = max(_ACCURACY * state.length, finest)
             z = y - phi.grad(y, image) / beta
-            v = self._projected(z, error)
+            v, error = self._projected(z, max(_ACCURACY * state.length, finest))
             image_v = phi.f.map.image(v)
             state.length = norm(v - y)
             theta = momentum.weight(restart=vdot(y - v, v - state.x) > 0.0)
@@ -123,7 +122,7 @@ class _BlockSolver(Solver):
         for all s of X.
         """
         state, rest = self.state, z - v
-        if state.basis.shape[0] == state.basis.shape[1] or not rest.any():
+        if error == 0.0 or not rest.any():
             return True
         s = self.task.lmo(-rest, None)
         allowed = error * self.X.diameter + _ROUNDINGS * EPS * norm(z) * self.X.diameter
@@ -147,25 +146,26 @@ class _BlockSolver(Solver):
         step = phi.grad(state.x, state.image)
         step /= high * phi.f.map.column_squares + phi.eta
         basis = state.basis
-        x = self._projected(state.x - step, _ACCURACY * norm(step))
+        x, _ = self._projected(state.x - step, _ACCURACY * norm(step))
         image = phi.f.map.image(x)
         if phi.value_at(x, image) < phi.value_at(state.x, state.image):
             state.x, state.image = x, image
         else:
             state.basis = basis
 
-    def _projected(self, M: Point, tolerance: float) -> Point:
-        """Return the projection of M onto X, computed with as many triples as needed."""
+    def _projected(self, M: Point, tolerance: float) -> tuple[Point, float]:
+        """Return the projection of M onto X, computed with as many triples as needed, and its error."""
         if self.X.surely_holds(M):
-            return M
+            return M, 0.0
         state = self.state
         side = len(state.basis)
         answer = self.task.lmo.nearest(M, state.basis, tolerance)
         while not answer.whole:
             state.basis = extended(answer.basis, _columns(2 * state.basis.shape[1], side))
             answer = self.task.lmo.nearest(M, state.basis, tolerance)
+        error = 0.0 if state.basis.shape[1] == side else tolerance  # all triples are exact
         state.basis = extended(answer.basis, _columns(answer.wanted, side))
-        return answer.point
+        return answer.point, error
 
 
 def _columns(wanted: int, side: int) -> int:
