@@ -53,12 +53,12 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
-    Where Newton steps fail, the solve is finished by projected gradient steps. ``max_steps`` bounds the steps
-    of one solve.
+    Where Newton steps fail, or after ``max_steps`` of them, the solve is finished by projected gradient steps.
     """
 
     max_steps: int = 50
     State = NewtonState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")
@@ -122,26 +122,24 @@ class _NewtonSolver(Solver):
         phi = phi.with_objective(self.f)
         last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
         step, length, exact = _Step(last.u, last.adjoint), 1.0, False
-        outcome = Outcome.STEPS
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
                 ended, step = self._next_step(phi, best, accuracy, exact)
                 if ended is not None:
-                    outcome = ended
-                    break
+                    self.task.outcomes[ended] += 1
+                    self.state = NewtonState(frozen(best.x), best.u)
+                    return self.state.x
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
                 continue
             else:
                 length *= 0.5
                 if length < 0.5**_HALVINGS:
-                    return self._finish_by_projections(phi, accuracy, best)
+                    break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        self.task.outcomes[outcome] += 1
-        self.state = NewtonState(frozen(best.x), best.u)
-        return self.state.x
+        return self._finish_by_projections(phi, accuracy, best)
 
     def _next_step(
         self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool

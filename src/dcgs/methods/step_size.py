@@ -37,6 +37,7 @@ class StepSize:
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
     As long as scales differ, η is ``margin`` times the sum of the weights; else ``share`` times that sum.
     ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
+    ``next_preconditioner`` is used after iteration ``switch``.
     """
 
     local_eta: float
@@ -51,6 +52,8 @@ class StepSize:
     theirs: dict[int, float] = field(default_factory=dict)
     epochs: int = 0
     preconditioner: Point | None = None
+    next_preconditioner: Point | None = None
+    switch: int = 0
 
     @classmethod
     def local(cls, agent: Agent, local_eta: float, is_fixed: bool = False) -> StepSize:
@@ -75,11 +78,20 @@ class StepSize:
         total = self.margin * sum(self.weights[j] for j in sorted(self.weights))
         self.eta = (self.share * self.degree * self.scale if is_common else total) or self.eta
 
-    def precondition(self, agent: Agent, curvature: Point) -> None:
-        """Use a preconditioner from now on, with local step sizes that suit it."""
-        self.preconditioner = as_preconditioner(curvature)
-        self.local_eta = local_eta(agent, self.preconditioner)
-        self.scale = self.local_eta / self.degree
+    def precondition(self, agent: Agent, curvature: Point, switch: int) -> None:
+        """Use a preconditioner after iteration ``switch``, with local step sizes that suit it.
+
+        If messages always arrive, all agents must switch after the same iteration. Else one end of an edge
+        would change its dual variable by more than the other, and the dual variables would not sum to zero.
+        """
+        self.next_preconditioner, self.switch = as_preconditioner(curvature), switch
+        self.local_eta = local_eta(agent, self.next_preconditioner)
+
+    def advance(self, k: int) -> None:
+        """Switch to the next preconditioner, if it is time after iteration k."""
+        if self.next_preconditioner is not None and k >= self.switch:
+            self.preconditioner, self.next_preconditioner = self.next_preconditioner, None
+            self.scale = self.local_eta / self.degree
 
     def update(self, agent: Agent, total_eta: float, total_degree: float, primal: float, dual: float) -> None:
         """Set the common scale from the sums over all agents, or balance it."""
