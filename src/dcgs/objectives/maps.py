@@ -206,7 +206,9 @@ class SparseMap(MatrixMap):
         return np.asarray(self._transposed @ r).reshape(self.shape)
 
     def gram(self, weights: Image) -> NDArray[np.float64]:
-        return np.asarray((self._transposed @ (sp.diags_array(weights) @ self.A)).toarray())
+        data = self.A.data * np.repeat(weights, np.diff(self.A.indptr))
+        weighted = sp.csr_array((data, self.A.indices, self.A.indptr), shape=self.A.shape)
+        return np.asarray((self._transposed @ weighted).toarray())
 
     @property
     def column_squares(self) -> Point:

@@ -9,9 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
 
-from threadpoolctl import threadpool_limits
-
-from dcgs.parallel import cores, wide_products
+from dcgs.parallel import blas_threads, cores, wide_products
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.clock import Pace, run_by_clock, run_recorded
 from dcgs.runtime.faults import FaultSchedule, RecordedFaults
@@ -90,7 +88,7 @@ class Lockstep(Runtime):
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
-            stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
+            stack.enter_context(blas_threads(self.blas_threads))
             if job.prefers_blas_threads:
                 stack.enter_context(wide_products(self.threads or cores()))
             # Closed after the pool has shut down: a program that is running cannot be closed.
