@@ -20,16 +20,24 @@ from dcgs.points import Point, norm
 class Derivative:
     """The derivative of a projection p in a diagonal metric h: dp = K (h dy), K = diag(k) − q qᵀ.
 
-    ``k`` and ``q`` are flat. ``q`` is None if K is diagonal. If the projection is not differentiable at the
-    point, K is an element of its generalized Jacobian.
+    ``k`` and ``q`` are flat; a ``q`` with several columns is a matrix. ``q`` is None if K is diagonal. If the
+    projection is not differentiable at the point, K is an element of its generalized Jacobian.
     """
 
     k: Point
     q: Point | None = None
 
+    @property
+    def columns(self) -> Point:
+        """``q`` as a matrix, which has no column if K is diagonal."""
+        return np.zeros((len(self.k), 0)) if self.q is None else self.q.reshape(len(self.k), -1)
+
     def times(self, v: Point) -> Point:
         """Return K v, for a flat v."""
-        return self.k * v if self.q is None else self.k * v - self.q * float(self.q @ v)
+        if self.q is None:
+            return self.k * v
+        change = self.q * float(self.q @ v) if self.q.ndim == 1 else self.q @ (self.q.T @ v)
+        return np.asarray(self.k * v - change)
 
 
 @final

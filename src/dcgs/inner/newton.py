@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
+from dcgs.objectives.centered import CenteredMap, CenteredMatrix
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
@@ -212,6 +213,8 @@ class _Columns:
                 return self.map.A[:, support]
             case SparseMap():
                 return self.map.columns[:, support]
+            case CenteredMap():
+                return self.map.A.some(support)
         raise AssertionError(self.map)
 
     def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
@@ -241,8 +244,7 @@ class _Columns:
     @cached_property
     def gram(self) -> NDArray[np.float64]:
         """A Aᵀ."""
-        product: Any = self.map.A @ self.map.A.T
-        return np.asarray(product.toarray() if sp.issparse(product) else product)
+        return _gram(self.map.A, np.ones(self.map.A.shape[1]))
 
 
 def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _Step:
@@ -263,7 +265,7 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
     flat = change.reshape(-1)
     rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
     if min(n, s) * s <= _PASSES * d and s > 0:
-        p = None if q is None else R * (A @ q)
+        p = None if q is None else R[:, None] * (A @ K.columns)
         if n <= s:
             full = s == d and float(k.min()) == float(k.max())
             gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
@@ -278,6 +280,8 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
 
 def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     """Return A diag(roots²) Aᵀ."""
+    if isinstance(A, CenteredMatrix):
+        return A.scaled(roots).row_gram()
     if sp.issparse(A):
         scaled = A @ sp.diags_array(roots)
         return np.asarray((scaled @ scaled.T).toarray())
@@ -286,20 +290,22 @@ def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
 
 
 def _dense(A: Any) -> NDArray[np.float64]:
-    return np.asarray(A.toarray() if sp.issparse(A) else A)
+    return np.asarray(A if isinstance(A, np.ndarray) else A.toarray())
 
 
-def _solve_by_rows(R: Image, gram: NDArray[np.float64], p: Image | None, eta: float, rhs: Image) -> Image:
-    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization."""
+def _solve_by_rows(
+    R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
+) -> Image:
+    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization; p is a matrix."""
     M = gram * (R[:, None] * (R / eta))
     if p is not None:
-        M -= np.outer(p, p / eta)
+        M -= p @ p.T / eta
     M.flat[:: len(R) + 1] += 1.0
     return np.asarray(scipy.linalg.solve(M, rhs, assume_a="pos", check_finite=False, overwrite_a=True))
 
 
 def _solve_by_columns(
-    A: NDArray[np.float64], R: Image, roots: Point, p: Image | None, eta: float, rhs: Image
+    A: NDArray[np.float64], R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
     C = A * (R[:, None] * (roots / math.sqrt(eta)))  # the matrix is I + C Cᵀ − p pᵀ/η
@@ -315,7 +321,8 @@ def _solve_by_columns(
     if p is None:
         return x
     turned = inverse(p) / eta
-    return np.asarray(x + turned * (float(p @ x) / (1.0 - float(p @ turned))))
+    small = np.eye(p.shape[1]) - p.T @ turned
+    return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
 
 
 def _conjugate_gradient(product: Any, rhs: Image) -> Image:

@@ -31,6 +31,13 @@ class Loss(ABC):
     def value(self, z: Image) -> float:
         """Return ℓ(z)."""
 
+    def values(self, z: Image) -> Image:
+        """Return ℓᵢ(zᵢ) for every entry, for weights of entries and for standard errors."""
+        raise NotImplementedError(
+            f"weights and standard errors need the value of each entry; {type(self).__name__} has only their "
+            "sum. Give it a method values(z)."
+        )
+
     @abstractmethod
     def grad(self, z: Image) -> Image:
         """Return ℓᵢ′(zᵢ) for every entry."""
@@ -65,6 +72,9 @@ class SquaredLoss(Loss):
         r = z - self.target
         return float(r @ r)
 
+    def values(self, z: Image) -> Image:
+        return np.square(z - self.target)
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -93,7 +103,10 @@ class LogisticLoss(Loss):
             )
 
     def value(self, z: Image) -> float:
-        return float(np.logaddexp(0.0, -self.labels * z).sum())
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
+        return np.logaddexp(0.0, -self.labels * z)
 
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
@@ -120,9 +133,12 @@ class HuberLoss(Loss):
         object.__setattr__(self, "target", vector(self.target, "target"))
 
     def value(self, z: Image) -> float:
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
-        return float((inside * (2.0 * r - inside)).sum())
+        return inside * (2.0 * r - inside)
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
