@@ -49,6 +49,11 @@ def fraction(text: str) -> float:
     return _checked(float(text), 0.0 < float(text) < 1.0, "between 0 and 1")
 
 
+def share(text: str) -> float:
+    """Return a number of at least 0 and less than 1."""
+    return _checked(float(text), 0.0 <= float(text) < 1.0, "at least 0 and less than 1")
+
+
 def _checked(value: Number, holds: bool, must: str) -> Number:
     if not holds:
         raise argparse.ArgumentTypeError(f"must be {must}; got {value!r}")

@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
 from dcgs.files import Content, atomic_write_all
+from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
 from dcgs.npz import ArrayHeader, NpzReader
 
-FORMAT = 1
+FORMAT = 2
+_OLD = 1
+"""The format of version 0.4: no intercept, no categories. Its models can still be used."""
 _PATTERN = "agent-*.npz"
 SUMMARY = "summary.json"
 HISTORY = "history.csv"
@@ -33,16 +36,27 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 @final
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One agent's x, and what is needed to predict with it.
+    """One agent's x and intercept, in the units of the data, and what is needed to predict with them.
 
-    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``labels`` (the lower means
-    −1, the higher +1), ``base``, the index of the first row and column. ``about`` describes the fit.
+    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels of
+    categories and what takes the place of a missing value, ``labels`` (the lower means −1, the higher +1),
+    ``base``, the index of the first row and column. ``about`` describes the fit.
     """
 
     x: NDArray[np.float64]
     problem: Problem
     reading: Mapping[str, Any]
     about: Mapping[str, Any]
+    intercept: float = 0.0
+
+    @property
+    def features(self) -> list[str]:
+        """The name of each coefficient; ``feature 3`` where the data have no names."""
+        columns = self.reading.get("columns")
+        if columns is not None:
+            return Encoding.from_json(columns).features
+        names = self.reading.get("names")
+        return [f"feature {at + 1}" for at in range(self.x.size)] if names is None else list(names)
 
     def save(self, file: IO[bytes]) -> None:
         """Write the model to an open file."""
@@ -53,7 +67,9 @@ class Model:
             "reading": dict(self.reading),
             "about": dict(self.about),
         }
-        np.savez_compressed(file, x=self.x, meta=np.array(json.dumps(meta)))
+        np.savez_compressed(
+            file, x=self.x, intercept=np.float64(self.intercept), meta=np.array(json.dumps(meta))
+        )
 
     @classmethod
     def load(cls, path: Path) -> Model:
@@ -63,10 +79,15 @@ class Model:
                 npz = NpzReader(file)
                 meta = json.loads(str(npz.array("meta")))
                 version = meta["format"]
-                if version == FORMAT:
+                if version in (_OLD, FORMAT):
                     _check_header(npz.header("x"), meta["shape"])
+                    intercept = 0.0 if version == _OLD else float(npz.array("intercept"))
                     model = cls(
-                        npz.array("x"), problem_named(meta["problem"]), meta["reading"], meta["about"]
+                        npz.array("x"),
+                        problem_named(meta["problem"]),
+                        meta["reading"],
+                        meta["about"],
+                        intercept,
                     )
                     _check(model)
                     return model
@@ -103,6 +124,8 @@ def _check(model: Model) -> None:
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         raise _ModelError(f"its x[{', '.join(map(str, bad[0]))}] is {x[tuple(bad[0])]}, not finite")
+    if not math.isfinite(model.intercept):
+        raise _ModelError(f"its intercept is {model.intercept}, not finite")
     if not isinstance(reading, dict):
         raise _ModelError(f"it must say how data are read; it has {reading!r}")
     wrong = [name for name, holds in _reading_checks(model).items() if not holds(reading.get(name, ""))]
@@ -121,18 +144,38 @@ def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
             names is None
             or (
                 isinstance(names, list)
-                and len(names) == len(model.x)
+                and len(names) == len(reading_columns(model) or model.x)
                 and all(isinstance(n, str) for n in names)
             )
         ),
         "target": lambda name: name is None or (isinstance(name, str) and name != ""),
         "target_at": lambda at: at is None or _is_index(at),
     }
+    if "columns" in model.reading:
+        checks["columns"] = lambda columns: _are_columns(columns, len(model.x))
     if model.problem.labels:
         checks["labels"] = lambda labels: (
-            _is_list(labels, float | int) and len(labels) == 2 and all(map(math.isfinite, labels))
-        )
+            _is_list(labels, str)
+            or (_is_list(labels, float | int) and all(map(math.isfinite, labels)))
+        ) and len(labels) == 2
     return checks
+
+
+def reading_columns(model: Model) -> list[Any]:
+    """Return the columns of the table of a model; none if its data were no table."""
+    columns = model.reading.get("columns")
+    return columns if isinstance(columns, list) else []
+
+
+def _are_columns(columns: object, width: int) -> bool:
+    """Return True if the columns have a name, levels or none, and as many means as features, all finite."""
+    try:
+        encoding = Encoding.from_json(columns)  # type: ignore[arg-type]  # anything may be in a file
+    except (TypeError, KeyError, ValueError):
+        return False
+    filled = all(len(column.fill) == len(column.features) for column in encoding.columns)
+    finite = all(math.isfinite(mean) for column in encoding.columns for mean in column.fill)
+    return filled and finite and len(encoding.features) == width
 
 
 def _is_index(value: object) -> bool:
