@@ -22,7 +22,9 @@ from dcgs.inner import *
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
 from dcgs.objectives import *
+from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point, norm, vdot
+from dcgs.preprocessing import Fold, Path, PathPoint, Reductions, Sent, path
 from dcgs.projections import Derivative, ProjectedPoint, onto_l1_ball, onto_simplex
 from dcgs.protocol import Inbox, Message, Outbox, Program
 from dcgs.runtime import MPI, Faults, Lockstep, load_faults
@@ -31,6 +33,7 @@ from dcgs.sets import *
 
 __all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
+__all__ += ["Fold", "Path", "PathPoint", "Reductions", "Sent", "WeightedLoss", "path"]
 __all__ += [
     "MPI",
     "Facts",

@@ -53,7 +53,7 @@ def collect(run: Run) -> Result:
             *_notes(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
-        about=_about(run.problem) | run.checkpoints.about(),
+        about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
         certificates=_certificates(run),
     )
 
@@ -113,6 +113,12 @@ def _outside(problem: Problem, x_bar: Model) -> tuple[str, ...]:
     return (
         f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*.",
     )
+
+
+def _certificate(observer: Observer) -> dict[str, Any]:
+    """Return the certified gap, f(x⁰) − f(x) and the rounding error of the gap, if the run ended by a gap."""
+    at = observer.certified
+    return {} if at is None else {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise}}
 
 
 def _rounding_notes(observer: Observer) -> tuple[str, ...]:

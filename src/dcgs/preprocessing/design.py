@@ -87,14 +87,20 @@ class Design:
     def objective(self, site: SiteData) -> Objective:
         """Return the loss of the rows of a site, as a function of x."""
         site = _without_zero_weights(site)
-        if self.loss is SquaredLoss:
-            # Rows times the roots of their weights: all that is fast for least squares stays so.
-            roots = np.sqrt(site.counts)
-            targets = site.targets - self.statistics.target_mean if self.eliminates else site.targets
-            return Objective(SquaredLoss(roots * targets), self._map(site, roots))
-        loss = self.loss(site.targets)
+        if self.loss is not SquaredLoss or site.weights is None:
+            return self.judge(site)
+        # Rows times the roots of their weights: all that is fast for least squares stays so.
+        roots = np.sqrt(site.weights)
+        return Objective(SquaredLoss(roots * self._targets(site)), self._map(site, roots))
+
+    def judge(self, site: SiteData) -> Objective:
+        """Return the same function, with the loss of each row apart from its weight."""
+        loss = self.loss(self._targets(site))
         weighted = loss if site.weights is None else WeightedLoss(loss, site.weights)
         return Objective(weighted, self._map(site, None))
+
+    def _targets(self, site: SiteData) -> Vector:
+        return site.targets - self.statistics.target_mean if self.eliminates else site.targets
 
     def _map(self, site: SiteData, roots: Vector | None) -> LinearMap:
         """Return the map of standardized columns and, if the intercept is free, a column of ones."""
@@ -148,10 +154,11 @@ def design(
     loss: LossOf,
     intercept: bool = True,
     standardize: bool = True,
+    found: Statistics | None = None,
 ) -> Design:
     """Return the design of the rows of all sites; ``network`` records what was sent for it.
 
-    ``sites`` are those of the agents of this process.
+    ``sites`` are those of the agents of this process. ``found`` are the statistics, if they are known.
 
     >>> import dcgs, networkx as nx
     >>> sites = {0: SiteData([[1.0], [3.0]], [5.0, 9.0]), 1: SiteData([[5.0], [7.0]], [13.0, 17.0])}
@@ -162,7 +169,7 @@ def design(
     >>> model.coef.round(6), round(model.intercept, 6)
     (array([2.]), 3.0)
     """
-    made = Design(statistics(sites, network), loss, intercept, standardize, None)
+    made = Design(found or statistics(sites, network), loss, intercept, standardize, None)
     if made.eliminates or not intercept:
         return made
     center = made.statistics.mean if made.centers else np.zeros_like(made.statistics.mean)
