@@ -8,7 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from dcgs import registry
-from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape, share
+from dcgs.cli.values import (
+    assignment,
+    count,
+    fraction,
+    job,
+    name_of,
+    option,
+    positive,
+    radius,
+    seed,
+    shape,
+    share,
+)
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
@@ -154,7 +166,10 @@ def _add_set(group: Any) -> None:
     types: dict[Kind, Any] = {Kind.NUMBER: positive, Kind.COUNT: count}
     for each in built_in_options():
         text = f"of {', '.join(sets_with(each))}: {each.help}"
-        add(f"--{each.name} {each.name.upper()}", text, types.get(each.kind, str))
+        kind = types.get(each.kind, str)
+        if each.name == "radius":
+            kind, text = radius, f"{text}; auto finds it: sites judge radii on rows that they hold out"
+        add(f"--{each.name} {each.name.upper()}", text, kind)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])
 

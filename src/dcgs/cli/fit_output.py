@@ -15,6 +15,7 @@ from dcgs.fitting.held_out import FitScores
 from dcgs.fitting.run import FitResult
 from dcgs.fitting.scores import warning
 from dcgs.fitting.tables import text_of
+from dcgs.preprocessing.path_result import Path as RadiusPath
 
 _PRINTED_AGENTS = 20
 _PRINTED_LEVELS = 8
@@ -42,6 +43,8 @@ def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, conso
     for name, value in summary.get("measures", {}).items():
         console.print(f"{name} {value:.6g}")
     if fitted.samples is not None:
+        if fitted.samples.path is not None:
+            _print_path(fitted.samples.path, console)
         _print_scores(fitted.samples.scores, fitted.samples.problem.options.balanced, console)
         for note in fitted.samples.notes:
             console.print(f"note: {note}", soft_wrap=True)
@@ -89,6 +92,20 @@ def _print_reading(fitted: FitResult, console: Console) -> None:
     if "labels" in reading:
         low, high = (label if isinstance(label, str) else text_of(label) for label in reading["labels"])
         console.print(f"label {low} was mapped to -1 and {high} to +1")
+
+
+def _print_path(path: RadiusPath, console: Console) -> None:
+    """Print what each radius is worth, and which one was taken."""
+    table = Table(title="radii, judged on rows that the sites held out")
+    for name in ("radius", "mean loss", "standard error", "features", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for point in path.points:
+        marks = [text for text, chosen in (("best", path.best), ("one standard error", path.one_standard_error)) if chosen is point]
+        table.add_row(
+            f"{point.radius:.4g}", f"{point.error:.5g}", f"{point.standard_error:.2g}", f"{point.features:g}", ", ".join(marks)
+        )
+    console.print(table)
+    console.print(str(path), soft_wrap=True)
 
 
 def _print_scores(scores: FitScores, weighted: bool, console: Console) -> None:

@@ -57,6 +57,8 @@ class FitConfig:
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
         self.set.check()
+        if self.set.finds_radius and self.problem.entries:
+            raise ValueError(f"--radius auto is not for {self.problem.name}; give a number.")
         if self.measure is not None or self.method.stops_itself:
             return
         name = type(self.method).__name__
@@ -252,7 +254,11 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     options = config.samples.resolved(config.set.name)
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
-    X = config.set.make((prepared.width,))
+    shape, path = (prepared.width,), None
+    if config.set.finds_radius:
+        path = problem.path(lambda radius: config.set.with_radius(radius).make(shape), config.seed)
+        config = replace(config, set=config.set.with_radius(path.best.radius))
+    X = config.set.make(shape)
     rows = {i: len(site.targets) for i, site in prepared.fitted.items()}
     objectives = problem.objectives
     group.barrier()  # a process that could not load ends the others here
@@ -265,9 +271,9 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
         if int(i) in prepared.fitted
     }
     scores = problem.scores(models)
-    data = LoadedData(objectives, (prepared.width,), prepared.reading, rows)
+    data = LoadedData(objectives, shape, prepared.reading, rows)
     sent = _sent_by_all(agreement.network, group)
-    return FitResult(config, data, graph, result, SampleFit(problem, models, scores, sent))
+    return FitResult(config, data, graph, result, SampleFit(problem, models, scores, sent, path))
 
 
 def _minimize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
@@ -19,6 +19,9 @@ from dcgs.fitting.samples import Preparation, PreparedSites
 from dcgs.objectives import LogisticLoss, Objective, SquaredLoss
 from dcgs.points import Point
 from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
+from dcgs.preprocessing.folds import HoldOut
+from dcgs.preprocessing.path import path_over
+from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.reductions import Sent
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.runtime import ProcessGroup
@@ -83,6 +86,12 @@ class SampleProblem:
         """Return the model of a point, in the units of the user's columns."""
         return self.design.model(x)
 
+    def path(self, set_of: Callable[[float], ConvexSet], seed: int) -> Path:
+        """Return what radii are worth on rows that each site holds out of those of the fit."""
+        folds = HoldOut(seed=seed, by_class=self.labels).of(self.sites, self.design)
+        start = self.start(set_of(1.0))
+        return path_over(self.agreement.network, folds, lambda radius: self.set_of(set_of(radius)), None, start)
+
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""
         network, held = self.agreement.network, self.prepared.held_out
@@ -99,13 +108,15 @@ class SampleProblem:
 class SampleFit:
     """What a fit of samples has beside the result of its run: models in the user's units, scores, messages.
 
-    ``sent`` lists what the agents agreed on before and after the run.
+    ``sent`` lists what the agents agreed on before and after the run. ``path`` is that of the radii, if the
+    radius was found.
     """
 
     problem: SampleProblem
     models: Mapping[int, LinearModel]
     scores: FitScores
     sent: tuple[Sent, ...]
+    path: Path | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -122,6 +133,7 @@ class SampleFit:
             "constant": self.problem.constant,
             "scores": {"held_out": self.scores.held_out, **self.scores.everyone.to_json()},
             "sent": [each.to_dict() for each in self.sent],
+            **({} if self.path is None else {"path": self.path.to_dict()}),
         }
 
     def summary(self) -> dict[str, Any]:
@@ -132,6 +144,7 @@ class SampleFit:
             "sent": about["sent"],
             "data_notes": self.notes,
             **{name: about[name] for name in ("intercept", "standardized", "balanced", "constant")},
+            **({"path": about["path"]} if "path" in about else {}),
         }
 
 
