@@ -14,7 +14,7 @@ from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
-from dcgs.fitting.models import OutputFolder
+from dcgs.fitting.models import PATH, PATH_PICTURE, REPORT, OutputFolder
 from dcgs.fitting.run import FitConfig, FitResult, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
@@ -83,9 +83,25 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         return 0
     fitted = _fit_with_progress(config, runtime, group, console)
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    output.write(fitted.models, summary, fitted.history())
-    print_result(fitted, summary, args.out, console)
+    output.write(fitted.models, summary, fitted.history(), _other_files(fitted, summary, args.report))
+    print_result(fitted, summary, args.out, args.report, console)
     return 0
+
+
+def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> dict[str, bytes]:
+    """Return the page of the fit, and the path of the radii as JSON and as a picture."""
+    files = {}
+    if report:
+        from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
+        from dcgs.report.page.fit_view import fit_page
+
+        files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
+    path = None if fitted.samples is None else fitted.samples.path
+    if path is not None:
+        from dcgs.report.figures import path_picture
+
+        files |= {PATH: path.to_json().encode(), PATH_PICTURE: path_picture(path)}
+    return files
 
 
 def _print_interrupted(

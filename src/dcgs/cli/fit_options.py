@@ -215,6 +215,8 @@ def _add_running(group: Any) -> None:
     add = partial(option, group)
     add("--out DIR", "folder for the models and summary.json", Path, required=True)
     group.add_argument("--force", action="store_true", help="replace the models in the folder")
+    text = "write report.html, a page about the fit that opens offline (default: yes)"
+    group.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help=text)
     add("--seed N", "of the random numbers (default: 0)", seed, default=0)
     text = "measure losses on all data every K iterations (default: 1); needs all data, is not counted"
     add("--measure K", text, count, nargs="?", const=1)

@@ -21,7 +21,7 @@ _PRINTED_AGENTS = 20
 _PRINTED_LEVELS = 8
 
 
-def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, console: Console) -> None:
+def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, page: bool, console: Console) -> None:
     """Print why the run ended, what it cost, how good the models are, and where they are."""
     result = fitted.result
     console.print(str(result.status), soft_wrap=True)
@@ -51,7 +51,8 @@ def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, conso
     for note in result.notes:
         console.print(note)
     more = " …" if fitted.agents > 1 else ""
-    console.print(f"written: {out}/agent-000.npz{more}, summary.json", soft_wrap=True)
+    pages = ", report.html" if page else ""
+    console.print(f"written: {out}/agent-000.npz{more}, summary.json{pages}", soft_wrap=True)
 
 
 def _agents_table(fitted: FitResult) -> Table:

@@ -29,6 +29,9 @@ _OLD = 1
 _PATTERN = "agent-*.npz"
 SUMMARY = "summary.json"
 HISTORY = "history.csv"
+REPORT = "report.html"
+PATH = "path.json"
+PATH_PICTURE = "path.png"
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
@@ -252,21 +255,25 @@ class OutputFolder:
         models: Mapping[int, Model],
         summary: Mapping[str, Any] | None = None,
         history: Columns | None = None,
+        others: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write models and, in the root process, the summary and the history; all of them or none.
+        """Write models and, in the root process, the summary, the history and other files; all or none.
 
-        The root process deletes files of an earlier fit: its history, and models of agents beyond the last.
+        The root process deletes files of an earlier fit: its history, its other files, and models of agents
+        beyond the last.
         """
         files: dict[Path, Content] = {self.path / model_name(i): model.save for i, model in models.items()}
         if summary is not None:
             files[self.path / SUMMARY] = (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode()
         if history is not None:
             files[self.path / HISTORY] = csv_text(history).encode()
+        files |= {self.path / name: content for name, content in (others or {}).items()}
         with _writing(self.path):
             atomic_write_all(files, self.barrier)
         if summary is not None:
             current = {self.path / model_name(i) for i in range(len(summary["agents"]))}
-            for file in {*models_in(self.path), self.path / HISTORY} - current - files.keys():
+            old = {self.path / name for name in (HISTORY, REPORT, PATH, PATH_PICTURE)}
+            for file in {*models_in(self.path), *old} - current - files.keys():
                 file.unlink(missing_ok=True)
 
 

@@ -301,10 +301,19 @@ def _minimize(
 
 
 def _sent_by_all(network: Reductions, group: ProcessGroup) -> tuple[Sent, ...]:
-    """Return what was sent before and after the run, with the bytes of the agents of all processes."""
+    """Return what was sent before and after the run, by all agents; what has one name is added up."""
     own = np.array([float(each.bytes) for each in network.sent])
     total = np.sum(group.allgather([own]), axis=0)
-    return tuple(replace(each, bytes=int(count)) for each, count in zip(network.sent, total, strict=True))
+    merged: dict[tuple[str, str], Sent] = {}
+    for each, count in zip(network.sent, total.tolist(), strict=True):
+        before = merged.setdefault((each.name, each.operation), replace(each, rounds=0, bytes=0))
+        merged[each.name, each.operation] = replace(
+            before,
+            numbers=max(before.numbers, each.numbers),
+            rounds=before.rounds + each.rounds,
+            bytes=before.bytes + int(count),
+        )
+    return tuple(merged.values())
 
 
 def _set(config: FitConfig) -> dict[str, Any]:
