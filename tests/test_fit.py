@@ -55,7 +55,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def plain(command: str) -> str:
     """Return a fit to all rows as they are, as ``dcgs.minimize`` would: no intercept, no scales, no page."""
     own = "" if "completion" in command else "--no-intercept --no-standardize --held-out 0"
-    return f"{command} {own}" if command.startswith("fit") else command
+    return f"{command} --no-report {own}" if command.startswith("fit") else command
 
 
 def run(command: str) -> int:
@@ -135,7 +135,7 @@ def test_the_same_numbers_in_any_format_give_the_same_models() -> None:
         np.testing.assert_allclose(points(), points_of_lasso(), rtol=1e-9, atol=1e-12)
 
 
-def points_of_lasso() -> np.ndarray[Any, Any]:
+def points_of_lasso() -> Any:
     X = dcgs.L1Ball(6, radius=1.5)
     return dcgs.minimize(squares(), X, nx.cycle_graph(3), rounds=20, every=0).agents
 
@@ -396,11 +396,15 @@ def test_an_index_above_the_given_features_names_its_line(capsys: pytest.Capture
 def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("site-1.npz", A=A[:, :4], b=B)
     printed = refused("fit lasso --data site-{agent}.npz --radius 1 --out m", capsys)
-    assert "all agents must have the same features; agent 1 (site-1.npz) has 4, and 6 are asked for" in printed
+    assert (
+        "all agents must have the same features; agent 1 (site-1.npz) has 4, and 6 are asked for" in printed
+    )
     Path("t-0.csv").write_text("a,b,y\n1,2,3\n")
     Path("t-1.csv").write_text("b,c,y\n1,2,3\n")
     printed = refused("fit lasso --data t-{agent}.csv --radius 1 --out m", capsys)
-    assert "same columns; agent 0 (t-0.csv) has no column 'c'; agent 1 (t-1.csv) has no column 'a'." in printed
+    assert (
+        "same columns; agent 0 (t-0.csv) has no column 'c'; agent 1 (t-1.csv) has no column 'a'." in printed
+    )
 
 
 @pytest.mark.parametrize(

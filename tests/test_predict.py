@@ -122,11 +122,13 @@ def test_predicted_labels_are_the_labels_of_the_data(capsys: pytest.CaptureFixtu
     found = columns()
     assert set(found["label"]) == {3.0, 5.0}
     np.testing.assert_array_equal(found["label"], np.where((A @ model.x + model.intercept) > 0.0, 5.0, 3.0))
-    np.testing.assert_allclose(found["probability"], 1.0 / (1.0 + np.exp(-((A @ model.x + model.intercept)))), rtol=1e-12)
+    np.testing.assert_allclose(
+        found["probability"], 1.0 / (1.0 + np.exp(-(A @ model.x + model.intercept))), rtol=1e-12
+    )
     printed = capsys.readouterr().out
     assert f"accuracy {np.mean(found['label'] == LABELS):.6g}" in printed
     signs = np.where(LABELS == 5.0, 1.0, -1.0)
-    assert f"log loss {np.mean(np.log1p(np.exp(-signs * ((A @ model.x + model.intercept))))):.6g}" in printed
+    assert f"log loss {np.mean(np.log1p(np.exp(-signs * (A @ model.x + model.intercept)))):.6g}" in printed
 
 
 def test_unknown_labels_are_reported_and_predictions_are_made(

@@ -146,6 +146,4 @@ def _fit_with_progress(
     with Progress(console) as progress:
         task = progress.rounds(config.problem.name, min(limits, default=None))
         callback = None if config.measure is None else task.measured
-        return fit(
-            config, runtime, group, callback, lambda plain: ObservedRuntime(plain, task.after_round)
-        )
+        return fit(config, runtime, group, callback, lambda plain: ObservedRuntime(plain, task.after_round))

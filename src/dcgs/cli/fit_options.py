@@ -119,15 +119,15 @@ def _add_data(group: Any) -> None:
     add("--use COLUMN", text, nargs="+", action="extend")
     text = "of tables, columns to leave out, such as names, numbers of patients or dates"
     add("--drop COLUMN", text, nargs="+", action="extend", default=[])
-    text = "of tables, columns that are categories although they are of numbers, such as codes (default: columns of words)"
+    text = "of tables, columns of numbers that are categories, such as codes; columns of words always are"
     add("--categorical COLUMN", text, nargs="+", action="extend", default=[])
     add(
         "--missing",
-        "of tables, what an empty cell becomes: the mean of all sites (default); drop leaves its row out, error refuses it",
+        "of tables, an empty cell: filled with the mean of all sites (default), its row dropped, or refused",
         choices=["mean", "drop", "error"],
         default="mean",
     )
-    text = "hold this share of each site's rows out of the fit, and print scores on them (default: 0.1; 0 uses all rows)"
+    text = "share of each site's rows to hold out of the fit and score models on (default: 0.1; 0: none)"
     add("--held-out SHARE", text, share, default=0.1)
     add(
         "--split",
@@ -179,8 +179,8 @@ def _add_samples(group: Any) -> None:
     text = "a free intercept, which the set does not bound (default: yes)"
     group.add_argument("--intercept", action=argparse.BooleanOptionalAction, help=text)
     text = (
-        "divide each column by its deviation over all sites, so that the radius treats all alike; coefficients are written "
-        "in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
+        "divide each column by its deviation over all sites, so that the radius treats all alike; coefficients "
+        "are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
     )
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=text)
     text = "balanced: rows of the rarer class count more, so that both classes count alike"

@@ -21,7 +21,9 @@ _PRINTED_AGENTS = 20
 _PRINTED_LEVELS = 8
 
 
-def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, page: bool, console: Console) -> None:
+def print_result(
+    fitted: FitResult, summary: Mapping[str, Any], out: Path, page: bool, console: Console
+) -> None:
     """Print why the run ended, what it cost, how good the models are, and where they are."""
     result = fitted.result
     console.print(str(result.status), soft_wrap=True)
@@ -33,8 +35,8 @@ def print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, page:
     if fitted.samples is not None:
         sent = fitted.samples.sent
         console.print(
-            f"beside the run {sum(each.rounds for each in sent)} rounds and {size(sum(each.bytes for each in sent))}, for "
-            "what the agents agree on: summary.json lists it",
+            f"beside the run {sum(each.rounds for each in sent)} rounds and "
+            f"{size(sum(each.bytes for each in sent))}, for what the agents agree on: summary.json lists it",
             soft_wrap=True,
         )
     if summary.get("checkpoint", {}).get("resumed"):
@@ -89,7 +91,10 @@ def _print_reading(fitted: FitResult, console: Console) -> None:
         if "levels" in column:
             levels = ", ".join(column["levels"][:_PRINTED_LEVELS])
             more = len(column["levels"]) - _PRINTED_LEVELS
-            console.print(f"category {column['name']}: {levels}{f' and {more} more' if more > 0 else ''}", soft_wrap=True)
+            console.print(
+                f"category {column['name']}: {levels}{f' and {more} more' if more > 0 else ''}",
+                soft_wrap=True,
+            )
     if "labels" in reading:
         low, high = (label if isinstance(label, str) else text_of(label) for label in reading["labels"])
         console.print(f"label {low} was mapped to -1 and {high} to +1")
@@ -101,9 +106,17 @@ def _print_path(path: RadiusPath, console: Console) -> None:
     for name in ("radius", "mean loss", "standard error", "features", ""):
         table.add_column(name, justify="left" if not name else "right")
     for point in path.points:
-        marks = [text for text, chosen in (("best", path.best), ("one standard error", path.one_standard_error)) if chosen is point]
+        marks = [
+            text
+            for text, chosen in (("best", path.best), ("one standard error", path.one_standard_error))
+            if chosen is point
+        ]
         table.add_row(
-            f"{point.radius:.4g}", f"{point.error:.5g}", f"{point.standard_error:.2g}", f"{point.features:g}", ", ".join(marks)
+            f"{point.radius:.4g}",
+            f"{point.error:.5g}",
+            f"{point.standard_error:.2g}",
+            f"{point.features:g}",
+            ", ".join(marks),
         )
     console.print(table)
     console.print(str(path), soft_wrap=True)
@@ -112,11 +125,17 @@ def _print_path(path: RadiusPath, console: Console) -> None:
 def _print_scores(scores: FitScores, weighted: bool, console: Console) -> None:
     """Print the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     names = list(scores.everyone.scores)
-    table = Table("agent", title="scores on rows held out" if scores.held_out else "scores on the rows of the fit")
+    table = Table(
+        "agent", title="scores on rows held out" if scores.held_out else "scores on the rows of the fit"
+    )
     for name in ("rows", *names):
         table.add_column(name, justify="right")
     for i, site in enumerate(scores.sites[:_PRINTED_AGENTS]):
-        table.add_row(str(i), str(site.rows), *(_number(site.scores[name].model) if site.scores else "" for name in names))
+        table.add_row(
+            str(i),
+            str(site.rows),
+            *(_number(site.scores[name].model) if site.scores else "" for name in names),
+        )
     everyone = scores.everyone
     table.add_section()
     table.add_row("all", str(everyone.rows), *(_number(everyone.scores[name].model) for name in names))

@@ -71,7 +71,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _print_calibration(predictions: Predictions, console: Console) -> None:
-    table = Table("rows", "mean probability", "observed share", title="calibration: rows in order of their probability")
+    table = Table(
+        "rows", "mean probability", "observed share", title="calibration: rows in order of their probability"
+    )
     for group in predictions.calibration:
         table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
     console.print(table)

@@ -65,7 +65,9 @@ def _facts(model: Model) -> dict[str, str]:
     about = model.about
     gap, chosen = about.get("gap"), dict(about.get("set", {}))
     facts = {
-        "set": ", ".join([str(chosen.pop("name", "?")), *(f"{name} {value}" for name, value in chosen.items())]),
+        "set": ", ".join(
+            [str(chosen.pop("name", "?")), *(f"{name} {value}" for name, value in chosen.items())]
+        ),
         "status": str(about.get("status", "?")),
     }
     if isinstance(gap, Mapping):
@@ -117,10 +119,20 @@ def _sent(about: Mapping[str, Any], sent: Any) -> Table:
     table = Table("what was sent", title="what was sent, by all agents")
     for name in ("operation", "numbers", "rounds", "bytes"):
         table.add_column(name, justify="right")
-    run = ("points and gradients of the run", "", "", str(about.get("rounds", "")), size(float(about.get("bytes", 0))))
+    run = (
+        "points and gradients of the run",
+        "",
+        "",
+        str(about.get("rounds", "")),
+        size(float(about.get("bytes", 0))),
+    )
     table.add_row(*run)
     for each in sent:
         table.add_row(
-            str(each["name"]), str(each["operation"]), str(each["numbers"]), str(each["rounds"]), size(float(each["bytes"]))
+            str(each["name"]),
+            str(each["operation"]),
+            str(each["numbers"]),
+            str(each["rounds"]),
+            size(float(each["bytes"])),
         )
     return table

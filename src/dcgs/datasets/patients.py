@@ -48,7 +48,9 @@ def _rows(site: int, rows: int, seed: int) -> list[dict[str, str]]:
     ill = rng.random(count) < 1.0 / (1.0 + np.exp(-score))
     bmi_text = _with_holes(rng, bmi.round(1), 0.08 + 0.06 * site)
     creatinine_text = _with_holes(rng, creatinine.round(2), 0.05 if site else 0.2)
-    smoker_text = ["" if hole else _SMOKER[kind] for kind, hole in zip(smoker, rng.random(count) < 0.07, strict=True)]
+    smoker_text = [
+        "" if hole else _SMOKER[kind] for kind, hole in zip(smoker, rng.random(count) < 0.07, strict=True)
+    ]
     return [
         {
             "age": f"{age[k]:.0f}",

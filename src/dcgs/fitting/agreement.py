@@ -38,7 +38,9 @@ class Agreement:
         named, unnamed, widest, narrowest = self.network.max("which columns there are", own)[0].tolist()
         if named == unnamed:  # both 1: some have names, and some have none
             has = {i: "no names" if table.names is None else "names" for i, table in tables.items()}
-            raise BrokenDataError(f"the files of all agents must have names of columns, or none; {self._tell(has)}.")
+            raise BrokenDataError(
+                f"the files of all agents must have names of columns, or none; {self._tell(has)}."
+            )
         if unnamed:
             if widest != -narrowest:
                 counts = {i: f"{len(table.columns)} columns" for i, table in tables.items()}
@@ -51,8 +53,8 @@ class Agreement:
             missing = {i: [name for name in names if name not in (t.names or ())] for i, t in tables.items()}
             lack = {i: f"no column {listed(lacking)}" for i, lacking in missing.items() if lacking}
             raise BrokenDataError(
-                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns with "
-                "--use or --drop."
+                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns "
+                "with --use or --drop."
             )
         agreed = [names[at] for at in np.argsort(order[:-1], kind="stable")]
         return {i: _reordered(table, agreed) for i, table in tables.items()}
@@ -60,7 +62,9 @@ class Agreement:
     def encoding(self, tables: Mapping[int, Table], categorical: Sequence[str]) -> Encoding:
         """Return which columns are categories, and their levels."""
         first = next(iter(tables.values()))
-        names = [str(at + 1) for at in range(len(first.columns))] if first.names is None else list(first.names)
+        names = (
+            [str(at + 1) for at in range(len(first.columns))] if first.names is None else list(first.names)
+        )
         chosen = [_index(name, names) for name in categorical]
         flags = {
             i: [
@@ -130,7 +134,11 @@ class Agreement:
         facts = {}
         for i, table in tables.items():
             column = table.columns[at]
-            kinds = [kind for kind, there in (("a word", column.has_words), ("a number", column.has_numbers)) if there]
+            kinds = [
+                kind
+                for kind, there in (("a word", column.has_words), ("a number", column.has_numbers))
+                if there
+            ]
             lines = [int(table.rows[column.first(kind == "a word")]) for kind in kinds]
             facts[i] = " and ".join(f"{kind} in line {line}" for kind, line in zip(kinds, lines, strict=True))
         told = self._tell({i: fact for i, fact in facts.items() if fact})
@@ -140,7 +148,11 @@ class Agreement:
         )
 
     def _levels(
-        self, tables: Mapping[int, Table], names: Sequence[str], categories: Sequence[int], chosen: Sequence[int]
+        self,
+        tables: Mapping[int, Table],
+        names: Sequence[str],
+        categories: Sequence[int],
+        chosen: Sequence[int],
     ) -> dict[int, tuple[str, ...]]:
         """Return the levels of each category at all sites; those that one site has alone are noted."""
         if not categories:
@@ -153,7 +165,7 @@ class Agreement:
         texts = self.network.union("levels of categories", own)
         has = {i: np.isin(texts, own[i]).astype(float) for i in own}
         count, index = self.network.sum("how many sites have a level", {i: [has[i], i * has[i]] for i in has})
-        levels: dict[int, tuple[str, ...]] = {at: () for at in categories}
+        levels: dict[int, tuple[str, ...]] = dict.fromkeys(categories, ())
         alone: dict[int, list[str]] = {}
         for text, sites, site in zip(texts, count, index, strict=True):
             column, _, level = text.partition(_BETWEEN)
@@ -166,7 +178,9 @@ class Agreement:
         ]
         return levels
 
-    def _check_counts(self, tables: Mapping[int, Table], names: Sequence[str], guessed: Sequence[int]) -> None:
+    def _check_counts(
+        self, tables: Mapping[int, Table], names: Sequence[str], guessed: Sequence[int]
+    ) -> None:
         """Raise if a column of words is no category: names, numbers of patients and texts are not sent."""
         many = {
             i: listed([f"{names[at]} with {count} levels" for at, count in counts if count > MOST_LEVELS])
@@ -176,8 +190,8 @@ class Agreement:
         }
         if self._any(many, "sites with a column of too many levels"):
             raise BrokenDataError(
-                f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}. Leave it "
-                "out with --drop, or if it is a category, name it with --categorical."
+                f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}. "
+                "Leave it out with --drop, or if it is a category, name it with --categorical."
             )
 
     def _third_label(self, i: int, column: Column) -> BrokenDataError:

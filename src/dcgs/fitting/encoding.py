@@ -1,7 +1,7 @@
 """How a table becomes numbers: a column of numbers as it is, a category as one column for each level.
 
-An encoding is a part of the model, and new data are encoded by it. ``fill`` are the means over all sites: they
-take the place of a value that is missing. The mean of the column of a level is the share of the level.
+An encoding is a part of the model, and new data are encoded by it. ``fill`` are the means over all sites:
+they take the place of a value that is missing. The mean of the column of a level is the share of the level.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class EncodedColumn:
         if self.levels is None:
             return column.numbers[:, None]
         place = {level: at for at, level in enumerate(self.levels)}
-        codes = np.array([-1 if text is None else place.get(text, -1) for text in column.texts], dtype=np.intp)
+        codes = np.array(
+            [-1 if text is None else place.get(text, -1) for text in column.texts], dtype=np.intp
+        )
         one_hot = np.full((len(codes), len(self.levels)), np.nan)
         known = codes >= 0
         one_hot[known] = np.eye(len(self.levels))[codes[known]]

@@ -1,6 +1,7 @@
 """Scores on rows that were held out: those of each site, and those of all sites, by network sums.
 
-The AUC of all sites comes from a histogram of scores that is summed over the network. No score of a row is sent.
+The AUC of all sites comes from a histogram of scores that is summed over the network. No score of a row is
+sent.
 """
 
 from __future__ import annotations
@@ -76,8 +77,14 @@ def fit_scores(
             own = judge(scores, site.targets, constant)
             table[i] = [len(scores), *(_sent(v) for name in names for v in asdict(own[name]).values())]
         tables[i] = table
-        sums[i] = _class_sums(scores, site.targets, constant) if labels else _number_sums(scores, site.targets, constant)
-    table, *totals = network.sum("each site's scores, and sums for those of all sites", {i: [tables[i], *sums[i]] for i in sites})
+        sums[i] = (
+            _class_sums(scores, site.targets, constant)
+            if labels
+            else _number_sums(scores, site.targets, constant)
+        )
+    table, *totals = network.sum(
+        "each site's scores, and sums for those of all sites", {i: [tables[i], *sums[i]] for i in sites}
+    )
     each = tuple(_site(row, names) for row in table)
     rows = sum(site.rows for site in each)
     everyone = _class_totals(totals, rows) if labels else _number_totals(totals, rows)
@@ -98,7 +105,9 @@ def _site(row: Numbers, names: tuple[str, ...]) -> SiteScores:
 def _class_sums(scores: Numbers, signs: Numbers, share: float) -> list[Numbers]:
     edges = np.arange(-_REACH, _REACH + _WIDTH / 2.0, _WIDTH)
     bins = np.digitize(scores, edges)
-    counts = [np.bincount(bins[signs * side > 0.0], minlength=len(edges) + 1).astype(float) for side in (1, -1)]
+    counts = [
+        np.bincount(bins[signs * side > 0.0], minlength=len(edges) + 1).astype(float) for side in (1, -1)
+    ]
     own = class_scores(scores, signs, share) if len(scores) else {}
     numbers = [value * len(scores) for name in own if name != "AUC" for value in asdict(own[name]).values()]
     return [*counts, np.array(numbers or [0.0] * 4)]

@@ -1,4 +1,4 @@
-"""From files of entries to objectives: the data of the hosted agents, and the numbers that all agents agree on.
+"""From files of entries to objectives: the data of the hosted agents, and what all agents agree on.
 
 A process reads the data of the agents it hosts, and no other. It sends other processes only what is computed
 here: the lowest and highest row and column. For samples see ``samples.py``.
@@ -82,4 +82,3 @@ class Loader:
         if part.values is None:
             raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
         return MatrixCompletion(part.rows, part.cols, part.values, shape)
-

@@ -41,9 +41,9 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]
 class Model:
     """One agent's x and intercept, in the units of the data, and what is needed to predict with them.
 
-    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels of
-    categories and what takes the place of a missing value, ``labels`` (the lower means −1, the higher +1),
-    ``base``, the index of the first row and column. ``about`` describes the fit.
+    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels
+    of categories and what takes the place of a missing value, ``labels`` (the lower means −1, the higher
+    +1), ``base``, the index of the first row and column. ``about`` describes the fit.
     """
 
     x: NDArray[np.float64]
@@ -158,9 +158,9 @@ def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
         checks["columns"] = lambda columns: _are_columns(columns, len(model.x))
     if model.problem.labels:
         checks["labels"] = lambda labels: (
-            _is_list(labels, str)
-            or (_is_list(labels, float | int) and all(map(math.isfinite, labels)))
-        ) and len(labels) == 2
+            (_is_list(labels, str) or (_is_list(labels, float | int) and all(map(math.isfinite, labels))))
+            and len(labels) == 2
+        )
     return checks
 
 

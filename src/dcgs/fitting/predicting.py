@@ -72,13 +72,17 @@ def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[s
         if column.levels is None and own.has_words:
             at = own.first(words=True)
             raise BrokenDataError(
-                f"column {column.name!r} of {table.file} must be of numbers, as in the fit; line {table.rows[at]} has "
-                f"{(own.words or ())[at]!r}. Correct it."
+                f"column {column.name!r} of {table.file} must be of numbers, as in the fit; line "
+                f"{table.rows[at]} has {(own.words or ())[at]!r}. Correct it."
             )
         if unknown:
-            notes.append(f"column {column.name!r} has {listed(unknown)}, which the model does not know: taken as missing.")
+            notes.append(
+                f"column {column.name!r} has {listed(unknown)}, unknown to the model: taken as missing."
+            )
         if own.missing.any():
-            notes.append(f"column {column.name!r} has {int(own.missing.sum())} missing values, filled as in the fit.")
+            notes.append(
+                f"column {column.name!r} has {int(own.missing.sum())} missing values, filled as in the fit."
+            )
     return encoding.filled(A), table.target, notes
 
 
@@ -117,7 +121,9 @@ def _of_numbers(model: Model, target: Column | None, scores: Numbers) -> Predict
     if target is None or target.has_words or target.missing.all():
         return Predictions(columns, {})
     known = ~target.missing
-    columns["target"] = [value if there else "" for value, there in zip(target.numbers.tolist(), known, strict=True)]
+    columns["target"] = [
+        value if there else "" for value, there in zip(target.numbers.tolist(), known, strict=True)
+    ]
     mean = float(model.about.get("constant", target.numbers[known].mean()))
     return _judged(columns, number_scores(scores[known], target.numbers[known], mean), model)
 
@@ -133,10 +139,15 @@ def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predict
     texts = [label if isinstance(label, str) else text_of(label) for label in (low, high)]
     words = isinstance(high, str)
     own = target.texts
-    columns["target"] = ["" if text is None else (text if words else float(text)) for text in own] if words or not target.has_words else [text or "" for text in own]
+    columns["target"] = (
+        ["" if text is None else (text if words else float(text)) for text in own]
+        if words or not target.has_words
+        else [text or "" for text in own]
+    )
     unknown = sorted({text for text in own if text is not None} - set(texts))
     if unknown:
-        note = f"no error is computed: the model knows labels {texts[0]} and {texts[1]}, and the data have {unknown[0]}."
+        known_labels = " and ".join(texts)
+        note = f"no error is computed: the model knows labels {known_labels}, and the data have {unknown[0]}."
         return Predictions(columns, {}, notes=(note,))
     known = ~target.missing
     signs = np.array([1.0 if text == texts[1] else -1.0 for text in own])[known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -52,7 +52,7 @@ class FitConfig:
     measure: int | None = None
     seed: int = 0
     checkpoint: Checkpoint | None = None
-    samples: SampleOptions = SampleOptions()
+    samples: SampleOptions = field(default_factory=SampleOptions)
 
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
@@ -151,7 +151,11 @@ class FitResult:
         if len(rows) == 0:
             return None
         gap, decrease = float(rows[-1, 2]), float(rows[-1, 3])
-        return {"gap": max(gap, 0.0), "decrease": decrease, **({"share": max(gap, 0.0) / decrease} if decrease > 0 else {})}
+        return {
+            "gap": max(gap, 0.0),
+            "decrease": decrease,
+            **({"share": max(gap, 0.0) / decrease} if decrease > 0 else {}),
+        }
 
     def summary(self, command: str) -> dict[str, Any]:
         """Return the content of summary.json."""

@@ -1,4 +1,4 @@
-"""The fit of samples: rows prepared, a problem in standardized units with a free intercept, and its models."""
+"""The fit of samples: a problem in standardized units with a free intercept, its models and their scores."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SampleOptions:
     An intercept is the default. Columns are standardized if the set bounds the size of the model.
     """
 
-    preparation: Preparation = Preparation()
+    preparation: Preparation = field(default_factory=Preparation)
     intercept: bool | None = None
     standardize: bool | None = None
     balanced: bool = False
@@ -90,7 +90,9 @@ class SampleProblem:
         """Return what radii are worth on rows that each site holds out of those of the fit."""
         folds = HoldOut(seed=seed, by_class=self.labels).of(self.sites, self.design)
         start = self.start(set_of(1.0))
-        return path_over(self.agreement.network, folds, lambda radius: self.set_of(set_of(radius)), None, start)
+        return path_over(
+            self.agreement.network, folds, lambda radius: self.set_of(set_of(radius)), None, start
+        )
 
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""
@@ -149,7 +151,11 @@ class SampleFit:
 
 
 def sample_problem(
-    prepared: PreparedSites, problem: Problem, options: SampleOptions, agreement: Agreement, group: ProcessGroup
+    prepared: PreparedSites,
+    problem: Problem,
+    options: SampleOptions,
+    agreement: Agreement,
+    group: ProcessGroup,
 ) -> SampleProblem:
     """Return the problem of prepared rows; what it needs of all sites comes over the network."""
     with group.common_errors():
@@ -180,14 +186,15 @@ def _weighted(
     rows, total = sums.tolist()
     if problem.labels and total in (0.0, rows):
         raise BrokenDataError(
-            "there must be rows of both classes to fit to; all rows that are not held out are of one. Hold out fewer "
-            "rows with --held-out."
+            "there must be rows of both classes to fit to; all rows that are not held out are of one. Hold out "
+            "fewer rows with --held-out."
         )
     if not options.balanced:
         return total / rows, dict(sites)
     weights = {1.0: rows / (2.0 * total), -1.0: rows / (2.0 * (rows - total))}
     balanced = {
-        i: site.weighted_by(np.where(site.targets > 0.0, weights[1.0], weights[-1.0])) for i, site in sites.items()
+        i: site.weighted_by(np.where(site.targets > 0.0, weights[1.0], weights[-1.0]))
+        for i, site in sites.items()
     }
     agreement.notes.append(
         f"rows of the higher label count {weights[1.0]:.4g} times and the others {weights[-1.0]:.4g} times; "
@@ -204,8 +211,8 @@ def _note_constant_columns(prepared: PreparedSites, made: Design, agreement: Agr
     everywhere = [names[at] for at in made.statistics.constant]
     if everywhere and made.centers:
         agreement.notes.append(
-            f"{listed(everywhere)} {'has' if len(everywhere) == 1 else 'have'} the same value in all rows of all agents, "
-            "and cannot help to predict."
+            f"{listed(everywhere)} {'has' if len(everywhere) == 1 else 'have'} the same value in all rows of "
+            "all agents, and cannot help to predict."
         )
     numeric = [column["name"] for column in prepared.reading.get("columns", ()) if "levels" not in column]
     places = [names.index(name) for name in numeric if name not in everywhere]

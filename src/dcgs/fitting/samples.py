@@ -1,7 +1,7 @@
 """From files of samples to numbers: the rows of the hosted agents, encoded as all sites agreed, and split.
 
-A process reads the data of the agents it hosts, and no other. Everything else that it needs to know comes over
-the network, and ``Agreement.network.sent`` lists it.
+A process reads the data of the agents it hosts, and no other. Everything else that it needs to know comes
+over the network, and ``Agreement.network.sent`` lists it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Preparation:
 class PreparedSites:
     """The rows of the hosted agents as numbers: those to fit to, and those that are held out.
 
-    ``reading`` says how new data are read. ``features`` are the names of the features, None if there are none.
+    ``reading`` says how new data are read. ``features`` are the names of the features, if there are any.
     """
 
     fitted: Mapping[int, SiteData]
@@ -97,8 +97,8 @@ class SiteReader:
         if hole.all():
             what = "a target" if how.missing == "mean" else "a value in every column"
             raise BrokenDataError(
-                f"{self.agreement.who(agent)} must have rows with {what}; all of its {len(table)} rows lack it. Leave "
-                "the site out, or its empty columns with --drop."
+                f"{self.agreement.who(agent)} must have rows with {what}; all of its {len(table)} rows lack it. "
+                "Leave the site out, or its empty columns with --drop."
             )
         if not self.labels and table.target.has_words:
             at = table.target.first(words=True)
@@ -115,7 +115,7 @@ class SiteReader:
         labels = self.agreement.labels(targets) if self.labels else None
         held = {i: self._held_out(i, len(table), how) for i, table in tables.items()}
         matrices = {i: encoding.matrix(table) for i, table in tables.items()}
-        encoding = encoding.with_fill(self._means(matrices, held, encoding))
+        encoding = encoding.with_fill(self._means(matrices, held, encoding).tolist())
         first = next(iter(tables.values()))
         reading: dict[str, Any] = {
             "names": None if first.names is None else list(first.names),
@@ -131,7 +131,9 @@ class SiteReader:
         }
         return self._split(sites, held, encoding.features, reading)
 
-    def _means(self, matrices: Mapping[int, Numbers], held: Mapping[int, Indices], encoding: Encoding) -> Numbers:
+    def _means(
+        self, matrices: Mapping[int, Numbers], held: Mapping[int, Indices], encoding: Encoding
+    ) -> Numbers:
         """Return the means of all features over the rows to fit to of all sites, without those missing."""
         sums = {i: _sum_and_count(np.delete(A, held[i], axis=0)) for i, A in matrices.items()}
         holes = {i: np.isnan(A).sum(axis=0).astype(float) for i, A in matrices.items()}
@@ -151,7 +153,13 @@ class SiteReader:
         empty = {
             i: f"no value in {listed(names)}"
             for i, own in holes.items()
-            if (names := [c.name for c, at in zip(encoding.columns, places, strict=False) if own[at] == len(matrices[i])])
+            if (
+                names := [
+                    c.name
+                    for c, at in zip(encoding.columns, places, strict=False)
+                    if own[at] == len(matrices[i])
+                ]
+            )
         }
         told = self.agreement.tell("sites with an empty column", empty)
         if told:
@@ -176,7 +184,9 @@ class SiteReader:
     def _width(self, parts: Mapping[int, Samples], features: int | None) -> int:
         """Return the number of features; only LIBSVM text may have fewer columns."""
         own = {i: [float(part.A.shape[1])] for i, part in parts.items()}
-        width = int(self.agreement.network.max("numbers of features", own)[0]) if features is None else features
+        width = (
+            int(self.agreement.network.max("numbers of features", own)[0]) if features is None else features
+        )
         wrong = {
             i: f"{part.A.shape[1]}"
             for i, part in parts.items()
@@ -185,7 +195,8 @@ class SiteReader:
         told = self.agreement.tell("sites with another number of features", wrong)
         if told:
             raise BrokenDataError(
-                f"all agents must have the same features; {told}, and {width} are asked for or another agent has them."
+                f"all agents must have the same features; {told}, and {width} are asked for or another agent "
+                "has them."
             )
         return width
 
@@ -214,8 +225,8 @@ def _refuse_holes(table: Table) -> None:
             line = int(table.rows[np.flatnonzero(column.missing)[0]])
             name = table.name(at) if at < len(table.columns) else "the target"
             raise BrokenDataError(
-                f"with --missing error, {table.file} must have no empty cell; {name} is empty in line {line}. Fill it "
-                "in, or use --missing mean or --missing drop."
+                f"with --missing error, {table.file} must have no empty cell; {name} is empty in line {line}. "
+                "Fill it in, or use --missing mean or --missing drop."
             )
 
 

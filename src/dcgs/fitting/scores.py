@@ -94,7 +94,9 @@ def calibration(scores: Numbers, signs: Numbers) -> list[CalibrationGroup]:
     order = np.argsort(scores, kind="stable")
     p, positive = probabilities(scores)[order], (signs > 0.0)[order]
     parts = [part for part in np.array_split(np.arange(len(order)), _GROUPS) if len(part)]
-    return [CalibrationGroup(len(part), float(p[part].mean()), float(positive[part].mean())) for part in parts]
+    return [
+        CalibrationGroup(len(part), float(p[part].mean()), float(positive[part].mean())) for part in parts
+    ]
 
 
 def warning(found: dict[str, Comparison], weighted: bool = False) -> str | None:

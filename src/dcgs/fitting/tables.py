@@ -157,8 +157,8 @@ def dates_error(file: Path, column: str, example: object) -> BrokenDataError:
     """Return the error of a column of dates."""
     option = f" with --drop {column.partition(' ')[2]}" if column.startswith("column '") else ""
     return BrokenDataError(
-        f"{column} of {file} must be of numbers or of words; it has dates, such as {str(example)!r}. Turn them "
-        f"into numbers, such as days since an event, or leave the column out{option}."
+        f"{column} of {file} must be of numbers or of words; it has dates, such as {str(example)!r}. Turn "
+        f"them into numbers, such as days since an event, or leave the column out{option}."
     )
 
 

@@ -32,7 +32,7 @@ class Result:
     ``bytes`` (sent), ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` have one
     entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
     the run: method, seed, versions. ``certificates`` has a row for each gap that the agents certified on the
-    way, also where nothing was measured: rounds and bytes of all agents up to then, the gap, and f(x⁰) − f(x).
+    way, also where nothing was measured: rounds and bytes of all agents up to then, the gap, f(x⁰) − f(x).
     """
 
     x: Any

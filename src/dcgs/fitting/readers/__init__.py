@@ -121,7 +121,8 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
         )
     if len(table) == 0 or not table.columns:
         raise BrokenDataError(
-            f"{file} must have at least one row and one feature; it has shape {(len(table), len(table.columns))}."
+            f"{file} must have at least one row and one feature; it has shape "
+            f"{(len(table), len(table.columns))}."
         )
     return table
 

@@ -98,13 +98,13 @@ class SamplesLayout:
         return self._features(header, target), target
 
     def _features(self, header: Header, target: int | None) -> list[int]:
-        """Return the columns of features: those of ``use`` or all, without the target and those of ``drop``."""
+        """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
         used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
         dropped = {header.index(name) for name in self.drop}
         if target in dropped or (self.use is not None and target in used):
             raise BrokenDataError(
-                f"the target of {header.file} must be neither in --use nor in --drop; column {(target or 0) + 1} is. "
-                "Name another target with --target, or another column."
+                f"the target of {header.file} must be neither in --use nor in --drop; column "
+                f"{(target or 0) + 1} is. Name another target with --target, or another column."
             )
         return [at for at in used if at != target and at not in dropped]
 

@@ -73,7 +73,9 @@ def _begin(file: Path, choose: Choose, has_names: bool | None) -> tuple[_Reader,
     if has_names is None:
         has_names = _are_names(unnamed, fields, choose)
     header = Header(file, len(fields), tuple(name.strip() for name in fields)) if has_names else unnamed
-    return _Reader(header, separator, tuple(choose(header))), chain([first[1:] if has_names else first], chunks)
+    return _Reader(header, separator, tuple(choose(header))), chain(
+        [first[1:] if has_names else first], chunks
+    )
 
 
 def _chunks(file: Path) -> Iterator[Lines]:

@@ -115,13 +115,16 @@ def _lead(fitted: FitResult) -> str:
         return f"A matrix of {sides}, from entries that {agents} hold. No entry left its agent."
     target = fitted.data.reading.get("target")
     what = f"{target!r}" if target else "the target"
-    return f"A model of {what} from {count(fitted.data.shape[0])} features, whose rows {agents} hold. No row left its agent."
+    features = count(fitted.data.shape[0])
+    return f"A model of {what} from {features} features, whose rows {agents} hold. No row left its agent."
 
 
 def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
     result, chosen = fitted.result, dict(summary["set"])
     name = str(chosen.pop("name"))
-    options = [f"{key} {number(value) if isinstance(value, float) else value}" for key, value in chosen.items()]
+    options = [
+        f"{key} {number(value) if isinstance(value, float) else value}" for key, value in chosen.items()
+    ]
     facts = {"Set": ", ".join([name, *options])}
     gap = fitted.certified_gap
     if gap is not None:
@@ -140,7 +143,9 @@ def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
         facts["Intercept"] = "free" if options_.intercept else "none"
         facts["Columns"] = "standardized" if options_.standardize else "as they are"
     if "labels" in fitted.data.reading:
-        low, high = (label if isinstance(label, str) else text_of(label) for label in fitted.data.reading["labels"])
+        low, high = (
+            label if isinstance(label, str) else text_of(label) for label in fitted.data.reading["labels"]
+        )
         facts["Labels"] = f"{low} (−1), {high} (+1)"
     facts["Method"] = type(fitted.config.method).__name__
     return facts
@@ -174,7 +179,9 @@ def _path_chart(fitted: FitResult) -> dict[str, Any] | None:
     held = {"error": table["error"], "features": table["features"]}
     curves = [("held-out", "rows held out", held), ("upper", "one standard error above", upper)]
     curves.append(("trained", "rows trained on", trained))
-    return _chart("path", measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves])
+    return _chart(
+        "path", measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves]
+    )
 
 
 def _chart(
@@ -182,7 +189,9 @@ def _chart(
 ) -> dict[str, Any]:
     made = []
     for key, label, columns in curves:
-        places = thinned([columns[measure["key"]] for measure in measures], len(next(iter(columns.values()))))
+        places = thinned(
+            [columns[measure["key"]].tolist() for measure in measures], len(next(iter(columns.values())))
+        )
         plain = {column: [_plain(values[at]) for at in places] for column, values in columns.items()}
         made.append({"key": key, "label": label, "columns": plain})
     return {"name": name, "links": 1, "measures": measures, "curves": made}
@@ -214,7 +223,11 @@ def _scores(fitted: FitResult) -> list[ScoreRow]:
     scores = fitted.samples.scores
     names = list(scores.everyone.scores)
     rows = [
-        ScoreRow(f"agent {i}", count(site.rows), [number(site.scores[name].model) if site.scores else "–" for name in names])
+        ScoreRow(
+            f"agent {i}",
+            count(site.rows),
+            [number(site.scores[name].model) if site.scores else "–" for name in names],
+        )
         for i, site in enumerate(scores.sites)
     ]
     everyone = scores.everyone
@@ -229,6 +242,11 @@ def _sent(fitted: FitResult) -> list[dict[str, Any]]:
     """Return what was sent: in the run, and beside it."""
     result = fitted.result
     what = "the run: points, sums of gradients, and bounds of the gap"
-    run = {"name": what, "operation": "", "numbers": None, "rounds": result.rounds, "bytes": int(result.bytes.sum())}
+    run = {
+        "name": what,
+        "operation": "",
+        "numbers": None,
+        "rounds": result.rounds,
+        "bytes": int(result.bytes.sum()),
+    }
     return [run, *(each.to_dict() for each in (fitted.samples.sent if fitted.samples is not None else ()))]
-
