@@ -76,6 +76,8 @@ class Observer:
         self.computing = 0.0
         self.target = self.limits.target
         self.certified: CertifiedGap | None = None
+        self.certificates: list[tuple[int, float, float]] = []
+        self.sent: dict[int, int] = {}
         if self.limits.every is not None:
             self._record(counters.work)
 
@@ -121,6 +123,10 @@ class Observer:
         if len(self._agreed) == len(self.answers):
             self._end(certified, Status.AGREED)
 
+    def certify(self, certified: CertifiedGap) -> None:
+        """Record a gap that the root of the spanning tree certified: the round, the gap and the decrease."""
+        self.certificates.append((self.counters.traffic.rounds, certified.gap, certified.decrease))
+
     def partition(self, parts: list[list[int]]) -> None:
         """Note that the network fell apart into these agents."""
         self.status, self.parts = Status.PARTITIONED, parts
@@ -137,6 +143,7 @@ class Observer:
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called between rounds, while no agent computes."""
+        self.sent[self.counters.traffic.rounds] = int(self.counters.traffic.bytes.sum())
         if not self.problem.reliable:
             return self._after_unreliable_round()
         if not self.collective:

@@ -146,6 +146,7 @@ class Epoch:
             curvature = vector
         elif vector is not None:
             gap = self.certificate.gap(agent, float(sums[_DECREASE]), float(sums[_NOISE]), vector)
+            agent.certify(gap)
         sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, _SHORTEST)
         residual = float(sums[_PRIMAL] + sums[_DUAL])
         proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)

@@ -136,6 +136,7 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     root = at.root
     first = float(value) if root is None else root.first
     certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
+    agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
         numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise
         return np.array(numbers, dtype=np.float64), at.trial

@@ -133,7 +133,12 @@ def all_measures(study: Study) -> list[Measure]:
 
 def embedded(study: Study) -> str:
     """Return the data of the charts as JSON that is safe inside a script element."""
-    text = json.dumps([_experiment(findings) for findings in study.findings], separators=(",", ":"))
+    return as_json([_experiment(findings) for findings in study.findings])
+
+
+def as_json(data: Any) -> str:
+    """Return data as JSON that is safe inside a script element."""
+    text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
