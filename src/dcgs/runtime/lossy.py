@@ -119,16 +119,25 @@ def _is_up(edge: Edge, up: Collection[Edge] | None) -> bool:
 
 
 def run_with_faults(job: Job, programs: Programs, delivery: Delivery, pool: Executor | None) -> None:
-    """Run all agents round by round, until all have returned or ``job.after_round`` returns False."""
+    """Run all agents round by round, until all have returned or ``job.after_round`` returns False.
+
+    An agent that sleeps in a round neither sends in it nor uses messages before it. After it wakes, it first
+    uses the newest message of each neighbor, and then sends.
+    """
     replies: dict[int, Reply] = programs.advance(pool=pool)
+    unsent = set(replies)
+    faults = delivery.schedule.at(job.traffic.rounds + 1, job.neighbors)
     while any(reply is not None for reply in replies.values()):
         round = job.traffic.rounds + 1
-        faults = delivery.schedule.at(round, job.neighbors)
-        awake = [i for i, reply in replies.items() if reply is not None and i not in faults.asleep]
-        sent = {i: packets(i, replies[i], job.neighbors[i]) for i in awake}
+        sent = {i: packets(i, replies[i], job.neighbors[i]) for i in sorted(unsent - faults.asleep)}
         job.traffic.count_round(sent, job.neighbors)
         delivery.send(round, faults, sent)
-        replies |= programs.advance({i: delivery.inbox(i, round) for i in awake}, pool)
+        unsent -= sent.keys()
         delivery.check_connected(round)
+        faults = delivery.schedule.at(round + 1, job.neighbors)
+        awake = [i for i, reply in replies.items() if reply is not None and i not in faults.asleep | unsent]
+        resumed = programs.advance({i: delivery.inbox(i, round) for i in awake}, pool)
+        replies |= resumed
+        unsent |= {i for i, reply in resumed.items() if reply is not None}
         if not job.after_round():
             return
