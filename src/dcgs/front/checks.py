@@ -66,6 +66,14 @@ class Problem:
         return self.settings.runtime.reliable and self.edges_up is None
 
     @property
+    def faults(self) -> dict[str, str]:
+        """What a checkpoint must have been made with: the faults, and the edges of a graph that changes."""
+        if self.reliable:
+            return {}
+        varying = "a graph that changes, " if self.edges_up is not None else ""
+        return {"faults": varying + settings_of((self.settings.runtime.faults, self.edges_up))}
+
+    @property
     def method(self) -> Method:
         """The method that all agents run."""
         return self.settings.method
@@ -226,8 +234,15 @@ def check_reliability(problem: Problem) -> None:
             "agents cannot certify a gap if messages are noisy. Use FastDCGS(stops_itself=False), whose "
             "gap the observer computes, or give iterations, rounds or seconds and no gap."
         )
-    if runtime.asynchronous and problem.settings.checkpoint is not None:
+    if problem.settings.checkpoint is None:
+        return
+    if runtime.asynchronous:
         raise ValueError("a checkpoint is of a round, and asynchronous runs have none; leave checkpoint out.")
+    if not method.bears_faults:
+        raise ValueError(
+            f"a run with faults can be checkpointed only if its method bears them; {name} does not. Leave "
+            "checkpoint out."
+        )
 
 
 def check_types(X: ConvexSet, method: Method) -> None:
