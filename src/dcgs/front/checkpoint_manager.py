@@ -186,7 +186,8 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return continues
-        self._check_saved(at, observer.iterations, continues)
+        if not self._by_rounds:  # else all agents may have slept
+            self._check_saved(at, observer.iterations, continues)
         pending = self._pending if not self._by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:
             observer.counters.clock.pause()

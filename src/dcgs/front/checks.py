@@ -220,6 +220,8 @@ def check_reliability(problem: Problem) -> None:
     runtime, method, limits = problem.settings.runtime, problem.method, problem.limits
     if problem.reliable:
         return
+    if runtime.faults is not None:
+        runtime.faults.check(problem.network.neighbors)
     name = type(method).__name__
     if not method.bears_faults and (runtime.asynchronous or not runtime.allow_faults):
         advice = "" if runtime.asynchronous else ", or allow_faults=True to see what becomes of it"

@@ -62,6 +62,13 @@ class Delivery:
                 due = round if is_first else round + faults.late.get(edge, 0)
                 links[j].in_flight.append(SentMessage.of(i, round, due, slot, message))
 
+    def may_resume(self, j: int) -> bool:
+        """Return whether agent j may go on; a method that needs all messages waits for the first of each."""
+        links = self.job.links[j]
+        slot = (links.steps - 1) % self.job.slots
+        complete = not self.job.repeats or all((i, slot) in links.met for i in self.job.neighbors[j])
+        return not links.is_unsent and complete
+
     def inbox(self, j: int, round: int) -> Inbox:
         """Return what agent j gets after a round: messages that have arrived since it was last awake."""
         links = self.job.links[j]
@@ -103,8 +110,8 @@ def run_with_faults(job: Job, programs: Programs, delivery: Delivery, pool: Exec
         faults = delivery.schedule.at(round + 1, job.neighbors)
         awake = [
             i
-            for i, links in job.links.items()
-            if replies[i] is not None and not links.is_unsent and i not in faults.asleep
+            for i, reply in replies.items()
+            if reply is not None and i not in faults.asleep and delivery.may_resume(i)
         ]
         resumed = programs.advance({i: delivery.inbox(i, round) for i in awake}, pool)
         replies |= resumed
