@@ -70,7 +70,7 @@ def agent_work(agent: Agent, counters: Counters) -> AgentWork:
 
 
 def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Observer) -> RunState:
-    """Return the state of the run for one agent after iteration k, given its steps and its work up to then."""
+    """Return the state of the run for one agent after iteration k, given its own steps and work."""
     i, counters = agent.index, observer.counters
     answer = observer.answers[i]
     return RunState(

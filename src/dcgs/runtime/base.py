@@ -85,11 +85,13 @@ class Job:
     run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
     an agent of this process has used up its budget; it returns whether an agent of any process has.
-    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads. ``edges_up``, if
-    given, returns which edges are there in a round. ``links`` is the state of links that are not reliable. With ``repeats``, missing messages are replaced by older ones;
-    ``slots`` is the number of rounds in an iteration. Asynchronous runs have no rounds: ``is_over`` returns
-    whether the agents of this process have ended, and may stop when those of all others have; ``is_late``
-    whether a limit was reached, at which all stop. ``allgather`` returns the arrays of all processes.
+    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads.
+
+    ``edges_up``, if given, returns which edges are there in a round. ``links`` is the state of links that are
+    not reliable. With ``repeats``, missing messages are replaced by older ones; ``slots`` is the number of
+    rounds in an iteration. Asynchronous runs have no rounds: ``is_over`` returns whether the agents of this
+    process have ended, and may stop when those of all others have; ``is_late`` whether a limit was reached,
+    at which all stop. ``allgather`` returns the arrays of all processes.
     """
 
     program: Callable[[int], Program[Any]]

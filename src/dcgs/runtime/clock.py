@@ -18,7 +18,7 @@ from dcgs.runtime.record import Record
 @final
 @dataclass(frozen=True)
 class Pace:
-    """The steps that each agent takes in a unit of time, the time of a message, and the bound on staleness."""
+    """The steps of each agent in a unit of time, the time of a message, and the bound on staleness."""
 
     speeds: Sequence[float]
     latency: float

@@ -139,7 +139,11 @@ class Faults(FaultSchedule):
             odd = [edge for edge in given if edge not in edges] if isinstance(given, Mapping) else []
             if odd:
                 raise ValueError(f"{name} must be of edges of the graph; it has none for {odd}.")
-        odd = [i for i in self.sleep if i not in range(len(neighbors))] if isinstance(self.sleep, Mapping) else []
+        odd = (
+            [i for i in self.sleep if i not in range(len(neighbors))]
+            if isinstance(self.sleep, Mapping)
+            else []
+        )
         if odd:
             raise ValueError(f"sleep must be of agents 0 to {len(neighbors) - 1}; got {odd}.")
 

@@ -87,7 +87,9 @@ def _work(
             _carry(mail, transport)
             goes_on = mail.announced in (None, Ending.AGREED)
             ready = [
-                i for i, box in mail.boxes.items() if goes_on and box.is_ready(record.steps.get(i, 0), staleness)
+                i
+                for i, box in mail.boxes.items()
+                if goes_on and box.is_ready(record.steps.get(i, 0), staleness)
             ]
             for i in ready:
                 inbox, used = mail.boxes[i].take(record.steps.get(i, 0) + 1)
