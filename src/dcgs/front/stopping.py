@@ -28,6 +28,7 @@ class Status(Enum):
     ROUNDS = "the limit on rounds was reached."
     LMO_CALLS = "the limit on oracle calls was reached."
     SECONDS = "the limit on seconds was reached."
+    REPLAYED = "the recorded run was replayed to its end."
 
     def __str__(self) -> str:
         return self.value

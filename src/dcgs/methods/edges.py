@@ -58,6 +58,7 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho:
             agent.agree(certified)
             if agent.reliable:
                 return model
+            agent.save(k, at, solver)
             continue  # neighbors may not know the answer yet: send it until the run ends
         phi, most = at.links.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
         least = scheduled_gap(k + 1, at.loss_scale)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from dcgs.parallel import blas_threads, cores, wide_products
@@ -14,6 +14,7 @@ from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.clock import Pace, run_by_clock, run_recorded
 from dcgs.runtime.faults import FaultSchedule, RecordedFaults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
+from dcgs.runtime.in_flight import links_of
 from dcgs.runtime.lossy import Delivery, run_with_faults
 from dcgs.runtime.messages import all_sent, packets
 from dcgs.runtime.programs import Programs
@@ -78,6 +79,10 @@ class Lockstep(Runtime):
         return self.speeds is not None or self.replay is not None
 
     @property
+    def replays(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.replay is not None
+
+    @property
     def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
         return self.faults is None and not self.asynchronous
 
@@ -99,7 +104,8 @@ class Lockstep(Runtime):
                 return
             if self.faults is not None or job.edges_up is not None:
                 faults = self.faults or RecordedFaults(())
-                run_with_faults(job, programs, Delivery(job, faults), pool)
+                linked = job if job.links else replace(job, links=links_of(range(len(job.neighbors))))
+                run_with_faults(linked, programs, Delivery(linked, faults), pool)
                 return
             replies = programs.advance(pool=pool)
             if self.threads is None and job.point_nbytes >= _LARGE:
