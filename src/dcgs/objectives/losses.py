@@ -31,6 +31,10 @@ class Loss(ABC):
     def value(self, z: Image) -> float:
         """Return ℓ(z)."""
 
+    def values(self, images: NDArray[np.float64]) -> Image:
+        """Return ℓ(z) for each row z."""
+        return np.array([self.value(z) for z in images])
+
     @abstractmethod
     def grad(self, z: Image) -> Image:
         """Return ℓᵢ′(zᵢ) for every entry."""
@@ -65,6 +69,10 @@ class SquaredLoss(Loss):
         r = z - self.target
         return float(r @ r)
 
+    def values(self, images: NDArray[np.float64]) -> Image:
+        r = images - self.target
+        return np.asarray(np.einsum("ij,ij->i", r, r))
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -95,6 +103,9 @@ class LogisticLoss(Loss):
     def value(self, z: Image) -> float:
         return float(np.logaddexp(0.0, -self.labels * z).sum())
 
+    def values(self, images: NDArray[np.float64]) -> Image:
+        return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
+
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
 
@@ -123,6 +134,11 @@ class HuberLoss(Loss):
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
         return float((inside * (2.0 * r - inside)).sum())
+
+    def values(self, images: NDArray[np.float64]) -> Image:
+        r = np.abs(images - self.target)
+        inside = np.minimum(r, self.delta)
+        return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
