@@ -25,6 +25,9 @@ from dcgs.points import Point
 
 Shape: TypeAlias = tuple[int, ...]
 
+# If points have fewer nonzero entries than this share of all, only those columns of a sparse matrix are used.
+_FEW = 0.1
+
 
 class LinearMap(ABC):
     """A: points of ``shape`` → ℝⁿ, n = ``size``."""
@@ -187,6 +190,12 @@ class SparseMap(MatrixMap):
 
     def image(self, x: Point) -> Image:
         return np.asarray(self.A @ x.reshape(-1))
+
+    def images(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        support = np.flatnonzero(points.any(axis=0))
+        if len(support) <= _FEW * points.shape[1]:
+            return np.asarray((self.columns[:, support] @ points[:, support].T).T)
+        return np.asarray((self.A @ points.T).T)
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
