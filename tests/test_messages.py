@@ -7,12 +7,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from dcgs.methods.messages import ALL, AttachedVector, FloodedScalars, Message, Row, unpacked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from dcgs import Lockstep
-from dcgs.methods.messages import ALL, AttachedVector, FloodedScalars, Message, Row, unpacked
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic

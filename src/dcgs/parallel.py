@@ -57,6 +57,11 @@ def wide_products(threads: int) -> Iterator[None]:
         _threads = before
 
 
+def wide_threads() -> int:
+    """Return the number of threads that wide products may use."""
+    return _threads
+
+
 def _set_blas_threads(threads: int) -> None:
     # The context manager of threadpoolctl looks for the libraries each time, which is slower than a product.
     for library in _libraries:

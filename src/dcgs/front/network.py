@@ -131,7 +131,14 @@ def as_network(graph: nx.Graph) -> Network:
     norm, connectivity = _normalized_spectrum(neighbors, resistances)
     tree = spanning_tree(neighbors, center(neighbors))
     return Network(
-        nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph, usebounds=True), resistances, norm, connectivity, tree
+        nodes,
+        neighbors,
+        _norm_laplacian(graph),
+        nx.diameter(graph, usebounds=True),
+        resistances,
+        norm,
+        connectivity,
+        tree,
     )
 
 
