@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import dense_lasso, exchange, memory, record, step
-from dcgs.cli import bench_rounds, bench_time
+from dcgs.cli import bench_robust, bench_rounds, bench_time
 from dcgs.cli.values import count, job, option
 
 Rows = list[dict[str, Any]]
@@ -21,6 +21,7 @@ _EXAMPLES = """\
 examples:
   dcgs bench rounds --quick                     rounds that each method needs, on small problems
   dcgs bench time --quick                       seconds that each method needs over three links
+  dcgs bench robust --problems 100              random small problems
   dcgs bench step --repeats 9                   the median of nine measurements
   dcgs bench threads --threads 4                one thread against four
   dcgs bench threads --samples 500 --features 2000
@@ -133,6 +134,7 @@ def add(jobs: Any) -> None:
     )
     bench_rounds.add(benches)
     bench_time.add(benches)
+    bench_robust.add(benches)
 
 
 def _add(
