@@ -57,11 +57,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     rows.sort(key=lambda row: row["seed"])
     for row in rows:
         if args.only or not robust.is_good(row, args.seconds):
-            console.print(
-                f"seed {row['seed']}: {row['status']} after {row['rounds']} rounds and {row['seconds']:.1f} s, "
-                f"{row['about']}",
-                soft_wrap=True,
-            )
+            took = f"{row['rounds']} rounds and {row['seconds']:.1f} s"
+            console.print(f"seed {row['seed']}: {row['status']} after {took}, {row['about']}", soft_wrap=True)
     for part in ("set", "loss", "graph"):
         console.print(rich_table(robust.share_table(rows, part, args.seconds)))
     if args.out is not None:
