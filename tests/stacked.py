@@ -328,7 +328,9 @@ class Consensus:
     eta: Array
 
 
-def admm(L: Array, x0: Array, scales: Array, share: float, relaxation: float, answer: Answer) -> Iterator[Consensus]:
+def admm(
+    L: Array, x0: Array, scales: Array, share: float, relaxation: float, answer: Answer
+) -> Iterator[Consensus]:
     """Yield relaxed consensus ADMM in its form with one center and one dual variable, before each round.
 
     With the weighted Laplacian Lρ of the ρᵢⱼ: v = Lρ x, c ← c + ρ (x − v/(2η) − c), w ← w + ρ/2 v.
@@ -345,7 +347,9 @@ def admm(L: Array, x0: Array, scales: Array, share: float, relaxation: float, an
         c, w = c + relaxation * (x - v / (2.0 * eta[:, None]) - c), w + 0.5 * relaxation * v
 
 
-def admm_with_copies(L: Array, x0: Array, scales: Array, relaxation: float, answer: Answer) -> Iterator[Array]:
+def admm_with_copies(
+    L: Array, x0: Array, scales: Array, relaxation: float, answer: Answer
+) -> Iterator[Array]:
     """Yield the points of relaxed consensus ADMM in its form with one vector zᵢⱼ for each end of an edge.
 
     xᵢ minimizes fᵢ(x) + Σⱼ ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩, and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.

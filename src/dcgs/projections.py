@@ -81,7 +81,7 @@ def onto_l1_ball(y: Point, radius: float, h: Point | None = None) -> Point:
     size = np.abs(y)
     if float(size.sum()) <= radius:
         return y
-    return np.copysign(onto_simplex(size, radius, h), y)
+    return _with_signs(onto_simplex(size, radius, h), y)
 
 
 def onto_l2_ball(y: Point, radius: float, h: Point | None = None) -> tuple[Point, float]:
@@ -111,7 +111,7 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     size = np.abs(y)
     capped = np.minimum(size, cap)
     if float(capped.sum()) <= total:
-        return np.copysign(capped, y)
+        return _with_signs(capped, y)
     metric = np.ones_like(y) if h is None else h
     reciprocal, fall, largest = 1.0 / metric, _fall(size, metric), float((metric * size).max())
     # Σ clip(|y| − θ r, 0, cap) is piecewise linear in θ; its slope changes where an entry reaches a bound.
@@ -129,7 +129,14 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     above, below = excess(float(ends[low])), excess(float(ends[high]))
     share = above / (above - below) if above > below else 0.0
     theta = float(ends[low] + share * (ends[high] - ends[low]))
-    return np.copysign(np.clip(fall - theta * reciprocal, 0.0, cap), y)
+    return _with_signs(np.clip(fall - theta * reciprocal, 0.0, cap), y)
+
+
+def _with_signs(size: Point, y: Point) -> Point:
+    """Return these sizes with the signs of y; zeros are +0, which messages do not store."""
+    signed = np.copysign(size, y)
+    signed += 0.0
+    return signed
 
 
 def free_derivative(x: Point, cap: float, h: Point | None) -> Derivative:

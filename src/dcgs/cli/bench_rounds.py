@@ -77,8 +77,8 @@ def add(benches: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = _with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
-    methods = _with_outside("method", ENTRIES, args.method, entry)
+    table = with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
+    methods = with_outside("method", ENTRIES, args.method, entry)
     if args.list:
         _list(console, table, methods)
         return 0
@@ -190,7 +190,7 @@ def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry])
         console.print(listed)
 
 
-def _with_outside(
+def with_outside(
     what: str, known: Sequence[Named], specs: Sequence[str], load: Callable[[str], Named]
 ) -> list[Named]:
     """Return the built-in ones and those that ``--method`` or ``--instance`` names."""

@@ -9,9 +9,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.experiments.link import Link
 from dcgs.experiments.numbers import count, short_duration, size
 from dcgs.experiments.results import Curve, Findings
+from dcgs.study.link import Link
 
 ACCURACY = 0.01
 """A model is good if at most this share of the possible decrease of the loss is missing."""

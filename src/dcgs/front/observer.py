@@ -11,7 +11,8 @@ import numpy as np
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.answers import Model, allgather_answers, average, whole
 from dcgs.front.checks import Problem
-from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
+from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
+from dcgs.front.measuring import Measurement
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
@@ -73,6 +74,7 @@ class Observer:
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
+        self._measure = Measurement(problem.f, problem.X)
         self.computing = 0.0
         self.target = self.limits.target
         self.certified: CertifiedGap | None = None
@@ -265,7 +267,7 @@ class Observer:
             seconds=seconds,
             computing=self.computing,
             agents=tuple(whole(answers)),
-            **measure(self.problem.f, self.problem.X, answers),
+            **self._measure(answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))
         callback = self.problem.settings.callback

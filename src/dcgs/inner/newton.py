@@ -28,6 +28,8 @@ _HALVINGS = 5
 # The system of a Newton step is factorized if that takes less time than about this number of passes over the
 # data. Else it is solved by at most _MOST conjugate gradient steps, to this residual.
 _PASSES = 40.0
+# The speed of dense products, relative to sparse ones.
+_DENSE_SPEED = 20.0
 _MOST, _TOLERANCE = 25, 0.1
 # An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
 # there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
@@ -215,6 +217,13 @@ class _Columns:
                 return self.map.A.some(support)
         raise AssertionError(self.map)
 
+    def factorizes(self, n: int, s: int) -> bool:
+        """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
+        least = min(n, s)
+        if isinstance(self.map, SparseMap):  # its Gram matrix is cheap, and only the factorization counts
+            return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
+        return least * s <= _PASSES * math.prod(self.map.shape)
+
     def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
         """Return a step with the mean of k in place of K, if that is likely to be a good approximation.
 
@@ -262,14 +271,14 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
     K = Derivative(k, q)
     flat = change.reshape(-1)
     rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
-    if min(n, s) * s <= _PASSES * d and s > 0:
+    if columns.factorizes(n, s) and s > 0:
         p = None if q is None else R[:, None] * (A @ K.columns)
         if n <= s:
             full = s == d and float(k.min()) == float(k.max())
             gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
             solution = _solve_by_rows(R, gram, p, phi.eta, rhs)
         else:
-            solution = _solve_by_columns(_dense(A), R, np.sqrt(k), p, phi.eta, rhs)
+            solution = _solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
     else:
         solution = _conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
     moved = R * solution
@@ -287,10 +296,6 @@ def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     return np.asarray(scaled @ scaled.T)
 
 
-def _dense(A: Any) -> NDArray[np.float64]:
-    return np.asarray(A if isinstance(A, np.ndarray) else A.toarray())
-
-
 def _solve_by_rows(
     R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
@@ -303,11 +308,16 @@ def _solve_by_rows(
 
 
 def _solve_by_columns(
-    A: NDArray[np.float64], R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
+    A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
-    C = A * (R[:, None] * (roots / math.sqrt(eta)))  # the matrix is I + C Cᵀ − p pᵀ/η
-    M = C.T @ C
+    scale = roots / math.sqrt(eta)
+    if sp.issparse(A):
+        C: Any = sp.diags_array(R) @ A @ sp.diags_array(scale)
+        M = (C.T @ C).toarray()
+    else:
+        C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
+        M = C.T @ C
     M.flat[:: len(M) + 1] += 1.0
     factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
 

@@ -38,6 +38,10 @@ class Loss(ABC):
             "sum. Give it a method values(z)."
         )
 
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        """Return ℓ(z) for each row z."""
+        return np.array([self.value(z) for z in images])
+
     @abstractmethod
     def grad(self, z: Image) -> Image:
         """Return ℓᵢ′(zᵢ) for every entry."""
@@ -75,6 +79,10 @@ class SquaredLoss(Loss):
     def values(self, z: Image) -> Image:
         return np.square(z - self.target)
 
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = images - self.target
+        return np.asarray(np.einsum("ij,ij->i", r, r))
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -108,6 +116,9 @@ class LogisticLoss(Loss):
     def values(self, z: Image) -> Image:
         return np.logaddexp(0.0, -self.labels * z)
 
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
+
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
 
@@ -139,6 +150,11 @@ class HuberLoss(Loss):
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
         return inside * (2.0 * r - inside)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = np.abs(images - self.target)
+        inside = np.minimum(r, self.delta)
+        return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
