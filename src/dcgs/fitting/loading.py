@@ -7,9 +7,8 @@ highest row and column.
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -19,10 +18,10 @@ from scipy import sparse
 
 from dcgs import registry
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import DataSource, Entries, Numbers, Samples, path_of_agent
+from dcgs.fitting.data import DataSource, Numbers, Samples, path_of_agent
 from dcgs.fitting.problems import Problem
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
-from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
+from dcgs.fitting.readers import SamplesLayout, read_samples
+from dcgs.objectives import LeastSquares, Logistic, Objective, matrix_map
 from dcgs.runtime import ProcessGroup
 
 
@@ -90,28 +89,8 @@ class Loader:
             objectives = {i: LeastSquares(A, targets[i]) for i, A in matrices.items()}
         return LoadedData(objectives, (features,), reading, {i: len(part) for i, part in parts.items()})
 
-    def entries(self, layout: EntriesLayout, shape: tuple[int, int] | None) -> LoadedData:
-        """Return objectives of observed entries of a matrix."""
-        parts = self.source.parts(self.agents, self.hosted, lambda file, _: read_entries(file, layout))
-        base = self._base(parts.values())
-        parts = {i: part.from_zero(base) for i, part in parts.items()}
-        sides = [part.shape or (0, 0) for part in parts.values()]
-        sides += [(int(part.rows.max()) + 1, int(part.cols.max()) + 1) for part in parts.values()]
-        rows, cols = self._largest(*map(max, zip(*sides, strict=True)))
-        whole = shape or (int(rows), int(cols))
-        objectives = {i: self._completion(i, part, base, whole) for i, part in parts.items()}
-        return LoadedData(objectives, whole, {"base": base}, {i: len(part) for i, part in parts.items()})
-
     def _largest(self, *numbers: float) -> list[float]:
         return list(self.group.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())
-
-    def _base(self, parts: Collection[Entries]) -> int:
-        """Return the first index of files that do not say it: 0 if any of them has a 0, else 1."""
-        unknown = [part for part in parts if part.base is None]
-        lowest = min((float(min(part.rows.min(), part.cols.min())) for part in unknown), default=math.inf)
-        known = max((part.base for part in parts if part.base is not None), default=-1)
-        below, highest_known = self._largest(-lowest, known)
-        return int(min(1.0, -below)) if below > -math.inf else int(highest_known)
 
     def _widened(self, agent: int, part: Samples, features: int) -> Any:
         """Return A with this number of columns; only LIBSVM text may have fewer."""
@@ -136,20 +115,6 @@ class Loader:
                 f"{other[0] + 1} of agent {agent}, in {self.source.file(agent)}, has {b[other[0]]:.12g}."
             )
         return np.where(b == high, 1.0, -1.0)
-
-    def _completion(self, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Objective:
-        file = self.source.file(agent)
-        outside = part.first_outside(shape)
-        if outside is not None:
-            name, entry, found, side = outside
-            raise BrokenDataError(
-                f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
-                f"from {base}; entry {entry + 1} of agent {agent}, in {file}, has {found + base}. "
-                "Correct --shape, or give --zero-based or --one-based."
-            )
-        if part.values is None:
-            raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
-        return MatrixCompletion(part.rows, part.cols, part.values, shape)
 
 
 def _checksum(names: tuple[str, ...] | None) -> int:

@@ -10,9 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import Entries, Numbers, Samples
+from dcgs.fitting.data import Numbers, Samples
 from dcgs.fitting.models import Model
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
+from dcgs.fitting.readers import SamplesLayout, read_samples
 
 
 @final
@@ -28,10 +28,8 @@ class Predictions:
     note: str | None = None
 
 
-def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> Predictions:
-    """Return the predictions of a model for the data in a file."""
-    if isinstance(layout, EntriesLayout):
-        return _of_entries(model, file, read_entries(file, layout))
+def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
+    """Return the predictions of a model for the samples in a file; for ratings see ratings_predicting.py."""
     samples = read_samples(file, layout)
     if samples.A.shape[1] != len(model.x):
         raise BrokenDataError(
@@ -55,28 +53,11 @@ def samples_layout(model: Model, target: str | None, header: bool | None) -> Sam
     )
 
 
-def top_columns(model: Model, row: int, count: int, seen: Entries | None) -> Predictions:
-    """Return the columns with the highest predictions in a row, except those that ``seen`` has there."""
-    first = model.reading["base"]
-    rows = model.x.shape[0]
-    if not first <= row < rows + first:
-        raise ValueError(f"the row must be from {first} to {rows - 1 + first}; got {row}.")
-    scores = model.x[row - first].copy()
-    if seen is not None:
-        known = seen.from_zero(first)
-        here = known.cols[known.rows == row - first]
-        scores[here[(here >= 0) & (here < len(scores))]] = -np.inf
-    order = [int(at) for at in np.argsort(-scores, kind="stable")[:count] if scores[at] > -np.inf]
-    return Predictions(
-        {"column": [at + first for at in order], "prediction": [float(scores[at]) for at in order]}, {}
-    )
-
-
 def _of_numbers(samples: Samples, scores: Numbers) -> Predictions:
     columns = {"prediction": scores.tolist()}
     if samples.b is None:
         return Predictions(columns, {})
-    return Predictions(columns | {"target": samples.b.tolist()}, _square_errors(scores, samples.b))
+    return Predictions(columns | {"target": samples.b.tolist()}, square_errors(scores, samples.b))
 
 
 def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
@@ -100,23 +81,7 @@ def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
     return Predictions(columns, errors)
 
 
-def _of_entries(model: Model, file: Path, entries: Entries) -> Predictions:
-    first = model.reading["base"] if entries.base is None else entries.base
-    known = entries.from_zero(first)
-    outside = known.first_outside((model.x.shape[0], model.x.shape[1]))
-    if outside is not None:
-        name, entry, found, side = outside
-        raise BrokenDataError(
-            f"a {name} must be from {first} to {side - 1 + first}, as in the model; entry {entry + 1} of "
-            f"{file} has {found + first}. Leave it out, or give --zero-based or --one-based."
-        )
-    scores = model.x[known.rows, known.cols]
-    columns = {"row": entries.rows.tolist(), "column": entries.cols.tolist(), "prediction": scores.tolist()}
-    if entries.values is None:
-        return Predictions(columns, {})
-    return Predictions(columns | {"value": entries.values.tolist()}, _square_errors(scores, entries.values))
-
-
-def _square_errors(scores: Numbers, targets: Numbers) -> dict[str, float]:
+def square_errors(scores: Numbers, targets: Numbers) -> dict[str, float]:
+    """Return the root mean square error and the mean absolute error."""
     error = scores - targets
     return {"RMSE": float(np.sqrt(np.mean(error**2))), "mean absolute error": float(np.mean(np.abs(error)))}

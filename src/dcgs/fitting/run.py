@@ -10,8 +10,9 @@ from dcgs.datasets.store import sha256_of
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec, LabeledGraph
 from dcgs.fitting.loading import LoadedData, Loader
-from dcgs.fitting.models import Model, model_name
+from dcgs.fitting.models import Model, ModelFile, model_name
 from dcgs.fitting.problems import Problem
+from dcgs.fitting.ratings import LoadedRatings, RatingsOptions, Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sets import SetSpec
 from dcgs.front import Callback, Checkpoint, Result, minimize
@@ -28,7 +29,7 @@ class FitConfig:
 
     ``rules`` are the stopping rules of :func:`dcgs.minimize`. ``measure`` is the number of iterations between
     two measurements of all agents' losses; None: no measurements. ``shape`` is the shape of a matrix to
-    complete; None: found from the data.
+    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class FitConfig:
     measure: int | None = None
     seed: int = 0
     checkpoint: Checkpoint | None = None
+    ridge: float | None = 5.0
 
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
@@ -90,6 +92,7 @@ class FitResult:
     data: LoadedData
     graph: LabeledGraph
     result: Result
+    ratings: LoadedRatings | None = None
 
     @property
     def agents(self) -> int:
@@ -97,7 +100,7 @@ class FitResult:
         return len(self.graph.graph)
 
     @property
-    def models(self) -> dict[int, Model]:
+    def models(self) -> Mapping[int, ModelFile]:
         """The models of the hosted agents."""
         about = {
             "set": _set(self.config),
@@ -108,6 +111,8 @@ class FitResult:
             "seed": self.config.seed,
             "versions": self.result.about["versions"],
         }
+        if self.ratings is not None:
+            return self.ratings.models(self.result, about)
         return {
             int(i): Model(x, self.config.problem, self.data.reading, {"agent": int(i)} | about)
             for i, x in zip(self.result.hosted, self.result.agents, strict=True)
@@ -139,6 +144,8 @@ class FitResult:
             "versions": result.about["versions"],
             "notes": list(result.notes),
         }
+        if self.ratings is not None:
+            summary |= self.ratings.summary()
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]
         if self.graph.labels is not None:
@@ -177,7 +184,14 @@ def fit(
     config.check()
     agents = config.count_agents(group.size)
     graph = config.graph.build(agents)
-    data = _load(config, agents, runtime, group)
+    ratings = None
+    if isinstance(config.layout, EntriesLayout):
+        options = RatingsOptions(config.shape, config.ridge)
+        ratings = load_ratings(config.source, config.layout, options, Site(graph.graph, runtime, group))
+        data = ratings.data
+    else:
+        loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group)
+        data = loader.samples(config.layout)
     X = config.set.make(data.shape)
     group.barrier()  # a process that could not load ends the others here
     result = minimize(
@@ -192,14 +206,7 @@ def fit(
         callback=callback,
         checkpoint=config.checkpoint,
     )
-    return FitResult(config, data, graph, result)
-
-
-def _load(config: FitConfig, agents: int, runtime: Runtime, group: ProcessGroup) -> LoadedData:
-    loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group)
-    if isinstance(config.layout, EntriesLayout):
-        return loader.entries(config.layout, config.shape)
-    return loader.samples(config.layout)
+    return FitResult(config, data, graph, result, ratings)
 
 
 def _set(config: FitConfig) -> dict[str, Any]:
