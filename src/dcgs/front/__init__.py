@@ -1,6 +1,6 @@
 """``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""
 
-from dcgs.front.allreduce import AgreedTexts, Reduced, agree_on_texts, allreduce
+from dcgs.front.allreduce import AgreedTexts, Reduced, agree_on_texts, allreduce, run_programs
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.collect import versions
 from dcgs.front.distributed import agreed
@@ -22,5 +22,6 @@ __all__ = [
     "agreed",
     "allreduce",
     "minimize",
+    "run_programs",
     "versions",
 ]

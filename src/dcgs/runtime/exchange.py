@@ -141,7 +141,7 @@ class NeighborExchange:
             twice = [j for j in to if (i, j) in delivered]
             if twice:
                 raise MessageError(
-                    f"an agent must send a neighbor one message in a round; {receiver.name} sent two from "
+                    f"an agent must send a neighbor one message in a round; {self.name(rank)} sent two from "
                     f"agent {i} to agents {twice}."
                 )
             delivered |= {(i, j): each.message for j in to}
