@@ -30,6 +30,16 @@ class Snapshot:
     """All measurements after one iteration; see :class:`History` for their meaning.
 
     ``agents`` are the models that were measured, for a callback; a history does not store them.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> def halved(snapshot):
+    ...     return snapshot.gap <= 0.5 * snapshot.worst_loss
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=500, callback=halved)
+    >>> print(result.status)
+    the callback ended the run.
     """
 
     iterations: int
@@ -62,6 +72,18 @@ class History:
     is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
     ``projections`` are the largest of any agent. ``seconds`` is wall-clock time without measurements.
     ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> history = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10).history
+    >>> len(history), int(history.rounds[-1]), bool(history.worst_loss[-1] < history.worst_loss[0])
+    (11, 20, True)
+    >>> history.to_frame()[["rounds", "lmo_calls"]].tail(2)
+        rounds  lmo_calls
+    9       18          9
+    10      20         10
     """
 
     iterations: NDArray[np.int64]

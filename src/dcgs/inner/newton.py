@@ -55,6 +55,14 @@ class Newton(Inner):
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Where Newton steps fail, the solve is finished by projected gradient steps. ``max_steps`` bounds the steps
     of one solve.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Newton(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 50

@@ -53,6 +53,10 @@ class MPI(Runtime):
     many agents as processes. If no heartbeat message of a process arrives for ``timeout`` seconds, the
     run ends in all processes. A thread sends these messages, also while agents compute. ``comm`` is an
     mpi4py communicator, by default that of all processes.
+
+    >>> import dcgs
+    >>> dcgs.MPI(timeout=30.0)
+    MPI(timeout=30.0)
     """
 
     timeout: float = 10.0
