@@ -124,8 +124,8 @@ class Method(ABC):
     >>> isinstance(dcgs.DFW(), dcgs.Method), dcgs.DFW().rounds_per_iteration
     (True, 2)
     >>> print(dcgs.NIDS().incompatibility({0: f}, dcgs.ConvexHull(np.eye(2))))
-    NIDS needs a set with a Euclidean projection; ConvexHull has none. Use a method that calls the linear oracle,
-    such as dcgs.DCGS().
+    NIDS needs a set with a Euclidean projection; ConvexHull has none. Use a method that calls the linear
+    oracle, such as dcgs.DCGS().
     """
 
     rounds_per_iteration: int = 1
