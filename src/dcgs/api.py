@@ -6,7 +6,7 @@ Sets, methods, inner solvers and losses come from the packages of that name, as 
 
 from dcgs import inner, methods, objectives, sets
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
-from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
+from dcgs.front import Checkpoint, Comparison, History, Result, Snapshot, Status, compare, minimize
 from dcgs.inner import *
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
@@ -18,7 +18,7 @@ from dcgs.runtime import MPI, Faults, Lockstep, load_faults
 from dcgs.schedules import Facts, Params, Theorem1, Theorem2
 from dcgs.sets import *
 
-__all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
+__all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += [
     "MPI",
     "Facts",

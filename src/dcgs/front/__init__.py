@@ -2,6 +2,7 @@
 
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.collect import versions
+from dcgs.front.comparison import Comparison, compare
 from dcgs.front.distributed import agreed
 from dcgs.front.history import Callback, History, Snapshot
 from dcgs.front.minimize import minimize
@@ -11,11 +12,13 @@ from dcgs.front.stopping import Status
 __all__ = [
     "Callback",
     "Checkpoint",
+    "Comparison",
     "History",
     "Result",
     "Snapshot",
     "Status",
     "agreed",
+    "compare",
     "minimize",
     "versions",
 ]

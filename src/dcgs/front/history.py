@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import RankOne
 from dcgs.front.answers import Model, average, distance
+from dcgs.front.curves import draw
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank
 from dcgs.objectives.maps import Sampling
@@ -22,6 +23,7 @@ from dcgs.sets.base import ConvexSet
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @final
@@ -114,6 +116,18 @@ class History:
         except ImportError as error:
             raise ImportError("to_frame needs pandas; install it with: pip install 'dcgs[frame]'.") from error
         return pd.DataFrame(self.columns())
+
+    def plot(
+        self,
+        x: str = "rounds",
+        y: str | Sequence[str] = ("worst_loss", "gap", "disagreement"),
+    ) -> Figure:
+        """Draw measures against a cost, a panel each; save it with ``savefig("run.pdf")``, or png, or svg.
+
+        ``x`` is rounds, bytes, lmo_calls, seconds, iterations, messages or computing. To draw several runs,
+        see :func:`compare`.
+        """
+        return draw({"": self.columns()}, x, y)
 
 
 _COLUMNS = {column.name: int if "int64" in str(column.type) else float for column in fields(History)}
