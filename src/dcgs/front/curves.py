@@ -78,11 +78,12 @@ def draw(
                 _curve(axes, columns[x], columns[measure], label=name, place=place)
             axes.set_title(labels[measure])
             axes.set_xlabel(COSTS[x])
+            _thousands(axes, x)
             axes.set_xlim(left=0)
             _scale(axes, [columns[measure] for columns in runs.values()])
         if len(runs) > 1:
             curves, names = panels[0].get_legend_handles_labels()
-            figure.legend(curves, names, loc="outside lower center", ncols=min(4, len(runs)), frameon=False)
+            figure.legend(curves, names, loc="outside lower center", ncols=2 * len(measures), frameon=False)
         if title:
             figure.suptitle(title, fontsize=10)
     return figure
@@ -116,6 +117,14 @@ def _curve(axes: Axes, x: NDArray[Any], y: NDArray[Any], label: str, place: int)
     shown = np.where(y > 0.0, y, np.nan)  # a logarithmic axis has no zero
     look: dict[str, Any] = {"color": COLORS[place % len(COLORS)], "linestyle": DASHES[place % len(DASHES)]}
     axes.plot(x, shown, label=label, marker="." if len(x) < _FEW else "", markersize=4.0, **look)
+
+
+def _thousands(axes: Axes, x: str) -> None:
+    """Label large counts with k, M and G."""
+    if x in ("bytes", "lmo_calls", "messages"):
+        from matplotlib.ticker import EngFormatter
+
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _scale(axes: Axes, curves: Sequence[NDArray[Any]]) -> None:
