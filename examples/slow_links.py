@@ -13,11 +13,11 @@ import numpy as np
 import dcgs
 from dcgs.datasets import lasso_synthetic
 
-data = lasso_synthetic(samples=150, features=1000, nonzeros=10)
-X, graph = dcgs.L1Ball(1000, radius=float(abs(data.truth).sum())), nx.cycle_graph(6)
+data = lasso_synthetic(samples=120, features=500, nonzeros=8)
+X, graph = dcgs.L1Ball(500, radius=float(abs(data.truth).sum())), nx.cycle_graph(6)
 methods = {"FastDCGS": dcgs.FastDCGS(), "NIDS": dcgs.NIDS(), "DFW": dcgs.DFW()}
 results = {
-    name: dcgs.minimize(data.objectives(6), X, graph, method, rounds=150) for name, method in methods.items()
+    name: dcgs.minimize(data.objectives(6), X, graph, method, rounds=100) for name, method in methods.items()
 }
 comparison = dcgs.compare(results)
 

@@ -94,9 +94,9 @@ print(features(train["east"]).shape[1], "features")
 # Fit one model together
 # ----------------------
 #
-# Each hospital makes the objective of its own patients. The set says which models are allowed: here Σ |xⱼ|
-# ≤ radius, which makes many coefficients zero. The graph says who talks to whom: each hospital to two
-# others.
+# Each hospital makes the objective of its own patients. The set says which models are allowed: here
+# those with ``Σ |xⱼ| ≤ radius``, of which many coefficients are zero. The graph says who talks to whom: each
+# hospital to two others.
 
 objectives = [
     dcgs.Logistic(features(table).to_numpy(), table.readmitted.to_numpy(float)) for table in train.values()
