@@ -22,6 +22,11 @@ class Derivative:
 
     ``k`` and ``q`` are flat; a ``q`` with several columns is a matrix. ``q`` is None if K is diagonal. If the
     projection is not differentiable at the point, K is an element of its generalized Jacobian.
+
+    >>> import dcgs, numpy as np
+    >>> K = dcgs.Derivative(k=np.array([1.0, 0.0]))
+    >>> K.times(np.array([5.0, 7.0]))
+    array([5., 0.])
     """
 
     k: Point
@@ -43,7 +48,13 @@ class Derivative:
 @final
 @dataclass(frozen=True, eq=False)
 class ProjectedPoint:
-    """The projection of a point, and the derivative of the projection there, computed on demand."""
+    """The projection of a point, and the derivative of the projection there, computed on demand.
+
+    >>> import dcgs, numpy as np
+    >>> at = dcgs.Box(np.zeros(2), np.ones(2)).projected(np.array([0.5, 3.0]))
+    >>> at.point, at.derivative().k
+    (array([0.5, 1. ]), array([1., 0.]))
+    """
 
     point: Point
     derivative: Callable[[], Derivative]

@@ -17,7 +17,12 @@ _DEFAULT_ITERATIONS = 10_000
 
 
 class Status(Enum):
-    """Why a run ended; ``str(status)`` is a sentence."""
+    """Why a run ended; ``str(status)`` is a sentence.
+
+    >>> import dcgs
+    >>> print(dcgs.Status.ROUNDS)
+    the limit on rounds was reached.
+    """
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."

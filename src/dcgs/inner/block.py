@@ -53,6 +53,14 @@ class Block(Inner):
     missing: the basis of a block may lack a direction. A block of k triples counts as k calls. If f is a
     sum of squares of single entries, a solve begins at the projection of the unconstrained minimizer of φ,
     provided that this lowers φ.
+
+    >>> import dcgs, networkx as nx
+    >>> parts = [([0, 1], [0, 1], [2.0, 2.0]), ([0, 1], [1, 0], [2.0, 2.0])]
+    >>> objectives = [dcgs.MatrixCompletion(*part, shape=(2, 2)) for part in parts]
+    >>> method, X = dcgs.DCGS(inner=dcgs.Block(), answer="last"), dcgs.NuclearNormBall((2, 2), radius=2.0)
+    >>> dcgs.minimize(objectives, X, nx.path_graph(2), method, iterations=50).x.round(2)
+    array([[1., 1.],
+           [1., 1.]])
     """
 
     max_steps: int = 10_000

@@ -20,7 +20,13 @@ Image: TypeAlias = NDArray[np.float64]
 
 
 class Loss(ABC):
-    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere."""
+    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere.
+
+    >>> import dcgs, numpy as np
+    >>> loss = dcgs.SquaredLoss([1.0, 2.0])
+    >>> isinstance(loss, dcgs.Loss), loss.value(np.zeros(2)), loss.grad(np.zeros(2)), loss.curvature
+    (True, 5.0, array([-2., -4.]), (2.0, 2.0))
+    """
 
     @property
     @abstractmethod
@@ -63,7 +69,12 @@ class Loss(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class SquaredLoss(Loss):
-    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper."""
+    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.SquaredLoss([3.0, 4.0]).value(np.zeros(2))
+    25.0
+    """
 
     target: Image
     name: str = "b"
@@ -96,7 +107,12 @@ class SquaredLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class LogisticLoss(Loss):
-    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1."""
+    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.LogisticLoss([1.0, -1.0]).grad(np.zeros(2))
+    array([-0.5,  0.5])
+    """
 
     labels: Image
     curvature = (0.0, 0.25)
@@ -133,7 +149,12 @@ class LogisticLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class HuberLoss(Loss):
-    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond."""
+    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.HuberLoss([0.0, 0.0], delta=1.0).value(np.array([0.5, 3.0]))
+    5.25
+    """
 
     target: Image
     delta: float = 1.0

@@ -44,6 +44,15 @@ class Lockstep(Runtime):
     ``latency`` of a message. An agent uses the newest message of each neighbor, and waits for a neighbor from
     which it has used none in its last ``staleness`` steps. ``record`` is a file to which such a run writes
     which messages were used when, and ``replay`` such a file to repeat.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> runtime = dcgs.Lockstep(threads=1)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10, runtime=runtime)
+    >>> result.rounds
+    20
     """
 
     threads: int | None = None
