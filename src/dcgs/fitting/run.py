@@ -116,14 +116,15 @@ class FitResult:
     @property
     def models(self) -> Mapping[int, ModelFile]:
         """The models of the hosted agents."""
-        about = self.about
-        if self.ratings is not None:
-            return self.ratings.models(self.result, about)
-        assert self.samples is not None
-        problem, reading = self.config.problem, self.data.reading
+        return self.linear_models if self.ratings is None else self.ratings.models(self.result, self.about)
+
+    @property
+    def linear_models(self) -> dict[int, Model]:
+        """The models of the hosted agents, for samples; empty for ratings."""
+        problem, reading, about = self.config.problem, self.data.reading, self.about
         return {
             i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept)
-            for i, model in self.samples.models.items()
+            for i, model in ({} if self.samples is None else self.samples.models).items()
         }
 
     @property

@@ -63,8 +63,9 @@ class MPI(Runtime):
     last ``staleness`` steps. ``record`` is a file to which process 0 writes which message was used when;
     ``Lockstep(replay=...)`` repeats the run from it. Models are measured before and after the run only.
 
-    >>> dcgs.MPI(timeout=30.0)
-    MPI(timeout=30.0)
+    >>> import dcgs
+    >>> dcgs.MPI(timeout=30.0).timeout
+    30.0
     """
 
     timeout: float = 10.0
