@@ -46,6 +46,7 @@ ARRAYS = [
     "projections",
     "computing",
     "waiting",
+    "certificates",
 ]
 FACTS = ["status", "iterations", "rounds", "seconds", "notes", "about"]
 

@@ -465,7 +465,7 @@ def test_computing_adds_up_the_slowest_agent_of_each_round(monkeypatch: pytest.M
             yield np.zeros(1)
         return np.zeros(1)
 
-    monkeypatch.setattr("dcgs.runtime.programs.time.perf_counter", lambda: now)
+    monkeypatch.setattr("dcgs.runtime.programs.time.thread_time", lambda: now)
     rests = [[0.5, 0.125], [0.125, 0.25], [0.0, 0.0]]
     traffic = run(nx.path_graph(3), lambda i: resting(rests[i]))
     # Agents took turns, one second in all; each with its own machine would wait for the slowest.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from problem import ENTRIES, ProblemFolder, shares
 
 from dcgs.datasets import Ratings
-from dcgs.experiments.link import Link
+from dcgs.study.link import Link
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
 from dcgs.front.build import Run, build
@@ -19,6 +18,7 @@ from dcgs.front.varying import GraphArgument
 from dcgs.low_rank import LowRank
 from dcgs.methods import FastDCGS, Method
 from dcgs.objectives.objective import Objective
+from dcgs.parallel import blas_threads
 from dcgs.runtime import Lockstep, PartitionedError, Runtime
 from dcgs.sets.base import ConvexSet
 
@@ -79,7 +79,7 @@ def minimize(
         checkpoint,
     )
     # One BLAS thread gives the same bits in every run. Runtimes use more only where bits stay the same.
-    with threadpool_limits(1, user_api="blas"):
+    with blas_threads(1):
         problem = check(objectives, X, graph, x0, settings)
         run = build(problem)
         _run(run)

@@ -17,7 +17,12 @@ _DEFAULT_ITERATIONS = 10_000
 
 
 class Status(Enum):
-    """Why a run ended; ``str(status)`` is a sentence."""
+    """Why a run ended; ``str(status)`` is a sentence.
+
+    >>> import dcgs
+    >>> print(dcgs.Status.ROUNDS)
+    the limit on rounds was reached.
+    """
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."
@@ -28,6 +33,7 @@ class Status(Enum):
     ROUNDS = "the limit on rounds was reached."
     LMO_CALLS = "the limit on oracle calls was reached."
     SECONDS = "the limit on seconds was reached."
+    REPLAYED = "the recorded run was replayed to its end."
 
     def __str__(self) -> str:
         return self.value

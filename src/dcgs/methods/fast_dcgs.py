@@ -50,6 +50,14 @@ class FastDCGS(Method):
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
     instead; it sees all data, and its work is not counted.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.FastDCGS(), gap=1e-2)
+    >>> print(result.status)
+    the agents agreed that the gap they certified reached its target.
     """
 
     inner: InnerName | Inner = "auto"

@@ -45,6 +45,8 @@ class Kind(IntEnum):
     """Nothing: the agents have returned, and send no more."""
     COLLECTIVE = 3
     """Part of a collective operation of all processes, such as a gather."""
+    LAST = 4
+    """Nothing: of an asynchronous run all messages have been sent; the round is their number."""
 
 
 @final
