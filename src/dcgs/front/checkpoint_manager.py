@@ -188,7 +188,7 @@ class CheckpointManager:
         if at is None:
             return continues
         # Agents that stop need not save once more; and where messages are missing, all may have slept.
-        if not self._by_rounds and observer.status is not Status.AGREED:
+        if not self._by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
             self._check_saved(at, observer.iterations, continues)
         pending = self._pending if not self._by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:
