@@ -53,7 +53,7 @@ def test_every_measure_of_factors_is_that_of_the_matrix(own_rows: bool, graph: n
     value = sum(f.value(dense) for f in objectives)
     gradient = sum((f.grad(dense) for f in objectives), start=np.zeros(SHAPE))
     gap = float(np.vdot(gradient, dense)) + 8.0 * float(np.linalg.svd(gradient, compute_uv=False)[0])
-    # Sums of some dozen products in another order; the gap is a difference of numbers a thousand times larger.
+    # Sums of some dozen products in another order; the gap is a difference of far larger numbers.
     for name in ("local_loss", "mean_loss", "worst_loss"):
         assert getattr(history, name)[-1] == pytest.approx(value, rel=1e-10)
     assert history.gap[-1] == pytest.approx(gap, rel=1e-6)
