@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 import networkx as nx
 import numpy as np
@@ -22,7 +22,7 @@ from dcgs.counting import CountedOracle
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
-from dcgs.methods import Agent
+from dcgs.methods import Agent, sums
 from dcgs.methods.target import GapTarget
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program
@@ -33,6 +33,7 @@ from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall, Simplex
 from problems import Array, Fits, neighbors_of, random_fits
 from reference import constraints, cp, optimum
 
+TOLERANCE_OF_STEPS = sums._tolerance
 NUMBERS = 5
 """What travels beside a gradient."""
 
@@ -59,7 +60,7 @@ every_graph = pytest.mark.parametrize("name", GRAPHS)
 
 BALL = L1Ball(6, 2.0)
 SUMS = FastDCGS(form="sums")
-FORMS: tuple[Literal["edges", "sums", "newton"], ...] = ("edges", "sums", "newton")
+Form: TypeAlias = Literal["edges", "sums", "newton"]
 
 
 def rounds_of(graph: nx.Graph) -> int:
@@ -136,7 +137,7 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
     degrees = [graph.degree[i] for i in range(len(graph))]
     sent = [len(node.children) + (node.parent is not None) for node in tree]
     value = HEADER + FRAME + EncodedArray(np.ones(6 + NUMBERS)).nbytes
-    empty = HEADER + FRAME
+    empty = HEADER  # to neighbors that are neither parent nor child, and in other rounds
     found = result.bytes - 9 * value * np.array(degrees if rounds_of(graph) == 1 else sent)
     assert (found % empty == 0).all()
 
@@ -146,22 +147,22 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
 
 def answers_of(method: FastDCGS, graph: nx.Graph, columns: int) -> tuple[int, bytes]:
     objectives = random_fits(len(graph), rows=3, columns=columns, seed=103).objectives()
-    result = dcgs.minimize(objectives, L1Ball(columns), graph, method, iterations=8, every=0)
+    result = dcgs.minimize(objectives, L1Ball(columns), graph, method, iterations=3, every=0)
     return result.rounds, result.agents.tobytes()
 
 
 def test_with_few_unknowns_hessians_are_sent_with_more_gradients_if_there_is_a_hub_else_points() -> None:
-    for graph, columns, form in (
-        (STAR, 64, "newton"),
-        (nx.cycle_graph(5), 64, "newton"),
-        (STAR, 65, "sums"),
-        (COMPLETE, 65, "sums"),
-        (nx.cycle_graph(5), 65, "edges"),
-        (nx.path_graph(4), 65, "edges"),
-    ):
+    cases: list[tuple[nx.Graph, int, Form, Form]] = [
+        (STAR, 64, "newton", "sums"),
+        (STAR, 65, "sums", "newton"),
+        (COMPLETE, 65, "sums", "edges"),
+        (nx.cycle_graph(5), 64, "newton", "edges"),
+        (nx.cycle_graph(5), 65, "edges", "newton"),
+    ]
+    for graph, columns, form, other in cases:
         chosen = answers_of(FastDCGS(), graph, columns)
-        found = {name: answers_of(FastDCGS(form=name), graph, columns) for name in FORMS}
-        assert [name for name in FORMS if found[name] == chosen] == [form]
+        assert chosen == answers_of(FastDCGS(form=form), graph, columns)
+        assert chosen != answers_of(FastDCGS(form=other), graph, columns)
 
 
 def test_with_an_eta_the_form_is_edges() -> None:
@@ -318,17 +319,28 @@ def shown(fits: Fits, X: ConvexSet, graph: nx.Graph, method: FastDCGS, **rules: 
 
 # Both work to rounding error, 1e-16, on steps that do not enlarge errors much; decisions are not close.
 TOLERANCE = 1e-11 * RADIUS
-EVENTS: list[tuple[int, set[str]]] = [
-    (1, {"raise", "fall", "plain"}),
-    (19, {"raise", "fall", "turn", "plain"}),
+EVENTS: list[tuple[int, float, set[str]]] = [
+    (2, 1e-3, {"raise", "fall", "back", "plain"}),
+    (5, 1e-6, {"raise", "fall", "turn", "back", "plain"}),
+    (101, 1e-3, {"raise", "fall", "turn", "back", "plain"}),
+    (1, 1.0, {"raise", "fall", "plain"}),
+    (19, 1.0, {"raise", "fall", "turn", "plain"}),
 ]
 
 
-@pytest.mark.parametrize(("seed", "expected"), EVENTS)
-@pytest.mark.parametrize("name", ["star", "star around 3", "path of 5"])
-def test_it_equals_the_reference_over_a_ball(name: str, seed: int, expected: set[str]) -> None:
+def allow(share: float, patch: pytest.MonkeyPatch) -> None:
+    """Allow steps to increase f by a share of the tolerance only, so that some are undone."""
+    patch.setattr(sums, "_tolerance", lambda k, scale: share * TOLERANCE_OF_STEPS(k, scale))
+
+
+@pytest.mark.parametrize(("seed", "share", "expected"), EVENTS)
+@pytest.mark.parametrize("name", ["star around 3", "path of 5"])
+def test_it_equals_the_reference_over_a_ball(
+    name: str, seed: int, share: float, expected: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allow(share, monkeypatch)
     fits = heavy_fits(5, seed)
-    reference, events = accelerated(fits, 16)
+    reference, events = accelerated(fits, 16, share)
     assert set(events) == expected
     found, _ = shown(fits, L2Ball(5, RADIUS), GRAPHS[name], SUMS, iterations=16)
     np.testing.assert_allclose(found, np.repeat(reference[:, None], 5, axis=1), rtol=0.0, atol=TOLERANCE)
@@ -460,7 +472,9 @@ def walk(seed: int, precision: float, iterations: int) -> Walk:
         steps.append(len(run.asked[1]) if run.asked else 0)
 
     objectives, method = heavy_fits(5, seed).objectives(), FastDCGS(form="sums", inner=run)
-    dcgs.minimize(objectives, L2Ball(5, RADIUS), STAR, method, iterations=iterations, callback=look)
+    with pytest.MonkeyPatch.context() as patch:
+        allow(precision, patch)
+        dcgs.minimize(objectives, L2Ball(5, RADIUS), STAR, method, iterations=iterations, callback=look)
     asked = [run.asked[1][after - 1] if after > before else None for before, after in pairwise(steps)]
     return Walk(answers, losses, asked)
 
