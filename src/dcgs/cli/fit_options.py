@@ -179,8 +179,8 @@ def _add_samples(group: Any) -> None:
     text = "a free intercept, which the set does not bound (default: yes)"
     group.add_argument("--intercept", action=argparse.BooleanOptionalAction, help=text)
     text = (
-        "divide each column by its deviation over all sites, so that the radius treats all alike; coefficients "
-        "are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
+        "divide each column by its deviation over all sites, so that the radius treats all alike; "
+        "coefficients are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
     )
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=text)
     text = "balanced: rows of the rarer class count more, so that both classes count alike"
