@@ -58,7 +58,7 @@ examples:
   dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
   dcgs fit logistic --data patients.csv --target ill --agents 4 --radius 10 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
-  dcgs fit completion --data ratings.csv --shape 943,1682 --radius 1e4 --agents 10 --out model/
+  dcgs fit completion --data ratings.csv --radius 500 --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
   mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
@@ -94,6 +94,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
         help=f"{', '.join(PROBLEMS)}; or a loss: {', '.join(registry.losses())}, package.module:Name",
     )
     _add_data(parser.add_argument_group("data"))
+    _add_offsets(parser.add_argument_group("offsets of ratings, for completion"))
     _add_network(parser.add_argument_group("agents"))
     _add_set(parser.add_argument_group("set of models"))
     _add_samples(parser.add_argument_group("intercept, scales and weights (not for completion)"))
@@ -112,9 +113,13 @@ def _add_data(group: Any) -> None:
         "--target COLUMN", "of tables, the column to predict: a name or a number (default: the last); or .npy"
     )
     add("--features N", "of LIBSVM text (default: the highest index)", count)
-    add("--shape R,C", "of the matrix to complete (default: the highest row, column)", shape)
+    add(
+        "--shape R,C",
+        "of a matrix to complete whose rows and columns have numbers (default: ids in tables)",
+        shape,
+    )
     columns = "of tables for completion (default: by name, or the first 3)"
-    add_reading_options(group, columns, base="from 0 if there is a 0, else from 1")
+    add_reading_options(group, columns, base="ids in tables; else from 0 if there is a 0, or from 1")
     text = "of tables, the only columns of features to use: names or numbers (default: all)"
     add("--use COLUMN", text, nargs="+", action="extend")
     text = "of tables, columns to leave out, such as names, numbers of patients or dates"
@@ -131,10 +136,17 @@ def _add_data(group: Any) -> None:
     add("--held-out SHARE", text, share, default=0.1)
     add(
         "--split",
-        "how one file is split: in order (default), shuffled by the seed, or sorted by target or row",
+        "how one file is split: in order (default), shuffled by the seed, or sorted by target or row "
+        "(default for completion: every row has one agent)",
         choices=["even", "random", "sorted"],
-        default="even",
     )
+
+
+def _add_offsets(group: Any) -> None:
+    text = "fit the mean and an offset of each row and column first (default: yes)"
+    group.add_argument("--offsets", action=argparse.BooleanOptionalAction, help=text)
+    text = "the weight of the squares of offsets: a row with this many ratings gets half (default: 5)"
+    option(group, "--ridge R", text, positive)
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
@@ -257,7 +269,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     method_options = ("inner", "eta", "step", "answer")
     return FitConfig(
         problem=problem,
-        source=DataSource(args.data, args.split, args.seed),
+        source=DataSource(args.data, args.split or ("sorted" if problem.entries else "even"), args.seed),
         layout=_layout(args, problem),
         graph=GraphSpec(args.graph, args.seed),
         set=SetSpec(args.set or problem.usual_set, set_options),
@@ -274,6 +286,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         seed=args.seed,
         checkpoint=_checkpoint(args),
         samples=_sample_options(args, problem),
+        ridge=_ridge(args, problem),
     )
 
 
@@ -282,6 +295,16 @@ def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions
         raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
     how = Preparation(tuple(args.categorical), args.missing, args.held_out)
     return SampleOptions(how, args.intercept, args.standardize, args.class_weight == "balanced")
+
+
+def _ridge(args: argparse.Namespace, problem: Problem) -> float | None:
+    """Return the ridge of the offsets; None means no offsets."""
+    given = [name for name in ("offsets", "ridge") if getattr(args, name) is not None]
+    if given and not problem.entries:
+        raise ValueError(f"--{given[0]} must be left out for {problem.name}, which has no ratings.")
+    if args.offsets is False and args.ridge is not None:
+        raise ValueError("--ridge must be left out with --no-offsets, which fits none.")
+    return None if args.offsets is False else args.ridge or 5.0
 
 
 def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:

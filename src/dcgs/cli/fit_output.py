@@ -79,6 +79,10 @@ def _agents_table(fitted: FitResult) -> Table:
 def _print_reading(fitted: FitResult, console: Console) -> None:
     """Print what was assumed in reading the data."""
     reading, sides = fitted.data.reading, ",".join(map(str, fitted.data.shape))
+    if "ids" in reading:
+        rows, columns = fitted.data.shape
+        console.print(f"{rows} rows and {columns} columns, by their ids")
+        return
     if "base" in reading:
         console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
         return

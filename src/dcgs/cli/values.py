@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dcgs import registry
-from dcgs.experiments.link import Link
 from dcgs.fitting.sets import AUTO, parse_value
+from dcgs.study.link import Link
 
 Number = TypeVar("Number", int, float)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import IO, Any, TypeAlias, final
+from typing import IO, Any, Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ PATH = "path.json"
 PATH_PICTURE = "path.png"
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
+
+
+class ModelFile(Protocol):
+    """A model that can be written to an open file."""
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write the model."""
 
 
 @final
@@ -252,7 +259,7 @@ class OutputFolder:
 
     def write(
         self,
-        models: Mapping[int, Model],
+        models: Mapping[int, ModelFile],
         summary: Mapping[str, Any] | None = None,
         history: Columns | None = None,
         others: Mapping[str, bytes] | None = None,

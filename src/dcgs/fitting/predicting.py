@@ -10,10 +10,10 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import Entries, Numbers
+from dcgs.fitting.data import Numbers
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.models import Model, reading_columns
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, kind_of, read_entries, read_samples, read_words
+from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
 from dcgs.fitting.readers.layout import listed
 from dcgs.fitting.samples import TABLES
 from dcgs.fitting.scores import (
@@ -43,10 +43,8 @@ class Predictions:
     calibration: tuple[CalibrationGroup, ...] = ()
 
 
-def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> Predictions:
-    """Return the predictions of a model for the data in a file."""
-    if isinstance(layout, EntriesLayout):
-        return _of_entries(model, file, read_entries(file, layout))
+def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
+    """Return the predictions of a model for the samples in a file; for ratings see ratings_predicting.py."""
     if "columns" in model.reading and kind_of(file) in TABLES:
         A, target, notes = _encoded(model, read_words(file, layout))
     else:
@@ -99,23 +97,6 @@ def samples_layout(model: Model, target: str | None, header: bool | None) -> Sam
     )
 
 
-def top_columns(model: Model, row: int, count: int, seen: Entries | None) -> Predictions:
-    """Return the columns with the highest predictions in a row, except those that ``seen`` has there."""
-    first = model.reading["base"]
-    rows = model.x.shape[0]
-    if not first <= row < rows + first:
-        raise ValueError(f"the row must be from {first} to {rows - 1 + first}; got {row}.")
-    scores = model.x[row - first].copy()
-    if seen is not None:
-        known = seen.from_zero(first)
-        here = known.cols[known.rows == row - first]
-        scores[here[(here >= 0) & (here < len(scores))]] = -np.inf
-    order = [int(at) for at in np.argsort(-scores, kind="stable")[:count] if scores[at] > -np.inf]
-    return Predictions(
-        {"column": [at + first for at in order], "prediction": [float(scores[at]) for at in order]}, {}
-    )
-
-
 def _of_numbers(model: Model, target: Column | None, scores: Numbers) -> Predictions:
     columns: dict[str, Sequence[Any]] = {"prediction": scores.tolist()}
     if target is None or target.has_words or target.missing.all():
@@ -161,23 +142,7 @@ def _judged(columns: Mapping[str, Sequence[Any]], found: dict[str, Comparison], 
     return Predictions(columns, found, () if told is None else (f"warning: {told}",))
 
 
-def _of_entries(model: Model, file: Path, entries: Entries) -> Predictions:
-    first = model.reading["base"] if entries.base is None else entries.base
-    known = entries.from_zero(first)
-    outside = known.first_outside((model.x.shape[0], model.x.shape[1]))
-    if outside is not None:
-        name, entry, found, side = outside
-        raise BrokenDataError(
-            f"a {name} must be from {first} to {side - 1 + first}, as in the model; entry {entry + 1} of "
-            f"{file} has {found + first}. Leave it out, or give --zero-based or --one-based."
-        )
-    scores = model.x[known.rows, known.cols]
-    columns = {"row": entries.rows.tolist(), "column": entries.cols.tolist(), "prediction": scores.tolist()}
-    if entries.values is None:
-        return Predictions(columns, {})
-    return Predictions(columns | {"value": entries.values.tolist()}, _square_errors(scores, entries.values))
-
-
-def _square_errors(scores: Numbers, targets: Numbers) -> dict[str, Comparison]:
+def square_errors(scores: Numbers, targets: Numbers) -> dict[str, Comparison]:
+    """Return the root mean square error and the mean absolute error, beside those of the mean."""
     found = number_scores(scores, targets, float(targets.mean()))
     return {name: each for name, each in found.items() if name != "R²"}

@@ -12,9 +12,10 @@ from dcgs.datasets.store import sha256_of
 from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec, LabeledGraph
-from dcgs.fitting.loading import LoadedData, Loader
-from dcgs.fitting.models import Model, model_name
+from dcgs.fitting.loading import LoadedData
+from dcgs.fitting.models import Model, ModelFile, model_name
 from dcgs.fitting.problems import Problem
+from dcgs.fitting.ratings import LoadedRatings, RatingsOptions, Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sample_fit import SampleFit, SampleOptions, sample_problem
 from dcgs.fitting.samples import SiteReader
@@ -37,7 +38,8 @@ class FitConfig:
 
     ``rules`` are the stopping rules of :func:`dcgs.minimize`. ``measure`` is the number of iterations between
     two measurements of all agents' losses; None: no measurements. ``shape`` is the shape of a matrix to
-    complete; None: found from the data. ``samples`` is for all problems but completion.
+    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
+    ``samples`` is for all problems but completion.
     """
 
     problem: Problem
@@ -53,6 +55,7 @@ class FitConfig:
     seed: int = 0
     checkpoint: Checkpoint | None = None
     samples: SampleOptions = field(default_factory=SampleOptions)
+    ridge: float | None = 5.0
 
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
@@ -103,6 +106,7 @@ class FitResult:
     graph: LabeledGraph
     result: Result
     samples: SampleFit | None = None
+    ratings: LoadedRatings | None = None
 
     @property
     def agents(self) -> int:
@@ -110,20 +114,17 @@ class FitResult:
         return len(self.graph.graph)
 
     @property
-    def models(self) -> dict[int, Model]:
+    def models(self) -> Mapping[int, ModelFile]:
         """The models of the hosted agents."""
-        about = self.about
-        if self.samples is not None:
-            return {
-                i: Model(
-                    model.coef, self.config.problem, self.data.reading, {"agent": i} | about, model.intercept
-                )
-                for i, model in self.samples.models.items()
-            }
+        return self.linear_models if self.ratings is None else self.ratings.models(self.result, self.about)
+
+    @property
+    def linear_models(self) -> dict[int, Model]:
+        """The models of the hosted agents, for samples; empty for ratings."""
+        problem, reading, about = self.config.problem, self.data.reading, self.about
         return {
-            int(i): Model(np.asarray(x), self.config.problem, self.data.reading, {"agent": int(i)} | about)
-            for i, x in zip(self.result.hosted, self.result.agents, strict=True)
-            if i in self.data.objectives
+            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept)
+            for i, model in ({} if self.samples is None else self.samples.models).items()
         }
 
     @property
@@ -185,6 +186,8 @@ class FitResult:
         summary["gap"] = self.certified_gap
         if self.samples is not None:
             summary |= self.samples.summary()
+        if self.ratings is not None:
+            summary |= self.ratings.summary()
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]
         if self.graph.labels is not None:
@@ -231,12 +234,13 @@ def fit(
     agents = config.count_agents(group.size)
     graph = config.graph.build(agents)
     if isinstance(config.layout, EntriesLayout):
-        loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group)
-        data = loader.entries(config.layout, config.shape)
+        options = RatingsOptions(config.shape, config.ridge)
+        ratings = load_ratings(config.source, config.layout, options, Site(graph.graph, runtime, group))
+        data = ratings.data
         X = config.set.make(data.shape)
         group.barrier()  # a process that could not load ends the others here
         result = _minimize(config, data.objectives, X, graph, observed(runtime), callback)
-        return FitResult(config, data, graph, result)
+        return FitResult(config, data, graph, result, ratings=ratings)
     return _fit_samples(config, config.layout, graph, SampleRun(runtime, observed(runtime), group, callback))
 
 

@@ -33,6 +33,16 @@ class Result:
     entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
     the run: method, seed, versions. ``certificates`` has a row for each gap that the agents certified on the
     way, also where nothing was measured: rounds and bytes of all agents up to then, the gap, f(x⁰) − f(x).
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10)
+    >>> print(result.status)
+    the limit on iterations was reached.
+    >>> result.x.shape, result.agents.shape, result.rounds, result.lmo_calls
+    ((20,), (4, 20), 20, array([10, 10, 10, 10]))
     """
 
     x: Any

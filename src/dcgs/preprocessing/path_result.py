@@ -10,6 +10,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+# Errors that differ by less than this share of their standard error are equal: models are found to a gap.
+_SAME = 0.01
+
 
 @final
 @dataclass(frozen=True)
@@ -46,8 +49,10 @@ class Path:
 
     @property
     def best(self) -> PathPoint:
-        """The radius with the smallest error on held-out rows; the smallest such radius."""
-        return min(self.points, key=lambda point: (point.error, point.radius))
+        """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error."""
+        least = min(self.points, key=lambda point: point.error)
+        most = least.error + _SAME * least.standard_error
+        return next((point for point in self.points if point.error <= most), least)
 
     @property
     def one_standard_error(self) -> PathPoint:

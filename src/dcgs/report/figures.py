@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 
 from dcgs.bench.entries import ENTRIES
 from dcgs.bench.ranking import Ranking, profile
-from dcgs.experiments.link import Link
 from dcgs.experiments.results import Curve, Findings, Measure, Study
-from dcgs.front import Result
+from dcgs.front import Result, curves
 from dcgs.preprocessing.path_result import Path as RadiusPath
+from dcgs.study.link import Link
 
-# Distinct also for the color-blind (Okabe and Ito), and by line style in black and white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":")
+COLORS, DASHES = curves.COLORS, curves.DASHES
 _STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.5,

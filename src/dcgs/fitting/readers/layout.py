@@ -141,6 +141,12 @@ class EntriesLayout:
     base: int | None = None
     values: bool = True
 
+    def finds_names(self, names: Sequence[str]) -> bool:
+        """Return True if these are known names of columns of rows, columns and, if there must be, values."""
+        plain = [re.sub("[^a-z]", "", name.lower()) for name in names]
+        needed = _KNOWN if self.values else _KNOWN[:2]
+        return all(any(name in plain for name in known) for known in needed)
+
     def choose(self, header: Header) -> list[int]:
         """Return the columns of rows, columns and, if there are any, values."""
         least = 3 if self.values else 2

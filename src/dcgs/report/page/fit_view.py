@@ -82,7 +82,8 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
     samples, result = fitted.samples, fitted.result
     charts = [chart for chart in (_gap_chart(fitted), _path_chart(fitted)) if chart is not None]
     scores = None if samples is None else samples.scores
-    model = next(iter(fitted.models.values()))
+    model = next(iter(fitted.linear_models.values()), None)
+    has_intercept = samples is not None and samples.problem.options.intercept
     return FitPage(
         title=f"A fit of {fitted.config.problem.name}",
         lead=_lead(fitted),
@@ -93,8 +94,8 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
         charts=charts,
         path=None if samples is None else samples.path,
         coefficients=_coefficients(fitted),
-        coefficient_count=(int(np.count_nonzero(model.x)), int(model.x.size)),
-        intercept=model.intercept if samples is not None and samples.problem.options.intercept else None,
+        coefficient_count=(0, 0) if model is None else (int(np.count_nonzero(model.x)), int(model.x.size)),
+        intercept=model.intercept if model is not None and has_intercept else None,
         score_names=[] if scores is None else list(scores.everyone.scores),
         scores=_scores(fitted),
         held_out=scores is not None and scores.held_out,
@@ -205,7 +206,7 @@ def _coefficients(fitted: FitResult) -> list[Coefficient]:
     """Return the largest coefficients of the first model, in the order of their standardized size."""
     if fitted.samples is None:
         return []
-    model = next(iter(fitted.models.values()))
+    model = next(iter(fitted.linear_models.values()))
     statistics = fitted.samples.problem.design.statistics
     standardized = model.x * statistics.deviation
     names, most = model.features, float(np.abs(standardized).max(initial=0.0)) or 1.0

@@ -14,6 +14,15 @@ function fillTable(chart) {
   chart.section.querySelectorAll('[data-role="speed"]').forEach((place) => { place.textContent = chart.link.text; });
 }
 
+function fillAnswer(link) {
+  document.querySelectorAll("#answer tr[data-bytes]").forEach((row) => {
+    const { computing, bytes, links } = row.dataset;
+    const { time } = modeled(Number(computing), Number(bytes), { data: { links: Number(links) }, link });
+    row.querySelector('[data-role="modeled"]').textContent = duration(time);
+  });
+  document.querySelectorAll('#answer [data-role="speed"]').forEach((place) => { place.textContent = link.text; });
+}
+
 function startCharts(select) {
   const sections = [...document.querySelectorAll("section[data-experiment]")];
   const study = JSON.parse(document.getElementById("study-data").textContent);
@@ -21,11 +30,14 @@ function startCharts(select) {
   const charts = drawn.map((data) => makeChart(
     sections.find((section) => section.dataset.experiment === data.name), data, chosenLink(select),
   ));
-  select.addEventListener("change", () => charts.forEach((chart) => {
-    chart.link = chosenLink(select);
-    draw(chart);
-    fillTable(chart);
-  }));
+  select.addEventListener("change", () => {
+    fillAnswer(chosenLink(select));
+    charts.forEach((chart) => {
+      chart.link = chosenLink(select);
+      draw(chart);
+      fillTable(chart);
+    });
+  });
 }
 
 startCharts(document.querySelector('[data-role="link"]'));
