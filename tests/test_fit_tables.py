@@ -256,7 +256,7 @@ def test_show_tells_coefficients_by_name_the_gap_and_what_was_sent(
     names = [model().features[at] for at in strongest]
     assert [f"│ {name} │" in text for name in names] == [True, True, False]
     for told in (
-        "set: l1, radius 1.0",
+        "set: l1, radius 1 ",
         "certified gap: ",
         "rounds: ",
         "bytes sent: ",
@@ -264,6 +264,19 @@ def test_show_tells_coefficients_by_name_the_gap_and_what_was_sent(
         "AUC",
     ):
         assert told in text
+
+
+def test_show_tells_the_size_of_a_model_of_ratings(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("r.csv").write_text(
+        "user,item,rating\n" + "".join(f"u{k % 5},i{k % 4},{1 + k % 5}\n" for k in range(20))
+    )
+    run("fit completion --data r.csv --agents 2 --radius 3 --out m")
+    capsys.readouterr()
+    run("show m")
+    text = printed(capsys)
+    assert "set: nuclear, radius 3" in text
+    assert "4 columns, rank " in text
+    assert "ratings: from 1 to 5, " in text
 
 
 def test_scores_of_each_site_are_beside_those_of_everyone(capsys: pytest.CaptureFixture[str]) -> None:
