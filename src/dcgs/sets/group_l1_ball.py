@@ -98,7 +98,7 @@ class GroupL1Ball(ProjectableSet):
         u = np.where(left > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 0.0)[self._labels] * flat
         same = self._labels[:, None] == self._labels
         J = np.diag(shares[self._labels]) + np.where(same, (1.0 - shares[self._labels]) * np.outer(u, u), 0.0)
-        return np.asarray(J - np.outer(u, u) / max(1, np.count_nonzero(left)))
+        return np.asarray(J - np.outer(u, u) / max(1, int(np.count_nonzero(left))))
 
     @cached_property
     def _labels(self) -> NDArray[np.intp]:
