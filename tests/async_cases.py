@@ -77,7 +77,7 @@ def main(cases: int) -> None:
     sizes = [n for n in (1, 2, 3) if n <= world.size]
     comms = {n: world.Split(0 if world.rank < n else 1, world.rank) for n in sizes}
     for case in range(cases):
-        size = sizes[-1 - case % len(sizes)]
+        size = sizes[-1 - (case + case // len(RULES)) % len(sizes)]
         if world.rank < size:
             agreed += check(dcgs.MPI(timeout=120.0, comm=comms[size]), case)
     if world.rank < sizes[-1]:

@@ -37,12 +37,12 @@ def problem() -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
 
 
 def run(runtime: dcgs.Lockstep, **arguments: Any) -> dcgs.Result:
-    settings: dict[str, Any] = {"gap": 1e-3, "rounds": 500, "every": 0} | arguments
+    settings: dict[str, Any] = {"gap": 1e-2, "rounds": 500, "every": 0} | arguments
     return dcgs.minimize(*problem(), CYCLE, runtime=runtime, **settings)
 
 
 @pytest.mark.parametrize(
-    "pace", [{"speeds": 1.0}, {"speeds": {0: 0.2}}, {"speeds": [1, 2, 3, 4, 5], "latency": 0.7}]
+    "pace", [{"speeds": 1.0}, {"speeds": {0: 0.2}}, {"speeds": [1, 1, 2, 2, 1], "latency": 0.4}]
 )
 def test_a_run_on_the_simulated_clock_is_certified_and_its_record_replays_to_the_bit(
     pace: dict[str, Any], tmp_path: Path
@@ -58,9 +58,14 @@ def test_a_run_on_the_simulated_clock_is_certified_and_its_record_replays_to_the
 
 def test_a_slow_agent_costs_less_than_half_of_what_waiting_for_it_costs() -> None:
     """Time is simulated, so the comparison does not depend on the machine."""
-    together = run(dcgs.Lockstep(faults=dcgs.Faults()))
-    own_pace = run(dcgs.Lockstep(speeds={0: 0.2}))
-    assert own_pace.rounds <= 0.5 * 5 * together.rounds
+    best = float(run(dcgs.Lockstep(), gap=1e-6).history.mean_loss[-1])
+
+    def rounds_to_1e3(runtime: dcgs.Lockstep) -> int:
+        history = run(runtime, gap=None, rounds=150, every=1).history
+        relative = (history.worst_loss - best) / (history.worst_loss[0] - best)
+        return int(history.rounds[relative <= 1e-3][0])
+
+    assert rounds_to_1e3(dcgs.Lockstep(speeds={0: 0.2})) <= 0.5 * 5 * rounds_to_1e3(dcgs.Lockstep())
 
 
 def counts(speeds: list[float], staleness: int, units: int) -> list[int]:
@@ -93,7 +98,7 @@ def test_a_method_that_needs_all_messages_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"^a method must bear missing messages .* Use dcgs\.FastDCGS\(\)\.$"
     ):
-        run(dcgs.Lockstep(speeds=1.0), method=dcgs.NIDS())
+        run(dcgs.Lockstep(speeds=1.0), method=dcgs.NIDS(), gap=None)
 
 
 def test_a_run_that_its_agents_end_has_a_status() -> None:
