@@ -32,6 +32,7 @@ or projections that each needed until the worst agent's relative error was 1e-1,
 _MORE = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
+FILE.PY:NAME may also be PACKAGE.MODULE:NAME.
 A run with another seed, budget or version is repeated. A change of a method's code is not detected:
 after one, name the method with --methods or --method and give --rerun.
 
@@ -42,6 +43,7 @@ examples:
   dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
   dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
+  dcgs bench rounds --quick --method path/to/study.py:Gossip      the same, from a Python file
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 
@@ -58,10 +60,10 @@ def add(benches: Any) -> None:
     add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
     add("--instances NAME", "which instances (default: all)", nargs="+")
     add("--methods NAME", "which methods (default: all)", nargs="+")
-    text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
-    add("--instance PACKAGE.MODULE:NAME", text, action="append", default=[])
-    text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
-    add("--method PACKAGE.MODULE:NAME", text, action="append", default=[])
+    text = "an instance of your own, a function of a seed that returns objectives, set and graph"
+    add("--instance FILE.PY:NAME", text, action="append", default=[])
+    text = "a method of your own, a dcgs.Method, or a class or function that makes one"
+    add("--method FILE.PY:NAME", text, action="append", default=[])
     switch("--grid", help="also search settings, and show the best of them to 1e-3")
     switch("--list", help="print the names of all, and end")
     switch("--quick", help="a few small instances instead of the table")
@@ -77,8 +79,8 @@ def add(benches: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = _with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
-    methods = _with_outside("method", ENTRIES, args.method, entry)
+    table = with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
+    methods = with_outside("method", ENTRIES, args.method, entry)
     if args.list:
         _list(console, table, methods)
         return 0
@@ -190,14 +192,14 @@ def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry])
         console.print(listed)
 
 
-def _with_outside(
+def with_outside(
     what: str, known: Sequence[Named], specs: Sequence[str], load: Callable[[str], Named]
 ) -> list[Named]:
     """Return the built-in ones and those that ``--method`` or ``--instance`` names."""
     unclear = [spec for spec in specs if ":" not in spec]
     if unclear:
         raise ValueError(
-            f"--{what} must be package.module:name; got {', '.join(map(repr, unclear))}. "
+            f"--{what} must be package.module:name or file.py:name; got {', '.join(map(repr, unclear))}. "
             f"Choose among the built-in ones with --{what}s."
         )
     everyone = list(known) + [load(spec) for spec in specs]

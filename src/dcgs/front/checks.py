@@ -301,8 +301,11 @@ def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet) -> LowRank:
         return LowRank(u[:, :rank] * sigma[:rank], vt[:rank].T, (X.shape[0], X.shape[1]))
     if x0.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x0.shape}.")
+    finite(x0.U, "x0.U")
+    finite(x0.V, "x0.V")
     _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
-    return x0
+    # All agents start with all rows, also if some are zero.
+    return LowRank(x0.rows_of(np.arange(x0.shape[0])), x0.V, x0.shape)
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:

@@ -11,7 +11,8 @@ import numpy as np
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.answers import Model, allgather_answers, average, whole
 from dcgs.front.checks import Problem
-from dcgs.front.history import Snapshot, as_rows, from_rows, measure, rounding
+from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
+from dcgs.front.measuring import Measurement
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
@@ -73,9 +74,12 @@ class Observer:
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
+        self._measure = Measurement(problem.f, problem.X)
         self.computing = 0.0
         self.target = self.limits.target
         self.certified: CertifiedGap | None = None
+        self.certificates: list[tuple[int, float, float]] = []
+        self.sent: dict[int, int] = {}
         if self.limits.every is not None:
             self._record(counters.work)
 
@@ -121,6 +125,10 @@ class Observer:
         if len(self.agreed) == len(self.answers):
             self._end(certified, Status.AGREED)
 
+    def certify(self, certified: CertifiedGap) -> None:
+        """Record a gap that the root of the spanning tree certified: the round, the gap and the decrease."""
+        self.certificates.append((self.counters.traffic.rounds, certified.gap, certified.decrease))
+
     def partition(self, parts: list[list[int]]) -> None:
         """Note that the network fell apart into these agents."""
         self.status, self.parts = Status.PARTITIONED, parts
@@ -140,6 +148,7 @@ class Observer:
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called between rounds, while no agent computes."""
+        self.sent[self.counters.traffic.rounds] = int(self.counters.traffic.bytes.sum())
         if not self.problem.reliable:
             return self._after_unreliable_round()
         if not self.collective:
@@ -260,7 +269,7 @@ class Observer:
             seconds=seconds,
             computing=self.computing,
             agents=tuple(whole(answers)),
-            **measure(self.problem.f, self.problem.X, answers),
+            **self._measure(answers),
         )
         self.snapshots.append(replace(snapshot, agents=()))
         callback = self.problem.settings.callback

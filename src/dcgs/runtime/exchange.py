@@ -138,6 +138,12 @@ class NeighborExchange:
                     f"messages must be between neighbors; {self.name(rank)} sent one from agent {i} to agent "
                     f"{each.receiver}."
                 )
+            twice = [j for j in to if (i, j) in delivered]
+            if twice:
+                raise MessageError(
+                    f"an agent must send a neighbor one message in a round; {self.name(rank)} sent two from "
+                    f"agent {i} to agents {twice}."
+                )
             delivered |= {(i, j): each.message for j in to}
         return delivered
 

@@ -227,7 +227,16 @@ def save_faults(path: str | os.PathLike[str], rounds: Sequence[RoundFaults], see
 
 
 def load_faults(path: str | os.PathLike[str]) -> RecordedFaults:
-    """Return the faults that :meth:`Faults.save` wrote."""
+    """Return the faults that :meth:`Faults.save` wrote.
+
+    >>> import dcgs, pathlib, tempfile
+    >>> neighbors = [(1,), (0,)]
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "faults.npz"
+    >>> faults = dcgs.Faults(loss=0.5, seed=1)
+    >>> saved = faults.save(path, neighbors, rounds=3)
+    >>> dcgs.load_faults(path).at(2, neighbors) == faults.at(2, neighbors)
+    True
+    """
     name = str(PATH(path, "path"))
     try:
         with open(name, "rb") as file:

@@ -64,6 +64,10 @@ class MPI(Runtime):
     with the newest message of each neighbor. It waits only for a neighbor of which it has used no message in
     its last ``staleness`` steps. ``record`` is a file to which process 0 writes which message was used when;
     ``Lockstep(replay=...)`` repeats the run from it. Models are measured before and after the run only.
+
+    >>> import dcgs
+    >>> dcgs.MPI(timeout=30.0).timeout
+    30.0
     """
 
     timeout: float = 10.0

@@ -117,6 +117,10 @@ def write_bundle(frames: Sequence[Frame], header: Header, buffer: Buffer) -> Non
 
 def read_header(buffer: Buffer, sender: str) -> Header:
     """Return the header at the start of a buffer; ``sender`` names the sending process in errors."""
+    if len(buffer) < HEADER:
+        raise MessageError(
+            f"a message must have at least {HEADER} bytes; {sender} sent one of {len(buffer)} bytes."
+        )
     magic, version, kind, count, rank, round, length = _HEADER.unpack_from(buffer.data)
     if magic != _MAGIC:
         raise MessageError(
