@@ -102,7 +102,7 @@ def run(case: Case) -> dict[str, Any]:
     predict = found.pop("predict")
     error = float(np.sqrt(np.mean((predict(test.rows, test.cols) - test.values) ** 2)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    counted = {"rounds": 0, "bytes": 0, "iterations": 0, "rank": 0, "status": ""} | found
+    counted = {"rounds": 0, "bytes": 0, "iterations": 0, "found_rank": 0, "status": ""} | found
     times = {"seconds": seconds, "cpu": cpu, "memory": peak, "rmse": error}
     return asdict(case) | {"fitted": len(train), "shape": list(train.shape)} | times | counted
 
@@ -162,7 +162,7 @@ def _ours(case: Case, train: Ratings) -> dict[str, Any]:
         "rounds": fitted.cost.rounds,
         "bytes": int(np.max(fitted.cost.bytes)),
         "iterations": result.iterations,
-        "rank": result.x.rank,
+        "found_rank": result.x.rank,
         "status": str(result.status),
     }
 
@@ -196,7 +196,7 @@ def _dense(method: Method) -> Callable[[Case, Ratings], dict[str, Any]]:
             "rounds": result.rounds,
             "bytes": int(result.bytes.max()),
             "iterations": result.iterations,
-            "rank": int(np.linalg.matrix_rank(x)),
+            "found_rank": int(np.linalg.matrix_rank(x)),
             "status": str(result.status),
         }
 

@@ -38,7 +38,7 @@ def add(benches: Any) -> None:
     option(parser, "--methods METHOD", "only these (default: all that can run)", nargs="+")
     option(parser, "--ratings N", "of synthetic data (default: 100000)", count, default=100_000)
     option(parser, "--seconds S", "the limit of a method (default: 120)", positive, default=120.0)
-    parser.add_argument("--quick", action="store_true", help="small synthetic data in one process, at most 2 s a method")
+    parser.add_argument("--quick", action="store_true", help="small data in one process, 2 s a method")
     option(parser, "--seed", "of data and splits (default: 0)", int, default=0)
     option(parser, "--figure FILE", "draw how cost grows (.svg, .png or .pdf)", Path)
     option(parser, "--out FILE", "also write the numbers as JSON, with versions and machine", Path)

@@ -69,11 +69,22 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     else:
         _write(args.out, csv_text(predictions.columns).encode())
         console.print(f"written: {args.out}", soft_wrap=True)
-    if predictions.note is not None:
-        console.print(predictions.note, soft_wrap=True)
-    for name, value in predictions.errors.items():
-        console.print(f"{name} {value:.6g}")
+    for name, each in predictions.errors.items():
+        console.print(f"{name} {each.model:.6g}   (without features: {each.constant:.6g})", highlight=False)
+    if predictions.calibration:
+        _print_calibration(predictions, console)
+    for note in predictions.notes:
+        console.print(note, soft_wrap=True)
     return 0
+
+
+def _print_calibration(predictions: Predictions, console: Console) -> None:
+    table = Table(
+        "rows", "mean probability", "observed share", title="calibration: rows in order of their probability"
+    )
+    for group in predictions.calibration:
+        table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
+    console.print(table)
 
 
 def _predictions(args: argparse.Namespace) -> Predictions | None:

@@ -34,11 +34,11 @@ def predict_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> Predi
     pairs = _read_pairs(file, data, layout)
     scores = file.model.predict(pairs.rows, pairs.cols)
     columns = {"row": pairs.row_names, "column": pairs.col_names, "prediction": scores.tolist()}
-    note = _note(pairs)
+    notes = _notes(pairs)
     if pairs.values is None:
-        return Predictions(columns, {}, note)
+        return Predictions(columns, {}, notes)
     columns["value"] = pairs.values.tolist()
-    return Predictions(columns, square_errors(scores, pairs.values), note)
+    return Predictions(columns, square_errors(scores, pairs.values), notes)
 
 
 def best_columns(
@@ -60,8 +60,9 @@ def best_columns(
         here = np.array([str(each) == row for each in pairs.row_names])
         left_out = pairs.cols[here & (pairs.cols >= 0)]
     best, scores = file.model.top(number, count, left_out)
-    note = None if number >= 0 else f"row {row} was not in the fit: its predictions are offsets alone."
-    return Predictions({"column": file.naming.col_names(best), "prediction": scores.tolist()}, {}, note)
+    unseen = f"row {row} was not in the fit: its predictions are offsets alone."
+    columns = {"column": file.naming.col_names(best), "prediction": scores.tolist()}
+    return Predictions(columns, {}, () if number >= 0 else (unseen,))
 
 
 def write_best_of_all(
@@ -131,12 +132,12 @@ def _read_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> _Pairs:
     return _Pairs(_known(file, rows), cols, row_names, col_names, rated.values)
 
 
-def _note(pairs: _Pairs) -> str | None:
+def _notes(pairs: _Pairs) -> tuple[str, ...]:
     """Return a note on pairs that the fit has not seen."""
     rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
     if not rows and not cols:
-        return None
+        return ()
     return (
         f"{rows} pairs have a row and {cols} a column that the model does not have; "
-        "their predictions are offsets alone."
+        "their predictions are offsets alone.",
     )
