@@ -49,7 +49,8 @@ html_theme_options: dict[str, Any] = {
     "footer_end": [],
     "logo": {"text": "dcgs"},
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "install": []}
+_ALONE = ("index", "install", "methods", "glossary", "contributing", "changes")  # pages without others below
+html_sidebars: dict[str, list[str]] = {page: [] for page in _ALONE}
 copyright = f"dcgs {version}, BSD-3-Clause"
 
 myst_heading_anchors = 4

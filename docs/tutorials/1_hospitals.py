@@ -23,7 +23,6 @@ import pandas as pd
 
 import dcgs
 
-HOSPITALS = ["north", "east", "south", "west"]
 WARDS = ["surgery", "heart", "lung", "other"]
 
 
