@@ -110,9 +110,9 @@ def test_every_format_gives_the_same_predictions(file: str, capsys: pytest.Captu
     capsys.readouterr()
     run(f"predict m --data {file} --out p.csv")
     found = columns()
-    np.testing.assert_allclose(found["prediction"], A @ model.x, rtol=1e-12)
+    np.testing.assert_allclose(found["prediction"], (A @ model.x + model.intercept), rtol=1e-12)
     assert ("target" in found) == with_targets
-    rmse = np.sqrt(np.mean((A @ model.x - B) ** 2))
+    rmse = np.sqrt(np.mean((A @ model.x + model.intercept - B) ** 2))
     assert (f"RMSE {rmse:.6g}" in capsys.readouterr().out) == with_targets
 
 
@@ -121,12 +121,14 @@ def test_predicted_labels_are_the_labels_of_the_data(capsys: pytest.CaptureFixtu
     run("predict m --data c.csv --out p.csv")
     found = columns()
     assert set(found["label"]) == {3.0, 5.0}
-    np.testing.assert_array_equal(found["label"], np.where(A @ model.x > 0.0, 5.0, 3.0))
-    np.testing.assert_allclose(found["probability"], 1.0 / (1.0 + np.exp(-(A @ model.x))), rtol=1e-12)
+    np.testing.assert_array_equal(found["label"], np.where((A @ model.x + model.intercept) > 0.0, 5.0, 3.0))
+    np.testing.assert_allclose(
+        found["probability"], 1.0 / (1.0 + np.exp(-(A @ model.x + model.intercept))), rtol=1e-12
+    )
     printed = capsys.readouterr().out
     assert f"accuracy {np.mean(found['label'] == LABELS):.6g}" in printed
     signs = np.where(LABELS == 5.0, 1.0, -1.0)
-    assert f"log loss {np.mean(np.log1p(np.exp(-signs * (A @ model.x)))):.6g}" in printed
+    assert f"log loss {np.mean(np.log1p(np.exp(-signs * (A @ model.x + model.intercept)))):.6g}" in printed
 
 
 def test_unknown_labels_are_reported_and_predictions_are_made(
@@ -181,13 +183,13 @@ def test_without_an_output_file_the_first_predictions_are_printed(
     capsys.readouterr()
     run("predict m --data d.csv")
     printed = capsys.readouterr().out
-    assert f"{float(A[0] @ model.x):.6g}" in printed
+    assert f"{float(A[0] @ model.x + model.intercept):.6g}" in printed
     assert "and 20 more; write all with --out FILE" in printed
 
 
 def test_the_model_of_any_agent_can_be_chosen() -> None:
     run(
-        "fit lasso --data d.csv --agents 3 --radius 3 --rounds 1 --method nids --out m"
+        "fit lasso --data d.csv --agents 3 --radius 3 --rounds 1 --method nids --no-intercept --out m"
     )  # agents still differ
     assert not np.array_equal(Model.load(Path("m/agent-000.npz")).x, Model.load(Path("m/agent-002.npz")).x)
     run("predict m --agent 2 --data d.csv --out folder.csv")
@@ -249,9 +251,9 @@ def test_a_model_of_another_format_is_refused_with_its_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted("lasso")
-    monkeypatch.setattr("dcgs.fitting.models.FORMAT", 2)
+    monkeypatch.setattr("dcgs.fitting.models.FORMAT", 3)
     printed = refused("predict m --data d.csv", capsys)
-    assert "a model must be of format 2; m/agent-000.npz has 1. Read it with the version" in printed
+    assert "a model must be of format 3; m/agent-000.npz has 2. Read it with the version" in printed
 
 
 def test_a_model_that_is_cut_short_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -269,3 +271,4 @@ def test_a_model_is_loaded_as_it_was_saved(problem: str, tmp_path: Path) -> None
     copy = Model.load(tmp_path / "copy.npz")
     np.testing.assert_array_equal(copy.x, model.x)
     assert (copy.problem, copy.reading, copy.about) == (model.problem, model.reading, model.about)
+    assert copy.intercept == model.intercept

@@ -10,7 +10,6 @@ from typing import Any, final
 from dcgs import registry
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import Objective
-from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import ProjectionFacts
 from dcgs.sets import ConvexSet
@@ -58,7 +57,10 @@ class Adapted(Method):
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.incompatibility(objectives, X)
 
-    def program(self, agent: Agent) -> Program[Point]:
+    def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
+        return self.method.uses_factors(f, X)
+
+    def program(self, agent: Agent) -> Program[Any]:
         return self.method.program(self.adapt(agent))
 
 

@@ -79,13 +79,13 @@ def add(benches: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = _with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
-    methods = _with_outside("method", ENTRIES, args.method, entry)
+    table = with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
+    methods = with_outside("method", ENTRIES, args.method, entry)
     if args.list:
         _list(console, table, methods)
         return 0
-    instances = _chosen("an instance", args.instances, table)
-    entries = _chosen("a method", args.methods, methods)
+    instances = chosen_by_name("an instance", args.instances, table)
+    entries = chosen_by_name("a method", args.methods, methods)
     families = {one.name for one in entries}
     grid = [one for one in GRID if args.grid and one.family in families]
     level = _level(args.level)
@@ -122,10 +122,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 def _print(ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str], console: Console) -> None:
     for chosen in instances:
         if chosen.name in ranking.trials:
-            console.print(_rich(instance_table(ranking, chosen.name, chosen.about)))
+            console.print(rich_table(instance_table(ranking, chosen.name, chosen.about)))
     if ranking.trials:
-        console.print(_rich(summary_table(ranking)))
-        console.print(_rich(counts_table(ranking)))
+        console.print(rich_table(summary_table(ranking)))
+        console.print(rich_table(counts_table(ranking)))
     for note in notes:
         console.print(note)
 
@@ -168,7 +168,8 @@ def _profile(ranking: Ranking) -> bytes:
     return encoded(profile_figure(ranking), "png")
 
 
-def _rich(text: TextTable) -> Table:
+def rich_table(text: TextTable) -> Table:
+    """Return a table for the terminal."""
     table = Table(title=text.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, name in enumerate(text.head):
         table.add_column(
@@ -191,7 +192,7 @@ def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry])
         console.print(listed)
 
 
-def _with_outside(
+def with_outside(
     what: str, known: Sequence[Named], specs: Sequence[str], load: Callable[[str], Named]
 ) -> list[Named]:
     """Return the built-in ones and those that ``--method`` or ``--instance`` names."""
@@ -211,7 +212,7 @@ def _with_outside(
     return everyone
 
 
-def _chosen(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
+def chosen_by_name(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
     """Return those of the names, and all outside ones; all if there are no names."""
     unknown = [name for name in names or () if name not in [one.name for one in known]]
     if unknown:

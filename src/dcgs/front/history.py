@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.atoms import RankOne
-from dcgs.front.answers import Model, average, distance
+from dcgs.front.answers import Model
 from dcgs.front.curves import draw
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank
@@ -156,33 +156,6 @@ def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
         for row in rows.tolist()
     ]
     return [Snapshot(**row) for row in named]
-
-
-def measure(f: DistributedObjective, X: ConvexSet, answers: Sequence[Model]) -> dict[str, float]:
-    """Return the losses, the disagreement and the gap of all agents' models, on the data of all agents."""
-    x_bar = average(answers)
-    mean_loss, gap = certify(f, X, x_bar)
-    if isinstance(
-        x_bar, LowRank
-    ):  # all agents have the same right factor, and each row is equal at all of them
-        disagreement = max(distance(x, x_bar) for x in answers)
-        losses = dict.fromkeys(("local_loss", "mean_loss", "worst_loss"), mean_loss)
-        return losses | {"disagreement": disagreement, "gap": gap}
-
-    def compare(rows: Iterator[tuple[Array, ...]]) -> tuple[float, float, float]:
-        losses = np.array([row for (row,) in rows])  # losses[i, j] = fᵢ(xⱼ)
-        disagreement = max(distance(x, x_bar) for x in answers)
-        return float(np.trace(losses)), float(losses.sum(axis=0).max()), disagreement
-
-    points = [np.asarray(x) for x in answers]
-    local, worst, disagreement = f.reduce(lambda _, part: (np.array(part.values(points)),), compare)
-    return {
-        "local_loss": local,
-        "mean_loss": mean_loss,
-        "worst_loss": worst,
-        "disagreement": disagreement,
-        "gap": gap,
-    }
 
 
 def certify(

@@ -41,6 +41,7 @@ class Exact(Inner):
     """
 
     State = ExactState
+    stops_by_gap = False
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, L2Ball) and isinstance(f.map, DenseMap) and isinstance(f.loss, SquaredLoss):

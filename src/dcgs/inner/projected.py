@@ -56,6 +56,7 @@ class Projected(Inner):
 
     max_steps: int = 100_000
     State = ProjectedState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")

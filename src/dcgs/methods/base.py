@@ -38,7 +38,8 @@ class Agent:
       method whose models are matrices in factors; ``x0`` is then empty.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
-      stops it. Agents that stop because of it call ``agree`` with the certified gap first.
+      stops it. Agents that stop because of it call ``agree`` with the certified gap first. The root of the
+      spanning tree reports every gap that was certified on the way by ``certify``.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
 
     >>> import dcgs, networkx as nx, numpy as np
@@ -69,6 +70,7 @@ class Agent:
     observe: Callable[[int, Point | LowRank], None]
     target: GapTarget | None = None
     agree: Callable[[CertifiedGap], None] = lambda certified: None
+    certify: Callable[[CertifiedGap], None] = lambda certified: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)

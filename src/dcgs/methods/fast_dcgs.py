@@ -70,8 +70,7 @@ class FastDCGS(Method):
     State = EdgesState | SumsState | SecondOrderState | CompletionState
 
     def __post_init__(self) -> None:
-        if self.inner != "oracle":
-            check_inner(self.inner)
+        check_inner(self.inner, "oracle")
         POSITIVE.or_none(self.eta, "eta")
         number("be between 0 and 2", lambda x: 0.0 < x < 2.0)(self.relaxation, "relaxation")
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")

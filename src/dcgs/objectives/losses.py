@@ -37,6 +37,17 @@ class Loss(ABC):
     def value(self, z: Image) -> float:
         """Return ℓ(z)."""
 
+    def values(self, z: Image) -> Image:
+        """Return ℓᵢ(zᵢ) for every entry, for weights of entries and for standard errors."""
+        raise NotImplementedError(
+            f"weights and standard errors need the value of each entry; {type(self).__name__} has only their "
+            "sum. Give it a method values(z)."
+        )
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        """Return ℓ(z) for each row z."""
+        return np.array([self.value(z) for z in images])
+
     @abstractmethod
     def grad(self, z: Image) -> Image:
         """Return ℓᵢ′(zᵢ) for every entry."""
@@ -76,6 +87,13 @@ class SquaredLoss(Loss):
         r = z - self.target
         return float(r @ r)
 
+    def values(self, z: Image) -> Image:
+        return np.square(z - self.target)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = images - self.target
+        return np.asarray(np.einsum("ij,ij->i", r, r))
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -109,7 +127,13 @@ class LogisticLoss(Loss):
             )
 
     def value(self, z: Image) -> float:
-        return float(np.logaddexp(0.0, -self.labels * z).sum())
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
+        return np.logaddexp(0.0, -self.labels * z)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
@@ -141,9 +165,17 @@ class HuberLoss(Loss):
         object.__setattr__(self, "target", vector(self.target, "target"))
 
     def value(self, z: Image) -> float:
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
-        return float((inside * (2.0 * r - inside)).sum())
+        return inside * (2.0 * r - inside)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = np.abs(images - self.target)
+        inside = np.minimum(r, self.delta)
+        return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)

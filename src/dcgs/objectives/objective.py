@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,6 +14,9 @@ from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
 from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
 from dcgs.points import EPS, Point, norm, read_only
 from dcgs.validation import MATRIX_SHAPE, SHAPE, indices, instance, matrix, vector
+
+# The number of entries of images that are computed at a time.
+_BLOCK = 1 << 20
 
 
 @final
@@ -55,9 +57,11 @@ class Objective:
         """Return f(x)."""
         return self.loss.value(self.map.image(x))
 
-    def values(self, points: Sequence[Point]) -> list[float]:
-        """Return f(x) for each x."""
-        return [self.loss.value(image) for image in self.map.images(points)]
+    def losses(self, points: Point) -> NDArray[np.float64]:
+        """Return f(x) for each row x, a flat point; in blocks, so that images take bounded memory."""
+        rows = max(1, _BLOCK // self.map.size)
+        blocks = [points[start : start + rows] for start in range(0, len(points), rows)]
+        return np.concatenate([self.loss.totals(self.map.images(block)) for block in blocks])
 
     def grad(self, x: Point) -> Point:
         """Return ∇f(x)."""
