@@ -113,7 +113,7 @@ def _reduce(
         raise ValueError(f"values must be given for the agents {hosted}; got them for {sorted(values)}.")
 
     def program(i: int, tree: TreeNode) -> Program[Value]:
-        return tree_answer(values[i], tree, combine, lambda total: total)
+        return tree_answer(values[i], tree, combine, lambda total: total, same_shapes=combine is not _union)
 
     results, traffic = _run(program, network, runtime)
     return results[hosted[0]], traffic
