@@ -27,6 +27,7 @@ from scipy.optimize import nnls
 
 import dcgs
 from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
+from dcgs.runtime import Runtime
 from junk import EndlessError, bounds
 
 Array: TypeAlias = NDArray[np.float64]
@@ -379,8 +380,6 @@ METHODS: dict[str, float] = {
 PROJECTING = ("PGExtra", "NIDS", "ProjectedAGD")
 PROJECTABLE = ("L1Ball", "L2Ball", "LInfBall", "Box", "Simplex", "GroupL1Ball", "NuclearNormBall")
 GAPS = [0.3, 0.1, 1e-2, 1e-3, 1e-3, 1e-4]
-# Every second run over edges, of those with several agents, has lost and late messages and sleeping agents.
-FAULTS = dcgs.Faults(loss=0.2, sleep=0.1, delay=1)
 # Limits beside the gap, in rounds and oracle calls; an oracle that solves a linear program is the slowest.
 ROUNDS = 150
 CALLS, CALLS_OF_PROGRAM = 600, 60
@@ -402,6 +401,8 @@ class Problem:
     method: dcgs.Method
     gap: float
     x0: Array | None
+    runtime: Runtime | None = None
+    rounds: int = ROUNDS
 
     @property
     def start(self) -> Array:
@@ -414,17 +415,16 @@ class Problem:
         calls = CALLS_OF_PROGRAM if isinstance(self.region.made, dcgs.Polytope) else CALLS
         limits: dict[str, Any] = {} if self.method.projects else {"lmo_calls": calls}
         every = 0 if self.method.stops_itself else 3
-        faulty = "form='edges'" in self.about and self.seed % 2 == 1
         return dcgs.minimize(
             self.objectives,
             self.region.made,
             self.graph,
             self.method,
             gap=self.gap,
-            rounds=ROUNDS,
+            rounds=self.rounds,
             x0=self.x0,
             every=every,
-            runtime=dcgs.Lockstep(faults=FAULTS if faulty else None),
+            runtime=self.runtime,
             **limits,
         )
 
