@@ -33,7 +33,7 @@ from junk import EndlessError, bounds
 Array: TypeAlias = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
-COUNT = 320
+COUNT = 300
 # An answer may leave its set by this share of the set's size: x0 may, too, and sums of atoms round.
 FEASIBLE = 1e-8
 # An evaluation of f adds fewer than 64 numbers in a row, each off by one rounding error.
