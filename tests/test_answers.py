@@ -161,7 +161,7 @@ def test_all_processes_get_the_models_of_all_agents() -> None:
 
     def gather(transport: Threads) -> list[bytes]:
         mine = {transport.rank: answers[transport.rank]}
-        found = allgather_answers(TransportGroup(transport), mine)
+        found: dict[int, Any] = dict(allgather_answers(TransportGroup(transport), mine))
         return [np.asarray(found[i]).tobytes() + found[i].rows.tobytes() for i in sorted(found)]
 
     alone = [np.asarray(each).tobytes() + each.rows.tobytes() for each in answers.values()]
