@@ -69,7 +69,8 @@ class Epoch:
     """One agent's part in the epochs. ``primal`` and ``dual`` are its parts of the squared residual.
 
     ``rounds`` counts those of the current epoch. ``answer`` is that of the root, once it has arrived.
-    ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known, with ``model``.
+    ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known, and ``model`` is
+    then the model that all agents return.
     """
 
     reduction: Reduction
