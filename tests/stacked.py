@@ -320,7 +320,7 @@ def fast(
     Given the data A, agents use a preconditioner after the first epoch, all after the same round.
     """
     m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
-    height, share = int(depth.max()), 0.505 * normalized_spectrum(L)[-1]
+    height, share = int(depth.max()), 0.55 * normalized_spectrum(L)[-1]
     h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
     D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()
     updates = np.zeros(m, dtype=np.int64)

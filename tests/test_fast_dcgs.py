@@ -199,7 +199,7 @@ def test_no_iteration_increases_the_distance_to_the_solution(
     fits, run = random_fits(len(graph), rows=9, columns=5, seed=33), Recording(Exact())
     method = FastDCGS(inner=run, eta=eta, relaxation=relaxation)
     dcgs.minimize(fits.objectives(), L2Ball(5, RADIUS), graph, method, iterations=period + 30, every=0)
-    scale = run.eta[-1, 0] / (0.505 * stacked.normalized_spectrum(L)[-1] * stacked.degrees(L)[0])
+    scale = run.eta[-1, 0] / (0.55 * stacked.normalized_spectrum(L)[-1] * stacked.degrees(L)[0])
     run = Recording(run.inner, [asked[period:] for asked in run.asked])
     found = distances(run, scale * L, fits)
     # Solves are exact to rounding, 1e-16 of terms that are no larger than the first distance times the
