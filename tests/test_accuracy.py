@@ -10,7 +10,18 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.counting import CountedOracle
-from dcgs.inner import Block, Corrective, Inner, Newton, Outcome, Projected, Solver, Subproblem, Task, gap_at_most
+from dcgs.inner import (
+    Block,
+    Corrective,
+    Inner,
+    Newton,
+    Outcome,
+    Projected,
+    Solver,
+    Subproblem,
+    Task,
+    gap_at_most,
+)
 from dcgs.inner.projected import reduced
 from dcgs.points import Point, vdot
 from dcgs.sets import ConvexSet
@@ -74,7 +85,11 @@ def least_value(phi: Subproblem, X: ConvexSet) -> float:
     best = (np.inf, x)
     for step in range(20_000):
         z = y - phi.grad(y, phi.f.map.image(y)) / (beta * h)
-        v = X.projected(z, phi.preconditioner).point if isinstance(X, DiagonallyProjectableSet) else X.project(z)
+        v = (
+            X.projected(z, phi.preconditioner).point
+            if isinstance(X, DiagonallyProjectableSet)
+            else X.project(z)
+        )
         t = 1.0 if vdot(h * (y - v), v - x) > 0.0 else t
         ahead = 0.5 + np.sqrt(0.25 + t * t)
         x, y, t = v, v + (t - 1.0) / ahead * (v - x), ahead
@@ -116,7 +131,9 @@ def test_projected_steps_are_as_accurate_as_asked_for(where: str, loss: str) -> 
 @pytest.mark.parametrize("metric", [False, True], ids=["", "preconditioned"])
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("where", [name for name, X in SETS.items() if isinstance(X, DiagonallyProjectableSet)])
+@pytest.mark.parametrize(
+    "where", [name for name, X in SETS.items() if isinstance(X, DiagonallyProjectableSet)]
+)
 def test_newton_steps_are_as_accurate_as_asked_for(where: str, rows: str, loss: str, metric: bool) -> None:
     X = SETS[where]
     assert_accurate(Newton(), objective(X, loss, ROWS[rows], sparse=rows == "wide"), X, metric)

@@ -178,7 +178,9 @@ def test_the_answer_is_that_of_cg_to_the_gap() -> None:
     for seed in range(3):
         phi = subproblem(f, 6.0, seed)
         # Either is within 0.05 of the least value.
-        assert phi.value(solver(phi, gap_at_most(1e-6))) == pytest.approx(phi.value(tending(phi, gap_at_most(0.05))), abs=0.05 + 1e-6)
+        assert phi.value(solver(phi, gap_at_most(1e-6))) == pytest.approx(
+            phi.value(tending(phi, gap_at_most(0.05))), abs=0.05 + 1e-6
+        )
 
 
 @every_loss

@@ -14,6 +14,7 @@ from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result,
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
 from dcgs.methods import completion
 from dcgs.methods.spectral_norm import SpectralNorm
+from dcgs.objectives.maps import Sampling
 from dcgs.objectives.sampled import SampledEntries
 from problems import Array
 from reference import optimum
@@ -44,10 +45,11 @@ def dense_pairs(objectives: list[Objective]) -> list[tuple[Any, Array]]:
     """Return every agent's ‖A vec(x) − b‖²."""
     pairs = []
     for f in objectives:
-        data = f.data()
-        n = len(data["values"])
-        where = (np.arange(n), data["rows"] * COLUMNS + data["cols"])
-        pairs.append((sp.csr_array((np.ones(n), where), shape=(n, ROWS * COLUMNS)), data["values"]))
+        assert isinstance(f.map, Sampling)
+        assert isinstance(f.loss, dcgs.SquaredLoss)
+        n = f.map.size
+        where = (np.arange(n), f.map.rows * COLUMNS + f.map.cols)
+        pairs.append((sp.csr_array((np.ones(n), where), shape=(n, ROWS * COLUMNS)), f.loss.target))
     return pairs
 
 
@@ -86,7 +88,9 @@ def test_all_agents_have_the_same_model(by_rows: bool) -> None:
         np.testing.assert_array_equal(model, models[0])
 
 
-def messages_of(monkeypatch: pytest.MonkeyPatch, objectives: list[Objective], X: NuclearNormBall) -> tuple[list[Array], Result]:
+def messages_of(
+    monkeypatch: pytest.MonkeyPatch, objectives: list[Objective], X: NuclearNormBall
+) -> tuple[list[Array], Result]:
     """Return every array of every message of a run, and the result."""
     arrays: list[Array] = []
     original = completion.complete
@@ -110,7 +114,7 @@ def test_no_message_has_a_dimension_of_rows_if_rows_are_separate(monkeypatch: py
     # Numbers of rows, all and of each agent, that nothing else has.
     size = {"rows": 185, "columns": 11}
     objectives = agents(True, count=5, **size)
-    owned = {len(np.unique(f.data()["rows"])) for f in objectives}
+    owned = {len(np.unique(f.map.rows)) for f in objectives if isinstance(f.map, Sampling)}
     assert owned == {37}
     arrays, result = messages_of(monkeypatch, objectives, NuclearNormBall((185, 11), 20.0))
     assert result.status is Status.AGREED
@@ -192,7 +196,9 @@ def test_the_zero_matrix_has_no_row_and_rank_zero() -> None:
 
 def test_parts_with_different_rows_are_stacked_in_the_order_of_rows() -> None:
     V = np.array([[1.0], [2.0]])
-    parts = [LowRank(np.array([[float(k)]]), V, (3, 2), np.array([row])) for k, row in ((7, 2), (5, 0), (6, 1))]
+    parts = [
+        LowRank(np.array([[float(k)]]), V, (3, 2), np.array([row])) for k, row in ((7, 2), (5, 0), (6, 1))
+    ]
     np.testing.assert_array_equal(np.asarray(stacked(parts)), [[5.0, 10.0], [6.0, 12.0], [7.0, 14.0]])
 
 
@@ -214,4 +220,6 @@ def test_the_sparse_gradient_is_the_dense_one_also_where_entries_repeat(all_rows
     dense[entries.rows] = U @ V.T
     image = entries.image(U, V)
     np.testing.assert_allclose(image, f.map.image(dense), rtol=0.0, atol=1e-14)
-    np.testing.assert_allclose(entries.gradient(image).toarray(), f.grad(dense)[entries.rows], rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(
+        entries.gradient(image).toarray(), f.grad(dense)[entries.rows], rtol=0.0, atol=1e-13
+    )

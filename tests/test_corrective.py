@@ -117,7 +117,9 @@ def test_it_finds_what_pcg_finds(where: str, loss: str) -> None:
     (one, _, ends), (other, _, _) = started(Corrective(max_steps=MOST), f, X), started(PCG(), f, X)
     for phi in subproblems(f, X, 4):
         # Both gaps are at most 1e-9 and η at least 0.2: each is within √(1e-9/0.2) of the minimizer.
-        np.testing.assert_allclose(one(phi, gap_at_most(1e-9)), other(phi, gap_at_most(1e-9)), rtol=0.0, atol=1.5e-4)
+        np.testing.assert_allclose(
+            one(phi, gap_at_most(1e-9)), other(phi, gap_at_most(1e-9)), rtol=0.0, atol=1.5e-4
+        )
     assert ends == {Outcome.REACHED: 4}
 
 
@@ -310,7 +312,9 @@ def test_no_step_leads_uphill(loss: str) -> None:
     X = SETS["l1 ball"]
     f = objective(X, loss)
     (phi,) = subproblems(f, X, 1, pull=0.1)
-    values = [phi.value(started(Corrective(max_steps=n), f, X)[0](phi, gap_at_most(1e-10))) for n in range(1, 25)]
+    values = [
+        phi.value(started(Corrective(max_steps=n), f, X)[0](phi, gap_at_most(1e-10))) for n in range(1, 25)
+    ]
     # Values of size 100 are right to 1e-14.
     assert np.diff([phi.value(X.start()), *values]).max() <= 1e-12
     assert values[0] < phi.value(X.start())

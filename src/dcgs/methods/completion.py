@@ -78,7 +78,8 @@ def complete(agent: Agent) -> Program[LowRank]:
     for k in agent.iterations_left:  # line 2
         W, answer = yield from worker.block(at, root)  # lines 3 to 6
         while Command(int(answer[0][0])) is Command.CERTIFY:
-            answer = yield from network_answer(worker.gram_product(at, answer[1]), agent, root.certify)
+            part = yield from worker.gram_product(at, answer[1])
+            answer = yield from network_answer(part, agent, root.certify)
         command = Command(int(answer[0][0]))
         if command is Command.STOP:  # line 7
             agent.observe(k, worker.model(at))
@@ -143,12 +144,18 @@ class _Worker:
         answer = yield from network_answer((np.asarray(G.T @ W), *own), self.agent, decide)  # lines 5 and 6
         return W, answer
 
-    def gram_product(self, at: CompletionState, B: Matrix) -> Value:
-        """Return this agent's part of Gᵀ(G B) and of ⟨G, x⟩, for the gradient G at x."""
+    def gram_product(self, at: CompletionState, B: Matrix) -> Program[Value]:
+        """Return this agent's part of Gᵀ(G B) and of ⟨G, x⟩, for the gradient G at x.
+
+        Where rows are spread over agents, G B is summed first.
+        """
         image = at.x.image
         G = self.entries.gradient(image)
         slope = np.array([float(self.agent.f.loss.grad(image) @ image)])
-        return np.asarray(G.T @ (G @ B)), slope
+        GB = np.asarray(G @ B)
+        if not self.has_own_rows:
+            (GB,) = yield from network_answer((GB,), self.agent, lambda total: total)
+        return np.asarray(G.T @ GB), slope
 
     def go_back(self, at: CompletionState, answer: StepAnswer) -> None:
         """Undo the last step, which was too long; the next one has a larger L."""
