@@ -1,4 +1,4 @@
-"""FastDCGS for matrix completion: the optimum of a dense reference, and messages without a dimension of users."""
+"""FastDCGS for matrix completion: the optimum of a dense reference, no message with a dimension of users."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def test_a_given_eta_is_the_mean_of_the_agents_etas_once_they_have_a_common_scal
 
 
 def test_every_inner_solve_is_as_accurate_as_the_rule_says() -> None:
-    """The error is at most 0.05 times the distance from the center, and a move of the first length over k^1.1."""
+    """The error is at most 0.05 times the distance from the center, and the first move over k^1.1."""
     X, graph = dcgs.L1Ball(5, 1.0), nx.path_graph(4)
     fits, run = random_fits(4, rows=9, columns=5, seed=40), Recording(Projected())
     dcgs.minimize(fits.objectives(), X, graph, FastDCGS(inner=run, form="edges"), iterations=60, every=0)

@@ -1,4 +1,4 @@
-"""The two forms of the edges' state: they equal their transcriptions, and each other while nothing is lost."""
+"""The two forms of the state of edges: they equal their transcription, and each other if nothing is lost."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class Answer:
     """What the root sends to all agents.
 
     ``sums`` are the sums over all agents. ``end`` is the iteration in which the last agent gets the answer.
-    ``gap`` is that of the last model, if there was one; if it is small enough, all agents stop after iteration
-    ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if the columns
+    ``gap`` is that of the last model, if there was one; if it is small enough, all agents stop after
+    iteration ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if the columns
     of an agent are uneven. ``model`` is the model that is proposed.
     """
 

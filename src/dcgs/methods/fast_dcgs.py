@@ -1,8 +1,8 @@
 """FastDCGS: a method that needs few rounds and no tuning.
 
 It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
-are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps with
-the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for
+are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
+with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for
 matrix completion. The last three sum along a spanning tree. In all forms the agents decide themselves when to
 stop. docs/methods.md has the algorithms and the proofs.
 """
@@ -42,13 +42,13 @@ class FastDCGS(Method):
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2).
     Only this form bears lost and late messages.
-    ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height rounds:
-    two if one agent is a neighbor of all others; one round if the graph is complete.
+    ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height
+    rounds: two if one agent is a neighbor of all others; one round if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
     It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
-    matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton, with
-    at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others; edges. For
+    matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
+    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others; edges. For
     matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where

@@ -52,8 +52,8 @@ class SpectralNorm:
         v = vectors[:, -1]
         residual = float(np.linalg.norm(self.images @ v - top * (self.basis @ v)))
         before, self.value = self.value, float(np.sqrt(top))
-        # The residual bounds the distance from the nearest singular value. If that is not the largest, which may
-        # be very close, the value grows with the next block.
+        # The residual bounds the distance from the nearest singular value. If that is not the largest, which
+        # may be very close, the value grows with the next block.
         growth = self.value - before if self.steps > 1 else np.inf
         self.error = max(float(np.sqrt(top + residual)) - self.value, growth)
         size, count = self.basis.shape
@@ -61,8 +61,8 @@ class SpectralNorm:
             self.error = float(np.sqrt(top + residual)) - self.value
         if self.error <= tolerance or count >= size or self.steps == _MOST_STEPS:
             return True
-        # The next block: the residuals of the largest Ritz values. What is rounding error of them is left out:
-        # it is not orthogonal to the basis, and would make Ritz values too large.
+        # The next block: the residuals of the largest Ritz values. What is rounding error of them is left
+        # out: it is not orthogonal to the basis, and would make Ritz values too large.
         rest = self.images @ vectors[:, -min(_BLOCK, size - count) :]
         left, sizes, _ = np.linalg.svd(self._orthogonal(self._orthogonal(rest)), full_matrices=False)
         left = left[:, sizes > _LEAST * top]
