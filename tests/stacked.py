@@ -281,7 +281,7 @@ def edge_weights(L: Array, scales: Array) -> Array:
 
 
 def depths(L: Array) -> NDArray[np.int64]:
-    """Return every agent's distance from the center of the graph: the first whose farthest agent is nearest."""
+    """Return every agent's distance from the center: the first agent whose farthest other is nearest."""
     m = len(L)
     step = (np.eye(m) - np.minimum(L, 0.0)) > 0.0
     distance, reach = np.zeros((m, m), dtype=np.int64), np.eye(m, dtype=bool)

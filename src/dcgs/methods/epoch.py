@@ -32,8 +32,8 @@ class Answer:
 
     ``sums`` are the sums over all agents. ``end`` is the iteration in which the last agent gets the answer.
     ``gap`` is that of the last model, if there was one; if it is small enough, all agents stop after
-    iteration ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if the columns
-    of an agent are uneven. ``model`` is the model that is proposed.
+    iteration ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if
+    the columns of an agent are uneven. ``model`` is the model that is proposed.
     """
 
     sums: Point
