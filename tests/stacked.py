@@ -355,6 +355,7 @@ def fast(
                     continue
                 if brings_h:
                     assert A is not None
+                    assert h is not None
                     local[i] = local_etas([Ai / np.sqrt(h) for Ai in A], L)[i]
                 else:
                     if updates[i] == 0:
