@@ -21,12 +21,12 @@ from typing import Any, TypeAlias, final
 
 import networkx as nx
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
 import dcgs
+from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from junk import EndlessError, bounds
 
 Array: TypeAlias = NDArray[np.float64]
@@ -434,14 +434,13 @@ def problem(seed: int) -> Problem:
     graph_name = str(rng.choice(list(GRAPHS)))
     graph = GRAPHS[graph_name](rng)
     region = any_set(rng, name, shape, 10.0 ** rng.uniform(-2.0, 2.0))
-    kind = str(rng.choice(["squares", "squares", "huber", "logistic"]))
-    ways = ["dense", "sparse", "sampling"] if len(shape) == 2 and kind == "squares" else ["dense", "sparse"]
-    way = str(rng.choice(ways))
-    wide = {"scale": 6.0, "agents": 2.0, "columns": 2.0}
-    spread = {key: reach if rng.random() < 0.5 else 0.0 for key, reach in wide.items()}
-    looseness = float(rng.choice([1e-4, 1e-2, 0.3, 1.0, 10.0]))
-    made = _Maker(rng, region, shape, kind, way, spread, looseness)
-    terms, objectives = zip(*(made.agent() for _ in graph), strict=True)
+    kind = str(rng.choice(LOSSES))
+    way = draw_way(rng, shape, kind)
+    spread, looseness = draw_spread(rng), float(rng.choice(LOOSENESS))
+    made = DataGenerator(rng, region.center, region.size, shape, kind, way, spread, looseness)
+    drawn = [made.agent() for _ in graph]
+    terms = [Term(data.kind, data.A, data.b, data.delta) for data in drawn]
+    objectives = [data.objective() for data in drawn]
     x0 = None if rng.random() < 0.7 else _inside(rng, region).reshape(shape)
     gap = float(rng.choice(GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, {way} {kind}, {method}, gap={gap:g}, {spread}"
@@ -456,66 +455,6 @@ def _inside(rng: np.random.Generator, region: Region) -> Array:
             break
         y = 0.5 * y
     return region.center + 0.5 * region.span @ y
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Maker:
-    """Makes one agent's data after another, of one kind."""
-
-    rng: np.random.Generator
-    region: Region
-    shape: tuple[int, ...]
-    kind: str
-    way: str
-    spread: dict[str, float]
-    looseness: float
-
-    def __post_init__(self) -> None:
-        d, rng = math.prod(self.shape), self.rng
-        object.__setattr__(self, "scale", 10.0 ** rng.uniform(-self.spread["scale"], self.spread["scale"]))
-        reach = self.spread["columns"]
-        object.__setattr__(self, "columns", 10.0 ** rng.uniform(-reach, reach, d))
-        away = self.reach * rng.standard_normal(d) / math.sqrt(d)
-        object.__setattr__(self, "truth", self.region.center + away)
-
-    scale: float = field(init=False)
-    columns: Array = field(init=False)
-    truth: Array = field(init=False)
-
-    @property
-    def reach(self) -> float:
-        """How far the unconstrained minimizer is from the center of the set."""
-        return self.looseness * self.region.size
-
-    def agent(self) -> tuple[Term, dcgs.Objective]:
-        """Return the term of the judge and the objective of dcgs for one agent more."""
-        rng, d = self.rng, math.prod(self.shape)
-        count = int(rng.integers(1, 6))
-        own = self.scale * 10.0 ** rng.uniform(-self.spread["agents"], self.spread["agents"])
-        if self.way == "sampling":
-            flat = rng.integers(0, d, count)
-            A = np.eye(d)[flat]
-            b = A @ self.truth + 0.1 * self.reach * rng.standard_normal(count)
-            side, other = self.shape
-            rows, cols = np.divmod(flat, other)
-            return Term("squares", A, b), dcgs.MatrixCompletion(rows, cols, b, (side, other))
-        A = own * self.columns * rng.standard_normal((count, d))
-        if self.way == "sparse":
-            A *= rng.random(A.shape) < 0.6
-        noise = float(np.abs(A).max()) * 0.1 * self.reach * rng.standard_normal(count)
-        b = A @ self.truth + noise
-        matrix = sp.csr_array(A) if self.way == "sparse" else A
-        match self.kind:
-            case "squares":
-                return Term("squares", A, b), dcgs.LeastSquares(matrix, b, self.shape)
-            case "huber":
-                delta = (float(np.abs(b).max()) or 1.0) * 10.0 ** rng.uniform(-3.0, 1.0)
-                objective = dcgs.Objective(dcgs.HuberLoss(b, delta), dcgs.matrix_map(matrix, self.shape))
-                return Term("huber", A, b, delta), objective
-            case _:
-                labels = np.where(b >= 0.0, 1.0, -1.0)
-                return Term("logistic", A, labels), dcgs.Logistic(matrix, labels, self.shape)
 
 
 # The independent solver.
@@ -675,7 +614,8 @@ def judge(problem: Problem) -> Judgment:
 
 def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
     region, status = problem.region, result.status.name
-    answers = [result.x.reshape(-1), *(x.reshape(-1) for x in result.agents)]
+    # A model in factors becomes the matrix that it stands for.
+    answers = [np.asarray(x).reshape(-1) for x in (result.x, *result.agents)]
     if not all(np.isfinite(x).all() for x in answers):
         return Judgment(problem, Verdict.OUTSIDE, "an answer is not finite", status=status)
     outside = max(map(region.excess, answers))
@@ -685,7 +625,7 @@ def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
         return Judgment(problem, Verdict.OUTSIDE, details, status=status)
     if not result.status.success:
         return Judgment(problem, Verdict.SHORT, status, status=status)
-    if result.status is dcgs.Status.AGREED and not (result.agents == result.agents[0]).all():
+    if result.status is dcgs.Status.AGREED and not all((x == answers[1]).all() for x in answers[1:]):
         return Judgment(problem, Verdict.APART, "agents hold different points", status=status)
     best, f = reference(problem), problem.f
     first = f.value(problem.start)

@@ -284,16 +284,24 @@ def diameter(L: Array) -> int:
     return hops
 
 
-def weighted_laplacian(L: Array, edge_steps: Array) -> Array:
-    """Return the Laplacian with the weights of L times the smaller edge step of the two ends."""
-    weights = np.minimum.outer(edge_steps, edge_steps) * -np.minimum(L, 0.0)
-    return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
+def edge_weights(L: Array, scales: Array) -> Array:
+    """Return ρ with ρᵢⱼ = rᵢⱼ √(sᵢ sⱼ) for the weights r of L; with one common scale, rᵢⱼ s."""
+    return np.asarray(np.sqrt(np.outer(scales, scales)) * -np.minimum(L - np.diag(np.diag(L)), 0.0))
+
+
+def height(L: Array) -> int:
+    """Return the distance of the farthest agent from the center of the graph."""
+    step = (np.eye(len(L)) - np.minimum(L, 0.0)) > 0.0
+    reach, hops = np.eye(len(L), dtype=bool), 0
+    while not reach.all(axis=1).any():
+        hops, reach = hops + 1, step @ reach
+    return hops
 
 
 def balancing_factor(primal: float, dual: float, epoch: int) -> float:
-    """Return the factor on edge steps: it halves the logarithm by which primal/dual is outside [0.7, 3]."""
+    """Return the factor on the scale: it halves the logarithm by which primal/dual is outside [0.1, 5]."""
     ratio = math.log(primal / dual) if dual > 0.0 else math.inf
-    outside = max(ratio - math.log(3.0), 0.0) + min(ratio - math.log(0.7), 0.0)
+    outside = max(ratio - math.log(5.0), 0.0) + min(ratio - math.log(0.1), 0.0)
     limit = 3.0 / epoch**1.1
     return math.exp(-min(max(0.5 * outside, -limit), limit))
 
@@ -305,75 +313,57 @@ def preconditioner(squares: Array) -> Array:
     return np.asarray(np.maximum(h, 1e-12 * h.max()) / h.mean(), dtype=np.float64)
 
 
-Answer: TypeAlias = Callable[[int, Array, float, Array], Array]
-"""(agent, w, η, center) ↦ what minimizes φ."""
-
-Free: TypeAlias = Callable[[int, Array, Array, Array], Array]
-"""The same, with an η for every coordinate."""
+Answer: TypeAlias = Callable[[int, Array, Array, Array], Array]
+"""(agent, w, η, center) ↦ what minimizes φ; η is one number, or one for every coordinate."""
 
 
-def fast_preconditioned(A: Array, L: Array, x0: Array, relaxation: float, answer: Free) -> Iterator[Array]:
-    """Yield all agents' points after each iteration of FastDCGS with a preconditioner.
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """All agents before one round of relaxed consensus ADMM: points, centers, dual variables, ρ and η."""
 
-    After the first epoch it is the method in the variables √D x, which keeps points and dual variables: η and
-    edge steps are each agent's own for an epoch, and common from then on.
+    x: Array
+    c: Array
+    w: Array
+    rho: Array
+    eta: Array
+
+
+def admm(
+    L: Array, x0: Array, scales: Array, share: float, relaxation: float, answer: Answer
+) -> Iterator[Consensus]:
+    """Yield relaxed consensus ADMM in its form with one center and one dual variable, before each round.
+
+    With the weighted Laplacian Lρ of the ρᵢⱼ: v = Lρ x, c ← c + ρ (x − v/(2η) − c), w ← w + ρ/2 v.
     """
-    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(diameter(L), 4)
-    etas, D = local_etas(A, L), np.ones(len(x0))
-    eta, edge_steps = etas, etas / (2.02 * degree)
+    m = len(L)
+    rho = edge_weights(L, scales)
+    L_rho = np.diag(rho.sum(axis=1)) - rho
+    eta = share * rho.sum(axis=1) if m > 1 else scales
     c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    last = now = (0.0, 0.0)
-    k = 0
     while True:
-        x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
-        if k > 0:
-            yield x
-        k += 1
-        z, center = np.sqrt(D) * x, np.sqrt(D) * c
-        z_tilde = 2.0 * z - center
-        v = weighted_laplacian(L, edge_steps) @ z_tilde
-        now = (now[0] + float(eta @ ((z - center) ** 2).sum(axis=1)), now[1] + float((z_tilde * v).sum()))
-        c, w = c + relaxation * (x - c), w + relaxation * np.sqrt(D) * v
-        epochs, late = divmod(k, period)
-        if late == 0:
-            if epochs == 1:
-                D = preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
-                etas = local_etas([Ai / np.sqrt(D) for Ai in A], L)
-                eta, edge_steps = etas, etas / (2.02 * degree)
-            else:
-                if epochs == 2:
-                    edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
-                else:
-                    edge_steps = edge_steps * balancing_factor(*last, epochs - 2)
-                eta = 1.01 * norm * degree * edge_steps
-            last, now = now, (0.0, 0.0)
+        x = np.stack([answer(i, w[i], eta[i], c[i]) for i in range(m)])
+        yield Consensus(x, c, w, rho, eta)
+        v = L_rho @ x
+        c, w = c + relaxation * (x - v / (2.0 * eta[:, None]) - c), w + 0.5 * relaxation * v
 
 
-def fast(
-    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer
+def admm_with_copies(
+    L: Array, x0: Array, scales: Array, relaxation: float, answer: Answer
 ) -> Iterator[Array]:
-    """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
-    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(diameter(L), 4)
-    eta, edge_steps = etas, etas / (2.02 * degree)
-    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    last = now = (0.0, 0.0)
-    k = 0
+    """Yield the points of relaxed consensus ADMM in its form with one vector zᵢⱼ for each end of an edge.
+
+    xᵢ minimizes fᵢ(x) + Σⱼ ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩, and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.
+    """
+    m, alpha = len(L), 0.5 * relaxation
+    rho = edge_weights(L, scales)
+    edges = [(i, j) for i in range(m) for j in range(m) if rho[i, j] > 0.0]
+    z = {(i, j): rho[i, j] * x0 for i, j in edges}
+    eta = rho.sum(axis=1) if m > 1 else scales
+    zero = np.zeros(len(x0))
     while True:
-        x = np.stack([answer(i, w[i], float(eta[i]), c[i]) for i in range(m)])
-        if k > 0:
-            yield x
-        k += 1
-        x_tilde = 2.0 * x - c
-        v = weighted_laplacian(L, edge_steps) @ x_tilde
-        now = (now[0] + float(eta @ ((x - c) ** 2).sum(axis=1)), now[1] + float((x_tilde * v).sum()))
-        c, w = c + relaxation * (x - c), w + relaxation * v
-        epochs, late = divmod(k, period)
-        if late == 0:
-            if epochs == 1:
-                edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
-            elif adapting:
-                edge_steps = edge_steps * balancing_factor(*last, epochs - 1)
-            eta = 1.01 * norm * degree * edge_steps
-            last, now = now, (0.0, 0.0)
+        totals = [sum((z[i, j] for j in range(m) if (i, j) in z), start=zero) for i in range(m)]
+        centers = [total / eta[i] if m > 1 else x0 for i, total in enumerate(totals)]
+        x = np.stack([answer(i, zero, eta[i], centers[i]) for i in range(m)])
+        yield x
+        q = {(i, j): 2.0 * rho[i, j] * x[i] - z[i, j] for i, j in edges}
+        z = {(i, j): z[i, j] + alpha * (q[j, i] - z[i, j]) for i, j in edges}

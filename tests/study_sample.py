@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dcgs.datasets import Kind, Source
-from dcgs.experiments.link import Link
 from dcgs.experiments.results import Claim, Curve, Findings, Measure, OracleCost, Skipped, Study, Verdict
+from dcgs.study.link import Link
 
 LOSSES = (
     Measure("local_loss", "each agent's model on its own data", "Σᵢ fᵢ(xᵢ)"),

@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from dcgs.methods.messages import ALL, AttachedVector, Message, Row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
 from dcgs.front.history import certify
 from dcgs.methods import Agent
 from dcgs.methods.certificate import Certificate, Phase
-from dcgs.methods.messages import ALL, AttachedVector, Message, Row
 from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.points import Point
 from dcgs.schedules import Facts

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from dcgs.datasets import Kind
-from dcgs.experiments.link import Link
 from dcgs.experiments.results import Findings
 from dcgs.report.figures import COLORS, all_data_figure, encoded, line, paper_figure, study_figures
+from dcgs.study.link import Link
 from study_sample import sample
 
 LINK = Link(2e6)

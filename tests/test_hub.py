@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from dcgs.methods.hub import sum_over_agents
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent
-from dcgs.methods.hub import sum_over_agents
 from dcgs.methods.target import GapTarget
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program

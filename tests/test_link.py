@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcgs.experiments.link import Link
+from dcgs.study.link import Link
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from typing import final
 import networkx as nx
 import numpy as np
 import pytest
+from dcgs.methods.messages import Message
 
 import dcgs
 import stacked
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Snapshot
 from dcgs.inner import Corrective, Inner, Solver, Subproblem, Task
-from dcgs.methods.messages import Message
 from dcgs.methods.preconditioner import CurvatureMaximum
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L2Ball

@@ -15,7 +15,6 @@ import pytest
 from dcgs.datasets import BrokenDataError, DataNotFoundError, DownloadError, Kind, Source, lasso_synthetic
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.findings import load
-from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import open_manifest, write_manifest
 from dcgs.experiments.results import Experiment, PlannedRun, Prepared, Study
 from dcgs.experiments.runner import Runner
@@ -25,6 +24,7 @@ from dcgs.points import Point
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball
 from dcgs.study import Budget, FolderError, Problem, ResultCache
+from dcgs.study.link import Link
 
 SETTINGS = {"seed": 0}
 

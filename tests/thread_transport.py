@@ -11,9 +11,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfers, Transport
-from dcgs.runtime.encoding import Buffer
 
 
 class NoBeats:

@@ -9,6 +9,7 @@ from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
 from dcgs.front import (
     AgreedTexts,
     Checkpoint,
+    Comparison,
     History,
     Reduced,
     Result,
@@ -16,6 +17,7 @@ from dcgs.front import (
     Status,
     agree_on_texts,
     allreduce,
+    compare,
     minimize,
 )
 from dcgs.inner import *
@@ -31,7 +33,7 @@ from dcgs.runtime import MPI, Faults, Lockstep, load_faults
 from dcgs.schedules import Facts, Params, Theorem1, Theorem2
 from dcgs.sets import *
 
-__all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
+__all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
 __all__ += ["Fold", "Path", "PathPoint", "Reductions", "Sent", "WeightedLoss", "path"]
 __all__ += [

@@ -75,6 +75,11 @@ def blas_threads(threads: int | None) -> Iterator[None]:
             library.set_num_threads(count)
 
 
+def wide_threads() -> int:
+    """Return the number of threads that wide products may use."""
+    return _threads
+
+
 def _set_blas_threads(threads: int) -> None:
     for library in _libraries:
         library.set_num_threads(threads)

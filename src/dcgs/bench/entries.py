@@ -10,7 +10,6 @@ from typing import Any, final
 from dcgs import registry
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import Objective
-from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.schedules import ProjectionFacts
 from dcgs.sets import ConvexSet
@@ -58,7 +57,10 @@ class Adapted(Method):
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.incompatibility(objectives, X)
 
-    def program(self, agent: Agent) -> Program[Point]:
+    def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
+        return self.method.uses_factors(f, X)
+
+    def program(self, agent: Agent) -> Program[Any]:
         return self.method.program(self.adapt(agent))
 
 
@@ -162,9 +164,10 @@ GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, m
 
 
 def entry(name: str) -> Entry:
-    """Return the entry of that name, or of a method outside the package named ``package.module:name``.
+    """Return the entry of that name, or of a method outside the package.
 
-    The latter is a method, or a class or function that makes one without arguments.
+    Such a method is named ``package.module:name`` or ``path/to/file.py:name``, and is a method, or a class
+    or function that makes one without arguments.
     """
     if ":" not in name:
         return next(one for one in (*ENTRIES, *GRID) if one.name == name)
@@ -174,5 +177,5 @@ def entry(name: str) -> Entry:
         raise ValueError(
             f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."
         )
-    short = name.partition(":")[2]
+    short = name.rpartition(":")[2]
     return Entry(short, method, short, spec=name)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, final
 
 import networkx as nx
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs import registry
 from dcgs.datasets import (
+    DataNotFoundError,
     Ratings,
     Regression,
     completion_synthetic,
@@ -272,6 +276,54 @@ INSTANCES: tuple[Instance, ...] = (
 )
 """All instances of the table."""
 
+
+def _silo(graph: _Graph, samples: int, features: int, condition: float) -> Family:
+    """Return logistic regression on many rows a site with correlated features, over a ball that binds."""
+
+    def make(seed: int) -> Problem:
+        rng = np.random.default_rng(seed)
+        spectrum = np.geomspace(1.0, 1.0 / condition, features)  # of the covariance of the features
+        turn = np.linalg.qr(rng.standard_normal((features, features)))[0]
+        A = rng.standard_normal((samples, features)) @ (np.sqrt(spectrum)[:, None] * turn)
+        truth = rng.standard_normal(features)
+        labels = np.where(rng.random(samples) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
+        edges = graph.make(seed)
+        X = L1Ball(features, 0.5 * float(np.abs(truth).sum()))
+        parts = by_size(labels, len(edges), seed)
+        return Problem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
+
+    what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e}"
+    return f"{what}, over a ball that binds", graph, make
+
+
+def _reviews(seed: int) -> Problem:
+    """Return a Lasso of star ratings on the tf-idf of clothing reviews, a file in the folder DCGS_DATA."""
+    folder = os.environ.get("DCGS_DATA", "")
+    path = Path(folder) / "sparse-regression" / "womens-clothing.npz"
+    if not (folder and path.is_file()):
+        raise DataNotFoundError(
+            "womens-clothing.npz must be in the folder sparse-regression of the folder that DCGS_DATA names; "
+            f"DCGS_DATA is {folder!r}. It holds a CSR matrix as data, indices, indptr, shape, and y."
+        )
+    with np.load(path, allow_pickle=False) as file:
+        A = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+        b = file["y"].astype(np.float64)
+    A = sp.csr_array(A.astype(np.float64))
+    b -= b.mean()
+    edges = _CYCLE.make(seed)
+    order = np.random.default_rng(seed).permutation(len(b))
+    parts = [order[rows] for rows in by_size(b, len(edges), seed)]
+    return Problem([LeastSquares(A[rows], b[rows]) for rows in parts], L1Ball(A.shape[1], 100.0), edges)
+
+
+_REVIEWS = "Lasso of star ratings on the words of 22,641 clothing reviews, 14,679 features", _CYCLE, _reviews
+
+LARGE: tuple[Instance, ...] = (
+    _row("silo-10", _silo(_CYCLE, 100_000, 300, 1e4), rounds=1000, reference=2000, time_factor=4.0),
+    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0),
+)
+"""Instances with many rows, which only ``dcgs bench time`` has."""
+
 _SIX = _fixed("6 agents on a cycle", nx.cycle_graph, 6)
 _TWO_ROWS = _fixed("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
 _FOUR = _fixed("4 agents on a path", nx.path_graph, 4)
@@ -285,12 +337,13 @@ QUICK: tuple[Instance, ...] = (
 
 
 def instance(name: str) -> Instance:
-    """Return the instance of that name, or one outside the package named ``package.module:name``.
+    """Return the instance of that name, or one outside the package.
 
-    The latter is a function of a seed that returns objectives, set and graph.
+    The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
+    that returns objectives, set and graph.
     """
     if ":" not in name:
-        return next(one for one in (*INSTANCES, *QUICK) if one.name == name)
+        return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
     make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
@@ -305,4 +358,4 @@ def instance(name: str) -> Instance:
         return Problem(*made)
 
     about = (make.__doc__ or name).strip().splitlines()[0]
-    return Instance(name.partition(":")[2], about, problem, spec=name)
+    return Instance(name.rpartition(":")[2], about, problem, spec=name)

@@ -6,8 +6,10 @@ It is Beck and Teboulle's FISTA, restarted where the momentum is an ascent direc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
@@ -56,14 +58,9 @@ class Optimum:
 def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
     """Return f* and its certified gap, at most the target unless the limit on iterations is reached."""
     objectives, X = problem.objectives, problem.X
-    alpha, project = _geometry(problem)
-    x = y = np.asarray(X.start())
-    start, gap = certify(objectives, X, x)
+    start, gap = certify(objectives, X, np.asarray(X.start()))
     best = Optimum(start, start, gap, 0)
-    momentum = Momentum()
-    for k in range(1, iterations + 1):
-        x_prev, x = x, project(y - alpha * sum((f.grad(y) for f in objectives), np.zeros(X.shape)))
-        y = x + momentum.weight(restart=vdot((y - x) / alpha, x - x_prev) > 0.0) * (x - x_prev)
+    for k, x in enumerate(islice(iterates(problem), iterations), 1):
         if k % _EVERY == 0 or k == iterations:
             value, gap = certify(objectives, X, x)
             best = _better(best, Optimum(value, start, gap, k))
@@ -72,6 +69,18 @@ def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) ->
     if not best.value < start:
         raise ValueError(f"x⁰ must not be optimal already; f(x⁰) = {start:.6e} could not be improved.")
     return best
+
+
+def iterates(problem: Problem) -> Iterator[Point]:
+    """Yield the iterates of FISTA, without end."""
+    objectives, X = problem.objectives, problem.X
+    alpha, project = _geometry(problem)
+    x = y = np.asarray(X.start())
+    momentum = Momentum()
+    while True:
+        x_prev, x = x, project(y - alpha * sum((f.grad(y) for f in objectives), np.zeros(X.shape)))
+        y = x + momentum.weight(restart=vdot((y - x) / alpha, x - x_prev) > 0.0) * (x - x_prev)
+        yield x
 
 
 def _geometry(problem: Problem) -> tuple[float | Point, Projection]:

@@ -17,7 +17,6 @@ from rich.table import Table
 from dcgs.bench import record
 from dcgs.cli.values import job, link, option, seed
 from dcgs.experiments.catalog import NAMES, Options, experiment
-from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import open_manifest, read_manifest, write_manifest
 from dcgs.experiments.oracle_cost import PAPER_SIDE
 from dcgs.experiments.results import Study
@@ -25,6 +24,7 @@ from dcgs.experiments.runner import Runner
 from dcgs.front import versions
 from dcgs.report import Progress
 from dcgs.study import ResultCache
+from dcgs.study.link import Link
 
 _ABOUT = """\
 Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that

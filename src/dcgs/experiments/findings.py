@@ -9,7 +9,6 @@ from typing import Any
 from dcgs.datasets import Kind, Source
 from dcgs.experiments import oracle_cost
 from dcgs.experiments.claims import DFW_ROUNDS, PROMISES, Promise, at, judge
-from dcgs.experiments.link import Link
 from dcgs.experiments.manifest import read_manifest
 from dcgs.experiments.numbers import count, share, short_duration, short_number
 from dcgs.experiments.results import (
@@ -24,6 +23,7 @@ from dcgs.experiments.results import (
     Verdict,
 )
 from dcgs.study import FolderError, ResultCache
+from dcgs.study.link import Link
 
 
 def load(cache: ResultCache, link: Link) -> Study:

@@ -15,10 +15,10 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 from threadpoolctl import threadpool_info
 
-from dcgs.experiments.link import Link
 from dcgs.experiments.numbers import share, short_duration
 from dcgs.experiments.results import Claim, OracleCost, Verdict
 from dcgs.sets import NuclearNormBall
+from dcgs.study.link import Link
 
 PAPER_LINK = Link(10e6)
 PAPER_SIDE = 10_000

@@ -1,8 +1,9 @@
 """``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""
 
-from dcgs.front.allreduce import AgreedTexts, Reduced, agree_on_texts, allreduce
+from dcgs.front.allreduce import AgreedTexts, Reduced, agree_on_texts, allreduce, run_programs
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.collect import versions
+from dcgs.front.comparison import Comparison, compare
 from dcgs.front.distributed import agreed
 from dcgs.front.history import Callback, History, Snapshot
 from dcgs.front.minimize import minimize
@@ -13,6 +14,7 @@ __all__ = [
     "AgreedTexts",
     "Callback",
     "Checkpoint",
+    "Comparison",
     "History",
     "Reduced",
     "Result",
@@ -21,6 +23,8 @@ __all__ = [
     "agree_on_texts",
     "agreed",
     "allreduce",
+    "compare",
     "minimize",
+    "run_programs",
     "versions",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, TypeVar, final
 
 import networkx as nx
 import numpy as np
@@ -18,9 +18,11 @@ from dcgs.front.network import Network, as_network
 from dcgs.methods.reduction import Combine, Value, added, tree_answer
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
+from dcgs.tree import TreeNode
 from dcgs.validation import finite, one_of, reals
 
 Arrays: TypeAlias = Sequence[NDArray[Any]]
+Answer = TypeVar("Answer")
 
 
 @final
@@ -109,17 +111,36 @@ def _reduce(
     hosted = list(runtime.hosts(len(network)))
     if sorted(values) != hosted:
         raise ValueError(f"values must be given for the agents {hosted}; got them for {sorted(values)}.")
-    results: dict[int, Value] = {}
+
+    def program(i: int, tree: TreeNode) -> Program[Value]:
+        return tree_answer(values[i], tree, combine, lambda total: total)
+
+    results, traffic = _run(program, network, runtime)
+    return results[hosted[0]], traffic
+
+
+def run_programs(
+    program: Callable[[int, TreeNode], Program[Answer]], graph: nx.Graph, runtime: Runtime | None = None
+) -> tuple[dict[int, Answer], Traffic]:
+    """Run a program for every agent; return the answers of the agents of this process, and the traffic.
+
+    ``program`` takes the number of an agent and its place in the spanning tree of the graph.
+    """
+    return _run(program, as_network(graph), runtime or Lockstep())
+
+
+def _run(
+    program: Callable[[int, TreeNode], Program[Answer]], network: Network, runtime: Runtime
+) -> tuple[dict[int, Answer], Traffic]:
+    results: dict[int, Answer] = {}
     traffic = Traffic(len(network))
 
-    def program(i: int) -> Program[Value]:
-        results[i] = yield from tree_answer(values[i], network.tree[i], combine, lambda total: total)
-        return results[i]
+    def recorded(i: int) -> Program[None]:
+        results[i] = yield from program(i, network.tree[i])
 
-    group = runtime.group()
-    with group.reporting_failures():
-        runtime.run(Job(program, network.neighbors, traffic, after_round=lambda: True))
-    return results[hosted[0]], traffic
+    with runtime.group().reporting_failures():
+        runtime.run(Job(recorded, network.neighbors, traffic, after_round=lambda: True))
+    return dict(sorted(results.items())), traffic
 
 
 def _elementwise(function: Callable[[Any, Any], Any]) -> Combine:

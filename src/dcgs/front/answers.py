@@ -24,6 +24,8 @@ def average(answers: Sequence[Model]) -> Model:
     first = answers[0]
     if isinstance(first, LowRank):
         return stacked([answer for answer in answers if isinstance(answer, LowRank)])
+    if all(x is first or np.array_equal(x, first) for x in answers):
+        return np.array(first)  # a sum would have rounding error
     x_bar: Point = 0.0 * first
     for x in answers:
         assert isinstance(x, np.ndarray)

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.front.answers import Model, average, whole
 from dcgs.front.build import Run
@@ -53,7 +54,21 @@ def collect(run: Run) -> Result:
             *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
+        certificates=_certificates(run),
     )
+
+
+def _certificates(run: Run) -> NDArray[np.float64]:
+    """Return rounds, bytes, gap and decrease of all gaps that the root of the tree certified."""
+    observer, group = run.observer, run.problem.f.group
+    rows = np.array(observer.certificates, dtype=np.float64).reshape(-1, 3)
+    known = max(group.allgather([rows]), key=len)  # the process that has the root knows them
+    rounds = np.array(list(observer.sent), dtype=np.float64)
+    sent = np.array(list(observer.sent.values()), dtype=np.float64)
+    before = np.searchsorted(rounds, known[:, 0], side="right") - 1
+    own = np.where(before >= 0, np.append(sent, 0.0)[before], 0.0)
+    total = np.sum(group.allgather([own]), axis=0)
+    return np.column_stack([known[:, 0], total, known[:, 1:]])
 
 
 def _counts(run: Run, i: int) -> list[float]:

@@ -51,7 +51,8 @@ def minimize(
     The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measurements do not count),
     ``lmo_calls`` of any one agent, or a certified Wolfe gap of f at the answer x: one of at most
     ``gap`` · (f(x⁰) − f(x)), so that f(x) − f* ≤ ``gap`` · (f(x⁰) − f*), or of at most ``gap_abs``. Without
-    any of them the gap is 1e-3. A run with no limit but a gap ends after 10,000 iterations at the latest.
+    any of them the gap is 1e-3. A run without a limit on iterations, rounds and seconds ends after 10,000
+    iterations at the latest, or after ``lmo_calls`` iterations if that is more.
 
     ``every`` is the number of iterations between measurements. 0 measures only the first and the last
     iteration. None measures nothing: the history is empty, and no process sees the models of other processes.

@@ -139,7 +139,14 @@ def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
     norm, connectivity = _normalized_spectrum(neighbors, resistances)
     tree = spanning_tree(neighbors, center(neighbors))
     return Network(
-        nodes, neighbors, _norm_laplacian(graph), nx.diameter(graph), resistances, norm, connectivity, tree
+        nodes,
+        neighbors,
+        _norm_laplacian(graph),
+        nx.diameter(graph, usebounds=True),
+        resistances,
+        norm,
+        connectivity,
+        tree,
     )
 
 

@@ -28,6 +28,8 @@ _HALVINGS = 5
 # The system of a Newton step is factorized if that takes less time than about this number of passes over the
 # data. Else it is solved by at most _MOST conjugate gradient steps, to this residual.
 _PASSES = 40.0
+# The speed of dense products, relative to sparse ones.
+_DENSE_SPEED = 20.0
 _MOST, _TOLERANCE = 25, 0.1
 # An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
 # there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
@@ -54,12 +56,20 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
-    Where Newton steps fail, the solve is finished by projected gradient steps. ``max_steps`` bounds the steps
-    of one solve.
+    Where Newton steps fail, or after ``max_steps`` of them, the solve is finished by projected gradient steps.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Newton(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 50
     State = NewtonState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")
@@ -123,26 +133,24 @@ class _NewtonSolver(Solver):
         phi = phi.with_objective(self.f)
         last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
         step, length, exact = _Step(last.u, last.adjoint), 1.0, False
-        outcome = Outcome.STEPS
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
                 ended, step = self._next_step(phi, best, accuracy, exact)
                 if ended is not None:
-                    outcome = ended
-                    break
+                    self.task.outcomes[ended] += 1
+                    self.state = NewtonState(frozen(best.x), best.u)
+                    return self.state.x
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
                 continue
             else:
                 length *= 0.5
                 if length < 0.5**_HALVINGS:
-                    return self._finish_by_projections(phi, accuracy, best)
+                    break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        self.task.outcomes[outcome] += 1
-        self.state = NewtonState(frozen(best.x), best.u)
-        return self.state.x
+        return self._finish_by_projections(phi, accuracy, best)
 
     def _next_step(
         self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool
@@ -217,6 +225,13 @@ class _Columns:
                 return self.map.A.some(support)
         raise AssertionError(self.map)
 
+    def factorizes(self, n: int, s: int) -> bool:
+        """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
+        least = min(n, s)
+        if isinstance(self.map, SparseMap):  # its Gram matrix is cheap, and only the factorization counts
+            return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
+        return least * s <= _PASSES * math.prod(self.map.shape)
+
     def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
         """Return a step with the mean of k in place of K, if that is likely to be a good approximation.
 
@@ -264,14 +279,14 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
     K = Derivative(k, q)
     flat = change.reshape(-1)
     rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
-    if min(n, s) * s <= _PASSES * d and s > 0:
+    if columns.factorizes(n, s) and s > 0:
         p = None if q is None else R[:, None] * (A @ K.columns)
         if n <= s:
             full = s == d and float(k.min()) == float(k.max())
             gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
             solution = _solve_by_rows(R, gram, p, phi.eta, rhs)
         else:
-            solution = _solve_by_columns(_dense(A), R, np.sqrt(k), p, phi.eta, rhs)
+            solution = _solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
     else:
         solution = _conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
     moved = R * solution
@@ -289,10 +304,6 @@ def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     return np.asarray(scaled @ scaled.T)
 
 
-def _dense(A: Any) -> NDArray[np.float64]:
-    return np.asarray(A if isinstance(A, np.ndarray) else A.toarray())
-
-
 def _solve_by_rows(
     R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
@@ -305,11 +316,16 @@ def _solve_by_rows(
 
 
 def _solve_by_columns(
-    A: NDArray[np.float64], R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
+    A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
-    C = A * (R[:, None] * (roots / math.sqrt(eta)))  # the matrix is I + C Cᵀ − p pᵀ/η
-    M = C.T @ C
+    scale = roots / math.sqrt(eta)
+    if sp.issparse(A):
+        C: Any = sp.diags_array(R) @ A @ sp.diags_array(scale)
+        M = (C.T @ C).toarray()
+    else:
+        C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
+        M = C.T @ C
     M.flat[:: len(M) + 1] += 1.0
     factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
 

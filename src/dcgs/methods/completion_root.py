@@ -148,6 +148,7 @@ class Root:
         gap = float(slope[0]) + self.radius * (search.value + search.error)
         noise = 2.0 * self.radius * sums.noise + EPS * self.radius * search.value
         found = CertifiedGap(gap, sums.decrease, noise)
+        self.agent.certify(found)
         if target.ends(found):
             return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),)
         state.trust = max(state.trust, gap / max(sums.estimate, EPS * gap))

@@ -126,7 +126,7 @@ def tree_answer(
             reduction = _ended(reduction, tree, answered)
         inbox = yield reduction.outgoing(tree, True, combine)
         for j, part in inbox.items():
-            _check_parts(j, part)
+            _check_parts(j, part, value if j in tree.children else ())
             arrived = reduction.receive(tree, j, reduction.number + (j == tree.parent), part)
             if arrived is not None:
                 answered = arrived
@@ -135,9 +135,14 @@ def tree_answer(
     return answered
 
 
-def _check_parts(sender: int, message: Value) -> None:
-    if not isinstance(message, tuple):
-        raise ValueError(f"a message must be a tuple of arrays; agent {sender} sent an array.")
+def _check_parts(sender: int, message: Value, own: Value) -> None:
+    """Raise unless a message is a tuple whose arrays can be added to those that this agent has."""
+    given = [part.shape for part in message] if isinstance(message, tuple) else [message.shape]
+    due = [part.shape for part in own]
+    if not isinstance(message, tuple) or any(a != b for a, b in zip(given, due, strict=False)):
+        raise ValueError(
+            f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
+        )
 
 
 def _ended(reduction: Reduction, tree: TreeNode, answer: Value) -> Reduction:

@@ -20,7 +20,13 @@ Image: TypeAlias = NDArray[np.float64]
 
 
 class Loss(ABC):
-    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere."""
+    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere.
+
+    >>> import dcgs, numpy as np
+    >>> loss = dcgs.SquaredLoss([1.0, 2.0])
+    >>> isinstance(loss, dcgs.Loss), loss.value(np.zeros(2)), loss.grad(np.zeros(2)), loss.curvature
+    (True, 5.0, array([-2., -4.]), (2.0, 2.0))
+    """
 
     @property
     @abstractmethod
@@ -37,6 +43,10 @@ class Loss(ABC):
             f"weights and standard errors need the value of each entry; {type(self).__name__} has only their "
             "sum. Give it a method values(z)."
         )
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        """Return ℓ(z) for each row z."""
+        return np.array([self.value(z) for z in images])
 
     @abstractmethod
     def grad(self, z: Image) -> Image:
@@ -59,7 +69,12 @@ class Loss(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class SquaredLoss(Loss):
-    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper."""
+    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.SquaredLoss([3.0, 4.0]).value(np.zeros(2))
+    25.0
+    """
 
     target: Image
     name: str = "b"
@@ -75,6 +90,10 @@ class SquaredLoss(Loss):
     def values(self, z: Image) -> Image:
         return np.square(z - self.target)
 
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = images - self.target
+        return np.asarray(np.einsum("ij,ij->i", r, r))
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -88,7 +107,12 @@ class SquaredLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class LogisticLoss(Loss):
-    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1."""
+    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.LogisticLoss([1.0, -1.0]).grad(np.zeros(2))
+    array([-0.5,  0.5])
+    """
 
     labels: Image
     curvature = (0.0, 0.25)
@@ -108,6 +132,9 @@ class LogisticLoss(Loss):
     def values(self, z: Image) -> Image:
         return np.logaddexp(0.0, -self.labels * z)
 
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
+
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
 
@@ -122,7 +149,12 @@ class LogisticLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class HuberLoss(Loss):
-    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond."""
+    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.HuberLoss([0.0, 0.0], delta=1.0).value(np.array([0.5, 3.0]))
+    5.25
+    """
 
     target: Image
     delta: float = 1.0
@@ -139,6 +171,11 @@ class HuberLoss(Loss):
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
         return inside * (2.0 * r - inside)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        r = np.abs(images - self.target)
+        inside = np.minimum(r, self.delta)
+        return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)

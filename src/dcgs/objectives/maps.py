@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -26,9 +25,18 @@ from dcgs.points import Point
 
 Shape: TypeAlias = tuple[int, ...]
 
+# If points have fewer nonzero entries than this share of all, only those columns of a sparse matrix are used.
+_FEW = 0.1
+
 
 class LinearMap(ABC):
-    """A: points of ``shape`` → ℝⁿ, n = ``size``."""
+    """A: points of ``shape`` → ℝⁿ, n = ``size``.
+
+    >>> import dcgs, numpy as np
+    >>> A = dcgs.matrix_map(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    >>> isinstance(A, dcgs.LinearMap), A.shape, A.size, A.image(np.ones(2))
+    (True, (2,), 2, array([3., 1.]))
+    """
 
     shape: Shape
     """The shape of the points it takes."""
@@ -46,9 +54,9 @@ class LinearMap(ABC):
     def adjoint(self, r: Image) -> Point:
         """Return Aᵀ r, as a new array."""
 
-    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        """Return A x for each x, one per row."""
-        return np.stack([self.image(x) for x in points])
+    def images(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return A x for each row x, a flat point; one image per row."""
+        return np.stack([self.image(x.reshape(self.shape)) for x in points])
 
     def image_of_atom(self, atom: Atom) -> Image:
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
@@ -89,7 +97,7 @@ class LinearMap(ABC):
     def gram(self, weights: Image) -> NDArray[np.float64]:
         """Return Aᵀ diag(weights) A as a dense matrix, for maps of points with few entries."""
         entries = math.prod(self.shape)
-        A = self.images([unit.reshape(self.shape) for unit in np.eye(entries)]).T
+        A = self.images(np.eye(entries)).T
         return np.asarray(A.T @ (weights[:, None] * A))
 
     @property
@@ -142,9 +150,8 @@ class DenseMap(MatrixMap):
     def image(self, x: Point) -> Image:
         return self.A @ x.reshape(-1)
 
-    def images(self, points: Sequence[Point]) -> NDArray[np.float64]:
-        # One product reads the data once for all points.
-        return np.stack([x.reshape(-1) for x in points]) @ self.A.T
+    def images(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(points @ self.A.T)  # reads the data once for all points
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
@@ -189,6 +196,12 @@ class SparseMap(MatrixMap):
 
     def image(self, x: Point) -> Image:
         return np.asarray(self.A @ x.reshape(-1))
+
+    def images(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        support = np.flatnonzero(points.any(axis=0))
+        if len(support) <= _FEW * points.shape[1]:
+            return np.asarray((self.columns[:, support] @ points[:, support].T).T)
+        return np.asarray((self.A @ points.T).T)
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:

@@ -12,6 +12,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
+from dcgs.parallel import wide_threads
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job
 from dcgs.runtime.exchange import NeighborExchange, carry_out
@@ -35,8 +36,9 @@ class Programs:
         With a pool the agents compute in parallel. All of them finish their step before an exception of one
         is raised, so that no program is running then.
         """
-        # In parallel, the seconds of an agent are those of its thread. The wall clock would add waiting.
-        clock = time.perf_counter if pool is None else time.thread_time
+        # The seconds of an agent are those of its thread; the wall clock would add waiting for a core. If its
+        # products run on several threads, the wall clock is the time that they take.
+        clock = time.perf_counter if wide_threads() > 1 else time.thread_time
 
         def step(i: int) -> tuple[Reply, float, Exception | None]:
             start, program = clock(), self._programs[i]

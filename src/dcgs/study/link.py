@@ -21,14 +21,18 @@ class Link:
     """A link between two agents that carries ``speed`` bytes a second, in both directions at once.
 
     Every edge of the graph has its own link, so a round takes as long as its largest message. In the same
-    way the paper counts 80 seconds for 800 MB at 10 MB/s.
+    way the paper counts 80 seconds for 800 MB at 10 MB/s. ``latency`` is the seconds of a round without
+    data.
     """
 
     speed: float = 10e6
+    latency: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.speed < float("inf"):
             raise ValueError(f"the speed of a link must be positive and finite; got {self.speed!r}.")
+        if not 0.0 <= self.latency < float("inf"):
+            raise ValueError(f"the latency of a link must be finite and at least 0; got {self.latency!r}.")
 
     @classmethod
     def parse(cls, text: str) -> Link:
@@ -57,3 +61,19 @@ class Link:
     def waiting(self, carried: Number) -> Number:
         """Return the seconds that ``carried`` bytes take over one link."""
         return carried / self.speed
+
+    def seconds(self, carried: float, rounds: int) -> float:
+        """Return the seconds of so many rounds, in which ``carried`` bytes cross one link.
+
+        >>> Link(10e6, latency=0.02).seconds(1e6, 10)
+        0.30000000000000004
+        """
+        return self.waiting(carried) + rounds * self.latency
+
+
+LINKS = {
+    "lan": Link(125e6, 0.2e-3),
+    "paper": Link(10e6, 1e-3),
+    "wan": Link(12.5e6, 20e-3),
+}
+"""Three links: 1 Gbit/s and 0.2 ms a round, the paper's 10 MB/s and 1 ms, 100 Mbit/s and 20 ms."""

@@ -1,0 +1,142 @@
+"""What ``dcgs bench time`` writes: tables of seconds for each link, and all numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dcgs.bench import record
+from dcgs.bench.instances import Instance
+from dcgs.bench.ranking import NOT_REACHED, TextTable
+from dcgs.bench.rounds import RoundsStudy
+from dcgs.bench.timing import POOL, Times, recorded_pool
+from dcgs.study.link import LINKS, Link
+
+LEGEND = (
+    "Seconds until the worst agent's model has this relative error on everyone's data. The time of a run is "
+    "the computing of the slowest agent of each round, measured with one core for each agent, plus the bytes "
+    "of the busiest agent over one link, plus the latency of each round. `pool` sends all data to one site "
+    "over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent where that is "
+    "faster. The least time of all methods is bold, and that of the pool where it is less than all of them. "
+    "— is a run that did not reach the level within its limits."
+)
+
+
+def time_table(times: Times, name: str, link: Link) -> TextTable:
+    """Return seconds over a link, instances × methods."""
+    title = f"{name} ({_about(link)}): seconds to {times.level:.0e}"
+    rows = []
+    for chosen in times.costs:
+        least = times.least(chosen, link)
+        cells = []
+        for method in times.names:
+            own = times.seconds(chosen, method, link)
+            best = own is not None and (least is None or own <= least)
+            cells.append((NOT_REACHED if own is None else _seconds(own), best))
+        rows.append([(chosen, False), *cells])
+    return TextTable(title, [f"{name}: s to {times.level:.0e}", *times.names], rows)
+
+
+def work_table(times: Times) -> TextTable:
+    """Return the computing and the bytes of every method, instances × methods; they hold for every link."""
+    rows = []
+    for chosen, row in times.costs.items():
+        cells = []
+        for method in times.names:
+            cost = row.get(method)
+            text = NOT_REACHED if cost is None else f"{_seconds(cost.computing)} s, {_size(cost.bytes)}"
+            cells.append((text, False))
+        rows.append([(chosen, False), *cells])
+    head = [f"computing and bytes to {times.level:.0e}", *times.names]
+    return TextTable(
+        f"computing of the slowest agent and bytes of the busiest, to {times.level:.0e}", head, rows
+    )
+
+
+def counts_table(times: Times) -> TextTable:
+    """Return how often each method takes the least time, nearly the least, and reaches the level."""
+    rows = []
+    for name in times.names:
+        if name != POOL:
+            each = [times.counts(name, link) for link in LINKS.values()]
+            rows.append([(name, False), *((f"{a} / {b} / {c}", False) for a, b, c in each)])
+    head = [f"of {len(times.costs)} instances: least / within 20 % / reached", *LINKS]
+    return TextTable(f"how often a method takes the least time to {times.level:.0e}", head, rows)
+
+
+def markdown(
+    study: RoundsStudy, all_times: Sequence[Times], instances: Sequence[Instance], notes: Sequence[str]
+) -> str:
+    """Return the report: for each level the counts, a table for each link, and the work."""
+    made = record.environment(study.seed)
+    machine = made["machine"]
+    parts = [
+        "# Seconds to an accuracy",
+        f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}, {machine['processor']}, "
+        f"{machine['cores']} cores; at most {study.seconds:g} seconds a run, times the `time_factor` in "
+        "`bench/instances.py` and `bench/entries.py`.",
+        LEGEND,
+        "![Seconds to an accuracy, for each link](time.png)",
+    ]
+    for times in all_times:
+        tables = [counts_table(times), *(time_table(times, *each) for each in LINKS.items())]
+        parts += [f"## To {times.level:.0e}", *(table.markdown() for table in (*tables, work_table(times)))]
+    parts += ["## Instances", "\n".join(f"* `{chosen.name}`: {chosen.about}" for chosen in instances)]
+    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(
+    study: RoundsStudy, all_times: Sequence[Times], instances: Sequence[Instance], notes: Sequence[str]
+) -> str:
+    """Return all numbers."""
+
+    def costs(times: Times) -> dict[str, Any]:
+        return {
+            chosen: {
+                name: None
+                if cost is None
+                else vars(cost) | {key: cost.seconds(link) for key, link in LINKS.items()}
+                for name, cost in row.items()
+            }
+            for chosen, row in times.costs.items()
+        }
+
+    pools = {chosen.name: found.to_json() for chosen in instances if (found := recorded_pool(study, chosen))}
+    counted = ("least", "within 20 %", "reached")
+    numbers = {
+        "environment": record.environment(study.seed),
+        "links": {name: vars(link) for name, link in LINKS.items()},
+        "seconds": study.seconds,
+        "notes": list(notes),
+        "levels": {f"{times.level:.0e}": costs(times) for times in all_times},
+        "counts": {
+            f"{times.level:.0e}": {
+                key: {
+                    name: dict(zip(counted, times.counts(name, link), strict=True))
+                    for name in times.names
+                    if name != POOL
+                }
+                for key, link in LINKS.items()
+            }
+            for times in all_times
+        },
+        "pool": pools,
+    }
+    return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
+
+
+def _about(link: Link) -> str:
+    return f"{link}, {1e3 * link.latency:g} ms a round"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g}" if value < 100.0 else f"{value:,.0f}"
+
+
+def _size(count: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return f"{count} B"

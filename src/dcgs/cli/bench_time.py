@@ -1,0 +1,116 @@
+"""``dcgs bench time``: seconds that each method needs to an accuracy over three links, beside pooling."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dcgs.bench import time_report
+from dcgs.bench.entries import ENTRIES, entry
+from dcgs.bench.instances import INSTANCES, LARGE, QUICK, instance
+from dcgs.bench.rounds import RoundsStudy, runs_left
+from dcgs.bench.timing import LEVELS, POOL, run_times, times, times_left
+from dcgs.cli.bench_rounds import chosen_by_name, rich_table, with_outside
+from dcgs.cli.values import job, option, positive, seed
+from dcgs.report import Progress
+from dcgs.study import ResultCache
+from dcgs.study.link import LINKS
+
+_ABOUT = """\
+Run every method once on every instance of a table, with one core for each agent. Print the seconds that
+each needs over three links until the worst agent's relative error is 1e-2 and 1e-3, beside `pool`: all
+data sent to one site over the same link, and a centralized solver there.
+"""
+
+_MORE = """\
+Links: lan (1 Gbit/s, 0.2 ms a round), paper (10 MB/s, 1 ms), wan (100 Mbit/s, 20 ms). Runs are recorded as
+by dcgs bench rounds, and a recorded run is not repeated. Times are only comparable if the machine was idle:
+there is one process, which computes on one core.
+
+examples:
+  dcgs bench time --quick                              small problems, under a minute
+  dcgs bench time --instances lasso-paper silo-10      these two
+  dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
+"""
+
+_SECONDS, _QUICK_SECONDS = 20.0, 3.0
+
+
+def add(benches: Any) -> None:
+    """Add the benchmark to ``dcgs bench``."""
+    text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
+    parser = job(benches, "time", text, _ABOUT, _MORE)
+    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add("--instances NAME", "which instances (default: all)", nargs="+")
+    add("--methods NAME", "which methods (default: all)", nargs="+")
+    text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
+    add("--instance PACKAGE.MODULE:NAME", text, action="append", default=[])
+    text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
+    add("--method PACKAGE.MODULE:NAME", text, action="append", default=[])
+    switch("--quick", help="a few small instances instead of the table")
+    switch("--rerun", help="repeat the chosen runs even if they are recorded")
+    text = "time limit of each run (default: 20, more for the largest instances; 3 with --quick)"
+    add("--seconds S", text, positive)
+    add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+    add("--out DIR", "output (default: out/time; out/time-quick with --quick)", Path)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    table = with_outside("instance", QUICK if args.quick else (*INSTANCES, *LARGE), args.instance, instance)
+    methods = with_outside("method", ENTRIES, args.method, entry)
+    instances = chosen_by_name("an instance", args.instances, table)
+    entries = chosen_by_name("a method", args.methods, methods)
+    out = args.out or Path("out/time-quick" if args.quick else "out/time")
+    limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
+    study = RoundsStudy(ResultCache(out), args.seed, limit, jobs=1)
+    study.cache.check_writable()
+    if args.rerun:
+        for chosen in instances:
+            for one in entries:
+                study.cache.remove_run(chosen.file, one.file)
+    notes: list[str] = []
+    try:
+        with Progress(console) as progress:
+            left = runs_left(study, instances, entries) + times_left(study, instances)
+            advance = progress.counter("runs", max(1, left))
+
+            def report(name: str, sentence: str | None) -> None:
+                advance()
+                if sentence is not None:
+                    notes.append(f"{name}: {sentence}")
+
+            run_times(study, instances, entries, report)
+    except KeyboardInterrupt:
+        console.print("interrupted: finished runs are recorded. Run the same command again to continue.")
+        return 130
+    recorded = [one for one in methods if any(study.has_trial(chosen, one) for chosen in table)]
+    found = [times(study, table, recorded, level) for level in LEVELS]
+    for each in found:
+        if each.names not in ([], [POOL]):
+            for name, link in LINKS.items():
+                console.print(rich_table(time_report.time_table(each, name, link)))
+            console.print(rich_table(time_report.counts_table(each)))
+    for note in notes:
+        console.print(note)
+    study.cache.write_file("time.md", time_report.markdown(study, found, table, notes).encode())
+    study.cache.write_file("time.json", time_report.as_json(study, found, table, notes).encode())
+    study.cache.write_file("time.png", _picture(found))
+    console.print(f"written: {out / 'time.md'}, time.json, time.png", soft_wrap=True)
+    return 0
+
+
+def _picture(found: list[Any]) -> bytes:
+    try:
+        from dcgs.report.bench_figures import time_figure
+        from dcgs.report.figures import encoded
+    except ImportError as error:
+        raise ImportError(
+            f"the picture needs matplotlib; {error.name} is not installed. "
+            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
+        ) from error
+    return encoded(time_figure(found[-1]), "png")
