@@ -8,9 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -27,12 +26,10 @@ from dcgs.fitting.ratings_model import RatingsFile
 from dcgs.fitting.readers import SamplesLayout
 from dcgs.fitting.samples import Preparation, SiteReader
 from dcgs.preprocessing import Reductions
-from dcgs.runtime import Job, ProcessGroup, Runtime
-from dcgs.runtime.group import TransportGroup
-from dcgs.runtime.programs import run_hosted
-from dcgs.runtime.transport import hosted_by
+from dcgs.runtime import Runtime
 from dcgs.sets import ConvexSet
-from thread_transport import Network, Threads
+from thread_runtime import OverThreads
+from thread_transport import Network
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((24, 6))
@@ -412,21 +409,6 @@ def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.Captu
     )
 
 
-@final
-@dataclass(frozen=True)
-class OverThreads(Runtime):
-    """A process of several, each a thread of this one."""
-
-    transport: Threads
-
-    def run(self, job: Job) -> None:
-        run_hosted(job, self.transport)
-
-    def hosts(self, agents: int) -> range:
-        return hosted_by(self.transport.rank, self.transport.size, agents)
-
-    def group(self) -> ProcessGroup:
-        return TransportGroup(self.transport)
 
 
 def load(problem: str, source: DataSource, runtime: Runtime) -> Any:

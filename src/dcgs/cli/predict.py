@@ -25,9 +25,10 @@ probabilities for logistic, entries of the matrix for completion.
 
 _MORE = """\
 MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --agent names; for completion
-the rows of all agents. Data are
-read as in the fit; a table with names may have its columns in any order. If the data have targets,
-the error is printed: RMSE and mean absolute error, or accuracy and log loss.
+the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
+order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
+targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
+AUC, log loss and calibration.
 
 examples:
   dcgs predict model/ --data new.svm
