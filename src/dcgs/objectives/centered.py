@@ -134,7 +134,7 @@ class CenteredMap(MatrixMap):
         S, u, v = self.A.S, self.A.u, self.A.v
         stored = np.bincount(S.indices, weights=S.data**2, minlength=S.shape[1])
         squares = stored - 2.0 * v * (S.T @ u) + v**2 * float(u @ u)
-        return np.maximum(squares, 0.0).reshape(self.shape)
+        return np.asarray(np.maximum(squares, 0.0).reshape(self.shape))
 
     @cached_property
     def largest_eigenvalue(self) -> float:
