@@ -228,7 +228,7 @@ class _Columns:
     def factorizes(self, n: int, s: int) -> bool:
         """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
         least = min(n, s)
-        if isinstance(self.map, SparseMap):  # its Gram matrix is cheap, and only the factorization counts
+        if not isinstance(self.map, DenseMap):  # its Gram matrix is cheap, and only the factorization counts
             return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
         return least * s <= _PASSES * math.prod(self.map.shape)
 
@@ -323,6 +323,9 @@ def _solve_by_columns(
     if sp.issparse(A):
         C: Any = sp.diags_array(R) @ A @ sp.diags_array(scale)
         M = (C.T @ C).toarray()
+    elif isinstance(A, CenteredMatrix):
+        C = A.weighted(R, scale)
+        M = C.column_gram(np.ones(len(R)))
     else:
         C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
         M = C.T @ C
