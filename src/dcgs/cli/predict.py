@@ -101,9 +101,9 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
 
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
-    _check_left_out(args, ("target", "base"), "completion")
+    _check_left_out(args, ("target",), "completion")
     model = load_models(args.model, args.agent)
-    layout = EntriesLayout(columns_of(args), args.header, None, values=False)
+    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
     if args.row is not None:
         return best_columns(model, args.row, args.top or 10, args.data, layout)
     if args.top is not None:
