@@ -36,18 +36,21 @@ suppress_warnings = ["config.cache"]  # functions in the settings of the gallery
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dcgs"
-html_logo = None
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_theme_options: dict[str, Any] = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "generated/*": [], "auto_examples/*": []},
     "footer_start": ["copyright"],
     "footer_end": [],
     "logo": {"text": "dcgs"},
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "install": []}
+_ALONE = ("index", "install", "methods", "glossary", "contributing", "changes")  # pages without others below
+html_sidebars: dict[str, list[str]] = {page: [] for page in _ALONE}
 copyright = f"dcgs {version}, BSD-3-Clause"
 
 myst_heading_anchors = 4
