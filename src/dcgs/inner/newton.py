@@ -320,14 +320,19 @@ def _solve_by_columns(
 ) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
     scale = roots / math.sqrt(eta)
-    if sp.issparse(A):
-        C: Any = sp.diags_array(R) @ A @ sp.diags_array(scale)
+    C: Any  # the matrix is I + C Cᵀ − p pᵀ/η
+    if isinstance(A, CenteredMatrix):
+        scaled = A.scaled(scale)
+        C = CenteredMatrix.of(sp.csr_array(sp.diags_array(R) @ scaled.S), R * scaled.u, scaled.v)
+        M = C.column_gram(np.ones(len(R)))
+    elif sp.issparse(A):
+        C = sp.diags_array(R) @ A @ sp.diags_array(scale)
         M = (C.T @ C).toarray()
     elif isinstance(A, CenteredMatrix):
         C = A.weighted(R, scale)
         M = C.column_gram(np.ones(len(R)))
     else:
-        C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
+        C = A * (R[:, None] * scale)
         M = C.T @ C
     M.flat[:: len(M) + 1] += 1.0
     factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
