@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
@@ -313,16 +314,15 @@ def _solve_by_columns(A: Any, R: Image, roots: Point, p: Image | None, eta: floa
         C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
         M = C.T @ C
     M.flat[:: len(M) + 1] += 1.0
-    factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
-
-    def inverse(v: Image) -> Image:
-        """Return (I + C Cᵀ)⁻¹ v."""
-        return np.asarray(v - C @ scipy.linalg.cho_solve(factor, C.T @ v, check_finite=False))
-
-    x = inverse(rhs)
+    sides = rhs[:, None] if p is None else np.array([rhs, p]).T
+    _, solved, info = dposv(M, C.T @ sides, overwrite_a=True)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
+    inverse = sides - C @ solved  # (I + C Cᵀ)⁻¹ times both sides
+    x = np.asarray(inverse[:, 0])
     if p is None:
         return x
-    turned = inverse(p) / eta
+    turned = inverse[:, 1] / eta
     return np.asarray(x + turned * (float(p @ x) / (1.0 - float(p @ turned))))
 
 
