@@ -7,12 +7,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo test lint docs lock clean
 
 help:
 	@echo "make demo   set up and run the paper's experiments at small scale (under two minutes)"
 	@echo "make test   set up and run all tests and checks (about five minutes)"
 	@echo "make lint   set up and run ruff, mypy and import-linter alone"
+	@echo "make docs   set up and build the site: build/docs/index.html (under five minutes)"
 	@echo "make lock   renew constraints.txt, the exact versions that these commands install"
 	@echo "make clean  remove the virtual environment, caches and outputs"
 	@echo "Each takes the Python it shall use: make test PYTHON=python3.13"
@@ -35,8 +36,16 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+# Warnings are errors. The last step follows every link inside the site.
+docs:
+	@$(SETUP) docs
+	@$(BIN)/python -m sphinx -q -W --keep-going -j 2 -b html docs build/docs
+	@$(BIN)/python tools/site_links.py build/docs
+	@echo "written: build/docs/index.html"
+
 lock:
 	@$(PYTHON) tools/lock.py
 
 clean:
+	rm -rf docs/auto_examples docs/auto_tutorials docs/generated docs/sg_execution_times.rst
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -27,6 +27,7 @@ from scipy.optimize import nnls
 
 import dcgs
 from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
+from dcgs.runtime import Runtime
 from junk import EndlessError, bounds
 
 Array: TypeAlias = NDArray[np.float64]
@@ -397,6 +398,8 @@ class Problem:
     method: dcgs.Method
     gap: float
     x0: Array | None
+    runtime: Runtime | None = None
+    rounds: int = ROUNDS
 
     @property
     def start(self) -> Array:
@@ -415,9 +418,10 @@ class Problem:
             self.graph,
             self.method,
             gap=self.gap,
-            rounds=ROUNDS,
+            rounds=self.rounds,
             x0=self.x0,
             every=every,
+            runtime=self.runtime,
             **limits,
         )
 
@@ -614,7 +618,8 @@ def judge(problem: Problem) -> Judgment:
 
 def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
     region, status = problem.region, result.status.name
-    answers = [result.x.reshape(-1), *(x.reshape(-1) for x in result.agents)]
+    # A model in factors becomes the matrix that it stands for.
+    answers = [np.asarray(x).reshape(-1) for x in (result.x, *result.agents)]
     if not all(np.isfinite(x).all() for x in answers):
         return Judgment(problem, Verdict.OUTSIDE, "an answer is not finite", status=status)
     outside = max(map(region.excess, answers))
@@ -624,7 +629,7 @@ def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
         return Judgment(problem, Verdict.OUTSIDE, details, status=status)
     if not result.status.success:
         return Judgment(problem, Verdict.SHORT, status, status=status)
-    if result.status is dcgs.Status.AGREED and not (result.agents == result.agents[0]).all():
+    if result.status is dcgs.Status.AGREED and not all((x == answers[1]).all() for x in answers[1:]):
         return Judgment(problem, Verdict.APART, "agents hold different points", status=status)
     best, f = reference(problem), problem.f
     first = f.value(problem.start)

@@ -39,6 +39,7 @@ from dcgs.inner import Inner
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
 from dcgs.runtime import Runtime
+from dcgs.runtime.record import Record
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -306,6 +307,24 @@ def graph(value: Any) -> bool:
     return isinstance(value, nx.Graph) and not value.is_directed() and nx.is_connected(value)
 
 
+def share(value: Any) -> bool:
+    """Allow probabilities below 1; a mapping that has no such number in it is empty."""
+    return value == {} if isinstance(value, dict) else number(0.0, 1.0, open_=False)(value) and value < 1.0
+
+
+def speeds(value: Any) -> bool:
+    """Allow positive numbers: one, or a sequence or a mapping of them."""
+    given = list(value.values()) if isinstance(value, dict) else value
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes | bytearray):
+        return all(map(ABOVE_ZERO, given))
+    return ABOVE_ZERO(given)
+
+
+def increasing(value: Any) -> bool:
+    """Allow the numbers of rows of a matrix of two rows."""
+    return indices(value) and np.asarray(value).tolist() in ([], [0], [1], [0, 1])
+
+
 def objectives(value: Any) -> bool:
     """Allow two objectives; no junk is that."""
     return False
@@ -321,7 +340,9 @@ class Parameter:
 
 
 ABOVE_ZERO = number(0.0)
-INNER = either(one_of("auto", "cg", "pcg"), instance(Inner))
+INNER = either(
+    one_of("auto", "cg", "pcg", "corrective", "block", "exact", "projected", "newton"), instance(Inner)
+)
 SCHEDULE = either(one_of("auto", "theorem1", "theorem2"), instance(dcgs.Theorem1, dcgs.Theorem2), function)
 STEPS = Parameter("10", whole(1))
 PARAMETERS: dict[str, Parameter] = {
@@ -329,6 +350,9 @@ PARAMETERS: dict[str, Parameter] = {
     "A_eq": Parameter("[[1.0, 1.0]]", optional(numbers(2))),
     "A_ub": Parameter("np.vstack([np.eye(2), -np.eye(2)])", optional(numbers(2))),
     "X": Parameter("CountingBall()", instance(dcgs.ConvexSet)),
+    "U": Parameter("np.ones((2, 1))", numbers(2)),
+    "V": Parameter("np.ones((2, 1))", numbers(2)),
+    "allow_faults": Parameter("False", flag),
     "alpha": Parameter("1.0", number(0.0, open_=False)),
     "answer": Parameter("'last'", one_of("average", "last")),
     "b": Parameter("[1.0, 2.0]", numbers(1)),
@@ -340,16 +364,19 @@ PARAMETERS: dict[str, Parameter] = {
     "checkpoint": Parameter("None", optional(instance(dcgs.Checkpoint))),
     "cols": Parameter("[1, 0]", indices),
     "comm": Parameter("None", lambda value: value is None),
+    "delay": Parameter("1", whole(0)),
     "delta": Parameter("1.0", ABOVE_ZERO),
     "distance": Parameter("1.0", optional(ABOVE_ZERO)),
+    "down": Parameter("0.1", share),
     "download": Parameter("False", flag),
     "e": Parameter("0.1", number(0.0, open_=False)),
     "entries": Parameter("5", whole_between(1, 16)),
     "eta": Parameter("None", optional(ABOVE_ZERO)),
     "every": Parameter("1", optional(whole(0))),
+    "faults": Parameter("None", optional(instance(dcgs.Faults))),
     "features": Parameter("3", optional(whole(1))),
     "folder": Parameter("'kept'", path),
-    "form": Parameter("'edges'", one_of("auto", "edges", "hub")),
+    "form": Parameter("'edges'", one_of("auto", "edges", "sums", "newton")),
     "gap": Parameter("0.1", optional(number(0.0, 1.0))),
     "gap_abs": Parameter("0.1", optional(ABOVE_ZERO)),
     "gossip": Parameter("'auto'", one_of("auto", "exact", "chebyshev", "repeated")),
@@ -361,6 +388,7 @@ PARAMETERS: dict[str, Parameter] = {
     "iterations": Parameter("2", optional(whole(1))),
     "k": Parameter("1", whole_between(1, 2)),
     "labels": Parameter("[1.0, -1.0]", either(labels, classes)),
+    "latency": Parameter("0.5", number(0.0, open_=False)),
     "laziness": Parameter("0.5", lambda value: number(0.0, 1.0, open_=False)(value) and value < 1.0),
     "lmo_calls": Parameter("50", optional(whole(1))),
     "loss": Parameter("dcgs.SquaredLoss([1.0, 2.0])", instance(dcgs.Loss)),
@@ -373,13 +401,16 @@ PARAMETERS: dict[str, Parameter] = {
     "noise": Parameter("1.0", number(0.0, open_=False)),
     "nonzeros": Parameter("2", whole_between(1, 3)),
     "objectives": Parameter("[dcgs.LeastSquares(np.eye(2), [1.0, 2.0])] * 2", objectives),
+    "patience": Parameter("1000", whole(1)),
     "path": Parameter("'no-such-file'", path),
     "points": Parameter("[[0.0, 1.0], [1.0, 0.0]]", numbers(2, 3)),
     "precision": Parameter("0.5", lambda value: number(0.0, 1.0, open_=False)(value)),
     "progress": Parameter("None", optional(function)),
     "radius": Parameter("2.0", ABOVE_ZERO),
     "rank": Parameter("2", whole_between(1, 4)),
+    "record": Parameter("None", optional(path)),
     "relaxation": Parameter("1.5", number(0.0, 2.0)),
+    "replay": Parameter("None", optional(path)),
     "resume": Parameter("'auto'", either(flag, one_of("auto"))),
     "rounds": Parameter("4", optional(whole(1))),
     "rows": Parameter("[0, 1]", indices),
@@ -391,7 +422,10 @@ PARAMETERS: dict[str, Parameter] = {
     "shape": Parameter("2", shape()),
     "shared": Parameter("True", flag),
     "side": Parameter("4", whole(1)),
+    "sleep": Parameter("0.1", share),
+    "speeds": Parameter("None", optional(speeds)),
     "split": Parameter("'train'", one_of("train", "test")),
+    "staleness": Parameter("5", whole(1)),
     "step": Parameter("None", optional(ABOVE_ZERO)),
     "stops_itself": Parameter("True", flag),
     "strong_convexity": Parameter("1.0", optional(ABOVE_ZERO)),
@@ -411,13 +445,16 @@ PARAMETERS: dict[str, Parameter] = {
 SPECIAL: dict[str, Parameter] = {
     "CG.step": Parameter("'line-search'", one_of("line-search", "agnostic")),
     "Checkpoint.every": Parameter("5", whole(1)),
-    "FastDCGS.inner": Parameter("'cg'", either(INNER, one_of("corrective", "block", "exact"))),
+    "FastDCGS.inner": Parameter("'cg'", either(INNER, one_of("oracle"))),
+    "Faults.loss": Parameter("0.1", share),
+    "Faults.noise": Parameter("0.0", number(0.0, open_=False)),
+    "LowRank.rows": Parameter("None", optional(increasing)),
+    "LowRank.shape": Parameter("(2, 2)", matrix_shape),
     "Params.eta": Parameter("1.0", ABOVE_ZERO),
-    "PrimalDual.inner": Parameter("'cg'", either(INNER, one_of("exact"))),
     "PrimalDual.precision": Parameter(
         "0.5", lambda value: number(0.0, 1.0, open_=False)(value) and value < 1
     ),
-    "FastDCGS.precision": Parameter("0.5", lambda value: number(0.0, 1.0, open_=False)(value) and value > 0),
+    "FastDCGS.precision": Parameter("0.5", lambda value: number(0.0, 1.0)(value)),
     "Theorem2.balance": Parameter("0.5", lambda value: ABOVE_ZERO(value) and value <= 1.0),
     "MatrixCompletion.shape": Parameter("(2, 2)", matrix_shape),
     "NuclearNormBall.shape": Parameter("(2, 2)", matrix_shape),
@@ -437,7 +474,7 @@ SPECIAL: dict[str, Parameter] = {
 # Names that take nothing from outside: what dcgs returns, interfaces that cannot be made, enumerations and
 # exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
 # the door, where nothing is checked.
-OUTPUTS = {"Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
+OUTPUTS = {"Record", "Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
 INTERFACES = {
     "ProjectedMethod",
     "Atom",
@@ -446,13 +483,24 @@ INTERFACES = {
     "LinearMap",
     "Loss",
     "Method",
+    "DiagonallyProjectableSet",
     "ProjectableSet",
     "Solver",
 }
 ENUMERATIONS = {"Status", "Kind", "Outcome"}
-ALIASES = {"Inbox", "Point", "Program"}
+ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Point", "Program"}
 PARTS = {"Option", "projector", "Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
-PARTS |= {"average", "laplacian", "norm", "onto_l1_ball", "onto_simplex", "vdot"}
+PARTS |= {
+    "Derivative",
+    "ProjectedPoint",
+    "gap_at_most",
+    "average",
+    "laplacian",
+    "norm",
+    "onto_l1_ball",
+    "onto_simplex",
+    "vdot",
+}
 ERRORS = {"BrokenDataError", "DataNotFoundError", "DownloadError"}
 NOTHING = {"cache_folder"}
 EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING | ALIASES | PARTS
@@ -471,7 +519,7 @@ def doors() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {}
     for module in (dcgs, dcgs.datasets):
         found |= {name: getattr(module, name) for name in module.__all__ if name not in EXCLUDED}
-    return found | {"Result.load": dcgs.Result.load}
+    return found | {"Result.load": dcgs.Result.load, "Record.load": Record.load}
 
 
 def written(name: str) -> str:

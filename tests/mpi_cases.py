@@ -55,9 +55,17 @@ def problem(rng: np.random.Generator, agents: int, kind: int) -> tuple[list[dcgs
     return [dcgs.LeastSquares(a, rng.standard_normal(len(a))) for a in A], sets[kind]
 
 
+FORMS = [*METHODS, dcgs.FastDCGS(form="sums"), dcgs.FastDCGS(inner="oracle")]
+
+
 def digest(result: Result) -> str:
     """Return a digest of all that must be equal to the bit."""
-    hashed = sha256(result.agents.tobytes() + result.x.tobytes())
+    hashed = sha256()
+    for model in (result.x, *result.agents):
+        # Of a matrix in factors the factors: their product has the same bits for some other factors.
+        factors = (model.U, model.V) if isinstance(model, dcgs.LowRank) else (model,)
+        for array in factors:
+            hashed.update(repr(array.shape).encode() + array.tobytes())
     for name in COUNTS:
         hashed.update(getattr(result, name).tobytes())
     for name in ("iterations", "rounds", *COUNTS, *MEASURES):
@@ -82,7 +90,7 @@ def check_equal(runtime: dcgs.MPI, seed: int, processes: int) -> None:
     rng = np.random.default_rng(seed)
     agents = processes + int(rng.integers(4)) * int(rng.integers(3))
     objectives, X = problem(rng, agents, int(rng.integers(4)))
-    method = METHODS[seed % len(METHODS)]
+    method = FORMS[seed % len(FORMS)]
     if method.incompatibility(dict(enumerate(objectives)), X):  # pcg over balls that are round
         method = dcgs.DCGS(inner="cg")
     choices: list[dict[str, Any]] = [
@@ -113,7 +121,7 @@ def check_whole_sequences(runtime: dcgs.MPI) -> None:
 def check_oracle_calls_end_a_run_before_the_first_round(runtime: dcgs.MPI) -> None:
     """FastDCGS calls the oracle before its first message, so one call ends it, in all processes."""
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "lmo_calls": 1}
-    same(runtime, alone | {"method": dcgs.FastDCGS(form="edges")})
+    same(runtime, alone | {"method": dcgs.FastDCGS("oracle", form="edges")})
     same(runtime, alone | {"method": dcgs.DCGS(), "lmo_calls": 30})
 
 
@@ -256,7 +264,56 @@ def check_messages_of_every_size(runtime: dcgs.MPI) -> None:
             assert theirs.shape == (sizes[k], 1)
             assert not theirs.flags.writeable
             np.testing.assert_array_equal(theirs, 100.0 * k + j)
-        assert traffic.bytes[i] == 2 * 8 * sum(sizes)
+        # To both neighbors: the headers of the round and of the message, an array with two sides.
+        assert traffic.bytes[i] == 2 * sum(32 + 24 + 16 + 2 * 8 + 8 * size for size in sizes)
+
+
+def check_messages_for_some_neighbors(runtime: dcgs.MPI) -> None:
+    """Each neighbor gets its own tuple, or none, in the same process and in another."""
+    neighbors = [tuple(sorted(CYCLE[i])) for i in range(6)]
+
+    def program(i: int) -> Program[Point]:
+        for k in range(4):
+            to = [j for j in neighbors[i] if (i + j + k) % 3]
+            sparse = np.where(np.arange(50) == k, float(i), 0.0)
+            inbox = yield {j: (np.array([10.0 * i + j]), sparse) for j in to}
+            assert list(inbox) == [j for j in neighbors[i] if (i + j + k) % 3]
+            for j, (numbers, theirs) in inbox.items():
+                assert numbers.tolist() == [10.0 * j + i]
+                assert theirs.tobytes() == np.where(np.arange(50) == k, float(j), 0.0).tobytes()
+        return np.zeros(1)
+
+    runtime.run(Job(program, neighbors, Traffic(6), lambda: True))
+
+
+def ratings(own_rows: bool) -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
+    """Return observed entries of a matrix of rank 2 at six agents; with ``own_rows`` no row is at two."""
+    rng = np.random.default_rng(12)
+    truth = rng.standard_normal((18, 2)) @ rng.standard_normal((2, 9))
+    parts = []
+    for i in range(6):
+        rows = rng.integers(3 * i, 3 * i + 3, 20) if own_rows else rng.integers(0, 18, 20)
+        cols = rng.integers(0, 9, 20)
+        parts.append(dcgs.MatrixCompletion(rows, cols, truth[rows, cols], (18, 9)))
+    return parts, dcgs.NuclearNormBall((18, 9), 10.0)
+
+
+def check_completion_in_factors(runtime: dcgs.MPI) -> None:
+    """Factors have the same bits as in one process, with rows at one agent each or not."""
+    held = runtime.hosts(6)
+    for own_rows in (True, False):
+        objectives, X = ratings(own_rows)
+        mine = {"objectives": {i: objectives[i] for i in held}}
+        alone: dict[str, Any] = {"objectives": objectives, "X": X, "graph": CYCLE, "gap": 0.02}
+        same(runtime, alone, mine)
+        first = dcgs.minimize(**alone)
+        assert (type(first.x), first.status) == (dcgs.LowRank, dcgs.Status.AGREED)
+        same(runtime, alone | {"x0": first.x, "gap": 0.9, "gap_abs": 1e-3, "iterations": 6}, mine)
+        local = dcgs.minimize(**(alone | mine), every=None, runtime=runtime)
+        rows = np.arange(18) if local.x.rows is None else local.x.rows
+        expected = list(range(18)) if not own_rows else list(range(3 * held[0], 3 * held[-1] + 3))
+        assert rows.tolist() == expected
+        assert np.asarray(local.x)[rows].tobytes() == np.asarray(first.x)[rows].tobytes()
 
 
 def check_an_agent_without_neighbors_must_send_numbers_too(runtime: dcgs.MPI) -> None:
@@ -272,7 +329,7 @@ def check_an_agent_without_neighbors_must_send_numbers_too(runtime: dcgs.MPI) ->
 
 CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     1: [check_an_agent_without_neighbors_must_send_numbers_too],
-    2: [check_messages_of_every_size],
+    2: [check_messages_of_every_size, check_messages_for_some_neighbors, check_completion_in_factors],
     3: [
         check_whole_sequences,
         check_oracle_calls_end_a_run_before_the_first_round,
@@ -282,6 +339,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
         check_seconds,
         check_bad_input_in_one_process_ends_all,
         check_messages_of_every_size,
+        check_messages_for_some_neighbors,
         check_processes_without_agents_are_refused,
     ],
 }

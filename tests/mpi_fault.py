@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import networkx as nx
@@ -22,6 +22,7 @@ from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import run_as_rank, scope_of
+from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.wire import Header, Kind
 from dcgs.sets import ConvexSet
 
@@ -71,12 +72,12 @@ def fail(fault: str, x: Point) -> Point:
 
 def send_round_99() -> None:
     """Write another round into all headers from now on."""
-    right = Header.of
+    right = Header.write
 
-    def wrong(array: Any, kind: Kind, round: int, sender: int) -> Header:
-        return right(array, kind, 99 if kind is Kind.MESSAGE else round, sender)
+    def wrong(header: Header, buffer: Buffer) -> None:
+        right(replace(header, round=99) if header.kind is Kind.MESSAGE else header, buffer)
 
-    type.__setattr__(Header, "of", staticmethod(wrong))
+    type.__setattr__(Header, "write", wrong)
 
 
 def run(fault: str, comm: Any = None) -> None:

@@ -275,25 +275,26 @@ def resisting(L: Array) -> Array:
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
-def diameter(L: Array) -> int:
-    """Return the diameter of the graph."""
-    step = np.eye(len(L)) - np.minimum(L, 0.0)
-    hops, reach = 0, np.eye(len(L))
+def edge_weights(L: Array, scales: Array) -> Array:
+    """Return ρ with ρᵢⱼ = rᵢⱼ √(sᵢ sⱼ) for the weights r of L; with one common scale, rᵢⱼ s."""
+    return np.asarray(np.sqrt(np.outer(scales, scales)) * -np.minimum(L - np.diag(np.diag(L)), 0.0))
+
+
+def depths(L: Array) -> NDArray[np.int64]:
+    """Return every agent's distance from the center of the graph: the first agent whose farthest is nearest."""
+    m = len(L)
+    step = (np.eye(m) - np.minimum(L, 0.0)) > 0.0
+    distance, reach = np.zeros((m, m), dtype=np.int64), np.eye(m, dtype=bool)
     while not reach.all():
-        hops, reach = hops + 1, step @ reach
-    return hops
-
-
-def weighted_laplacian(L: Array, edge_steps: Array) -> Array:
-    """Return the Laplacian with the weights of L times the smaller edge step of the two ends."""
-    weights = np.minimum.outer(edge_steps, edge_steps) * -np.minimum(L, 0.0)
-    return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
+        distance[~reach] += 1
+        reach = step @ reach
+    return np.asarray(distance[int(distance.max(axis=1).argmin())])
 
 
 def balancing_factor(primal: float, dual: float, epoch: int) -> float:
-    """Return the factor on edge steps: it halves the logarithm by which primal/dual is outside [0.7, 3]."""
+    """Return the factor on the scale: it halves the logarithm by which primal/dual is outside [0.1, 5]."""
     ratio = math.log(primal / dual) if dual > 0.0 else math.inf
-    outside = max(ratio - math.log(3.0), 0.0) + min(ratio - math.log(0.7), 0.0)
+    outside = max(ratio - math.log(5.0), 0.0) + min(ratio - math.log(0.1), 0.0)
     limit = 3.0 / epoch**1.1
     return math.exp(-min(max(0.5 * outside, -limit), limit))
 
@@ -305,75 +306,76 @@ def preconditioner(squares: Array) -> Array:
     return np.asarray(np.maximum(h, 1e-12 * h.max()) / h.mean(), dtype=np.float64)
 
 
-Answer: TypeAlias = Callable[[int, Array, float, Array], Array]
-"""(agent, w, η, center) ↦ what minimizes φ."""
-
-Free: TypeAlias = Callable[[int, Array, Array, Array], Array]
-"""The same, with an η for every coordinate."""
-
-
-def fast_preconditioned(A: Array, L: Array, x0: Array, relaxation: float, answer: Free) -> Iterator[Array]:
-    """Yield all agents' points after each iteration of FastDCGS with a preconditioner.
-
-    After the first epoch it is the method in the variables √D x, which keeps points and dual variables: η and
-    edge steps are each agent's own for an epoch, and common from then on.
-    """
-    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(diameter(L), 4)
-    etas, D = local_etas(A, L), np.ones(len(x0))
-    eta, edge_steps = etas, etas / (2.02 * degree)
-    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    last = now = (0.0, 0.0)
-    k = 0
-    while True:
-        x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
-        if k > 0:
-            yield x
-        k += 1
-        z, center = np.sqrt(D) * x, np.sqrt(D) * c
-        z_tilde = 2.0 * z - center
-        v = weighted_laplacian(L, edge_steps) @ z_tilde
-        now = (now[0] + float(eta @ ((z - center) ** 2).sum(axis=1)), now[1] + float((z_tilde * v).sum()))
-        c, w = c + relaxation * (x - c), w + relaxation * np.sqrt(D) * v
-        epochs, late = divmod(k, period)
-        if late == 0:
-            if epochs == 1:
-                D = preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
-                etas = local_etas([Ai / np.sqrt(D) for Ai in A], L)
-                eta, edge_steps = etas, etas / (2.02 * degree)
-            else:
-                if epochs == 2:
-                    edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
-                else:
-                    edge_steps = edge_steps * balancing_factor(*last, epochs - 2)
-                eta = 1.01 * norm * degree * edge_steps
-            last, now = now, (0.0, 0.0)
+Answer: TypeAlias = Callable[[int, Array, Array, Array], Array]
+"""(agent, w, η, center) ↦ what minimizes φ; η is one number, or one for every coordinate."""
 
 
 def fast(
-    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer
+    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer, A: Array | None = None
 ) -> Iterator[Array]:
-    """Yield all agents' points after each iteration of FastDCGS with exact inner solves."""
-    m, degree, norm = len(L), degrees(L), normalized_spectrum(L)[-1]
-    period = max(diameter(L), 4)
-    eta, edge_steps = etas, etas / (2.02 * degree)
-    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    last = now = (0.0, 0.0)
-    k = 0
+    """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
+
+    Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ρ (x − v/(2η) − c) and
+    w ← w + ρ/2 v. An epoch is a sum up the tree and an answer down: agents at depth t use it t rounds later.
+    Given the data A, agents use a preconditioner after the first epoch, all after the same round.
+    """
+    m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
+    height, share = int(depth.max()), 0.505 * normalized_spectrum(L)[-1]
+    h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
+    D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()
+    updates = np.zeros(m, dtype=np.int64)
+    c, w = np.tile(x0, (m, 1)), np.zeros((m, size))
+    x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
+    residuals, sent = np.zeros((m, 2)), np.zeros((m, 2))  # of this epoch, and what is summed in it
+    told: list[tuple[int, float, float, float, bool]] = []  # (round, sums, whether h comes with it)
+    k = began = 0
     while True:
-        x = np.stack([answer(i, w[i], float(eta[i]), c[i]) for i in range(m)])
-        if k > 0:
-            yield x
         k += 1
-        x_tilde = 2.0 * x - c
-        v = weighted_laplacian(L, edge_steps) @ x_tilde
-        now = (now[0] + float(eta @ ((x - c) ** 2).sum(axis=1)), now[1] + float((x_tilde * v).sum()))
-        c, w = c + relaxation * (x - c), w + relaxation * v
-        epochs, late = divmod(k, period)
-        if late == 0:
-            if epochs == 1:
-                edge_steps = np.full(m, etas.sum() / (1.01 * norm * degree.sum()))
-            elif adapting:
-                edge_steps = edge_steps * balancing_factor(*last, epochs - 1)
-            eta = 1.01 * norm * degree * edge_steps
-            last, now = now, (0.0, 0.0)
+        rho = edge_weights(L, scales)
+        alike = np.array([all(scales[j] == scales[i] for j in range(m) if rho[i, j] > 0.0) for i in range(m)])
+        total = rho.sum(axis=1) if m > 1 else eta
+        eta = np.where((updates > 0) & alike, share * degree * scales, total)
+        v = np.diag(rho.sum(axis=1)) @ x - rho @ x
+        ahead = x - v / (2.0 * eta[:, None]) - c
+        pairs = ((x[:, None] - x[None]) ** 2 * D).sum(axis=2)
+        residuals += np.stack([eta * (D * ahead**2).sum(axis=1), 0.5 * (rho * pairs).sum(axis=1)], axis=1)
+        c, w = c + relaxation * ahead, w + 0.5 * relaxation * D * v
+        if k - began >= max(4, height if not told else 2 * height):
+            began = k
+            told.append((k, float(local.sum()), *sent.sum(axis=0).tolist(), h is not None and not told))
+        for i in range(m):
+            for at, total_eta, primal, dual, brings_h in told:
+                if k != at + depth[i]:
+                    continue
+                if brings_h:
+                    assert A is not None
+                    local[i] = local_etas([Ai / np.sqrt(h) for Ai in A], L)[i]
+                else:
+                    if updates[i] == 0:
+                        scales[i] = total_eta / (share * degree.sum())
+                    elif adapting:
+                        scales[i] *= balancing_factor(primal, dual, int(updates[i]))
+                    updates[i] += 1
+                sent[i], residuals[i] = residuals[i], 0.0
+        if told and told[0][4] and k == told[0][0] + height:
+            assert h is not None
+            D, scales = h, local / degree
+        x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
+        yield x
+
+
+def consensus_with_copies(rho: Array, x0: Array, relaxation: float, answer: Answer) -> Iterator[Array]:
+    """Yield all agents' points of relaxed consensus ADMM with one vector zᵢⱼ for each end of an edge.
+
+    xᵢ minimizes fᵢ(x) + Σⱼ (ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩), and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.
+    """
+    m, alpha, zero = len(rho), 0.5 * relaxation, np.zeros(len(x0))
+    edges = [(i, j) for i in range(m) for j in range(m) if rho[i, j] > 0.0]
+    z = {(i, j): rho[i, j] * x0 for i, j in edges}
+    eta = rho.sum(axis=1)
+    while True:
+        centers = [sum((z[e] for e in edges if e[0] == i), start=zero) / eta[i] for i in range(m)]
+        x = np.stack([answer(i, zero, np.full(len(x0), eta[i]), centers[i]) for i in range(m)])
+        yield x
+        q = {(i, j): 2.0 * rho[i, j] * x[i] - z[i, j] for i, j in edges}
+        z = {(i, j): z[i, j] + alpha * (q[j, i] - z[i, j]) for i, j in edges}

@@ -55,7 +55,7 @@ class Watched(Runtime):
 def assert_well_formed(message: str) -> None:
     """Assert that a message starts in lower case, or with a name or letter of mathematics, and ends."""
     first = message.split()[0]
-    assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "Theorem"}
+    assert first[0].islower() or first in {"X", "A", "A_ub", "A_eq", "U", "V", "Theorem"}
     assert message.endswith(".")
     assert not message.endswith("..")
     assert "\n" not in message
@@ -133,7 +133,47 @@ def test_a_graph_must_be_simple_and_connected(message: str) -> None:
 
 @pytest.mark.parametrize("graph", [{0: [1]}, None, nx.Graph], ids=repr)
 def test_a_graph_must_be_one_of_networkx(graph: object) -> None:
-    refused(TypeError, f"graph must be a networkx.Graph; got {graph!r}.", graph=graph)
+    refused(
+        TypeError,
+        "graph must be a networkx.Graph, a sequence of such graphs, or a function of the round; "
+        f"got {graph!r}.",
+        graph=graph,
+    )
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "message"),
+    [
+        (
+            [],
+            TypeError,
+            "graph must be a networkx.Graph, a sequence of such graphs, or a function of the round; got [].",
+        ),
+        ([nx.path_graph(2), 3], TypeError, "the graph of round 2 must be a networkx.Graph; got 3."),
+        (lambda round: None, TypeError, "the graph of round 1 must be a networkx.Graph; got None."),
+        (
+            [nx.path_graph(3), nx.path_graph(2)],
+            ValueError,
+            "graphs of all rounds must have the same nodes; that of round 2 differs in [2].",
+        ),
+        (
+            [nx.empty_graph(3), nx.Graph([(0, 1), (2, 0)]).subgraph([0, 1, 2]), nx.DiGraph([(0, 1)])],
+            ValueError,
+            "the graph must be undirected, with one edge between two nodes; got a DiGraph. "
+            "Use nx.Graph(graph).",
+        ),
+        (
+            [nx.empty_graph(3)] * 2,
+            ValueError,
+            "the graph must be connected; it has 3 components: [[0], [1], [2]].",
+        ),
+    ],
+    ids=["none", "number", "function", "nodes", "directed", "apart"],
+)
+def test_a_graph_of_every_round_must_be_one_of_networkx_with_the_same_nodes(
+    graph: object, error: type[Exception], message: str
+) -> None:
+    refused(error, message, graph=graph)
 
 
 # Objectives, set and method: one of each kind, in number and shape.
@@ -457,13 +497,15 @@ def test_a_closed_form_is_refused_where_there_is_none() -> None:
     )
 
 
-@pytest.mark.parametrize("method", [dcgs.DCGS, dcgs.FastDCGS, dcgs.PrimalDual])
+@pytest.mark.parametrize(
+    ("method", "also"), [(dcgs.DCGS, ""), (dcgs.FastDCGS, "'oracle', "), (dcgs.PrimalDual, "")]
+)
 @pytest.mark.parametrize("inner", ["fw", "CG", None, ["cg"], dcgs.CG], ids=repr)
-def test_an_inner_solver_must_be_known(method: Callable[..., object], inner: object) -> None:
+def test_an_inner_solver_must_be_known(method: Callable[..., object], also: str, inner: object) -> None:
     unmade(
         ValueError,
-        "inner must be 'auto', 'cg', 'pcg', 'exact', 'block', 'corrective' or an inner solver "
-        f"such as CG(); got {inner!r}.",
+        f"inner must be 'auto', {also}'cg', 'pcg', 'exact', 'block', 'corrective', 'projected', 'newton' or "
+        f"an inner solver such as CG(); got {inner!r}.",
         lambda: method(inner=inner),
     )
 
@@ -492,9 +534,23 @@ VALUES: list[tuple[str, str, list[Callable[..., object]], list[object]]] = [
     ("strong_convexity", "a positive finite number, or None", [dcgs.Theorem2], [0.0, -1.0, NAN]),
     ("eta", "a positive finite number, or None", [dcgs.FastDCGS], [0.0, -1.0, NAN, INF]),
     ("relaxation", "between 0 and 2", [dcgs.FastDCGS], [0.0, 2.0, -0.5, NAN]),
-    ("precision", "positive and at most 1", [dcgs.FastDCGS], [0.0, 1.5, -0.5, NAN]),
+    ("precision", "positive and less than 1", [dcgs.FastDCGS], [0.0, 1.0, 1.5, -0.5, NAN]),
     ("threads", "a whole number of at least 1, or None", [dcgs.Lockstep], [0, -1]),
     ("blas_threads", "a whole number of at least 1", [dcgs.Lockstep], [0, -1]),
+    ("form", "'auto', 'edges', 'sums' or 'newton'", [dcgs.FastDCGS], ["hub", None, 1]),
+    ("allow_faults", "True or False", [dcgs.Lockstep], [1, None]),
+    ("speeds", "a positive finite number", [dcgs.Lockstep], [0.0, -1.0, NAN, True]),
+    ("latency", "a finite number of at least 0", [dcgs.Lockstep], [-1.0, NAN, INF]),
+    ("staleness", "a whole number of at least 1", [dcgs.Lockstep], [0, 1.5]),
+    ("record", "a path, or None", [dcgs.Lockstep], [3, ""]),
+    ("replay", "a path, or None", [dcgs.Lockstep], [3, ""]),
+    ("loss", "at least 0 and less than 1", [dcgs.Faults], [-0.1, 1.0, NAN]),
+    ("sleep", "at least 0 and less than 1", [dcgs.Faults], [-0.1, 1.0]),
+    ("down", "at least 0 and less than 1", [dcgs.Faults], [-0.1, 1.0, NAN]),
+    ("delay", "a whole number of at least 0", [dcgs.Faults], [-1, 0.5]),
+    ("noise", "a finite number of at least 0", [dcgs.Faults], [-1e-3, NAN, INF]),
+    ("seed", "a whole number of at least 0", [dcgs.Faults], [-1, 0.5]),
+    ("patience", "a whole number of at least 1", [dcgs.Faults], [0, 2.5]),
 ]
 
 
@@ -504,6 +560,79 @@ def test_an_argument_of_a_method_a_schedule_or_a_runtime_must_be_in_its_range(
 ) -> None:
     for make, value in itertools.product(made, values):
         unmade(ValueError, f"{name} must be {must}; got {value!r}.", partial(make, **{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dcgs.Lockstep(speeds=[1.0, NAN]), "speeds must be a positive finite number; got nan."),
+        (lambda: dcgs.Lockstep(speeds={0: -2.0}), "speeds must be a positive finite number; got -2.0."),
+        (lambda: dcgs.Faults(loss={(0, 1): 1.5}), "loss must be at least 0 and less than 1; got 1.5."),
+        (lambda: dcgs.Faults(sleep={0: -0.5}), "sleep must be at least 0 and less than 1; got -0.5."),
+        (
+            lambda: dcgs.Lockstep(faults=dcgs.Faults(loss=0.1), speeds=2.0),
+            "only one of faults, speeds and replay may be given; got faults and speeds.",
+        ),
+        (
+            lambda: dcgs.FastDCGS(form="sums", eta=1.0),
+            "eta must be None with form='sums', which has no such weight; got 1.0.",
+        ),
+    ],
+)
+def test_numbers_of_agents_and_edges_must_be_in_their_range(make: Callable[[], object], message: str) -> None:
+    unmade(ValueError, message, make)
+
+
+@pytest.mark.parametrize("faults", [0.1, "loss", dcgs.Faults], ids=repr)
+def test_faults_must_be_faults(faults: Any) -> None:
+    unmade(
+        TypeError,
+        f"faults must be faults such as dcgs.Faults(loss=0.1); got {faults!r}.",
+        lambda: dcgs.Lockstep(faults=faults),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1.0], np.ones((3, 1)), (2, 3)), "U must be a matrix; got shape (1,)."),
+        (
+            (np.ones((2, 1)), np.ones((3, 2)), (2, 3)),
+            "V must have shape (3, 1), as many columns as U has; got (3, 2).",
+        ),
+        (
+            (np.ones((3, 1)), np.ones((3, 1)), (2, 3)),
+            "U must have a row for each of 2 rows; got shape (3, 1).",
+        ),
+        (
+            (np.ones((2, 1)), np.ones((3, 1)), (4, 3), [1, 0]),
+            "rows must be increasing whole numbers from 0 to 3; got [1, 0].",
+        ),
+        (
+            (np.ones((2, 1)), np.ones((3, 1)), 6),
+            "shape must be (rows, columns), two positive integers with at most 2**60 entries; got 6.",
+        ),
+    ],
+)
+def test_the_factors_of_a_matrix_must_go_together(arguments: Any, message: str) -> None:
+    unmade(ValueError, message, lambda: dcgs.LowRank(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda x: x.entries([0, 2], [0, 0]), "rows must be from 0 to 1; got 2."),
+        (lambda x: x.entries([-1], [0]), "rows must be from 0 to 1; got -1."),
+        (lambda x: x.entries([0], [3]), "columns must be from 0 to 2; got 3."),
+        (lambda x: x.row(2), "rows must be from 0 to 1; got 2."),
+        (lambda x: x.top(-1, 1), "rows must be from 0 to 1; got -1."),
+        (lambda x: x[0.5, 1], "rows must be whole numbers; got 0.5."),
+    ],
+)
+def test_an_entry_of_a_matrix_in_factors_must_be_in_it(ask: Callable[[Any], object], message: str) -> None:
+    x = dcgs.LowRank(np.ones((2, 1)), np.ones((3, 1)), (2, 3))
+    with pytest.raises(IndexError, match=f"^{re.escape(message)}$"):
+        ask(x)
 
 
 @pytest.mark.parametrize("inner", [dcgs.CG, dcgs.PCG, dcgs.Corrective, dcgs.Block])

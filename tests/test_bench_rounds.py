@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -377,12 +378,23 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(
+    ("jobs", "method", "instance"),
+    [
+        ("1", "outside_of_dcgs:Slow", "my_data:plants"),
+        ("2", "study/study.py:Slow", "study/study.py:plants"),
+    ],
+    ids=["modules", "a file"],
+)
 def test_methods_and_instances_outside_the_package_run_beside_the_built_in_ones(
-    outside: Path, jobs: str
+    outside: Path, jobs: str, method: str, instance: str
 ) -> None:
+    """A file need not be in the current folder, and finds other files of its own folder."""
+    (outside / "study").mkdir()
+    shutil.copy(outside / "my_data.py", outside / "study" / "data_beside_the_study.py")
+    (outside / "study" / "study.py").write_text(f"from data_beside_the_study import plants\n{OUTSIDE}")
     argv = ["bench", "rounds", "--quick", "--methods", "DFW", "--instances", "plants", "--jobs", jobs]
-    argv += ["--method", "outside_of_dcgs:Slow", "--instance", "my_data:plants", "--out", "out"]
+    argv += ["--method", method, "--instance", instance, "--out", "out"]
     assert main([*argv, "--seconds", "10000"]) == 0
     written = json.loads(Path("out/rounds.json").read_text())
     assert written["instances"]["plants"]["about"] == "Least squares of three plants on a path."
@@ -394,11 +406,13 @@ def test_methods_and_instances_outside_the_package_run_beside_the_built_in_ones(
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (["--method", "Newton"], "--method must be package.module:name; got 'Newton'."),
+        (["--method", "Newton"], "--method must be package.module:name or file.py:name; got 'Newton'."),
         (
             ["--method", "outside_of_dcgs:Fast"],
             "the method outside_of_dcgs:Fast must be in outside_of_dcgs; there is no such name.",
         ),
+        (["--method", "no/such/file.py:Fast"], "there is no no/such/file.py here."),
+        (["--method", "outside_of_dcgs.py:Fast"], "must be in outside_of_dcgs.py; there is no such name."),
         (["--method", "outside_of_dcgs:number"], "must be a dcgs.Method, or make one without arguments"),
         (["--method", "dcgs:DFW"], "every method must have a name of its own; DFW is there twice."),
         (["--instance", "outside_of_dcgs:number"], "must be a function of a seed; it is a int."),

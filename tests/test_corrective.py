@@ -26,7 +26,7 @@ from dcgs import (
 )
 from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.counting import BudgetSpentError, CountedOracle
-from dcgs.inner import Inner, Outcome, Subproblem, Task, corrective
+from dcgs.inner import Inner, Outcome, Subproblem, Task, corrective, gap_at_most
 from dcgs.inner.corrective import _step
 from dcgs.inner.line_search import Line
 from dcgs.objectives.maps import DenseMap
@@ -117,7 +117,9 @@ def test_it_finds_what_pcg_finds(where: str, loss: str) -> None:
     (one, _, ends), (other, _, _) = started(Corrective(max_steps=MOST), f, X), started(PCG(), f, X)
     for phi in subproblems(f, X, 4):
         # Both gaps are at most 1e-9 and η at least 0.2: each is within √(1e-9/0.2) of the minimizer.
-        np.testing.assert_allclose(one(phi, 1e-9), other(phi, 1e-9), rtol=0.0, atol=1.5e-4)
+        np.testing.assert_allclose(
+            one(phi, gap_at_most(1e-9)), other(phi, gap_at_most(1e-9)), rtol=0.0, atol=1.5e-4
+        )
     assert ends == {Outcome.REACHED: 4}
 
 
@@ -127,7 +129,7 @@ def test_its_answer_is_the_reference_s(where: str) -> None:
     A, b, center = rng.standard_normal((9, 12)), rng.standard_normal(9), rng.standard_normal(12)
     f = LeastSquares(A, b)
     solver, _, _ = started(Corrective(max_steps=MOST), f, X)
-    x = solver(Subproblem(f, np.zeros(12), 0.5, center), 1e-10)
+    x = solver(Subproblem(f, np.zeros(12), 0.5, center), gap_at_most(1e-10))
     # η/2 ‖x − center‖² is one more agent's least squares. The reference's value is right to 1e-9 and φ is
     # ½-strongly convex: √(2 · 1e-9 · 20/0.5), as values are below 20.
     best, _ = optimum([(A, b), (0.5 * np.eye(12), 0.5 * center)], X)
@@ -148,8 +150,8 @@ def test_it_asks_the_oracle_no_more_often_than_pcg_and_passes_over_the_data_far_
     rng = np.random.default_rng(66)
     for _ in range(5):
         phi = Subproblem(f, rng.standard_normal(100), 2.0, X.start())
-        one(phi, e)
-        other(phi, e)
+        one(phi, gap_at_most(e))
+        other(phi, gap_at_most(e))
         assert few.calls <= many.calls
         # Every question of PCG's is a pass. Here there are 28 to 170 times as many.
         assert 20 * few.passes <= many.passes == many.calls
@@ -174,7 +176,7 @@ def test_between_two_oracle_calls_it_needs_no_data(where: str, monkeypatch: pyte
         monkeypatch.setattr(DenseMap, name, counted(name))
     solver, oracle, _ = started(Corrective(max_steps=MOST), f, X)
     for phi in subproblems(f, X, 3):
-        solver(phi, 1e-3)
+        solver(phi, gap_at_most(1e-3))
     # Each atom's image is taken once, as no atom has left yet.
     assert seen == {"adjoint": oracle.passes, "image_of_atom": len(solver.state.S)}
 
@@ -183,7 +185,7 @@ def test_of_many_extreme_points_those_with_half_of_the_best_gap_are_added() -> N
     f, X = lasso()
     phi = Subproblem(f, np.random.default_rng(67).standard_normal(100), 2.0, X.start())
     solver, oracle, _ = started(Corrective(max_steps=1), f, X)
-    solver(phi, 1e-3)
+    solver(phi, gap_at_most(1e-3))
     g = f.grad(X.start()) + phi.w
     # At x⁰ = 0 an entry promises radius·|g|; the entries tie with no half of the largest.
     worth = np.flatnonzero(np.abs(g) >= 0.5 * np.abs(g).max())
@@ -200,7 +202,7 @@ def test_at_most_sixteen_extreme_points_or_a_quarter_of_the_active_set_are_added
     # φ is ½‖x + w‖² but for a constant: all entries are worth the same until they have weight.
     phi = Subproblem(f, signs, 1.0, X.start())
     solver, oracle, _ = started(Corrective(max_steps=MOST), f, X)
-    solver(phi, 1e-9)
+    solver(phi, gap_at_most(1e-9))
     there = 1
     for batch in oracle.batches:
         # The last ones are all that is left.
@@ -240,7 +242,7 @@ def test_images_and_weights_stay_consistent_while_atoms_are_added_and_removed(wh
     solver, _, ends = started(Corrective(max_steps=MOST), f, X)
     dropped, before = 0, set(solver.state.S.atoms)
     for phi in subproblems(f, X, 14, pull=10.0):
-        x = solver(phi, 1e-3)
+        x = solver(phi, gap_at_most(1e-3))
         now = set(solver.state.S.atoms)
         dropped, before = dropped + len(before - now), now
         assert_consistent(solver.hull, f.data()["A"])
@@ -262,10 +264,10 @@ def test_an_atom_without_weight_stays_for_eight_solves_and_the_first_for_good() 
     X, f = L1Ball(3), LeastSquares(np.eye(3), np.zeros(3))
     solver, _, _ = started(Corrective(), f, X)
     S = solver.state.S
-    np.testing.assert_array_equal(solver(toward(f, 0), 1e-9), [1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(solver(toward(f, 0), gap_at_most(1e-9)), [1.0, 0.0, 0.0])
     stayed = []
     for _ in range(12):
-        np.testing.assert_array_equal(solver(toward(f, 1), 1e-9), [0.0, 1.0, 0.0])
+        np.testing.assert_array_equal(solver(toward(f, 1), gap_at_most(1e-9)), [0.0, 1.0, 0.0])
         stayed.append(Spike(0, 1.0, (3,)) in S)
     assert stayed == [True] * 8 + [False] * 4
     assert S.atoms == [Vertex(np.zeros(3)), Spike(1, 1.0, (3,))]
@@ -277,7 +279,7 @@ def test_an_atom_that_gets_weight_again_in_time_stays_for_eight_more_solves() ->
     solver, _, _ = started(Corrective(), f, X)
     stayed = []
     for j in [0, *[1] * 8, 0, *[1] * 9]:
-        solver(toward(f, j), 1e-9)
+        solver(toward(f, j), gap_at_most(1e-9))
         stayed.append(Spike(0, 1.0, (3,)) in solver.state.S)
     assert stayed == [True] * 18 + [False]
 
@@ -297,7 +299,7 @@ def test_max_steps_ends_a_solve_and_is_its_outcome(
     X = SETS["l1 ball"]
     f = objective(X, loss)
     solver, oracle, outcomes = started(Corrective(max_steps=steps), f, X)
-    x = solver(subproblems(f, X, 1, pull=0.1)[0], 1e-13)
+    x = solver(subproblems(f, X, 1, pull=0.1)[0], gap_at_most(1e-13))
     assert outcomes == {Outcome.STEPS: 1}
     # A step is one line search, and no pass is without one before the gap is down to rounding.
     assert 1 <= oracle.passes <= len(searched) == steps
@@ -310,7 +312,9 @@ def test_no_step_leads_uphill(loss: str) -> None:
     X = SETS["l1 ball"]
     f = objective(X, loss)
     (phi,) = subproblems(f, X, 1, pull=0.1)
-    values = [phi.value(started(Corrective(max_steps=n), f, X)[0](phi, 1e-10)) for n in range(1, 25)]
+    values = [
+        phi.value(started(Corrective(max_steps=n), f, X)[0](phi, gap_at_most(1e-10))) for n in range(1, 25)
+    ]
     # Values of size 100 are right to 1e-14.
     assert np.diff([phi.value(X.start()), *values]).max() <= 1e-12
     assert values[0] < phi.value(X.start())
@@ -346,7 +350,7 @@ def test_a_step_of_the_weights_is_the_nearest_point_of_the_simplex_in_all_but_th
 def test_extreme_points_of_one_pass_count_as_a_call_each() -> None:
     f, X = lasso()
     solver, oracle, _ = started(Corrective(), f, X)
-    solver(subproblems(f, X, 1)[0], 1e-3)
+    solver(subproblems(f, X, 1)[0], gap_at_most(1e-3))
     assert oracle.calls == oracle.passes + sum(map(len, oracle.batches))
     assert sum(map(len, oracle.batches)) > oracle.passes
 
@@ -356,11 +360,11 @@ def test_no_call_is_made_beyond_the_budget(budget: int) -> None:
     f, X = lasso()
     (phi,) = subproblems(f, X, 1)
     free, witness, _ = started(Corrective(), f, X)
-    free(phi, 1e-3)
+    free(phi, gap_at_most(1e-3))
     oracle = CountedOracle(X, lambda calls: calls < budget)
     solver = Corrective().start(Task(f, X, oracle, X.start()))
     with pytest.raises(BudgetSpentError):
-        solver(phi, 1e-3)
+        solver(phi, gap_at_most(1e-3))
     # All that fits is spent, and no more: points that come at once are refused at once.
     assert oracle.calls == max(spent for spent in (0, *witness.spent) if spent <= budget)
 
@@ -390,7 +394,7 @@ def test_without_eta_it_minimizes_f_itself() -> None:
     X, A = L1Ball(4, 1.0), np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 2.0]])
     f = LeastSquares(A, [0.3, 0.2])
     solver, _, outcomes = started(Corrective(max_steps=500), f, X)
-    x = solver(Subproblem(f, np.zeros(4), 0.0, np.zeros(4)), 1e-12)
+    x = solver(Subproblem(f, np.zeros(4), 0.0, np.zeros(4)), gap_at_most(1e-12))
     assert outcomes == {Outcome.REACHED: 1}
     # f is at most its gap.
     np.testing.assert_allclose(A @ x, [0.3, 0.2], rtol=0.0, atol=1e-6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,110 +17,226 @@ from numpy.typing import NDArray
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Traffic, wire
+from dcgs.runtime.channels import RecvChannel
+from dcgs.runtime.encoding import Buffer, EncodedArray
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
+from dcgs.runtime.messages import Packet, Packets, packets
 from dcgs.runtime.programs import run_hosted
-from dcgs.runtime.transport import hosted_by
-from dcgs.runtime.wire import Buffer, Header, Kind, MessageError
+from dcgs.runtime.transport import Transfers, hosted_by
+from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, Received, bundle_size, write_bundle
 from problems import neighbors_of
 from thread_transport import Network, Threads
 
 
-def empty_header() -> Buffer:
-    return np.zeros(wire.SIZE, dtype=np.uint8)
+def encoded(*arrays: NDArray[Any]) -> list[EncodedArray]:
+    return [EncodedArray(array) for array in arrays]
 
 
-@settings(deadline=None, derandomize=True)
+def bundle(frames: Sequence[Frame], kind: Kind = Kind.MESSAGE, rank: int = 2, round: int = 5) -> Buffer:
+    """Return messages as they are sent."""
+    buffer: Buffer = np.full(bundle_size(frames), 0xAB, dtype=np.uint8)
+    write_bundle(frames, Header(kind, rank, round), buffer)
+    return buffer
+
+
+def received(buffer: Buffer, name: str = "agent 2") -> list[Received]:
+    """Return what a channel reads of messages that were sent, all checks included."""
+    channel = RecvChannel(2, 1, name)
+    offered = channel.first().buffer
+    offered[:] = 0
+    offered[: len(buffer)] = buffer
+    channel.read_header()
+    channel.rest(Kind.MESSAGE, 5)  # what a header promises beyond the capacity never comes
+    return channel.take()
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
-    shape=st.lists(st.integers(0, 6), max_size=6).map(tuple),
-    dtype=st.sampled_from(["f8", "i8", "u1"]),
     kind=st.sampled_from(list(Kind)),
+    rank=st.integers(0, 2**31 - 1),
     round=st.integers(0, 2**64 - 1),
-    sender=st.integers(0, 2**31 - 1),
+    count=st.integers(0, 2**32 - 1),
+    length=st.integers(0, 2**64 - 1),
 )
 def test_a_header_is_read_as_it_was_written(
-    shape: tuple[int, ...], dtype: str, kind: Kind, round: int, sender: int
+    kind: Kind, rank: int, round: int, count: int, length: int
 ) -> None:
-    header, array = empty_header(), np.zeros(shape, dtype)
-    Header.of(array, kind, round, sender).write(header)
-    back = wire.read(header, "agent 1")
-    assert back == Header(kind, array.dtype, shape, round, sender)
-    assert back.length == array.nbytes
+    buffer: Buffer = np.zeros(wire.HEADER, dtype=np.uint8)
+    header = Header(kind, rank, round, count, length)
+    header.write(buffer)
+    assert wire.read_header(buffer, "agent 1") == header
 
 
-@settings(deadline=None, derandomize=True)
-@given(place=st.integers(0, wire.SIZE - 1), change=st.integers(1, 255))
+TWO = [Frame(3, ALL, encoded(np.arange(4.0))), Frame(1, 7, encoded(np.eye(2), np.zeros(50)), is_tuple=True)]
+
+
+def test_messages_are_read_as_they_were_written_with_sender_and_receiver() -> None:
+    first, second = received(bundle(TWO))
+    assert (first.sender, first.receiver, second.sender, second.receiver) == (3, ALL, 1, 7)
+    np.testing.assert_array_equal(first.message, np.arange(4.0))
+    assert isinstance(second.message, tuple)
+    assert [part.shape for part in second.message] == [(2, 2), (50,)]
+    assert not any(part.flags.writeable for part in (first.message, *second.message))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(place=st.integers(0, wire.HEADER - 1), change=st.integers(1, 255))
 def test_a_header_with_a_changed_byte_is_never_accepted(place: int, change: int) -> None:
-    """Except for bytes without a meaning: padding, and sides beyond the dimensions."""
-    header = empty_header()
-    Header.of(np.zeros((3, 4)), Kind.MESSAGE, 5, 2).write(header)
-    header[place] ^= change
-    meaningless = place in range(9, 12) or place in range(32 + 16, 32 + 64)
-    with nullcontext() if meaningless else pytest.raises(MessageError, match="agent 2"):
-        wire.check(wire.read(header, "agent 2"), Kind.MESSAGE, 5, 2, "agent 2")
+    """Except for padding, which has no meaning."""
+    buffer = bundle(TWO)
+    buffer[place] ^= change
+    with nullcontext() if place == 7 else pytest.raises(MessageError, match="agent 2"):
+        received(buffer)
 
 
-@pytest.mark.parametrize(
-    ("kind", "array", "sentence"),
-    [
-        (
-            Kind.COLLECTIVE,
-            np.zeros(7),
-            "a message of kind MESSAGE was expected; agent 2 sent one of kind COLLECTIVE.",
-        ),
-        (
-            Kind.MESSAGE,
-            np.zeros(7, dtype=np.int64),
-            "a message must be an array of float64; agent 2 sent one of int64.",
-        ),
-    ],
-)
-def test_a_message_of_another_kind_or_type_names_its_sender(
-    kind: Kind, array: NDArray[Any], sentence: str
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(place=st.integers(wire.HEADER, bundle_size(TWO) - 1), change=st.integers(1, 255))
+def test_a_message_with_a_changed_byte_is_read_or_refused_with_the_senders_name(
+    place: int, change: int
 ) -> None:
+    """The bytes of a number may be any; nothing else can be raised."""
+    buffer = bundle(TWO)
+    buffer[place] ^= change
+    seen = "2 messages"
+    try:
+        seen = f"{len(received(buffer))} messages"
+    except MessageError as error:
+        seen = str(error)
+    assert re.match(r"2 messages|messages must be encoded as by dcgs 4; what agent 2 sent is not: ", seen)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(length=st.integers(wire.HEADER, bundle_size(TWO) - 1))
+def test_a_message_that_was_cut_is_refused_with_the_senders_name(length: int) -> None:
+    buffer = bundle(TWO)
+    header = wire.read_header(buffer, "agent 2")
+    with pytest.raises(MessageError, match="agent 2 sent"):
+        wire.read_messages(buffer[wire.HEADER : length], header, "agent 2")
+
+
+@pytest.mark.parametrize("length", [0, 1, wire.HEADER - 1])
+def test_a_header_that_was_cut_is_refused_with_the_senders_name(length: int) -> None:
+    with pytest.raises(MessageError, match=f"at least 32 bytes; agent 2 sent one of {length} bytes"):
+        wire.read_header(bundle(TWO)[:length], "agent 2")
+
+
+def test_several_arrays_that_are_no_tuple_are_refused() -> None:
+    with pytest.raises(MessageError, match=r"a message of 2 arrays is not a tuple\. Install the same"):
+        received(bundle([Frame(3, ALL, encoded(np.eye(2), np.eye(2)))]))
+
+
+def test_a_message_of_another_kind_names_its_sender() -> None:
+    sentence = "a message of kind MESSAGE was expected; agent 2 sent one of kind COLLECTIVE."
     with pytest.raises(MessageError, match=f"^{re.escape(sentence)}$"):
-        wire.check(Header.of(array, kind, 5, 2), Kind.MESSAGE, 5, 2, "agent 2")
+        received(bundle(TWO, Kind.COLLECTIVE))
 
 
 def test_a_message_of_another_version_says_what_to_install() -> None:
-    header = empty_header()
-    Header.of(np.zeros(7), Kind.MESSAGE, 5, 2).write(header)
-    header[4] = 9
-    with pytest.raises(MessageError, match=r"of version 3; agent 2 sent one of version 9\. Install the same"):
-        wire.read(header, "agent 2")
+    buffer = bundle(TWO)
+    buffer[4] = 9
+    with pytest.raises(MessageError, match=r"of version 4; agent 2 sent one of version 9\. Install the same"):
+        received(buffer)
 
 
-def test_more_dimensions_than_a_header_holds_are_refused() -> None:
-    with pytest.raises(MessageError, match=r"at most 8 dimensions; agent 3 sent 9\."):
-        Header.of(np.zeros((1,) * 9), Kind.MESSAGE, 1, 3).write(empty_header())
+def test_a_message_that_cannot_be_in_memory_names_its_sender() -> None:
+    channel = RecvChannel(2, 1, "agent 2")
+    Header(Kind.MESSAGE, 2, 5, 1, 1 << 62).write(channel.first().buffer)
+    channel.read_header()
+    with pytest.raises(MessageError, match=rf"must fit into memory; agent 2 sent one of {1 << 62} bytes\.$"):
+        channel.rest(Kind.MESSAGE, 5)
+
+
+def test_more_dimensions_than_a_message_has_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"at most 8 dimensions; agent 3 sent 9\."):
+        Packet(3, np.zeros((1,) * 9))
+
+
+def all_to(neighbors: Sequence[int], sender: int, message: Any) -> Packets:
+    return packets(sender, message, neighbors)
+
+
+def answered(step: Any, receives: Transfers, frames: Mapping[int, list[Frame]], round: int) -> Any:
+    """Fill what is to be received, resume the exchange, and return its result."""
+    for receive in receives:
+        sent = bundle(frames[receive.rank], rank=receive.rank, round=round)
+        receive.buffer[: len(sent)] = sent
+    with pytest.raises(StopIteration) as end:
+        next(step)
+    return end.value.value
 
 
 def test_an_exchange_sends_a_message_once_to_each_process_and_copies_it_within_one() -> None:
     """Agents 0 and 1 are in process 0, agents 2 and 3 in process 1; all are neighbors."""
     exchange = NeighborExchange(neighbors_of(nx.complete_graph(4)), rank=0, size=2)
-    step = exchange.round({0: np.zeros(3), 1: np.ones(3)})
+    step = exchange.round({0: all_to([1, 2, 3], 0, np.zeros(3)), 1: all_to([0, 2, 3], 1, np.ones(3))})
     sends, receives = next(step)
-    assert [(send.rank, send.tag) for send in sends] == [(1, 1), (1, 2)]
-    assert [(receive.rank, receive.tag) for receive in receives] == [(1, 3), (1, 4)]
-    for receive, value in zip(receives, (2.0, 3.0), strict=True):
-        Header.of(np.zeros(3), Kind.MESSAGE, 1, int(value)).write(receive.buffer)
-        receive.buffer[wire.SIZE :][:24].view(np.float64)[:] = value
-    with pytest.raises(StopIteration) as end:
-        next(step)
-    received = {i: {j: x.tolist() for j, x in inbox.items()} for i, inbox in end.value.value.items()}
+    assert [(send.rank, send.tag) for send in sends] == [(1, 1)]
+    assert [(receive.rank, receive.tag) for receive in receives] == [(1, 1)]
+    header = wire.read_header(sends[0].buffer, "agent 0")
+    sent = wire.read_messages(sends[0].buffer[wire.HEADER :], header, "agent 0")
+    assert [(each.sender, each.receiver) for each in sent] == [(0, ALL), (1, ALL)]
+    theirs = [Frame(j, ALL, encoded(np.full(3, float(j)))) for j in (2, 3)]
+    inboxes = answered(step, receives, {1: theirs}, round=1)
+    received = {i: {j: x.tolist() for j, x in inbox.items()} for i, inbox in inboxes.items()}
     assert received == {i: {j: [float(j)] * 3 for j in range(4) if j != i} for i in (0, 1)}
+
+
+def test_messages_for_some_neighbors_reach_these_alone() -> None:
+    """Agent 0 has neighbors 1, 2 and 3, the last two in another process, and sends to 1 and 3."""
+    exchange = NeighborExchange(neighbors_of(nx.star_graph(3)), rank=0, size=2)
+    mine: Any = {3: (np.zeros(2), np.ones(1)), 1: np.ones(2)}
+    step = exchange.round({0: all_to([1, 2, 3], 0, mine), 1: all_to([0], 1, {})})
+    sends, receives = next(step)
+    header = wire.read_header(sends[0].buffer, "agent 0")
+    (sent,) = wire.read_messages(sends[0].buffer[wire.HEADER :], header, "agent 0")
+    assert (sent.sender, sent.receiver, isinstance(sent.message, tuple)) == (0, 3, True)
+    inboxes = answered(step, receives, {1: [Frame(2, 0, encoded(np.zeros(1)))]}, round=1)
+    assert {i: list(inbox) for i, inbox in inboxes.items()} == {0: [2], 1: [0]}
+
+
+@pytest.mark.parametrize(
+    ("frames", "sentence"),
+    [
+        ([(2, 1)], "messages must be between neighbors; rank 1 sent one from agent 2 to agent 1."),
+        ([(0, ALL)], "messages must be between neighbors; rank 1 sent one from agent 0 to agent -1."),
+        ([(9, 0)], "messages must be between neighbors; rank 1 sent one from agent 9 to agent 0."),
+        (
+            [(2, 0), (2, ALL)],
+            "an agent must send a neighbor one message in a round; rank 1 sent two from agent 2 to agents "
+            "[0].",
+        ),
+    ],
+)
+def test_a_message_that_is_not_due_names_the_process(frames: list[tuple[int, int]], sentence: str) -> None:
+    exchange = NeighborExchange(neighbors_of(nx.star_graph(3)), rank=0, size=2)
+    step = exchange.round({0: {}, 1: {}})
+    _, (receive,) = next(step)
+    sent = bundle([Frame(i, j, encoded(np.zeros(1))) for i, j in frames], rank=1, round=1)
+    receive.buffer[: len(sent)] = sent
+    with pytest.raises(MessageError, match=f"^{re.escape(sentence)}$"):
+        next(step)
+
+
+def test_a_message_to_no_neighbor_names_its_sender() -> None:
+    sentence = "messages must be for neighbors of the sender; agent 4 has the neighbors [1, 2] and sent "
+    with pytest.raises(ValueError, match=re.escape(sentence + "messages to [0, 4].")):
+        packets(4, {0: np.zeros(1), 1: np.zeros(1), 4: np.zeros(1)}, [1, 2])
 
 
 def test_a_message_beyond_the_capacity_has_a_second_part_once() -> None:
     exchange = NeighborExchange([(1,), (0,)], rank=0, size=2)
     parts: list[list[int]] = []
+    large = np.ones(10_000)
     for round in (1, 2):
-        step = exchange.round({0: np.zeros(10_000)})
+        step = exchange.round({0: all_to([1], 0, large)})
         sends, receives = next(step)
-        Header.of(np.zeros(10_000), Kind.MESSAGE, round, 1).write(receives[0].buffer)
+        theirs = bundle([Frame(1, ALL, encoded(large))], rank=1, round=round)
+        receives[0].buffer[:] = theirs[: len(receives[0].buffer)]
         later = next(step, ([], []))[0]
         parts.append([len(send.buffer) for send in (*sends, *later)])
-    assert parts == [[wire.SIZE + 65_536, 80_000 - 65_536], [wire.SIZE + 80_000]]
+    whole = wire.HEADER + wire.FRAME + EncodedArray(large).nbytes
+    assert parts == [[wire.HEADER + 65_536, whole - wire.HEADER - 65_536], [whole]]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
@@ -128,12 +244,13 @@ def test_runs_over_any_transport_equal_those_in_one_process_to_the_bit(size: int
     """Messages grow and shrink, beyond the capacity, and what was received stays as it was."""
     graph = nx.random_regular_graph(4, 9, seed=3)
     lengths = [3, 0, 9000, 20_000, 2, 30_000, 1]
+    shares = [1.0, 0.3, 0.01]  # of entries that are not zero: every form of an array is sent
 
     def averaging(kept: dict[int, list[Point]]) -> Callable[[int], Program[Point]]:
         def program(i: int) -> Program[Point]:
             rng = np.random.default_rng(i)
             for length in lengths:
-                mine = rng.standard_normal((length, 2))
+                mine = rng.standard_normal((length, 2)) * (rng.random((length, 2)) < shares[i % 3])
                 inbox = yield mine[::-1]
                 mine[:] = -1.0  # the neighbors must not see this
                 kept[i] += [sum(inbox.values(), start=np.zeros_like(mine)), *inbox.values()]

@@ -217,7 +217,15 @@ def test_the_registry_has_every_class_by_the_name_people_type() -> None:
         "primaldual",
         "projectedagd",
     ]
-    assert list(registry.inner_solvers()) == ["block", "cg", "corrective", "exact", "pcg"]
+    assert list(registry.inner_solvers()) == [
+        "block",
+        "cg",
+        "corrective",
+        "exact",
+        "newton",
+        "pcg",
+        "projected",
+    ]
     assert list(registry.losses()) == ["huber", "logistic", "squared"]
     assert list(registry.sets()) == (
         [

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dcgs.experiments import numbers
+from dcgs.experiments.cost_to_accuracy import costs_to_accuracy, modeled_seconds
 from dcgs.experiments.results import Curve, Findings, Study
 from dcgs.report.page import render
 from dcgs.report.page.view import MOST_POINTS, thinned
@@ -436,6 +437,16 @@ def test_the_link_speed_redraws_the_modeled_time_of_all_experiments(opened: Open
     assert page.locator("text.axis-label", has_text="1 Mbit/s").count() == 6
 
 
+def test_the_costs_to_a_good_model_follow_the_link_speed(opened: Opener) -> None:
+    findings = lasso()
+    page = opened(sample([findings], link=Link.parse("100MB/s")))
+    page.select_option("[data-role='link']", str(Link.parse("1Mbit/s").speed))
+    seconds = [modeled_seconds(cost, findings, Link.parse("1Mbit/s")) for cost in costs_to_accuracy(findings)]
+    shown = page.locator("#answer [data-role='modeled']").all_text_contents()
+    assert shown == [numbers.duration(each) for each in seconds if each is not None]
+    assert page.locator("#answer [data-role='speed']").all_text_contents() == ["1 Mbit/s"]
+
+
 def test_the_table_of_ends_follows_the_link_speed(opened: Opener) -> None:
     page = opened(sample([lasso()], link=Link.parse("100MB/s")))
     for speed, curve in product(("1Mbit/s", "10MB/s", "1GB/s"), lasso().curves):
@@ -671,7 +682,8 @@ def test_no_two_methods_have_the_same_line(opened: Opener) -> None:
 
 def test_without_javascript_text_and_tables_are_there_and_lead_to_the_figures(opened: Opener) -> None:
     page = opened(sample(), java_script_enabled=False)
-    assert page.locator(".ends tbody tr").count() == 3 * len(SHAPES) + 3
+    assert page.locator(".experiment .ends tbody tr").count() == 3 * len(SHAPES)
+    assert page.locator("#answer tbody tr").count() == 3 * len(SHAPES)
     assert page.locator(".claim").first.is_visible()
     assert page.locator("main > noscript").first.is_visible()
     assert page.locator("noscript a[href='figures/lasso-e2006-all-data.png']").is_visible()

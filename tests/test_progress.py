@@ -111,8 +111,9 @@ def test_a_run_prints_its_rounds_bytes_and_measured_gap(capsys: pytest.CaptureFi
             objectives, dcgs.L1Ball(2), nx.cycle_graph(3), dcgs.DFW(), rounds=6, every=0, runtime=runtime
         )
     first, last = lines(capsys)
-    assert first == "lasso: 1 round, 96 B sent here, worst_loss 1.234e+04, gap 5.0e-01 (17%), 0.0 s"
-    assert last.startswith("lasso: 6 rounds, 576 B")
+    # Three agents send two messages each: headers of 32 and 24 bytes, a vector of 16 + 8 and two numbers.
+    assert first == "lasso: 1 round, 576 B sent here, worst_loss 1.234e+04, gap 5.0e-01 (17%), 0.0 s"
+    assert last.startswith("lasso: 6 rounds, 3.46 kB")
 
 
 def test_a_terminal_has_bars_and_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

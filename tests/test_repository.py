@@ -1,15 +1,13 @@
-"""The rules that tools can check, the examples, and the lock of what is installed."""
+"""The rules that tools can check, and the lock of what is installed."""
 
 from __future__ import annotations
 
 import re
-import runpy
 import subprocess
 import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -18,7 +16,6 @@ import dcgs
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LINTERS = ["mypy", "lint-imports", "ruff check .", "ruff format --check ."]
 
 
@@ -27,24 +24,6 @@ def test_the_linters_find_nothing(linter: str) -> None:
     name, *options = linter.split()
     done = subprocess.run([BIN / name, *options], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_runs_and_saves_its_figure(
-    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each run is cut to ten iterations, because this test does not judge the numbers."""
-    minimize = dcgs.minimize
-
-    def short(*problem: Any, **rules: Any) -> dcgs.Result:
-        return minimize(*problem, **rules | {"iterations": 10})
-
-    monkeypatch.setattr(dcgs, "minimize", short)
-    monkeypatch.setattr(sys, "argv", [str(example), str(tmp_path)])
-    runpy.run_path(str(example), run_name="__main__")
-    figure = tmp_path / f"{example.stem}.png"
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert str(figure) in capsys.readouterr().out.replace("\n", "")
 
 
 def required(package: str, extras: frozenset[str]) -> set[tuple[str, frozenset[str]]]:

@@ -46,6 +46,7 @@ ARRAYS = [
     "projections",
     "computing",
     "waiting",
+    "certificates",
 ]
 FACTS = ["status", "iterations", "rounds", "seconds", "notes", "about"]
 
@@ -360,10 +361,10 @@ def test_a_file_that_is_no_result_is_not_taken_for_a_pickle(tmp_path: Path) -> N
         Result.load(path)
 
 
-@pytest.mark.parametrize("version", [1, 3, 5, "4", None])
+@pytest.mark.parametrize("version", [1, 4, 6, "5", None])
 def test_a_result_of_another_format_is_refused_with_its_format(version: object, tmp_path: Path) -> None:
     path = with_meta(tmp_path / "run.npz", meta_of(tmp_path / "run.npz") | {"format": version})
-    with pytest.raises(ValueError, match=rf"a result must be of format 4; .* has {version!r}\.") as caught:
+    with pytest.raises(ValueError, match=rf"a result must be of format 5; .* has {version!r}\.") as caught:
         Result.load(path)
     assert_clear(caught, path)
 
@@ -390,7 +391,7 @@ def test_a_status_is_a_sentence(status: Status) -> None:
 
 
 def test_no_two_statuses_say_the_same() -> None:
-    assert len({str(status) for status in Status}) == len(Status.__members__) == 8
+    assert len({str(status) for status in Status}) == len(Status.__members__) == 9
 
 
 # The history as a table.

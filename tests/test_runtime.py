@@ -132,10 +132,18 @@ def test_all_agents_that_stop_early_are_named() -> None:
         (np.array([-np.inf, np.nan]), FloatingPointError, r"finite; agent 1 sent -inf at \(0,\)\."),
         # Their sum is not a number, and adding them up must not be what is complained of.
         (np.array([np.inf, -np.inf]), FloatingPointError, r"finite; agent 1 sent inf at \(0,\)\."),
-        (np.zeros(2, dtype=np.float32), TypeError, r"array of float64; agent 1 sent one of float32\."),
-        (np.zeros(2, dtype=np.int64), TypeError, r"array of float64; agent 1 sent one of int64\."),
-        ([0.0, 1.0], TypeError, r"array of float64; agent 1 sent a list\."),
-        (1.0, TypeError, r"array of float64; agent 1 sent a float\."),
+        (
+            np.zeros(2, dtype=np.float32),
+            TypeError,
+            r"array of float64, or a tuple of such arrays; agent 1 sent one of float32\.",
+        ),
+        (
+            np.zeros(2, dtype=np.int64),
+            TypeError,
+            r"array of float64, or a tuple of such arrays; agent 1 sent one of int64\.",
+        ),
+        ([0.0, 1.0], TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent a list\."),
+        (1.0, TypeError, r"array of float64, or a tuple of such arrays; agent 1 sent a float\."),
     ],
 )
 @every_count
@@ -229,10 +237,41 @@ def test_rounds_messages_and_bytes_are_counted_exactly(
     traffic = run(graph, lambda i: silent(np.zeros((2, i + 1)), rounds=7), threads)
     assert traffic.rounds == 7
     np.testing.assert_array_equal(traffic.messages, [7 * degree for degree in degrees])
-    # 2 × (i + 1) doubles of 8 bytes, to each neighbor, in each round.
+    # To each neighbor, in each round: a header, the header of a message, the description of an array with
+    # two sides, and 2 × (i + 1) doubles of 8 bytes.
     np.testing.assert_array_equal(
-        traffic.bytes, [7 * degree * 16 * (i + 1) for i, degree in enumerate(degrees)]
+        traffic.bytes,
+        [7 * degree * (32 + 24 + 16 + 2 * 8 + 16 * (i + 1)) for i, degree in enumerate(degrees)],
     )
+
+
+def test_an_agent_that_sends_to_some_neighbors_sends_a_header_to_all() -> None:
+    """A neighbor must know that there is no message for it; an empty tuple is a message."""
+
+    def program(i: int) -> Program[Point]:
+        inbox = yield {0: {1: np.zeros(2)}, 1: {2: ()}, 2: {}}[i]
+        assert list(inbox) == {0: [], 1: [0], 2: [1]}[i]
+        return np.zeros(1)
+
+    traffic = run(nx.path_graph(3), program)
+    assert traffic.messages.tolist() == [1, 1, 0]
+    assert traffic.bytes.tolist() == [32 + 24 + 16 + 8 + 16, 32 + 24 + 32, 32]
+
+
+@every_count
+def test_each_neighbor_gets_the_message_that_is_for_it(threads: int) -> None:
+    received: dict[int, dict[int, float]] = {}
+
+    def program(i: int) -> Program[Point]:
+        mine = {j: (np.array([10.0 * i + j]), np.zeros(i)) for j in range(4) if j != i}
+        inbox = yield mine
+        for numbers, _ in mine.values():
+            numbers[0] = -1.0
+        received[i] = {j: float(numbers[0]) for j, (numbers, rest) in inbox.items() if len(rest) == j}
+        return np.zeros(1)
+
+    run(nx.complete_graph(4), program, threads)
+    assert received == {i: {j: 10.0 * j + i for j in range(4) if j != i} for i in range(4)}
 
 
 def test_programs_that_say_nothing_take_no_round() -> None:
@@ -264,6 +303,8 @@ def test_the_inbox_is_in_increasing_order_and_holds_the_neighbors_only(threads: 
 METHODS: dict[str, dcgs.Method] = {
     "DCGS with pcg": DCGS(inner="pcg"),
     "FastDCGS": FastDCGS(),
+    "FastDCGS over edges": FastDCGS(form="edges"),
+    "FastDCGS with sums": FastDCGS(form="sums"),
     "DCGS with cg": DCGS(inner="cg"),
     "DCGS with one step": DCGS(inner=PCG(max_steps=1)),
     "DFW": DFW(),
@@ -385,11 +426,12 @@ def test_agents_run_side_by_side_where_it_pays_or_is_asked_for(
     seen: set[str] = set()
 
     def program(i: int) -> Program[Point]:
-        yield np.zeros(size)
+        yield np.zeros(1)
         seen.add(threading.current_thread().name)
         return np.zeros(1)
 
-    Lockstep(threads=threads).run(Job(program, [(1,), (0,)], Traffic(2), lambda: True))
+    job = Job(program, [(1,), (0,)], Traffic(2), lambda: True, point_nbytes=8 * size)
+    Lockstep(threads=threads).run(job)
     assert (seen != {threading.main_thread().name}) is several
 
 

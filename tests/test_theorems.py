@@ -15,7 +15,7 @@ import pytest
 import dcgs
 from dcgs import CG, DCGS, PCG, Theorem1, Theorem2
 from dcgs.counting import CountedOracle
-from dcgs.inner import Inner, Outcome, Subproblem, Task
+from dcgs.inner import Inner, Outcome, Subproblem, Task, gap_at_most
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, agreeing_fits, laplacian_matrix, norm_of, random_fits
 from reference import optimum
@@ -244,7 +244,7 @@ def calls_until(inner: Inner, gaps: Array) -> Array:
         oracle = CountedOracle(X)
         outcomes: Counter[Outcome] = Counter()
         solver = inner.start(Task(f, X, oracle, X.start(), outcomes))
-        solver(Subproblem(f, w, 1.0, p), float(e))
+        solver(Subproblem(f, w, 1.0, p), gap_at_most(float(e)))
         assert outcomes == {Outcome.REACHED: 1}
         calls.append(oracle.calls)
     return np.array(calls, dtype=np.float64)

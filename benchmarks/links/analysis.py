@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from problem import ENTRIES, ProblemFolder, shares
 
 from dcgs.datasets import Ratings
-from dcgs.experiments.link import Link
+from dcgs.study.link import Link
 
 Array = NDArray[np.float64]
 
@@ -72,18 +72,23 @@ class Record:
         arrays: dict[str, list[Array]] = {
             name: [] for name in ("steps", "sent", "waits", "stamps", "samples")
         }
+        partial = False
         for i in range(agents):
             with np.load(folder / f"{key}-{i}.npz") as data:
                 for name, parts in arrays.items():
                     parts.append(data[name])
+                partial = partial or bool(data["partial"])
+        # Some agents may have finished one more; others none, and have nothing of any width.
+        samples = np.stack([part[:done] for part in arrays["samples"]]) if done else np.zeros((agents, 0, 0))
+        if partial:  # each agent has its own rows of one matrix
+            samples = np.broadcast_to(samples.sum(axis=0), samples.shape)
         return cls(
             notes,
             np.stack([part[: rounds + 1] for part in arrays["steps"]]),
             np.stack([part[:rounds] for part in arrays["sent"]]),
             np.stack([part[:rounds] for part in arrays["waits"]]),
             np.stack([part[:done] for part in arrays["stamps"]]),
-            # Some agents may have finished one more; others none, and have nothing of any width.
-            np.stack([part[:done] for part in arrays["samples"]]) if done else np.zeros((agents, 0, 0)),
+            samples,
         )
 
 

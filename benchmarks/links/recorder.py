@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from netns import sent_on_wire, shaping
 from numpy.typing import NDArray
 
-from dcgs import Method, Objective
+from dcgs import LowRank, Method, Objective
 from dcgs.methods.base import Agent
 from dcgs.points import Point
-from dcgs.protocol import Inbox, Program
+from dcgs.protocol import Inbox, Outbox, Program
+from dcgs.runtime.messages import packets
+from dcgs.runtime.wire import FRAME, HEADER
 from dcgs.sets.base import ConvexSet
 
 
@@ -25,19 +27,22 @@ from dcgs.sets.base import ConvexSet
 class Recorder:
     """Measurements of one agent: seconds and CPU seconds of each step, bytes sent, waits, samples of answers.
 
-    A step is what an agent does between two messages. A sample is the model where ratings are, which is all
-    that losses depend on; it takes a millisecond, which is counted in the time.
+    A step is what an agent does between two messages. Bytes are those of all messages of a round, divided by
+    the number of neighbors. A sample is the model where ratings are, which is all that losses depend on; it
+    takes a millisecond, which is counted in the time. It is ``partial`` if the agent has only its own rows of
+    a matrix in factors: it is then 0 in all other rows.
     """
 
-    sample: Callable[[Point], NDArray[np.float64]]
+    sample: Callable[[Any], NDArray[np.float64]]
     speed: float | None
     began: float = 0.0
     wire: int = 0
     steps: list[tuple[float, float]] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)
+    sent: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     stamps: list[tuple[float, int]] = field(default_factory=list)
     samples: list[NDArray[np.float64]] = field(default_factory=list)
+    partial: bool = False
 
     def begin(self) -> None:
         """Shape the link, unless ``speed`` is None; bytes that were sent before are not counted."""
@@ -46,8 +51,9 @@ class Recorder:
         self.wire = sent_on_wire()
         self.began = time.perf_counter()
 
-    def observed(self, x: Point) -> None:
+    def observed(self, x: Point | LowRank) -> None:
         """Record an answer, the seconds, and the step it came in."""
+        self.partial = isinstance(x, LowRank) and x.rows is not None
         self.samples.append(self.sample(x))
         self.stamps.append((time.perf_counter() - self.began, len(self.steps)))
 
@@ -60,27 +66,27 @@ class Recorder:
             waits=np.array(self.waits),
             stamps=np.array(self.stamps).reshape(-1, 2),
             samples=np.array(self.samples),
+            partial=np.array(self.partial),
         )
 
-    def timed(self, program: Program[Point]) -> Program[Point]:
-        """Run a program unchanged, and time its steps."""
+    def timed(self, program: Program[Any], agent: Agent) -> Program[Any]:
+        """Run the program of an agent unchanged, and time its steps."""
         self.begin()
         try:
             message = self._step(lambda: next(program))
             while True:
-                self.sent.append(message.nbytes)
+                self.sent.append(_bytes(agent, message))
                 start = time.perf_counter()
                 inbox = yield message
                 self.waits.append(time.perf_counter() - start)
                 message = self._step(_resumption(program, inbox))
                 del inbox
         except StopIteration as end:
-            answer: Point = end.value
-            return answer
+            return end.value
         finally:
             program.close()
 
-    def _step(self, step: Callable[[], Point]) -> Point:
+    def _step(self, step: Callable[[], Outbox]) -> Outbox:
         wall, cpu = time.perf_counter(), time.thread_time()
         try:
             return step()
@@ -88,8 +94,15 @@ class Recorder:
             self.steps.append((time.perf_counter() - wall, time.thread_time() - cpu))
 
 
-def _resumption(program: Program[Point], inbox: Inbox) -> Callable[[], Point]:
+def _resumption(program: Program[Any], inbox: Inbox) -> Callable[[], Outbox]:
     return lambda: program.send(inbox)
+
+
+def _bytes(agent: Agent, message: Outbox) -> float:
+    """Return the bytes that an agent sends to a neighbor in a round, on average, with all headers."""
+    neighbors = sorted(agent.degrees)
+    total = sum(FRAME + packet.nbytes for packet in packets(agent.index, message, neighbors).values())
+    return HEADER + total / max(1, len(neighbors))
 
 
 @final
@@ -102,6 +115,7 @@ class Recorded(Method):
         self.rounds_per_iteration = method.rounds_per_iteration
         self.stops_itself = method.stops_itself
         self.projects = method.projects
+        self.bears_faults = method.bears_faults
 
     def __repr__(self) -> str:
         return repr(self.method)
@@ -109,9 +123,12 @@ class Recorded(Method):
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.incompatibility(objectives, X)
 
-    def program(self, agent: Agent) -> Program[Point]:
-        def observe(k: int, answer: Point) -> None:
+    def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
+        return self.method.uses_factors(f, X)
+
+    def program(self, agent: Agent) -> Program[Any]:
+        def observe(k: int, answer: Point | LowRank) -> None:
             agent.observe(k, answer)
             self.recorder.observed(answer)
 
-        return self.recorder.timed(self.method.program(replace(agent, observe=observe)))
+        return self.recorder.timed(self.method.program(replace(agent, observe=observe)), agent)

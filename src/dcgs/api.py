@@ -6,19 +6,36 @@ Sets, methods, inner solvers and losses come from the packages of that name, as 
 
 from dcgs import inner, methods, objectives, sets
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
-from dcgs.front import Checkpoint, History, Result, Snapshot, Status, minimize
+from dcgs.front import (
+    AgreedTexts,
+    Checkpoint,
+    Comparison,
+    History,
+    Reduced,
+    Result,
+    Snapshot,
+    Status,
+    agree_on_texts,
+    allreduce,
+    compare,
+    minimize,
+)
 from dcgs.inner import *
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
 from dcgs.objectives import *
+from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point, norm, vdot
+from dcgs.preprocessing import Fold, Path, PathPoint, Reductions, Sent, path
 from dcgs.projections import Derivative, ProjectedPoint, onto_l1_ball, onto_simplex
 from dcgs.protocol import Inbox, Message, Outbox, Program
 from dcgs.runtime import MPI, Faults, Lockstep, load_faults
 from dcgs.schedules import Facts, Params, Theorem1, Theorem2
 from dcgs.sets import *
 
-__all__ = ["Checkpoint", "History", "Result", "Snapshot", "Status", "minimize"]
+__all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
+__all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
+__all__ += ["Fold", "Path", "PathPoint", "Reductions", "Sent", "WeightedLoss", "path"]
 __all__ += [
     "MPI",
     "Facts",

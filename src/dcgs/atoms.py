@@ -22,6 +22,11 @@ class Atom(ABC):
     """An extreme point of a set, in the form that takes the least memory.
 
     A checkpoint saves atoms that are dataclasses.
+
+    >>> import dcgs, numpy as np
+    >>> s = dcgs.L1Ball(3, radius=2.0).lmo(np.array([0.0, 5.0, 1.0]))
+    >>> isinstance(s, dcgs.Atom), s.dot(np.ones(3)), s.dense()
+    (True, -2.0, array([ 0., -2.,  0.]))
     """
 
     @abstractmethod
@@ -47,7 +52,13 @@ class Atom(ABC):
 @final
 @dataclass(frozen=True, slots=True)
 class Spike(Atom):
-    """``height`` at one flat ``index``, zero elsewhere: a vertex of an ℓ₁ ball or a simplex."""
+    """``height`` at one flat ``index``, zero elsewhere: a vertex of an ℓ₁ ball or a simplex.
+
+    >>> import dcgs, numpy as np
+    >>> s = dcgs.Spike(index=1, height=-2.0, shape=(3,))
+    >>> s.dense(), s.dot(np.array([0.0, 5.0, 1.0]))
+    (array([ 0., -2.,  0.]), -10.0)
+    """
 
     index: int
     height: float
@@ -71,7 +82,14 @@ class Spike(Atom):
 @final
 @dataclass(frozen=True, eq=False)
 class Sparse(Atom):
-    """``values`` at flat ``indices`` (increasing), zero elsewhere: sparse vertices, permutations."""
+    """``values`` at flat ``indices`` (increasing), zero elsewhere: sparse vertices, permutations.
+
+    >>> import dcgs, numpy as np
+    >>> s = dcgs.Sparse(np.array([0, 3]), np.array([1.0, -1.0]), shape=(2, 2))
+    >>> s.dense()
+    array([[ 1.,  0.],
+           [ 0., -1.]])
+    """
 
     indices: NDArray[np.intp]
     values: NDArray[np.float64]
@@ -105,7 +123,13 @@ class Sparse(Atom):
 @final
 @dataclass(frozen=True, eq=False)
 class Vertex(Atom):
-    """A dense extreme point (of a box, a convex hull, a polytope), or where a run starts from."""
+    """A dense extreme point (of a box, a convex hull, a polytope), or where a run starts from.
+
+    >>> import dcgs, numpy as np
+    >>> s = dcgs.Vertex(np.array([1.0, -1.0]))
+    >>> s.dot(np.array([2.0, 3.0])), s.norm_squared()
+    (-1.0, 2.0)
+    """
 
     array: Point
 
@@ -135,7 +159,14 @@ class Vertex(Atom):
 @final
 @dataclass(frozen=True, eq=False)
 class RankOne(Atom):
-    """scale · u vᵀ with unit u and v: an extreme point of a nuclear-norm ball or a spectraplex."""
+    """scale · u vᵀ with unit u and v: an extreme point of a nuclear-norm ball or a spectraplex.
+
+    >>> import dcgs, numpy as np
+    >>> s = dcgs.RankOne(2.0, u=np.array([1.0, 0.0]), v=np.array([0.0, 1.0]))
+    >>> s.dense()
+    array([[0., 2.],
+           [0., 0.]])
+    """
 
     scale: float
     u: NDArray[np.float64]

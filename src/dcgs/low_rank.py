@@ -9,6 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.validation import MATRIX_SHAPE, reals, shown
+from dcgs.validation import indices as whole_numbers
+
 Matrix = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -37,6 +40,24 @@ class LowRank:
     shape: tuple[int, int]
     rows: Index | None = None
 
+    def __post_init__(self) -> None:
+        shape = MATRIX_SHAPE(self.shape, "shape")
+        U, V = reals(self.U, "U", 2), reals(self.V, "V", 2)
+        rows = None if self.rows is None else whole_numbers(self.rows, "rows")
+        if rows is not None and ((np.diff(rows, prepend=-1) <= 0).any() or (rows >= shape[0]).any()):
+            raise ValueError(
+                f"rows must be increasing whole numbers from 0 to {shape[0] - 1}; got {shown(self.rows)}."
+            )
+        count = shape[0] if rows is None else len(rows)
+        if len(U) != count:
+            raise ValueError(f"U must have a row for each of {count} rows; got shape {U.shape}.")
+        if V.shape != (shape[1], U.shape[1]):
+            raise ValueError(
+                f"V must have shape {(shape[1], U.shape[1])}, as many columns as U has; got {V.shape}."
+            )
+        for name, value in (("U", U), ("V", V), ("shape", shape), ("rows", rows)):
+            object.__setattr__(self, name, value)
+
     @classmethod
     def zeros(cls, shape: tuple[int, int]) -> LowRank:
         """Return the zero matrix, of rank 0 and without any row."""
@@ -64,7 +85,7 @@ class LowRank:
 
     def entries(self, rows: Any, cols: Any) -> NDArray[np.float64]:
         """Return the entries at these rows and columns."""
-        r, c = np.broadcast_arrays(np.asarray(rows, dtype=np.intp), np.asarray(cols, dtype=np.intp))
+        r, c = np.broadcast_arrays(self._checked(rows, 0), self._checked(cols, 1))
         flat_rows, known = self._places(r.reshape(-1))
         values = sampled_product(self.U, self.V, flat_rows, c.reshape(-1)) if self.rank else np.zeros(r.size)
         return np.where(known, values, 0.0).reshape(r.shape)
@@ -76,7 +97,7 @@ class LowRank:
 
     def row(self, i: int) -> NDArray[np.float64]:
         """Return one row."""
-        place, known = self._places(np.array([i], dtype=np.intp))
+        place, known = self._places(self._checked([i], 0))
         return self.V @ self.U[place[0]] if known[0] and self.rank else np.zeros(self.shape[1])
 
     def top(self, i: int, count: int, without: Iterable[int] = ()) -> Index:
@@ -99,6 +120,16 @@ class LowRank:
             return np.zeros(0)
         left, right = np.linalg.qr(self.U)[1], np.linalg.qr(self.V)[1]
         return np.asarray(np.linalg.svd(left @ right.T, compute_uv=False))
+
+    def _checked(self, numbers: Any, axis: int) -> Index:
+        """Return the numbers of rows or columns; raise unless all are in the matrix."""
+        name, given = ("rows", "columns")[axis], np.asarray(numbers)
+        if given.dtype.kind not in "iu" and given.size:
+            raise IndexError(f"{name} must be whole numbers; got {shown(numbers)}.")
+        outside = (given < 0) | (given >= self.shape[axis])
+        if outside.any():
+            raise IndexError(f"{name} must be from 0 to {self.shape[axis] - 1}; got {given[outside][0]}.")
+        return given.astype(np.intp, copy=False)
 
     def _places(self, rows: Index) -> tuple[Index, NDArray[np.bool_]]:
         """Return the places of rows in U, and which of them U has."""

@@ -57,13 +57,30 @@ def wide_products(threads: int) -> Iterator[None]:
         _threads = before
 
 
+@contextmanager
+def blas_threads(threads: int | None) -> Iterator[None]:
+    """Let BLAS use this number of threads; None changes nothing.
+
+    The context manager of threadpoolctl looks for the libraries each time. A small run takes less long.
+    """
+    if threads is None:
+        yield
+        return
+    before = [library.get_num_threads() for library in _libraries]
+    _set_blas_threads(threads)
+    try:
+        yield
+    finally:
+        for library, count in zip(_libraries, before, strict=True):
+            library.set_num_threads(count)
+
+
 def wide_threads() -> int:
     """Return the number of threads that wide products may use."""
     return _threads
 
 
 def _set_blas_threads(threads: int) -> None:
-    # The context manager of threadpoolctl looks for the libraries each time, which is slower than a product.
     for library in _libraries:
         library.set_num_threads(threads)
 

@@ -20,12 +20,22 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def vdot(x: Point, y: Point) -> float:
-    """Return ⟨x, y⟩, the sum of products of all entries."""
+    """Return ⟨x, y⟩, the sum of products of all entries.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.vdot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    11.0
+    """
     return float(np.vdot(x, y))
 
 
 def norm(x: Point) -> float:
-    """Return ‖x‖, Euclidean (Frobenius for matrices)."""
+    """Return ‖x‖, Euclidean (Frobenius for matrices).
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.norm(np.array([[3.0, 0.0], [0.0, 4.0]]))
+    5.0
+    """
     return math.sqrt(vdot(x, x))
 
 

@@ -20,22 +20,41 @@ from dcgs.points import Point, norm
 class Derivative:
     """The derivative of a projection p in a diagonal metric h: dp = K (h dy), K = diag(k) − q qᵀ.
 
-    ``k`` and ``q`` are flat. ``q`` is None if K is diagonal. If the projection is not differentiable at the
-    point, K is an element of its generalized Jacobian.
+    ``k`` and ``q`` are flat; a ``q`` with several columns is a matrix. ``q`` is None if K is diagonal. If the
+    projection is not differentiable at the point, K is an element of its generalized Jacobian.
+
+    >>> import dcgs, numpy as np
+    >>> K = dcgs.Derivative(k=np.array([1.0, 0.0]))
+    >>> K.times(np.array([5.0, 7.0]))
+    array([5., 0.])
     """
 
     k: Point
     q: Point | None = None
 
+    @property
+    def columns(self) -> Point:
+        """``q`` as a matrix, which has no column if K is diagonal."""
+        return np.zeros((len(self.k), 0)) if self.q is None else self.q.reshape(len(self.k), -1)
+
     def times(self, v: Point) -> Point:
         """Return K v, for a flat v."""
-        return self.k * v if self.q is None else self.k * v - self.q * float(self.q @ v)
+        if self.q is None:
+            return self.k * v
+        change = self.q * float(self.q @ v) if self.q.ndim == 1 else self.q @ (self.q.T @ v)
+        return np.asarray(self.k * v - change)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ProjectedPoint:
-    """The projection of a point, and the derivative of the projection there, computed on demand."""
+    """The projection of a point, and the derivative of the projection there, computed on demand.
+
+    >>> import dcgs, numpy as np
+    >>> at = dcgs.Box(np.zeros(2), np.ones(2)).projected(np.array([0.5, 3.0]))
+    >>> at.point, at.derivative().k
+    (array([0.5, 1. ]), array([1., 0.]))
+    """
 
     point: Point
     derivative: Callable[[], Derivative]
@@ -53,8 +72,15 @@ def onto_simplex(y: Point, radius: float = 1.0, h: Point | None = None) -> Point
         fall = y - y.max()
         theta = _threshold(fall[fall > -radius], radius)
         return np.asarray(np.maximum(fall - theta, 0.0))
-    reciprocal = 1.0 / h
-    return np.asarray(np.maximum(y - _threshold(y, radius, reciprocal) * reciprocal, 0.0))
+    # For the same reason θ is counted from max h y, at which the last entry becomes zero.
+    reciprocal, fall = 1.0 / h, _fall(y, h)
+    return np.asarray(np.maximum(fall - _threshold(fall, radius, reciprocal) * reciprocal, 0.0))
+
+
+def _fall(y: Point, h: Point) -> Point:
+    """Return y − θ/h for θ = max h y: no entry is positive, and one is 0."""
+    hy = h * y
+    return np.asarray((hy - hy.max()) / h)
 
 
 def onto_l1_ball(y: Point, radius: float, h: Point | None = None) -> Point:
@@ -80,9 +106,11 @@ def onto_l2_ball(y: Point, radius: float, h: Point | None = None) -> tuple[Point
     def excess(mu: float) -> float:
         return norm(h * y / (h + mu)) - radius
 
-    # At this μ every entry is at most radius/‖y‖ times that of y.
-    most = float(h.max()) * (size / radius - 1.0)
-    mu = float(brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-15))
+    # At this μ every entry is at most radius/‖y‖ times that of y. If all h are equal it is the root, and the
+    # sign of the excess there is rounding error.
+    mu = float(h.max()) * (size / radius - 1.0)
+    if excess(mu) < 0.0:
+        mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
     x = h * y / (h + mu)
     return x * min(1.0, radius / norm(x)), mu
 
@@ -97,13 +125,15 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     capped = np.minimum(size, cap)
     if float(capped.sum()) <= total:
         return _with_signs(capped, y)
-    reciprocal = np.ones_like(y) if h is None else 1.0 / h
+    metric = np.ones_like(y) if h is None else h
+    reciprocal, fall, largest = 1.0 / metric, _fall(size, metric), float((metric * size).max())
     # Σ clip(|y| − θ r, 0, cap) is piecewise linear in θ; its slope changes where an entry reaches a bound.
-    ends = np.concatenate([(size / reciprocal).reshape(-1), ((size - cap) / reciprocal).reshape(-1)])
-    ends = np.unique(np.maximum(ends, 0.0))
+    # θ is counted from max h |y|, and is at least 0.
+    ends = np.concatenate([(fall * metric).reshape(-1), ((fall - cap) * metric).reshape(-1)])
+    ends = np.unique(np.maximum(ends, -largest))
 
     def excess(theta: float) -> float:
-        return float(np.clip(size - theta * reciprocal, 0.0, cap).sum()) - total
+        return float(np.clip(fall - theta * reciprocal, 0.0, cap).sum()) - total
 
     low, high = 0, len(ends) - 1
     while high - low > 1:
@@ -112,7 +142,7 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     above, below = excess(float(ends[low])), excess(float(ends[high]))
     share = above / (above - below) if above > below else 0.0
     theta = float(ends[low] + share * (ends[high] - ends[low]))
-    return _with_signs(np.clip(size - theta * reciprocal, 0.0, cap), y)
+    return _with_signs(np.clip(fall - theta * reciprocal, 0.0, cap), y)
 
 
 def _with_signs(size: Point, y: Point) -> Point:

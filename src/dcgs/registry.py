@@ -1,16 +1,20 @@
 """Sets, methods, inner solvers and losses by their names on the command line.
 
 Built-in classes are those that ``dcgs.sets``, ``dcgs.methods``, ``dcgs.inner`` and ``dcgs.objectives``
-export; there is no second list. A class of another package is called ``package.module:Name``.
+export; there is no second list. A class of another package is called ``package.module:Name``, one in a Python
+file ``path/to/file.py:Name``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeAlias, overload
 
@@ -55,7 +59,7 @@ def resolve(kind: Literal["inner solver"], text: str) -> type[Inner]: ...
 @overload
 def resolve(kind: Literal["loss"], text: str) -> type[Loss]: ...
 def resolve(kind: Kind, text: str) -> type[Any]:
-    """Return the class that a name stands for: a built-in one, or ``package.module:Name``.
+    """Return the class that a name stands for: a built-in one, ``package.module:Name`` or ``file.py:Name``.
 
     Modules are found as by ``python -m``: among installed packages and in the current folder.
 
@@ -95,24 +99,59 @@ def check_options(kind: Kind, text: str, make: Callable[..., Any], options: dict
 
 
 def load(kind: str, text: str) -> object:
-    """Import what ``package.module:name`` names; ``kind`` says in errors what it is meant to be.
+    """Import what ``package.module:name`` or ``path/to/file.py:name`` names.
+
+    ``kind`` says in errors what it is meant to be.
 
     >>> load("number", "math:pi")
     3.141592653589793
     """
-    module, _, name = text.partition(":")
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)  # at the end: a file in the current folder hides no installed package
+    module, _, name = text.rpartition(":")
     try:
-        return getattr(import_module(module), name)
+        found = _import_file(Path(module)) if module.endswith(".py") else _import_module(module)
+        return getattr(found, name)
     except AttributeError as error:
         raise ValueError(f"the {kind} {text} must be in {module}; there is no such name.") from error
+    except FileNotFoundError as error:
+        raise ValueError(f"the {kind} {text} must be in a Python file; there is no {module} here.") from error
     except Exception as error:
         raise ValueError(
             f"the {kind} {text} must be in a module that can be imported; importing {module} raised "
             f"{type(error).__name__}: {error}. Install it, or run the command in the folder that has it."
         ) from error
+
+
+def _import_module(name: str) -> ModuleType:
+    """Import an installed module, or a file in the current folder."""
+    _find_in(os.getcwd())
+    return import_module(name)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a Python file, once. It may import other files of its folder.
+
+    The name of the module depends on the content alone, so that it is the same in all processes.
+    """
+    content = path.read_bytes()
+    name = f"{path.stem}_{hashlib.sha256(content).hexdigest()[:12]}"
+    if name not in sys.modules:
+        _find_in(str(path.resolve().parent))
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _find_in(folder: str) -> None:
+    """Let imports find the files of a folder; they hide no installed package."""
+    if folder not in sys.path and not ("" in sys.path and folder == os.getcwd()):
+        sys.path.append(folder)
 
 
 def _exported(package: ModuleType, base: type[Any], name: Callable[[Any], str]) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from dcgs.validation import COUNT, NOT_NEGATIVE, POSITIVE
 @final
 @dataclass(frozen=True)
 class Params:
-    """The parameters of Algorithm 2 at one k; ``e`` is the Wolfe gap of the inner solve."""
+    """The parameters of Algorithm 2 at one k; ``e`` is the Wolfe gap of the inner solve.
+
+    >>> import dcgs
+    >>> def constant(k):
+    ...     return dcgs.Params(alpha=1.0, tau=4.0, eta=8.0, theta=1.0, e=1e-3)
+    >>> dcgs.DCGS(schedule=constant).rounds_per_iteration
+    2
+    """
 
     alpha: float
     tau: float
@@ -66,6 +73,11 @@ class Facts:
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
       to compute them.
       ``smoothness`` is the largest of all agents, and ``mean_smoothness`` that of f/m. Both depend on data.
+
+    >>> import dcgs
+    >>> facts = dcgs.Facts(agents=10, norm_L=4.0, strong_convexity=0.0, set_diameter=2.0)
+    >>> facts.positive_norm, facts.is_complete
+    (4.0, True)
     """
 
     agents: int
@@ -132,6 +144,11 @@ class Theorem1:
     ``distance`` is R, a bound of ‖x⁰ − x*‖ for one agent. The paper's e contains ‖x⁰ − x*‖ itself, which is
     unknown; the default is the diameter of X. ``horizon`` is N: by default the iterations (or half the
     rounds) of the run, else the N for which the bound gives the required accuracy.
+
+    >>> import dcgs
+    >>> facts = dcgs.Facts(agents=10, norm_L=4.0, strong_convexity=0.0, set_diameter=2.0)
+    >>> dcgs.Theorem1(horizon=8).bind(facts)(1)
+    Params(alpha=1.0, tau=4.0, eta=8.0, theta=1.0, e=2.0)
     """
 
     balance: float = 1.0
@@ -161,6 +178,11 @@ class Theorem2:
     α = k/(k+1), θ = k+1, η = c k u/2, τ = 4‖L‖²/(c(k+1)u), e = u R²/(N k), the paper's maximum with y⁰ = 0.
     ``balance`` is c ≤ 1: the proof needs θₖ₊₁ηₖ₊₁ ≤ θₖ(ηₖ + u), which holds with equality at c = 1.
     ``distance`` and ``horizon`` are as in :class:`Theorem1`. ``strong_convexity`` replaces the agents' own.
+
+    >>> import dcgs
+    >>> facts = dcgs.Facts(agents=10, norm_L=4.0, strong_convexity=0.5, set_diameter=2.0)
+    >>> dcgs.Theorem2(horizon=8).bind(facts)(1)
+    Params(alpha=0.5, tau=64.0, eta=0.25, theta=2.0, e=0.25)
     """
 
     balance: float = 1.0

@@ -164,9 +164,10 @@ GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, m
 
 
 def entry(name: str) -> Entry:
-    """Return the entry of that name, or of a method outside the package named ``package.module:name``.
+    """Return the entry of that name, or of a method outside the package.
 
-    The latter is a method, or a class or function that makes one without arguments.
+    Such a method is named ``package.module:name`` or ``path/to/file.py:name``, and is a method, or a class
+    or function that makes one without arguments.
     """
     if ":" not in name:
         return next(one for one in (*ENTRIES, *GRID) if one.name == name)
@@ -176,5 +177,5 @@ def entry(name: str) -> Entry:
         raise ValueError(
             f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."
         )
-    short = name.partition(":")[2]
+    short = name.rpartition(":")[2]
     return Entry(short, method, short, spec=name)

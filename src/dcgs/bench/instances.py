@@ -337,9 +337,10 @@ QUICK: tuple[Instance, ...] = (
 
 
 def instance(name: str) -> Instance:
-    """Return the instance of that name, or one outside the package named ``package.module:name``.
+    """Return the instance of that name, or one outside the package.
 
-    The latter is a function of a seed that returns objectives, set and graph.
+    The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
+    that returns objectives, set and graph.
     """
     if ":" not in name:
         return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
@@ -357,4 +358,4 @@ def instance(name: str) -> Instance:
         return Problem(*made)
 
     about = (make.__doc__ or name).strip().splitlines()[0]
-    return Instance(name.partition(":")[2], about, problem, spec=name)
+    return Instance(name.rpartition(":")[2], about, problem, spec=name)

@@ -13,7 +13,7 @@ from typing import NoReturn
 from rich.console import Console
 
 from dcgs import __version__
-from dcgs.cli import bench, fit, predict, reproduce
+from dcgs.cli import bench, fit, predict, reproduce, show
 from dcgs.cli.errors import ERRORS
 from dcgs.environment import is_root, started_by_mpi
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
@@ -29,6 +29,7 @@ examples:
   dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
                                     fit a model to your own data; see dcgs fit --help
   dcgs predict model/ --data new.svm
+  dcgs show model/                  the largest coefficients, the certified gap, what was sent
   dcgs reproduce --quick            the paper's experiments at small scale, as an HTML page
   dcgs reproduce lasso-synthetic    one of them at full scale
   dcgs report dcgs-report           write the page again from the files in the folder
@@ -52,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    for job in (fit, predict, reproduce, bench):
+    for job in (fit, predict, show, reproduce, bench):
         job.add(jobs)
     return parser
 

@@ -32,6 +32,7 @@ or projections that each needed until the worst agent's relative error was 1e-1,
 _MORE = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
+FILE.PY:NAME may also be PACKAGE.MODULE:NAME.
 A run with another seed, budget or version is repeated. A change of a method's code is not detected:
 after one, name the method with --methods or --method and give --rerun.
 
@@ -42,6 +43,7 @@ examples:
   dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
   dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
+  dcgs bench rounds --quick --method path/to/study.py:Gossip      the same, from a Python file
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 
@@ -58,10 +60,10 @@ def add(benches: Any) -> None:
     add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
     add("--instances NAME", "which instances (default: all)", nargs="+")
     add("--methods NAME", "which methods (default: all)", nargs="+")
-    text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
-    add("--instance PACKAGE.MODULE:NAME", text, action="append", default=[])
-    text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
-    add("--method PACKAGE.MODULE:NAME", text, action="append", default=[])
+    text = "an instance of your own, a function of a seed that returns objectives, set and graph"
+    add("--instance FILE.PY:NAME", text, action="append", default=[])
+    text = "a method of your own, a dcgs.Method, or a class or function that makes one"
+    add("--method FILE.PY:NAME", text, action="append", default=[])
     switch("--grid", help="also search settings, and show the best of them to 1e-3")
     switch("--list", help="print the names of all, and end")
     switch("--quick", help="a few small instances instead of the table")
@@ -82,8 +84,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     if args.list:
         _list(console, table, methods)
         return 0
-    instances = chosen_ones("an instance", args.instances, table)
-    entries = chosen_ones("a method", args.methods, methods)
+    instances = chosen_by_name("an instance", args.instances, table)
+    entries = chosen_by_name("a method", args.methods, methods)
     families = {one.name for one in entries}
     grid = [one for one in GRID if args.grid and one.family in families]
     level = _level(args.level)
@@ -167,7 +169,7 @@ def _profile(ranking: Ranking) -> bytes:
 
 
 def rich_table(text: TextTable) -> Table:
-    """Return a table of text as the console prints it."""
+    """Return a table for the terminal."""
     table = Table(title=text.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, name in enumerate(text.head):
         table.add_column(
@@ -197,7 +199,7 @@ def with_outside(
     unclear = [spec for spec in specs if ":" not in spec]
     if unclear:
         raise ValueError(
-            f"--{what} must be package.module:name; got {', '.join(map(repr, unclear))}. "
+            f"--{what} must be package.module:name or file.py:name; got {', '.join(map(repr, unclear))}. "
             f"Choose among the built-in ones with --{what}s."
         )
     everyone = list(known) + [load(spec) for spec in specs]
@@ -210,7 +212,7 @@ def with_outside(
     return everyone
 
 
-def chosen_ones(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
+def chosen_by_name(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
     """Return those of the names, and all outside ones; all if there are no names."""
     unknown = [name for name in names or () if name not in [one.name for one in known]]
     if unknown:

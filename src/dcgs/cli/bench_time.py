@@ -14,7 +14,7 @@ from dcgs.bench.entries import ENTRIES, entry
 from dcgs.bench.instances import INSTANCES, LARGE, QUICK, instance
 from dcgs.bench.rounds import RoundsStudy, runs_left
 from dcgs.bench.timing import LEVELS, POOL, run_times, times, times_left
-from dcgs.cli.bench_rounds import chosen_ones, rich_table, with_outside
+from dcgs.cli.bench_rounds import chosen_by_name, rich_table, with_outside
 from dcgs.cli.values import job, option, positive, seed
 from dcgs.report import Progress
 from dcgs.study import ResultCache
@@ -63,8 +63,8 @@ def add(benches: Any) -> None:
 def _run(args: argparse.Namespace, console: Console) -> int:
     table = with_outside("instance", QUICK if args.quick else (*INSTANCES, *LARGE), args.instance, instance)
     methods = with_outside("method", ENTRIES, args.method, entry)
-    instances = chosen_ones("an instance", args.instances, table)
-    entries = chosen_ones("a method", args.methods, methods)
+    instances = chosen_by_name("an instance", args.instances, table)
+    entries = chosen_by_name("a method", args.methods, methods)
     out = args.out or Path("out/time-quick" if args.quick else "out/time")
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     study = RoundsStudy(ResultCache(out), args.seed, limit, jobs=1)

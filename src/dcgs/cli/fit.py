@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
+from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
-from dcgs.experiments.numbers import size
-from dcgs.fitting.models import OutputFolder
+from dcgs.fitting.models import PATH, PATH_PICTURE, REPORT, OutputFolder
 from dcgs.fitting.run import FitConfig, FitResult, fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
@@ -34,7 +32,6 @@ from dcgs.runtime import (
 )
 from dcgs.supervisor import mark_printed, set_hint
 
-_PRINTED_AGENTS = 20
 _RANKS_PER_CORE = 4
 
 
@@ -86,9 +83,25 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         return 0
     fitted = _fit_with_progress(config, runtime, group, console)
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    output.write(fitted.models, summary, fitted.history())
-    _print_result(fitted, summary, args.out, console)
+    output.write(fitted.models, summary, fitted.history(), _other_files(fitted, summary, args.report))
+    print_result(fitted, summary, args.out, args.report, console)
     return 0
+
+
+def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> dict[str, bytes]:
+    """Return the page of the fit, and the path of the radii as JSON and as a picture."""
+    files = {}
+    if report:
+        from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
+        from dcgs.report.page.fit_view import fit_page
+
+        files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
+    path = None if fitted.samples is None else fitted.samples.path
+    if path is not None:
+        from dcgs.report.figures import path_picture
+
+        files |= {PATH: path.to_json().encode(), PATH_PICTURE: path_picture(path)}
+    return files
 
 
 def _print_interrupted(
@@ -133,58 +146,4 @@ def _fit_with_progress(
     with Progress(console) as progress:
         task = progress.rounds(config.problem.name, min(limits, default=None))
         callback = None if config.measure is None else task.measured
-        return fit(config, ObservedRuntime(runtime, task.after_round), group, callback)
-
-
-def _print_result(fitted: FitResult, summary: Mapping[str, Any], out: Path, console: Console) -> None:
-    result = fitted.result
-    console.print(str(result.status), soft_wrap=True)
-    console.print(_agents_table(fitted))
-    if fitted.agents > _PRINTED_AGENTS:
-        console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
-    total = size(result.bytes.sum())
-    console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
-    if summary.get("checkpoint", {}).get("resumed"):
-        console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
-    _print_reading(fitted, console)
-    for name, value in summary.get("measures", {}).items():
-        console.print(f"{name} {value:.6g}")
-    for note in result.notes:
-        console.print(note)
-    more = " …" if fitted.agents > 1 else ""
-    console.print(f"written: {out}/agent-000.npz{more}, summary.json", soft_wrap=True)
-
-
-def _agents_table(fitted: FitResult) -> Table:
-    result, projects = fitted.result, fitted.config.method.projects
-    table = Table("agent")
-    work = "projections" if projects else "oracle calls"
-    for name in ("rows", "messages", "bytes sent", work, "s computing", "s waiting"):
-        table.add_column(name, justify="right")
-    for i in range(min(fitted.agents, _PRINTED_AGENTS)):
-        table.add_row(
-            str(i),
-            str(fitted.data.rows.get(i, "")),
-            str(result.messages[i]),
-            size(result.bytes[i]),
-            str((result.projections if projects else result.lmo_calls)[i]),
-            f"{result.computing[i]:.2f}",
-            f"{result.waiting[i]:.2f}",
-        )
-    return table
-
-
-def _print_reading(fitted: FitResult, console: Console) -> None:
-    """Print what was assumed in reading the data."""
-    reading, sides = fitted.data.reading, ",".join(map(str, fitted.data.shape))
-    if "base" in reading:
-        console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
-        return
-    if reading["target_at"] is not None:
-        name = f", {reading['target']!r}" if reading["target"] else ""
-        console.print(
-            f"{sides} features; the target was column {reading['target_at'] + 1}{name}", soft_wrap=True
-        )
-    if "labels" in reading:
-        low, high = reading["labels"]
-        console.print(f"label {low:.12g} was mapped to -1 and {high:.12g} to +1")
+        return fit(config, runtime, group, callback, lambda plain: ObservedRuntime(plain, task.after_round))

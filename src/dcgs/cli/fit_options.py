@@ -8,12 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from dcgs import registry
-from dcgs.cli.values import assignment, count, fraction, job, name_of, option, positive, seed, shape
+from dcgs.cli.values import (
+    assignment,
+    count,
+    fraction,
+    job,
+    name_of,
+    option,
+    positive,
+    radius,
+    seed,
+    shape,
+    share,
+)
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.run import FitConfig
+from dcgs.fitting.sample_fit import SampleOptions
+from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
 from dcgs.front import Checkpoint
 from dcgs.sets.options import Kind
@@ -30,9 +44,15 @@ DATA is one file, which is split into parts for the agents, or a name with {agen
 one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
-The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
-dcgs predict applies a model. Agents send each other vectors of the size of the model and a few
-numbers; rows of data, labels and ratings are never sent. docs/fit.md has all details.
+Tables may have words and empty cells. A column of words is a category: one feature for each level that
+some site has. Empty cells are filled with the mean of all sites. Labels may be words. Sites may have
+their columns in any order. The model has a free intercept, and columns are scaled by deviations
+of all sites; coefficients are written in your units. --radius auto finds the radius.
+
+The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
+report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
+vectors of the size of the model, and sums that summary.json lists; rows of data, and labels or
+ratings of rows, are never sent. docs/fit.md has all details.
 
 Progress is a bar on a terminal, and lines on stderr elsewhere.
 
@@ -42,15 +62,28 @@ sets:
 examples:
   dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
   dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
-  dcgs fit logistic --data patients.csv --target ill --agents 4 --radius 10 --out model/
+  dcgs fit logistic --data 'hospital-{agent}.csv' --target ill --radius auto --out model/
+  dcgs fit logistic --data patients.csv --target ill --drop name --agents 4 --radius 3 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
-  dcgs fit completion --data ratings.csv --shape 943,1682 --radius 1e4 --agents 10 --out model/
+  dcgs fit completion --data ratings.csv --radius 500 --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
   mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint saved/ --every 20 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --checkpoint saved/ --resume --out model/
 """
+
+
+_SAMPLES_ONLY = (
+    "target",
+    "features",
+    "use",
+    "drop",
+    "categorical",
+    "intercept",
+    "standardize",
+    "class_weight",
+)
 
 
 def add_options(jobs: Any) -> argparse.ArgumentParser:
@@ -68,8 +101,10 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
         help=f"{', '.join(PROBLEMS)}; or a loss: {', '.join(registry.losses())}, package.module:Name",
     )
     _add_data(parser.add_argument_group("data"))
+    _add_offsets(parser.add_argument_group("offsets of ratings, for completion"))
     _add_network(parser.add_argument_group("agents"))
     _add_set(parser.add_argument_group("set of models"))
+    _add_samples(parser.add_argument_group("intercept, scales and weights (not for completion)"))
     _add_method(parser.add_argument_group("method and stopping rules"))
     _add_running(parser.add_argument_group("running and writing"))
     _add_checkpoints(parser.add_argument_group("checkpoints"))
@@ -85,15 +120,40 @@ def _add_data(group: Any) -> None:
         "--target COLUMN", "of tables, the column to predict: a name or a number (default: the last); or .npy"
     )
     add("--features N", "of LIBSVM text (default: the highest index)", count)
-    add("--shape R,C", "of the matrix to complete (default: the highest row, column)", shape)
+    add(
+        "--shape R,C",
+        "of a matrix to complete whose rows and columns have numbers (default: ids in tables)",
+        shape,
+    )
     columns = "of tables for completion (default: by name, or the first 3)"
-    add_reading_options(group, columns, base="from 0 if there is a 0, else from 1")
+    add_reading_options(group, columns, base="ids in tables; else from 0 if there is a 0, or from 1")
+    text = "of tables, the only columns of features to use: names or numbers (default: all)"
+    add("--use COLUMN", text, nargs="+", action="extend")
+    text = "of tables, columns to leave out, such as names, numbers of patients or dates"
+    add("--drop COLUMN", text, nargs="+", action="extend", default=[])
+    text = "of tables, columns of numbers that are categories, such as codes; columns of words always are"
+    add("--categorical COLUMN", text, nargs="+", action="extend", default=[])
+    add(
+        "--missing",
+        "of tables, an empty cell: filled with the mean of all sites (default), its row dropped, or refused",
+        choices=["mean", "drop", "error"],
+        default="mean",
+    )
+    text = "share of each site's rows to hold out of the fit and score models on (default: 0.1; 0: none)"
+    add("--held-out SHARE", text, share, default=0.1)
     add(
         "--split",
-        "how one file is split: in order (default), shuffled by the seed, or sorted by target or row",
+        "how one file is split: in order (default), shuffled by the seed, or sorted by target or row "
+        "(default for completion: every row has one agent)",
         choices=["even", "random", "sorted"],
-        default="even",
     )
+
+
+def _add_offsets(group: Any) -> None:
+    text = "fit the mean and an offset of each row and column first (default: yes)"
+    group.add_argument("--offsets", action=argparse.BooleanOptionalAction, help=text)
+    text = "the weight of the squares of offsets: a row with this many ratings gets half (default: 5)"
+    option(group, "--ridge R", text, positive)
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
@@ -125,9 +185,25 @@ def _add_set(group: Any) -> None:
     types: dict[Kind, Any] = {Kind.NUMBER: positive, Kind.COUNT: count}
     for each in built_in_options():
         text = f"of {', '.join(sets_with(each))}: {each.help}"
-        add(f"--{each.name} {each.name.upper()}", text, types.get(each.kind, str))
+        kind = types.get(each.kind, str)
+        if each.name == "radius":
+            kind, text = radius, f"{text}; auto finds it: sites judge radii on rows that they hold out"
+        add(f"--{each.name} {each.name.upper()}", text, kind)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])
+
+
+def _add_samples(group: Any) -> None:
+    add = partial(option, group)
+    text = "a free intercept, which the set does not bound (default: yes)"
+    group.add_argument("--intercept", action=argparse.BooleanOptionalAction, help=text)
+    text = (
+        "divide each column by its deviation over all sites, so that the radius treats all alike; "
+        "coefficients are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
+    )
+    group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=text)
+    text = "balanced: rows of the rarer class count more, so that both classes count alike"
+    add("--class-weight", text, choices=["balanced"])
 
 
 def _add_method(group: Any) -> None:
@@ -158,6 +234,8 @@ def _add_running(group: Any) -> None:
     add = partial(option, group)
     add("--out DIR", "folder for the models and summary.json", Path, required=True)
     group.add_argument("--force", action="store_true", help="replace the models in the folder")
+    text = "write report.html, a page about the fit that opens offline (default: yes)"
+    group.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help=text)
     add("--seed N", "of the random numbers (default: 0)", seed, default=0)
     text = "measure losses on all data every K iterations (default: 1); needs all data, is not counted"
     add("--measure K", text, count, nargs="?", const=1)
@@ -198,7 +276,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     method_options = ("inner", "eta", "step", "answer")
     return FitConfig(
         problem=problem,
-        source=DataSource(args.data, args.split, args.seed),
+        source=DataSource(args.data, args.split or ("sorted" if problem.entries else "even"), args.seed),
         layout=_layout(args, problem),
         graph=GraphSpec(args.graph, args.seed),
         set=SetSpec(args.set or problem.usual_set, set_options),
@@ -214,18 +292,38 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         measure=args.measure,
         seed=args.seed,
         checkpoint=_checkpoint(args),
+        samples=_sample_options(args, problem),
+        ridge=_ridge(args, problem),
     )
 
 
+def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions:
+    if args.class_weight is not None and not problem.labels:
+        raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
+    how = Preparation(tuple(args.categorical), args.missing, args.held_out)
+    return SampleOptions(how, args.intercept, args.standardize, args.class_weight == "balanced")
+
+
+def _ridge(args: argparse.Namespace, problem: Problem) -> float | None:
+    """Return the ridge of the offsets; None means no offsets."""
+    given = [name for name in ("offsets", "ridge") if getattr(args, name) is not None]
+    if given and not problem.entries:
+        raise ValueError(f"--{given[0]} must be left out for {problem.name}, which has no ratings.")
+    if args.offsets is False and args.ridge is not None:
+        raise ValueError("--ridge must be left out with --no-offsets, which fits none.")
+    return None if args.offsets is False else args.ridge or 5.0
+
+
 def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:
-    foreign = ("target", "features") if problem.entries else ("columns", "shape", "base")
-    given = [name for name in foreign if getattr(args, name) is not None]
+    foreign = _SAMPLES_ONLY if problem.entries else ("columns", "shape", "base")
+    given = [name for name in foreign if getattr(args, name) not in (None, [])]
     if given:
-        name = {"base": "zero-based or --one-based"}.get(given[0], given[0])
+        name = {"base": "zero-based or --one-based"}.get(given[0], given[0].replace("_", "-"))
         raise ValueError(f"--{name} must be left out for {problem.name}, which does not use it.")
     if problem.entries:
         return EntriesLayout(columns_of(args), args.header, args.base)
-    return SamplesLayout(args.target, args.header, args.features)
+    use = None if args.use is None else tuple(args.use)
+    return SamplesLayout(args.target, args.header, args.features, use=use, drop=tuple(args.drop))
 
 
 def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:

@@ -11,10 +11,12 @@ from rich.table import Table
 
 from dcgs.cli.fit_options import add_reading_options, columns_of
 from dcgs.cli.values import count, job, option, seed
-from dcgs.files import atomic_write
+from dcgs.files import Content, atomic_write
 from dcgs.fitting.models import Model, csv_text, find_model
-from dcgs.fitting.predicting import Predictions, predict, samples_layout, top_columns
-from dcgs.fitting.readers import EntriesLayout, read_entries
+from dcgs.fitting.predicting import Predictions, predict, samples_layout
+from dcgs.fitting.ratings_model import is_ratings_file
+from dcgs.fitting.ratings_predicting import best_columns, load_models, predict_pairs, write_best_of_all
+from dcgs.fitting.readers import EntriesLayout
 
 _ABOUT = """\
 Apply a model of dcgs fit to new data: numbers for lasso and least-squares, labels and
@@ -22,16 +24,19 @@ probabilities for logistic, entries of the matrix for completion.
 """
 
 _MORE = """\
-MODEL is an agent's file, or the folder of a fit (then agent 0's, or the one --agent names). Data are
-read as in the fit; a table with names may have its columns in any order. If the data have targets,
-the error is printed: RMSE and mean absolute error, or accuracy and log loss.
+MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --agent names; for completion
+the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
+order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
+targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
+AUC, log loss and calibration.
 
 examples:
   dcgs predict model/ --data new.svm
   dcgs predict model/ --data new.csv --out predictions.csv
   dcgs predict model/agent-003.npz --data held-out.csv
-  dcgs predict model/ --row 7 --top 5                      the best columns for row 7
-  dcgs predict model/ --row 7 --top 5 --data ratings.csv   without those it has rated already
+  dcgs predict model/ --row u739 --top 5                      the best columns for row u739
+  dcgs predict model/ --row u739 --top 5 --data ratings.csv   without those it has rated already
+  dcgs predict model/ --top 10 --data ratings.csv --out best.csv   for all rows
 """
 
 _PRINTED = 10
@@ -48,43 +53,73 @@ def add(jobs: Any) -> None:
     option(data, "--target COLUMN", "of tables (default: as in the fit, if the column is there)")
     add_reading_options(data, "of tables, for completion", base="as in the fit; .npz from 0")
     best = parser.add_argument_group("the best columns of a row, for completion")
-    option(best, "--row R", "the row", seed)
-    option(best, "--top N", "how many columns (default: 10)", count)
+    option(best, "--row R", "the row: its id, or its number")
+    option(
+        best, "--top N", "how many columns (default: 10); without --row of all rows, which needs --out", count
+    )
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    model = Model.load(find_model(args.model, args.agent))
-    predictions = _predictions(args, model)
+    predictions = _predictions(args)
+    if predictions is None:
+        console.print(f"written: {args.out}", soft_wrap=True)
+        return 0
     if args.out is None:
         _print(predictions, console)
     else:
-        _write(args.out, predictions)
+        _write(args.out, csv_text(predictions.columns).encode())
         console.print(f"written: {args.out}", soft_wrap=True)
-    if predictions.note is not None:
-        console.print(predictions.note, soft_wrap=True)
-    for name, value in predictions.errors.items():
-        console.print(f"{name} {value:.6g}")
+    for name, each in predictions.errors.items():
+        console.print(f"{name} {each.model:.6g}   (without features: {each.constant:.6g})", highlight=False)
+    if predictions.calibration:
+        _print_calibration(predictions, console)
+    for note in predictions.notes:
+        console.print(note, soft_wrap=True)
     return 0
 
 
-def _predictions(args: argparse.Namespace, model: Model) -> Predictions:
-    is_matrix = model.problem.entries
-    foreign = ("target",) if is_matrix else ("columns", "base", "row", "top")
+def _print_calibration(predictions: Predictions, console: Console) -> None:
+    table = Table(
+        "rows", "mean probability", "observed share", title="calibration: rows in order of their probability"
+    )
+    for group in predictions.calibration:
+        table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
+    console.print(table)
+
+
+def _predictions(args: argparse.Namespace) -> Predictions | None:
+    """Return the predictions; None if they are written already."""
+    path = find_model(args.model, args.agent)
+    if is_ratings_file(path):
+        return _ratings(args)
+    model = Model.load(path)
+    _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
+    if args.data is None:
+        raise ValueError("there must be data to predict for; give --data FILE.")
+    return predict(model, args.data, samples_layout(model, args.target, args.header))
+
+
+def _ratings(args: argparse.Namespace) -> Predictions | None:
+    _check_left_out(args, ("target",), "completion")
+    model = load_models(args.model, args.agent)
+    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
+    if args.row is not None:
+        return best_columns(model, args.row, args.top or 10, args.data, layout)
+    if args.top is not None:
+        if args.out is None:
+            raise ValueError("the best columns of all rows are written to a file; give --out FILE, or --row.")
+        _write(args.out, lambda stream: write_best_of_all(model, args.top, args.data, layout, stream))
+        return None
+    if args.data is None:
+        raise ValueError("there must be data to predict for; give --data FILE, or a row with --row.")
+    return predict_pairs(model, args.data, layout)
+
+
+def _check_left_out(args: argparse.Namespace, foreign: tuple[str, ...], problem: str) -> None:
     given = [name for name in foreign if getattr(args, name) is not None]
     if given:
-        raise ValueError(f"--{given[0]} must be left out for a model of {model.problem.name}; got it.")
-    if args.row is None and args.top is not None:
-        raise ValueError("--top is the number of columns to print for a row; give the row with --row.")
-    if args.data is None and args.row is None:
-        raise ValueError("there must be data to predict for; give --data FILE.")
-    if not is_matrix:
-        return predict(model, args.data, samples_layout(model, args.target, args.header))
-    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
-    if args.row is None:
-        return predict(model, args.data, layout)
-    seen = None if args.data is None else read_entries(args.data, layout)
-    return top_columns(model, args.row, args.top or 10, seen)
+        raise ValueError(f"--{given[0]} must be left out for a model of {problem}; got it.")
 
 
 def _print(predictions: Predictions, console: Console) -> None:
@@ -97,9 +132,9 @@ def _print(predictions: Predictions, console: Console) -> None:
         console.print(f"and {len(rows) - _PRINTED} more; write all with --out FILE")
 
 
-def _write(path: Path, predictions: Predictions) -> None:
+def _write(path: Path, content: Content) -> None:
     try:
-        atomic_write(path, csv_text(predictions.columns).encode())
+        atomic_write(path, content)
     except OSError as error:
         raise OSError(
             f"{path} must be a file that can be written; {error.strerror or error}. "

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dcgs import registry
-from dcgs.fitting.sets import parse_value
+from dcgs.fitting.sets import AUTO, parse_value
 from dcgs.study.link import Link
 
 Number = TypeVar("Number", int, float)
@@ -47,6 +47,16 @@ def positive(text: str) -> float:
 def fraction(text: str) -> float:
     """Return a number between 0 and 1."""
     return _checked(float(text), 0.0 < float(text) < 1.0, "between 0 and 1")
+
+
+def share(text: str) -> float:
+    """Return a number of at least 0 and less than 1."""
+    return _checked(float(text), 0.0 <= float(text) < 1.0, "at least 0 and less than 1")
+
+
+def radius(text: str) -> float | str:
+    """Return a positive number, or auto."""
+    return text if text == AUTO else positive(text)
 
 
 def _checked(value: Number, holds: bool, must: str) -> Number:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar, final
+from typing import Literal, Protocol, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,21 @@ class Entries:
 
 
 Split = Literal["even", "random", "sorted"]
-Data = TypeVar("Data", Samples, Entries)
+
+
+class Rows(Protocol):
+    """Data that can be split into parts for the agents: samples, a table, or entries of a matrix."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, chosen: Indices | slice) -> Self:
+        """Return these rows, in this order."""
+
+    def sort_key(self) -> Numbers:
+        """Return the numbers by which ``--split sorted`` sorts."""
+
+
+Data = TypeVar("Data", bound=Rows)
 
 
 @final
@@ -115,6 +129,10 @@ class DataSource:
     def file(self, agent: int) -> Path:
         """Return the file with this agent's data."""
         return Path(path_of_agent(self.data, agent)).expanduser()
+
+    def describe(self, agent: int) -> str:
+        """Return what errors and notes call an agent: its number and its file."""
+        return f"agent {agent} ({self.file(agent)})"
 
     def count_files(self) -> int:
         """Return how many agents have files, counted from agent 0 on."""
@@ -157,7 +175,7 @@ class DataSource:
             error.add_note(f"raised in agent {agent}")
             raise
 
-    def _order(self, whole: Samples | Entries) -> Indices | None:
+    def _order(self, whole: Rows) -> Indices | None:
         """Return the order of the rows before they are split; None is the order of the file."""
         if self.split == "random":
             return np.random.default_rng(self.seed).permutation(len(whole))

@@ -1,29 +1,15 @@
-"""From files to objectives: the data of the hosted agents, and the few numbers that all agents agree on.
+"""The data of a fit: objectives of the hosted agents, and what all agents agree on.
 
-A process reads the data of the agents it hosts, and no other. It sends other processes only what is computed
-here: how many columns there are, a checksum of their names, the lowest and highest label, and the lowest and
-highest row and column.
+``samples.py`` reads samples, ``ratings.py`` ratings.
 """
 
 from __future__ import annotations
 
-import math
-import zlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-from scipy import sparse
-
-from dcgs import registry
-from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import DataSource, Entries, Numbers, Samples, path_of_agent
-from dcgs.fitting.problems import Problem
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
-from dcgs.objectives import LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
-from dcgs.runtime import ProcessGroup
+from dcgs.objectives import Objective
 
 
 @final
@@ -38,119 +24,3 @@ class LoadedData:
     shape: tuple[int, ...]
     reading: Mapping[str, Any]
     rows: Mapping[int, int]
-
-
-@final
-@dataclass(frozen=True)
-class Loader:
-    """Loads the data of the hosted agents; the other processes of ``group`` load the others."""
-
-    problem: Problem
-    source: DataSource
-    agents: int
-    hosted: Sequence[int]
-    group: ProcessGroup
-
-    def samples(self, layout: SamplesLayout) -> LoadedData:
-        """Return objectives of samples."""
-
-        def read(file: Path, agent: int) -> Samples:
-            target = None if layout.target is None else path_of_agent(layout.target, agent)
-            return read_samples(file, replace(layout, target=target))
-
-        parts = self.source.parts(self.agents, self.hosted, read)
-        targets = {i: part.b for i, part in parts.items() if part.b is not None}
-        names = [_checksum(part.names) for part in parts.values()]
-        width, high_name, low_name, high_label, low_label = self._largest(
-            max(part.A.shape[1] for part in parts.values()),
-            max(names),
-            -min(names),
-            max(float(b.max()) for b in targets.values()),
-            -min(float(b.min()) for b in targets.values()),
-        )
-        if high_name != -low_name:
-            raise BrokenDataError(
-                "the columns of all agents' files must have the same names in the same order; they have not. "
-                "Write the files with the same columns."
-            )
-        features = int(width) if layout.features is None else layout.features
-        matrices = {i: self._widened(i, part, features) for i, part in parts.items()}
-        part = next(iter(parts.values()))
-        columns = None if part.names is None else list(part.names)
-        reading: dict[str, Any] = {"names": columns, "target": part.target, "target_at": part.target_at}
-        if self.problem.labels:
-            reading["labels"] = [-low_label, high_label]
-            signs = {i: self._signs(i, b, -low_label, high_label) for i, b in targets.items()}
-            objectives = {i: Logistic(A, signs[i]) for i, A in matrices.items()}
-        elif self.problem.loss == "own":
-            kind: Any = registry.resolve("loss", self.problem.name)
-            losses = {i: kind(b, **self.problem.options) for i, b in targets.items()}
-            objectives = {i: Objective(losses[i], matrix_map(A)) for i, A in matrices.items()}
-        else:
-            objectives = {i: LeastSquares(A, targets[i]) for i, A in matrices.items()}
-        return LoadedData(objectives, (features,), reading, {i: len(part) for i, part in parts.items()})
-
-    def entries(self, layout: EntriesLayout, shape: tuple[int, int] | None) -> LoadedData:
-        """Return objectives of observed entries of a matrix."""
-        parts = self.source.parts(self.agents, self.hosted, lambda file, _: read_entries(file, layout))
-        base = self._base(parts.values())
-        parts = {i: part.from_zero(base) for i, part in parts.items()}
-        sides = [part.shape or (0, 0) for part in parts.values()]
-        sides += [(int(part.rows.max()) + 1, int(part.cols.max()) + 1) for part in parts.values()]
-        rows, cols = self._largest(*map(max, zip(*sides, strict=True)))
-        whole = shape or (int(rows), int(cols))
-        objectives = {i: self._completion(i, part, base, whole) for i, part in parts.items()}
-        return LoadedData(objectives, whole, {"base": base}, {i: len(part) for i, part in parts.items()})
-
-    def _largest(self, *numbers: float) -> list[float]:
-        return list(self.group.allreduce_max(np.array(numbers, dtype=np.float64)).tolist())
-
-    def _base(self, parts: Collection[Entries]) -> int:
-        """Return the first index of files that do not say it: 0 if any of them has a 0, else 1."""
-        unknown = [part for part in parts if part.base is None]
-        lowest = min((float(min(part.rows.min(), part.cols.min())) for part in unknown), default=math.inf)
-        known = max((part.base for part in parts if part.base is not None), default=-1)
-        below, highest_known = self._largest(-lowest, known)
-        return int(min(1.0, -below)) if below > -math.inf else int(highest_known)
-
-    def _widened(self, agent: int, part: Samples, features: int) -> Any:
-        """Return A with this number of columns; only LIBSVM text may have fewer."""
-        A: Any = part.A
-        if A.shape[1] == features:
-            return A
-        if part.open and A.shape[1] < features:
-            return sparse.csr_array((A.data, A.indices, A.indptr), shape=(len(part), features))
-        raise BrokenDataError(
-            f"all agents must have the same features; {self.source.file(agent)} has {A.shape[1]}, and "
-            f"{features} are asked for or another agent has them."
-        )
-
-    def _signs(self, agent: int, b: Numbers, low: float, high: float) -> Numbers:
-        """Return −1 for the lower label and +1 for the higher."""
-        if low == high:
-            raise BrokenDataError(f"there must be two classes; all labels are {low:.12g}.")
-        other = np.flatnonzero((b != low) & (b != high))
-        if len(other):
-            raise BrokenDataError(
-                f"labels must be of two classes; there are {low:.12g} and {high:.12g}, and row "
-                f"{other[0] + 1} of agent {agent}, in {self.source.file(agent)}, has {b[other[0]]:.12g}."
-            )
-        return np.where(b == high, 1.0, -1.0)
-
-    def _completion(self, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Objective:
-        file = self.source.file(agent)
-        outside = part.first_outside(shape)
-        if outside is not None:
-            name, entry, found, side = outside
-            raise BrokenDataError(
-                f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
-                f"from {base}; entry {entry + 1} of agent {agent}, in {file}, has {found + base}. "
-                "Correct --shape, or give --zero-based or --one-based."
-            )
-        if part.values is None:
-            raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
-        return MatrixCompletion(part.rows, part.cols, part.values, shape)
-
-
-def _checksum(names: tuple[str, ...] | None) -> int:
-    return 0 if names is None else zlib.crc32("\x1f".join(names).encode())

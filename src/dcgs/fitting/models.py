@@ -12,37 +12,61 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import IO, Any, TypeAlias, final
+from typing import IO, Any, Protocol, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
 from dcgs.files import Content, atomic_write_all
+from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
 from dcgs.npz import ArrayHeader, NpzReader
 
-FORMAT = 1
+FORMAT = 2
+_OLD = 1
+"""The format of version 0.4: no intercept, no categories. Its models can still be used."""
 _PATTERN = "agent-*.npz"
 SUMMARY = "summary.json"
 HISTORY = "history.csv"
+REPORT = "report.html"
+PATH = "path.json"
+PATH_PICTURE = "path.png"
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
+
+
+class ModelFile(Protocol):
+    """A model that can be written to an open file."""
+
+    def save(self, file: IO[bytes]) -> None:
+        """Write the model."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Model:
-    """One agent's x, and what is needed to predict with it.
+    """One agent's x and intercept, in the units of the data, and what is needed to predict with them.
 
-    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``labels`` (the lower means
-    −1, the higher +1), ``base``, the index of the first row and column. ``about`` describes the fit.
+    ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels
+    of categories and what takes the place of a missing value, ``labels`` (the lower means −1, the higher
+    +1), ``base``, the index of the first row and column. ``about`` describes the fit.
     """
 
     x: NDArray[np.float64]
     problem: Problem
     reading: Mapping[str, Any]
     about: Mapping[str, Any]
+    intercept: float = 0.0
+
+    @property
+    def features(self) -> list[str]:
+        """The name of each coefficient; ``feature 3`` where the data have no names."""
+        columns = self.reading.get("columns")
+        if columns is not None:
+            return Encoding.from_json(columns).features
+        names = self.reading.get("names")
+        return [f"feature {at + 1}" for at in range(self.x.size)] if names is None else list(names)
 
     def save(self, file: IO[bytes]) -> None:
         """Write the model to an open file."""
@@ -53,7 +77,9 @@ class Model:
             "reading": dict(self.reading),
             "about": dict(self.about),
         }
-        np.savez_compressed(file, x=self.x, meta=np.array(json.dumps(meta)))
+        np.savez_compressed(
+            file, x=self.x, intercept=np.float64(self.intercept), meta=np.array(json.dumps(meta))
+        )
 
     @classmethod
     def load(cls, path: Path) -> Model:
@@ -63,10 +89,15 @@ class Model:
                 npz = NpzReader(file)
                 meta = json.loads(str(npz.array("meta")))
                 version = meta["format"]
-                if version == FORMAT:
+                if version in (_OLD, FORMAT):
                     _check_header(npz.header("x"), meta["shape"])
+                    intercept = 0.0 if version == _OLD else float(npz.array("intercept"))
                     model = cls(
-                        npz.array("x"), problem_named(meta["problem"]), meta["reading"], meta["about"]
+                        npz.array("x"),
+                        problem_named(meta["problem"]),
+                        meta["reading"],
+                        meta["about"],
+                        intercept,
                     )
                     _check(model)
                     return model
@@ -103,6 +134,8 @@ def _check(model: Model) -> None:
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         raise _ModelError(f"its x[{', '.join(map(str, bad[0]))}] is {x[tuple(bad[0])]}, not finite")
+    if not math.isfinite(model.intercept):
+        raise _ModelError(f"its intercept is {model.intercept}, not finite")
     if not isinstance(reading, dict):
         raise _ModelError(f"it must say how data are read; it has {reading!r}")
     wrong = [name for name, holds in _reading_checks(model).items() if not holds(reading.get(name, ""))]
@@ -121,18 +154,38 @@ def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
             names is None
             or (
                 isinstance(names, list)
-                and len(names) == len(model.x)
+                and len(names) == len(reading_columns(model) or model.x)
                 and all(isinstance(n, str) for n in names)
             )
         ),
         "target": lambda name: name is None or (isinstance(name, str) and name != ""),
         "target_at": lambda at: at is None or _is_index(at),
     }
+    if "columns" in model.reading:
+        checks["columns"] = lambda columns: _are_columns(columns, len(model.x))
     if model.problem.labels:
         checks["labels"] = lambda labels: (
-            _is_list(labels, float | int) and len(labels) == 2 and all(map(math.isfinite, labels))
+            (_is_list(labels, str) or (_is_list(labels, float | int) and all(map(math.isfinite, labels))))
+            and len(labels) == 2
         )
     return checks
+
+
+def reading_columns(model: Model) -> list[Any]:
+    """Return the columns of the table of a model; none if its data were no table."""
+    columns = model.reading.get("columns")
+    return columns if isinstance(columns, list) else []
+
+
+def _are_columns(columns: object, width: int) -> bool:
+    """Return True if the columns have a name, levels or none, and as many means as features, all finite."""
+    try:
+        encoding = Encoding.from_json(columns)  # type: ignore[arg-type]  # anything may be in a file
+    except (TypeError, KeyError, ValueError):
+        return False
+    filled = all(len(column.fill) == len(column.features) for column in encoding.columns)
+    finite = all(math.isfinite(mean) for column in encoding.columns for mean in column.fill)
+    return filled and finite and len(encoding.features) == width
 
 
 def _is_index(value: object) -> bool:
@@ -206,24 +259,28 @@ class OutputFolder:
 
     def write(
         self,
-        models: Mapping[int, Model],
+        models: Mapping[int, ModelFile],
         summary: Mapping[str, Any] | None = None,
         history: Columns | None = None,
+        others: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write models and, in the root process, the summary and the history; all of them or none.
+        """Write models and, in the root process, the summary, the history and other files; all or none.
 
-        The root process deletes files of an earlier fit: its history, and models of agents beyond the last.
+        The root process deletes files of an earlier fit: its history, its other files, and models of agents
+        beyond the last.
         """
         files: dict[Path, Content] = {self.path / model_name(i): model.save for i, model in models.items()}
         if summary is not None:
             files[self.path / SUMMARY] = (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode()
         if history is not None:
             files[self.path / HISTORY] = csv_text(history).encode()
+        files |= {self.path / name: content for name, content in (others or {}).items()}
         with _writing(self.path):
             atomic_write_all(files, self.barrier)
         if summary is not None:
             current = {self.path / model_name(i) for i in range(len(summary["agents"]))}
-            for file in {*models_in(self.path), self.path / HISTORY} - current - files.keys():
+            old = {self.path / name for name in (HISTORY, REPORT, PATH, PATH_PICTURE)}
+            for file in {*models_in(self.path), *old} - current - files.keys():
                 file.unlink(missing_ok=True)
 
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import Entries, Numbers, Samples
-from dcgs.fitting.models import Model
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, read_samples
+from dcgs.fitting.data import Numbers
+from dcgs.fitting.encoding import Encoding
+from dcgs.fitting.models import Model, reading_columns
+from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
+from dcgs.fitting.readers.layout import listed
+from dcgs.fitting.samples import TABLES
+from dcgs.fitting.scores import (
+    CalibrationGroup,
+    Comparison,
+    calibration,
+    class_scores,
+    number_scores,
+    probabilities,
+    warning,
+)
+from dcgs.fitting.tables import Column, Table, text_of
 
 
 @final
@@ -20,26 +33,55 @@ from dcgs.fitting.readers import EntriesLayout, SamplesLayout, read_entries, rea
 class Predictions:
     """Columns to print or write, and errors by name; without targets there are no errors.
 
-    ``note`` says why there are no errors although there are targets.
+    ``notes`` are sentences on the data, such as why there are no errors although there are targets.
+    ``calibration`` compares probabilities with what was observed.
     """
 
     columns: Mapping[str, Sequence[Any]]
-    errors: Mapping[str, float]
-    note: str | None = None
+    errors: Mapping[str, Comparison]
+    notes: tuple[str, ...] = ()
+    calibration: tuple[CalibrationGroup, ...] = ()
 
 
-def predict(model: Model, file: Path, layout: SamplesLayout | EntriesLayout) -> Predictions:
-    """Return the predictions of a model for the data in a file."""
-    if isinstance(layout, EntriesLayout):
-        return _of_entries(model, file, read_entries(file, layout))
-    samples = read_samples(file, layout)
-    if samples.A.shape[1] != len(model.x):
+def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
+    """Return the predictions of a model for the samples in a file; for ratings see ratings_predicting.py."""
+    if "columns" in model.reading and kind_of(file) in TABLES:
+        A, target, notes = _encoded(model, read_words(file, layout))
+    else:
+        samples = read_samples(file, layout)
+        A, target, notes = samples.A, None if samples.b is None else Column(samples.b), []
+    if A.shape[1] != len(model.x):
         raise BrokenDataError(
-            f"{file} must have {len(model.x)} features, as the model; it has {samples.A.shape[1]}. "
+            f"{file} must have {len(model.x)} features, as the model; it has {A.shape[1]}. "
             "Give the columns that the model was fitted with."
         )
-    scores = np.asarray(samples.A @ model.x)
-    return _of_classes(model, samples, scores) if model.problem.labels else _of_numbers(samples, scores)
+    scores = np.asarray(A @ model.x) + model.intercept
+    found = _of_classes(model, target, scores) if model.problem.labels else _of_numbers(model, target, scores)
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[str]]:
+    """Return the rows of a table as numbers, its targets, and notes on what had to be filled in."""
+    encoding = Encoding.from_json(model.reading["columns"])
+    A = encoding.matrix(table)
+    notes = []
+    for column, own in zip(encoding.columns, table.columns, strict=True):
+        unknown = column.unknown(own) if column.levels is not None else []
+        if column.levels is None and own.has_words:
+            at = own.first(words=True)
+            raise BrokenDataError(
+                f"column {column.name!r} of {table.file} must be of numbers, as in the fit; line "
+                f"{table.rows[at]} has {(own.words or ())[at]!r}. Correct it."
+            )
+        if unknown:
+            notes.append(
+                f"column {column.name!r} has {listed(unknown)}, unknown to the model: taken as missing."
+            )
+        if own.missing.any():
+            notes.append(
+                f"column {column.name!r} has {int(own.missing.sum())} missing values, filled as in the fit."
+            )
+    return encoding.filled(A), table.target, notes
 
 
 def samples_layout(model: Model, target: str | None, header: bool | None) -> SamplesLayout:
@@ -48,75 +90,59 @@ def samples_layout(model: Model, target: str | None, header: bool | None) -> Sam
     return SamplesLayout(
         target=model.reading["target"] if target is None else target,
         header=header,
-        features=len(model.x),
+        features=len(reading_columns(model) or model.x),
         targets=target is not None,
         names=None if names is None else tuple(names),
         target_at=model.reading["target_at"],
     )
 
 
-def top_columns(model: Model, row: int, count: int, seen: Entries | None) -> Predictions:
-    """Return the columns with the highest predictions in a row, except those that ``seen`` has there."""
-    first = model.reading["base"]
-    rows = model.x.shape[0]
-    if not first <= row < rows + first:
-        raise ValueError(f"the row must be from {first} to {rows - 1 + first}; got {row}.")
-    scores = model.x[row - first].copy()
-    if seen is not None:
-        known = seen.from_zero(first)
-        here = known.cols[known.rows == row - first]
-        scores[here[(here >= 0) & (here < len(scores))]] = -np.inf
-    order = [int(at) for at in np.argsort(-scores, kind="stable")[:count] if scores[at] > -np.inf]
-    return Predictions(
-        {"column": [at + first for at in order], "prediction": [float(scores[at]) for at in order]}, {}
-    )
-
-
-def _of_numbers(samples: Samples, scores: Numbers) -> Predictions:
-    columns = {"prediction": scores.tolist()}
-    if samples.b is None:
+def _of_numbers(model: Model, target: Column | None, scores: Numbers) -> Predictions:
+    columns: dict[str, Sequence[Any]] = {"prediction": scores.tolist()}
+    if target is None or target.has_words or target.missing.all():
         return Predictions(columns, {})
-    return Predictions(columns | {"target": samples.b.tolist()}, _square_errors(scores, samples.b))
+    known = ~target.missing
+    columns["target"] = [
+        value if there else "" for value, there in zip(target.numbers.tolist(), known, strict=True)
+    ]
+    mean = float(model.about.get("constant", target.numbers[known].mean()))
+    return _judged(columns, number_scores(scores[known], target.numbers[known], mean), model)
 
 
-def _of_classes(model: Model, samples: Samples, scores: Numbers) -> Predictions:
+def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predictions:
     low, high = model.reading["labels"]
-    # 1 / (1 + exp(−score)), with no exponential that overflows
-    probability = np.exp(-np.logaddexp(0.0, -scores))
-    columns = {"label": np.where(scores > 0.0, high, low).tolist(), "probability": probability.tolist()}
-    if samples.b is None:
-        return Predictions(columns, {})
-    columns["target"] = samples.b.tolist()
-    unknown = samples.b[(samples.b != low) & (samples.b != high)]
-    if len(unknown):
-        known = f"{low:.12g} and {high:.12g}"
-        note = f"no error is computed: the model knows labels {known}, and the data have {unknown[0]:.12g}."
-        return Predictions(columns, {}, note)
-    signs = np.where(samples.b == high, 1.0, -1.0)
-    errors = {
-        "accuracy": float(np.mean(np.where(scores > 0.0, 1.0, -1.0) == signs)),
-        "log loss": float(np.mean(np.logaddexp(0.0, -signs * scores))),
+    columns: dict[str, Sequence[Any]] = {
+        "label": [high if score > 0.0 else low for score in scores.tolist()],
+        "probability": probabilities(scores).tolist(),
     }
-    return Predictions(columns, errors)
-
-
-def _of_entries(model: Model, file: Path, entries: Entries) -> Predictions:
-    first = model.reading["base"] if entries.base is None else entries.base
-    known = entries.from_zero(first)
-    outside = known.first_outside((model.x.shape[0], model.x.shape[1]))
-    if outside is not None:
-        name, entry, found, side = outside
-        raise BrokenDataError(
-            f"a {name} must be from {first} to {side - 1 + first}, as in the model; entry {entry + 1} of "
-            f"{file} has {found + first}. Leave it out, or give --zero-based or --one-based."
-        )
-    scores = model.x[known.rows, known.cols]
-    columns = {"row": entries.rows.tolist(), "column": entries.cols.tolist(), "prediction": scores.tolist()}
-    if entries.values is None:
+    if target is None or target.missing.all():
         return Predictions(columns, {})
-    return Predictions(columns | {"value": entries.values.tolist()}, _square_errors(scores, entries.values))
+    texts = [label if isinstance(label, str) else text_of(label) for label in (low, high)]
+    words = isinstance(high, str)
+    own = target.texts
+    columns["target"] = (
+        ["" if text is None else (text if words else float(text)) for text in own]
+        if words or not target.has_words
+        else [text or "" for text in own]
+    )
+    unknown = sorted({text for text in own if text is not None} - set(texts))
+    if unknown:
+        known_labels = " and ".join(texts)
+        note = f"no error is computed: the model knows labels {known_labels}, and the data have {unknown[0]}."
+        return Predictions(columns, {}, notes=(note,))
+    known = ~target.missing
+    signs = np.array([1.0 if text == texts[1] else -1.0 for text in own])[known]
+    share = float(model.about.get("constant", np.mean(signs > 0.0)))
+    judged = _judged(columns, class_scores(scores[known], signs, share), model)
+    return replace(judged, calibration=tuple(calibration(scores[known], signs)))
 
 
-def _square_errors(scores: Numbers, targets: Numbers) -> dict[str, float]:
-    error = scores - targets
-    return {"RMSE": float(np.sqrt(np.mean(error**2))), "mean absolute error": float(np.mean(np.abs(error)))}
+def _judged(columns: Mapping[str, Sequence[Any]], found: dict[str, Comparison], model: Model) -> Predictions:
+    told = warning(found, bool(model.about.get("balanced", False)))
+    return Predictions(columns, found, () if told is None else (f"warning: {told}",))
+
+
+def square_errors(scores: Numbers, targets: Numbers) -> dict[str, Comparison]:
+    """Return the root mean square error and the mean absolute error, beside those of the mean."""
+    found = number_scores(scores, targets, float(targets.mean()))
+    return {name: each for name, each in found.items() if name != "R²"}

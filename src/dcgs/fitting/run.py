@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
+import numpy as np
+
 from dcgs.datasets.store import sha256_of
+from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec, LabeledGraph
-from dcgs.fitting.loading import LoadedData, Loader
-from dcgs.fitting.models import Model, model_name
+from dcgs.fitting.loading import LoadedData
+from dcgs.fitting.models import Model, ModelFile, model_name
 from dcgs.fitting.problems import Problem
+from dcgs.fitting.ratings import LoadedRatings, RatingsOptions, Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
+from dcgs.fitting.sample_fit import SampleFit, SampleOptions, sample_problem
+from dcgs.fitting.samples import SiteReader
 from dcgs.fitting.sets import SetSpec
 from dcgs.front import Callback, Checkpoint, Result, minimize
 from dcgs.methods import Method
+from dcgs.objectives import Objective
+from dcgs.points import Point
+from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.sets import ConvexSet
 
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 
@@ -28,7 +38,8 @@ class FitConfig:
 
     ``rules`` are the stopping rules of :func:`dcgs.minimize`. ``measure`` is the number of iterations between
     two measurements of all agents' losses; None: no measurements. ``shape`` is the shape of a matrix to
-    complete; None: found from the data.
+    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
+    ``samples`` is for all problems but completion.
     """
 
     problem: Problem
@@ -43,10 +54,14 @@ class FitConfig:
     measure: int | None = None
     seed: int = 0
     checkpoint: Checkpoint | None = None
+    samples: SampleOptions = field(default_factory=SampleOptions)
+    ridge: float | None = 5.0
 
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
         self.set.check()
+        if self.set.finds_radius and self.problem.entries:
+            raise ValueError(f"--radius auto is not for {self.problem.name}; give a number.")
         if self.measure is not None or self.method.stops_itself:
             return
         name = type(self.method).__name__
@@ -90,6 +105,8 @@ class FitResult:
     data: LoadedData
     graph: LabeledGraph
     result: Result
+    samples: SampleFit | None = None
+    ratings: LoadedRatings | None = None
 
     @property
     def agents(self) -> int:
@@ -97,21 +114,48 @@ class FitResult:
         return len(self.graph.graph)
 
     @property
-    def models(self) -> dict[int, Model]:
+    def models(self) -> Mapping[int, ModelFile]:
         """The models of the hosted agents."""
-        about = {
+        return self.linear_models if self.ratings is None else self.ratings.models(self.result, self.about)
+
+    @property
+    def linear_models(self) -> dict[int, Model]:
+        """The models of the hosted agents, for samples; empty for ratings."""
+        problem, reading, about = self.config.problem, self.data.reading, self.about
+        return {
+            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept)
+            for i, model in ({} if self.samples is None else self.samples.models).items()
+        }
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a model says of its fit."""
+        result, gap = self.result, self.certified_gap
+        about: dict[str, Any] = {
             "set": _set(self.config),
             "method": repr(self.config.method),
-            "status": str(self.result.status),
+            "status": str(result.status),
+            "certified": result.status.success,
+            "gap": gap,
             "agents": self.agents,
-            "rounds": self.result.rounds,
+            "rounds": result.rounds,
+            "bytes": int(result.bytes.sum()),
             "seed": self.config.seed,
-            "versions": self.result.about["versions"],
+            "versions": result.about["versions"],
         }
+        return about if self.samples is None else about | self.samples.about()
+
+    @property
+    def certified_gap(self) -> dict[str, float] | None:
+        """The last gap that was certified, absolute and as a share of the decrease of the loss."""
+        rows = self.result.certificates
+        if len(rows) == 0:
+            return None
+        gap, decrease = float(rows[-1, 2]), float(rows[-1, 3])
         return {
-            int(i): Model(x, self.config.problem, self.data.reading, {"agent": int(i)} | about)
-            for i, x in zip(self.result.hosted, self.result.agents, strict=True)
-            if i in self.data.objectives
+            "gap": max(gap, 0.0),
+            "decrease": decrease,
+            **({"share": max(gap, 0.0) / decrease} if decrease > 0 else {}),
         }
 
     def summary(self, command: str) -> dict[str, Any]:
@@ -139,6 +183,11 @@ class FitResult:
             "versions": result.about["versions"],
             "notes": list(result.notes),
         }
+        summary["gap"] = self.certified_gap
+        if self.samples is not None:
+            summary |= self.samples.summary()
+        if self.ratings is not None:
+            summary |= self.ratings.summary()
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]
         if self.graph.labels is not None:
@@ -166,40 +215,116 @@ class FitResult:
         source = self.config.source
         files = dict.fromkeys(source.file(i) for i in self.data.objectives)
         data: dict[str, Any] = {"files": {str(file): sha256_of(file) for file in files}}
-        data |= {name: value for name, value in self.data.reading.items() if name != "names"}
+        data |= {name: value for name, value in self.data.reading.items() if name not in ("names", "columns")}
         return data if source.is_per_agent else data | {"split": source.split}
 
 
 def fit(
-    config: FitConfig, runtime: Runtime, group: ProcessGroup, callback: Callback | None = None
+    config: FitConfig,
+    runtime: Runtime,
+    group: ProcessGroup,
+    callback: Callback | None = None,
+    observed: Callable[[Runtime], Runtime] = lambda runtime: runtime,
 ) -> FitResult:
-    """Read the data of the hosted agents, and minimize the sum of all agents' losses."""
+    """Read the data of the hosted agents, and minimize the sum of all agents' losses.
+
+    ``observed`` returns the runtime of the run itself, which may report its progress.
+    """
     config.check()
     agents = config.count_agents(group.size)
     graph = config.graph.build(agents)
-    data = _load(config, agents, runtime, group)
-    X = config.set.make(data.shape)
+    if isinstance(config.layout, EntriesLayout):
+        options = RatingsOptions(config.shape, config.ridge)
+        ratings = load_ratings(config.source, config.layout, options, Site(graph.graph, runtime, group))
+        data = ratings.data
+        X = config.set.make(data.shape)
+        group.barrier()  # a process that could not load ends the others here
+        result = _minimize(config, data.objectives, X, graph, observed(runtime), callback)
+        return FitResult(config, data, graph, result, ratings=ratings)
+    return _fit_samples(config, config.layout, graph, SampleRun(runtime, observed(runtime), group, callback))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SampleRun:
+    """How a fit of samples is run: ``runtime`` before and after the run, ``observed`` during the run."""
+
+    runtime: Runtime
+    observed: Runtime
+    group: ProcessGroup
+    callback: Callback | None
+
+
+def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, how: SampleRun) -> FitResult:
+    agents, group = len(graph.graph), how.group
+    agreement = Agreement(Reductions(graph.graph, how.runtime), config.source.describe)
+    reader = SiteReader(config.source, agents, agreement, group, config.problem.labels)
+    options = config.samples.resolved(config.set.name)
+    prepared = reader.prepare(layout, options.preparation)
+    problem = sample_problem(prepared, config.problem, options, agreement, group)
+    shape, path = (prepared.width,), None
+    if config.set.finds_radius:
+        path = problem.path(lambda radius: config.set.with_radius(radius).make(shape), config.seed)
+        sent_here = np.array([float(path.bytes)])
+        path = replace(path, bytes=int(np.sum(group.allgather([sent_here]))))
+        config = replace(config, set=config.set.with_radius(path.best.radius))
+    X = config.set.make(shape)
+    rows = {i: len(site.targets) for i, site in prepared.fitted.items()}
+    objectives = problem.objectives
     group.barrier()  # a process that could not load ends the others here
-    result = minimize(
-        data.objectives,
+    result = _minimize(
+        config, objectives, problem.set_of(X), graph, how.observed, how.callback, problem.start(X)
+    )
+    models = {
+        int(i): problem.model(x)
+        for i, x in zip(result.hosted, result.agents, strict=True)
+        if int(i) in prepared.fitted
+    }
+    scores = problem.scores(models)
+    data = LoadedData(objectives, shape, prepared.reading, rows)
+    sent = _sent_by_all(agreement.network, group)
+    return FitResult(config, data, graph, result, SampleFit(problem, models, scores, sent, path))
+
+
+def _minimize(
+    config: FitConfig,
+    objectives: Mapping[int, Objective],
+    X: ConvexSet,
+    graph: LabeledGraph,
+    runtime: Runtime,
+    callback: Callback | None,
+    x0: Point | None = None,
+) -> Result:
+    return minimize(
+        objectives,
         X,
         graph.graph,
         config.method,
         **config.rules,
         runtime=runtime,
         seed=config.seed,
+        x0=x0,
         every=config.measure,
         callback=callback,
         checkpoint=config.checkpoint,
     )
-    return FitResult(config, data, graph, result)
 
 
-def _load(config: FitConfig, agents: int, runtime: Runtime, group: ProcessGroup) -> LoadedData:
-    loader = Loader(config.problem, config.source, agents, runtime.hosts(agents), group)
-    if isinstance(config.layout, EntriesLayout):
-        return loader.entries(config.layout, config.shape)
-    return loader.samples(config.layout)
+def _sent_by_all(network: Reductions, group: ProcessGroup) -> tuple[Sent, ...]:
+    """Return what was sent before and after the run, by all agents; what has one name is added up."""
+    own = np.array([(each.bytes, each.numbers) for each in network.sent], dtype=np.float64)
+    everyone = group.allgather([own])
+    sent, numbers = np.sum(everyone, axis=0)[:, 0].tolist(), np.max(everyone, axis=0)[:, 1].tolist()
+    merged: dict[tuple[str, str], Sent] = {}
+    for each, more, most in zip(network.sent, sent, numbers, strict=True):
+        before = merged.setdefault((each.name, each.operation), replace(each, rounds=0, bytes=0))
+        merged[each.name, each.operation] = replace(
+            before,
+            numbers=max(before.numbers, int(most)),
+            rounds=before.rounds + each.rounds,
+            bytes=before.bytes + int(more),
+        )
+    return tuple(merged.values())
 
 
 def _set(config: FitConfig) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from dcgs.sets.base import shape_text
 from dcgs.sets.options import Kind, Option
 
 Shape: TypeAlias = tuple[int, ...]
+AUTO = "auto"
+"""The radius that is found from the data."""
 
 
 @final
@@ -44,7 +46,17 @@ class SetSpec:
         missing = [option for option in takes if option.required and option.name not in self.options]
         if missing:
             flags = self._flags([option.name for option in missing])
-            raise ValueError(f"the set {self.name} needs {flags}: {missing[0].help}.")
+            hint = " Or give --radius auto to find it." if missing[0].name == "radius" else ""
+            raise ValueError(f"the set {self.name} needs {flags}: {missing[0].help}.{hint}")
+
+    @property
+    def finds_radius(self) -> bool:
+        """Whether the radius is to be found from the data."""
+        return self.options.get("radius") == AUTO
+
+    def with_radius(self, radius: float) -> SetSpec:
+        """Return the set with this radius."""
+        return SetSpec(self.name, {**self.options, "radius": radius})
 
     def make(self, shape: Shape) -> ConvexSet:
         """Return the set of models of this shape; read the files that options name."""

@@ -45,11 +45,14 @@ class Run:
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),
             prefers_blas_threads=all(f.map.prefers_blas_threads for f in problem.f.local.values()),
-            spent=problem.f.group.any if limited else None,
+            spent=problem.f.group.any if limited and not problem.settings.runtime.asynchronous else None,
             edges_up=problem.edges_up,
+            links=self.checkpoints.links,
             repeats=not problem.reliable and not problem.method.bears_faults,
             slots=problem.method.rounds_per_iteration,
             is_over=observer.is_over,
+            is_late=observer.is_late,
+            allgather=problem.f.group.allgather,
             point_nbytes=0 if isinstance(problem.x0, LowRank) else problem.x0.nbytes,
         )
 
@@ -58,7 +61,11 @@ def build(problem: Problem) -> Run:
     """Return the run of a problem; with a checkpoint to resume it starts from there."""
     f, method = problem.f, problem.method
     checkpoints = CheckpointManager(
-        problem.settings.checkpoint, list(f.local), problem.limits.iterations, f.group
+        problem.settings.checkpoint,
+        list(f.local),
+        problem.limits.iterations,
+        f.group,
+        by_rounds=not problem.reliable,
     )
     checkpoints.find()
     counters = _counters(problem)
@@ -70,7 +77,9 @@ def build(problem: Problem) -> Run:
     )
     agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
     checkpoints.begin(
-        lambda agent: fingerprint(agent, method, problem.network, problem.settings.seed), agents, observer
+        lambda agent: fingerprint(agent, method, problem.network, problem.settings.seed) | problem.faults,
+        agents,
+        observer,
     )
     return Run(problem, counters, observer, agents, checkpoints)
 
@@ -96,6 +105,7 @@ def _agent(
         observe=partial(observer.post, i),
         target=limits.target if problem.method.stops_itself else None,
         agree=partial(observer.agree, i),
+        certify=observer.certify if network.tree[i].parent is None else lambda certified: None,
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),

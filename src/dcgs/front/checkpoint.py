@@ -30,6 +30,18 @@ class Checkpoint:
 
     ``resume=True`` resumes from the newest iteration that all agents have, and raises if there is none;
     ``"auto"`` starts a new run then. With ``resume=False`` the folder must not hold checkpoints.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> first = dcgs.Checkpoint(folder, every=5)
+    >>> half = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10, checkpoint=first)
+    >>> resume = dcgs.Checkpoint(folder, every=5, resume=True)
+    >>> dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=20, checkpoint=resume).rounds
+    40
     """
 
     folder: str | os.PathLike[str]

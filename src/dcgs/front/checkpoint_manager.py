@@ -16,9 +16,11 @@ from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import AgentWork, RunState, agent_work, resume_run, run_state
 from dcgs.front.signals import SignalListener, exit_by_signal
+from dcgs.front.stopping import Status
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
 from dcgs.runtime import ProcessGroup
+from dcgs.runtime.in_flight import AgentLinks, links_of
 from dcgs.state import Plain, ResumePoint, SavedState, from_plain, to_plain
 
 # The number of iterations whose files are kept on disk.
@@ -31,11 +33,17 @@ class CheckpointManager:
 
     Without a checkpoint it does nothing. ``last`` is the last iteration of the run, if it is known. After
     every round the processes agree on whether one of them received a signal, so that no process is ahead of
-    another by more than one checkpoint.
+    another by more than one checkpoint. If links are not reliable, agents may have taken different numbers of
+    steps. Checkpoints are then ``by_rounds``: they hold the last state of every agent, and its ``links``.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | None, agents: Sequence[int], last: int | None, group: ProcessGroup
+        self,
+        checkpoint: Checkpoint | None,
+        agents: Sequence[int],
+        last: int | None,
+        group: ProcessGroup,
+        by_rounds: bool = False,
     ) -> None:
         self.checkpoint = checkpoint
         self.group = group
@@ -43,10 +51,13 @@ class CheckpointManager:
         self.signals = SignalListener()
         self._agents = agents
         self._last = last
+        self._by_rounds = by_rounds
+        self.links = links_of(agents)
         self._resumed: int | None = None
         self._contents: dict[int, dict[str, Any]] = {}
         self._work: Callable[[int], AgentWork]
         self._pending: dict[int, tuple[int, dict[str, Plain], AgentWork]] = {}
+        self._first: dict[int, tuple[int, dict[str, Plain]]] = {}
         self._saved = False  # whether an agent of this process has ever saved a state
         self._fingerprints: Mapping[int, Fingerprint] = {}
         self._signal = 0  # received by any process
@@ -84,8 +95,13 @@ class CheckpointManager:
         """Return what agent i resumes from, or None in a new run."""
         if self._resumed is None:
             return None
-        program, inner = self._contents[i].pop("program"), self._contents[i].pop("inner")
-        return ResumePoint(self._resumed, SavedState(program), None if inner is None else SavedState(inner))
+        content = self._contents[i]
+        program, inner, steps = content.pop("program"), content.pop("inner"), content["run"]["steps"]
+        if program is None:  # the agent has slept since the start
+            return None
+        if self._by_rounds:
+            self._first[i] = steps, {"program": program, "inner": inner}
+        return ResumePoint(steps, SavedState(program), None if inner is None else SavedState(inner))
 
     def begin(
         self, identify: Callable[[Agent], Fingerprint], agents: Mapping[int, Agent], observer: Observer
@@ -97,6 +113,9 @@ class CheckpointManager:
         start = time.perf_counter()
         self._work = lambda i: agent_work(agents[i], observer.counters)
         agreed(self.group, lambda: self._set_up(at, identify, agents, observer))
+        if self._by_rounds:  # an agent that sleeps until the next checkpoint has the state of its last step
+            new: tuple[int, dict[str, Plain]] = 0, {"program": None, "inner": None}
+            self._pending = {i: (*self._first.get(i, new), self._work(i)) for i in self._agents}
         if self._resumed is not None:
             observer.restore()
         self._seconds += time.perf_counter() - start
@@ -114,6 +133,9 @@ class CheckpointManager:
             reason = difference(i, content["fingerprint"], self._fingerprints[i])
             if reason is not None:
                 raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
+        for i, content in contents.items():
+            if self._by_rounds:
+                self.links[i] = from_plain(AgentLinks, content["links"])
         if contents:
             states = {i: from_plain(RunState, content["run"]) for i, content in contents.items()}
             self.notes += resume_run(states, agents, observer)
@@ -142,7 +164,7 @@ class CheckpointManager:
         Counters and random state are taken here as well: the agent works on up to its next ``yield``.
         """
         at, self._saved = self.checkpoint, True
-        if at is None or not (self._signal or k % at.every == 0 or k == self._last):
+        if at is None or not (self._by_rounds or self._is_due(at, k)):
             return
         if inner is not None and inner.state is None:
             raise TypeError(
@@ -154,6 +176,9 @@ class CheckpointManager:
         self._pending[i] = k, {"program": to_plain(state), "inner": solver}, self._work(i)
         self._seconds += time.perf_counter() - start
 
+    def _is_due(self, at: Checkpoint, k: int) -> bool:
+        return bool(self._signal) or k % at.every == 0 or k == self._last
+
     def after_round(self, agents: Mapping[int, Agent], observer: Observer, continues: bool) -> bool:
         """Write the pending states, with the clock stopped; return whether the run continues.
 
@@ -162,26 +187,35 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return continues
-        self._check_saved(at, observer.iterations, continues)
-        pending, self._pending = self._pending, {}
+        # Agents that stop need not save once more; and where messages are missing, all may have slept.
+        if not self._by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
+            self._check_saved(at, observer.iterations, continues)
+        pending = self._pending if not self._by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:
             observer.counters.clock.pause()
             start = time.perf_counter()
-            k = max(k for k, _, _ in pending.values())
+            k = observer.iterations if self._by_rounds else max(k for k, _, _ in pending.values())
             try:
-                for i in self._agents:
-                    pending[i][1]["run"] = to_plain(run_state(agents[i], k, pending[i][2], observer))
-                self._write(k, {i: content for i, (_, content, _) in pending.items()})
+                self._write(k, {i: self._content(agents[i], k, observer) for i in self._agents})
                 self.delete_old(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
             self._seconds += time.perf_counter() - start
             observer.counters.clock.start()
             continues = continues and not self._signal
+            if not self._by_rounds:
+                self._pending = {}
         # All agents wait here, so all of them save their state after the same iteration.
         received = np.array([float(self.signals.received)])
         self._signal = self._signal or int(self.group.allreduce_max(received)[0])
         return continues
+
+    def _content(self, agent: Agent, k: int, observer: Observer) -> dict[str, Plain]:
+        """Return what the file of an agent holds: its state, that of the run, and that of its links."""
+        steps, content, work = self._pending[agent.index]
+        run = to_plain(run_state(agent, k, steps, work, observer))
+        links: dict[str, Plain] = {"links": to_plain(self.links[agent.index])} if self._by_rounds else {}
+        return content | {"run": run} | links
 
     @property
     def interrupted(self) -> bool:

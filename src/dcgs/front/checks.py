@@ -66,6 +66,14 @@ class Problem:
         return self.settings.runtime.reliable and self.edges_up is None
 
     @property
+    def faults(self) -> dict[str, str]:
+        """What a checkpoint must have been made with: the faults, and the edges of a graph that changes."""
+        if self.reliable:
+            return {}
+        varying = "a graph that changes, " if self.edges_up is not None else ""
+        return {"faults": varying + settings_of((self.settings.runtime.faults, self.edges_up))}
+
+    @property
     def method(self) -> Method:
         """The method that all agents run."""
         return self.settings.method
@@ -212,6 +220,8 @@ def check_reliability(problem: Problem) -> None:
     runtime, method, limits = problem.settings.runtime, problem.method, problem.limits
     if problem.reliable:
         return
+    if runtime.faults is not None:
+        runtime.faults.check(problem.network.neighbors)
     name = type(method).__name__
     if not method.bears_faults and (runtime.asynchronous or not runtime.allow_faults):
         advice = "" if runtime.asynchronous else ", or allow_faults=True to see what becomes of it"
@@ -226,8 +236,15 @@ def check_reliability(problem: Problem) -> None:
             "agents cannot certify a gap if messages are noisy. Use FastDCGS(stops_itself=False), whose "
             "gap the observer computes, or give iterations, rounds or seconds and no gap."
         )
-    if runtime.asynchronous and problem.settings.checkpoint is not None:
+    if problem.settings.checkpoint is None:
+        return
+    if runtime.asynchronous:
         raise ValueError("a checkpoint is of a round, and asynchronous runs have none; leave checkpoint out.")
+    if not method.bears_faults:
+        raise ValueError(
+            f"a run with faults can be checkpointed only if its method bears them; {name} does not. Leave "
+            "checkpoint out."
+        )
 
 
 def check_types(X: ConvexSet, method: Method) -> None:
@@ -284,8 +301,11 @@ def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet) -> LowRank:
         return LowRank(u[:, :rank] * sigma[:rank], vt[:rank].T, (X.shape[0], X.shape[1]))
     if x0.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x0.shape}.")
+    finite(x0.U, "x0.U")
+    finite(x0.V, "x0.V")
     _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
-    return x0
+    # All agents start with all rows, also if some are zero.
+    return LowRank(x0.rows_of(np.arange(x0.shape[0])), x0.V, x0.shape)
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:

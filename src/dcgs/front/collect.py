@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.front.answers import Model, average, whole
 from dcgs.front.build import Run
@@ -52,8 +53,22 @@ def collect(run: Run) -> Result:
             *_notes(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
-        about=_about(run.problem) | run.checkpoints.about(),
+        about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
+        certificates=_certificates(run),
     )
+
+
+def _certificates(run: Run) -> NDArray[np.float64]:
+    """Return rounds, bytes, gap and decrease of all gaps that the root of the tree certified."""
+    observer, group = run.observer, run.problem.f.group
+    rows = np.array(observer.certificates, dtype=np.float64).reshape(-1, 3)
+    known = max(group.allgather([rows]), key=len)  # the process that has the root knows them
+    rounds = np.array(list(observer.sent), dtype=np.float64)
+    sent = np.array(list(observer.sent.values()), dtype=np.float64)
+    before = np.searchsorted(rounds, known[:, 0], side="right") - 1
+    own = np.where(before >= 0, np.append(sent, 0.0)[before], 0.0)
+    total = np.sum(group.allgather([own]), axis=0)
+    return np.column_stack([known[:, 0], total, known[:, 1:]])
 
 
 def _counts(run: Run, i: int) -> list[float]:
@@ -98,6 +113,12 @@ def _outside(problem: Problem, x_bar: Model) -> tuple[str, ...]:
     return (
         f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*.",
     )
+
+
+def _certificate(observer: Observer) -> dict[str, Any]:
+    """Return the certified gap, f(x⁰) − f(x) and the rounding error of the gap, if the run ended by a gap."""
+    at = observer.certified
+    return {} if at is None else {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise}}
 
 
 def _rounding_notes(observer: Observer) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import RankOne
 from dcgs.front.answers import Model
+from dcgs.front.curves import draw
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank
 from dcgs.objectives.maps import Sampling
@@ -22,6 +23,7 @@ from dcgs.sets.base import ConvexSet
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @final
@@ -30,6 +32,16 @@ class Snapshot:
     """All measurements after one iteration; see :class:`History` for their meaning.
 
     ``agents`` are the models that were measured, for a callback; a history does not store them.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> def halved(snapshot):
+    ...     return snapshot.gap <= 0.5 * snapshot.worst_loss
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=500, callback=halved)
+    >>> print(result.status)
+    the callback ended the run.
     """
 
     iterations: int
@@ -62,6 +74,18 @@ class History:
     is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
     ``projections`` are the largest of any agent. ``seconds`` is wall-clock time without measurements.
     ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> history = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10).history
+    >>> len(history), int(history.rounds[-1]), bool(history.worst_loss[-1] < history.worst_loss[0])
+    (11, 20, True)
+    >>> history.to_frame()[["rounds", "lmo_calls"]].tail(2)
+        rounds  lmo_calls
+    9       18          9
+    10      20         10
     """
 
     iterations: NDArray[np.int64]
@@ -92,6 +116,18 @@ class History:
         except ImportError as error:
             raise ImportError("to_frame needs pandas; install it with: pip install 'dcgs[frame]'.") from error
         return pd.DataFrame(self.columns())
+
+    def plot(
+        self,
+        x: str = "rounds",
+        y: str | Sequence[str] = ("worst_loss", "gap", "disagreement"),
+    ) -> Figure:
+        """Draw measures against a cost, a panel each; save it with ``savefig("run.pdf")``, or png, or svg.
+
+        ``x`` is rounds, bytes, lmo_calls, seconds, iterations, messages or computing. To draw several runs,
+        see :func:`compare`.
+        """
+        return draw({"": self.columns()}, x, y)
 
 
 _COLUMNS = {column.name: int if "int64" in str(column.type) else float for column in fields(History)}

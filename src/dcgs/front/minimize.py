@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
 from dcgs.front.build import Run, build
@@ -19,6 +18,7 @@ from dcgs.front.varying import GraphArgument
 from dcgs.low_rank import LowRank
 from dcgs.methods import FastDCGS, Method
 from dcgs.objectives.objective import Objective
+from dcgs.parallel import blas_threads
 from dcgs.runtime import Lockstep, PartitionedError, Runtime
 from dcgs.sets.base import ConvexSet
 
@@ -51,7 +51,8 @@ def minimize(
     The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measurements do not count),
     ``lmo_calls`` of any one agent, or a certified Wolfe gap of f at the answer x: one of at most
     ``gap`` · (f(x⁰) − f(x)), so that f(x) − f* ≤ ``gap`` · (f(x⁰) − f*), or of at most ``gap_abs``. Without
-    any of them the gap is 1e-3. A run with no limit but a gap ends after 10,000 iterations at the latest.
+    any of them the gap is 1e-3. A run without a limit on iterations, rounds and seconds ends after 10,000
+    iterations at the latest, or after ``lmo_calls`` iterations if that is more.
 
     ``every`` is the number of iterations between measurements. 0 measures only the first and the last
     iteration. None measures nothing: the history is empty, and no process sees the models of other processes.
@@ -78,7 +79,7 @@ def minimize(
         checkpoint,
     )
     # One BLAS thread gives the same bits in every run. Runtimes use more only where bits stay the same.
-    with threadpool_limits(1, user_api="blas"):
+    with blas_threads(1):
         problem = check(objectives, X, graph, x0, settings)
         run = build(problem)
         _run(run)

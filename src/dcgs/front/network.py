@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral
 from typing import TypeAlias, final
 
@@ -127,6 +128,13 @@ def as_network(graph: nx.Graph) -> Network:
     nodes = tuple(sorted(graph) if numbered else graph)
     place = {node: i for i, node in enumerate(nodes)}
     neighbors = tuple(tuple(sorted(place[other] for other in graph[node])) for node in nodes)
+    return _network(nodes, neighbors)
+
+
+@lru_cache(maxsize=64)
+def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
+    """Return the network; many small runs over one graph compute its eigenvalues once."""
+    graph = nx.Graph({i: list(near) for i, near in enumerate(neighbors)})
     resistances = _resistances(neighbors)
     norm, connectivity = _normalized_spectrum(neighbors, resistances)
     tree = spanning_tree(neighbors, center(neighbors))

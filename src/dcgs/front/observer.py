@@ -16,7 +16,7 @@ from dcgs.front.measuring import Measurement
 from dcgs.front.stopping import Status, Stopwatch
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
-from dcgs.runtime import Traffic
+from dcgs.runtime import Runtime, Traffic
 
 # The rounding error of the difference of two losses, in units of EPS times the loss.
 _LOSSES = 4.0
@@ -68,7 +68,7 @@ class Observer:
         self.counters = counters
         self.status: Status | None = None
         self.parts: list[list[int]] = []
-        self._agreed: set[int] = set()
+        self.agreed: set[int] = set()
         self.iterations = 0
         self.answers: dict[int, Model] = dict.fromkeys(problem.f.local, problem.x0)
         self.snapshots: list[Snapshot] = []
@@ -78,6 +78,8 @@ class Observer:
         self.computing = 0.0
         self.target = self.limits.target
         self.certified: CertifiedGap | None = None
+        self.certificates: list[tuple[int, float, float]] = []
+        self.sent: dict[int, int] = {}
         if self.limits.every is not None:
             self._record(counters.work)
 
@@ -119,9 +121,13 @@ class Observer:
 
     def agree(self, i: int, certified: CertifiedGap) -> None:
         """Note that agent i stops with this gap; the run ends when all agents of this process do."""
-        self._agreed.add(i)
-        if len(self._agreed) == len(self.answers):
+        self.agreed.add(i)
+        if len(self.agreed) == len(self.answers):
             self._end(certified, Status.AGREED)
+
+    def certify(self, certified: CertifiedGap) -> None:
+        """Record a gap that the root of the spanning tree certified: the round, the gap and the decrease."""
+        self.certificates.append((self.counters.traffic.rounds, certified.gap, certified.decrease))
 
     def partition(self, parts: list[list[int]]) -> None:
         """Note that the network fell apart into these agents."""
@@ -129,9 +135,12 @@ class Observer:
 
     def is_over(self) -> bool:
         """Return whether the agents of this process have ended, in an asynchronous run."""
-        limits, clock = self.limits, self.counters.clock
-        late = limits.seconds is not None and clock.seconds >= limits.seconds
-        return self.status is not None or late
+        return self.status is not None
+
+    def is_late(self) -> bool:
+        """Return whether a limit was reached in this process, in an asynchronous run."""
+        self.iterations = self.counters.traffic.rounds
+        return self._limit_reached(self.counters.calls, self.counters.clock.seconds) is not None
 
     def spend_budget(self) -> None:
         """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
@@ -139,6 +148,7 @@ class Observer:
 
     def after_round(self) -> bool:
         """Return whether the run goes on; called between rounds, while no agent computes."""
+        self.sent[self.counters.traffic.rounds] = int(self.counters.traffic.bytes.sum())
         if not self.problem.reliable:
             return self._after_unreliable_round()
         if not self.collective:
@@ -173,6 +183,13 @@ class Observer:
         limit, or that on seconds if calls are not limited.
         """
         self.counters.clock.pause()
+        runtime, traffic = self.problem.settings.runtime, self.counters.traffic
+        if runtime.asynchronous:  # the rounds are the steps of the fastest agent of all processes
+            rounds, missing, spent = self._largest(
+                float(traffic.rounds), float(self.status is None), float(self._budget_spent)
+            )
+            self.iterations = traffic.rounds = int(rounds)
+            self.status, self._budget_spent = None if missing else self.status, bool(spent)
         calls, seconds, most, least = self._largest(
             float(self.counters.calls),
             self.counters.clock.seconds,
@@ -184,12 +201,16 @@ class Observer:
                 "agents must end an iteration in the same round unless the run is measured; some had ended "
                 f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1."
             )
-        self.status = self.status or self._limit_reached(int(calls), seconds) or self._spent()
+        self.status = self.status or self._limit_reached(int(calls), seconds) or self._ended(runtime)
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
             self._record(self.counters.work)
 
-    def _spent(self) -> Status:
+    def _ended(self, runtime: Runtime) -> Status:
         """Return the limit for which an oracle refused a call; raise if the agents just returned."""
+        if runtime.replays:
+            return Status.REPLAYED
+        if runtime.asynchronous and self.limits.iterations is not None and not self._budget_spent:
+            return Status.ITERATIONS  # the fastest agent has done so many
         if self._budget_spent:
             return Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
         name = type(self.problem.method).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -31,7 +31,18 @@ class Result:
     These are all agents, unless other processes ran some of them and nothing was measured. ``messages``,
     ``bytes`` (sent), ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` have one
     entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
-    the run: method, seed, versions.
+    the run: method, seed, versions. ``certificates`` has a row for each gap that the agents certified on the
+    way, also where nothing was measured: rounds and bytes of all agents up to then, the gap, f(x⁰) − f(x).
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10)
+    >>> print(result.status)
+    the limit on iterations was reached.
+    >>> result.x.shape, result.agents.shape, result.rounds, result.lmo_calls
+    ((20,), (4, 20), 20, array([10, 10, 10, 10]))
     """
 
     x: Any
@@ -50,6 +61,7 @@ class Result:
     history: History
     notes: tuple[str, ...]
     about: dict[str, Any]
+    certificates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to one file (NumPy's npz, no pickle), atomically, and return its path."""
@@ -94,7 +106,7 @@ def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:
-    history = History(**{field.name: arrays.pop(f"history.{field.name}") for field in fields(History)})
+    history = History(**{each.name: arrays.pop(f"history.{each.name}") for each in fields(History)})
     status = Status[meta.pop("status")]
     notes = tuple(meta.pop("notes"))
     models = _models(arrays)
@@ -120,4 +132,4 @@ def _models(arrays: dict[str, Any]) -> dict[str, Any]:
 
 _FACTS = ("iterations", "rounds", "seconds", "notes", "about")
 _OTHERS = ("x", "agents", "status", "history")
-_ARRAYS = [field.name for field in fields(Result) if field.name not in (*_FACTS, *_OTHERS)]
+_ARRAYS = [each.name for each in fields(Result) if each.name not in (*_FACTS, *_OTHERS)]

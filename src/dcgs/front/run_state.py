@@ -22,10 +22,14 @@ from dcgs.points import Point
 class RunState:
     """The state of the run for one agent after an iteration. ``rng`` is the random state, as JSON.
 
+    ``steps`` are the iterations of this agent: fewer than those of the run if it slept. ``agreed`` is True if
+    the agent knows that the gap is certified.
     ``history`` has a row for each snapshot: agent 0 has all of them, the others the last one.
     """
 
     iteration: int
+    steps: int
+    agreed: bool
     answer: Point | None
     factors: LowRank | None
     target: GapTarget | None
@@ -65,12 +69,14 @@ def agent_work(agent: Agent, counters: Counters) -> AgentWork:
     )
 
 
-def run_state(agent: Agent, k: int, work: AgentWork, observer: Observer) -> RunState:
-    """Return the state of the run for one agent after iteration k, given its work up to this iteration."""
+def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Observer) -> RunState:
+    """Return the state of the run for one agent after iteration k, given its own steps and work."""
     i, counters = agent.index, observer.counters
     answer = observer.answers[i]
     return RunState(
         iteration=k,
+        steps=steps,
+        agreed=i in observer.agreed,
         answer=None if isinstance(answer, LowRank) else answer,
         factors=answer if isinstance(answer, LowRank) else None,
         target=agent.target,
@@ -104,6 +110,7 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
         answer = state.factors if state.answer is None else state.answer
         assert answer is not None
         observer.answers[i] = answer
+        observer.agreed |= {i} if state.agreed else set()
         counters.traffic.worked[i], counters.traffic.waited[i] = state.worked, state.waited
         counters.traffic.messages[i], counters.traffic.bytes[i] = state.messages, state.bytes
         counters.oracles[i].calls = state.lmo_calls

@@ -17,7 +17,12 @@ _DEFAULT_ITERATIONS = 10_000
 
 
 class Status(Enum):
-    """Why a run ended; ``str(status)`` is a sentence."""
+    """Why a run ended; ``str(status)`` is a sentence.
+
+    >>> import dcgs
+    >>> print(dcgs.Status.ROUNDS)
+    the limit on rounds was reached.
+    """
 
     GAP = "the certified gap reached its target."
     AGREED = "the agents agreed that the gap they certified reached its target."
@@ -28,6 +33,7 @@ class Status(Enum):
     ROUNDS = "the limit on rounds was reached."
     LMO_CALLS = "the limit on oracle calls was reached."
     SECONDS = "the limit on seconds was reached."
+    REPLAYED = "the recorded run was replayed to its end."
 
     def __str__(self) -> str:
         return self.value
@@ -86,10 +92,13 @@ class Limits:
     def with_defaults(self, stops_itself: bool) -> Limits:
         """Return the limits, with defaults added if the user's would not end every run.
 
-        The default gap is added if something checks it: the measurements, or the agents themselves.
+        The default gap is added if something checks it: the measurements, or the agents themselves. A limit
+        on oracle calls alone does not end a run whose inner solver projects.
         """
-        if any(rule is not None for rule in (self.iterations, self.rounds, self.seconds, self.lmo_calls)):
+        if any(rule is not None for rule in (self.iterations, self.rounds, self.seconds)):
             return self
+        if self.lmo_calls is not None:
+            return replace(self, iterations=max(_DEFAULT_ITERATIONS, self.lmo_calls))
         gap = _DEFAULT_GAP if self.target is None and (self.every or stops_itself) else self.gap
         return replace(self, iterations=_DEFAULT_ITERATIONS, gap=gap)
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import networkx as nx
 
 from dcgs.front.network import check_graph
-from dcgs.validation import shown
+from dcgs.validation import instance, shown
 
 GraphArgument: TypeAlias = nx.Graph | Sequence[nx.Graph] | Callable[[int], nx.Graph]
 EdgesUp: TypeAlias = Callable[[int], Collection[tuple[int, int]]]
@@ -27,6 +27,7 @@ def union_of(graph: GraphArgument) -> nx.Graph:
         return graph
     union: nx.Graph | None = None
     for round, each in _rounds(graph):
+        instance(each, nx.Graph, f"the graph of round {round}", "be a networkx.Graph")
         check_graph(each)
         if union is None:
             union = nx.Graph(each)
@@ -44,7 +45,7 @@ def union_of(graph: GraphArgument) -> nx.Graph:
 def _rounds(graph: Sequence[nx.Graph] | Callable[[int], nx.Graph]) -> Iterator[tuple[int, nx.Graph]]:
     if isinstance(graph, Sequence) and len(graph) > 0:
         yield from enumerate(graph, 1)
-    elif callable(graph):
+    elif callable(graph) and not isinstance(graph, type):
         for round in range(1, _ASKED + 1):
             yield round, graph(round)
     else:

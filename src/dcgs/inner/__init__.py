@@ -17,10 +17,10 @@ _SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective(), Proj
 _BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
 
 
-def check_inner(inner: str | Inner) -> None:
-    """Raise ValueError unless ``inner`` is an inner solver or the name of one."""
+def check_inner(inner: str | Inner, *others: str) -> None:
+    """Raise ValueError unless ``inner`` is an inner solver, the name of one, or one of the other names."""
     if not isinstance(inner, Inner):
-        one_of("auto", *_BY_NAME, also=("an inner solver such as CG()",))(inner, "inner")
+        one_of("auto", *others, *_BY_NAME, also=("an inner solver such as CG()",))(inner, "inner")
 
 
 def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:

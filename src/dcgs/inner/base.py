@@ -30,6 +30,12 @@ class Subproblem:
 
     With a diagonal preconditioner h, ‖x‖² is Σ hⱼ xⱼ². Not every solver supports one: see
     :meth:`Inner.supports_preconditioner`.
+
+    >>> import dcgs, numpy as np
+    >>> f = dcgs.LeastSquares(np.eye(2), [1.0, 0.0])
+    >>> phi = dcgs.Subproblem(f, w=np.ones(2), eta=2.0, center=np.zeros(2))
+    >>> phi.value(np.ones(2))
+    5.0
     """
 
     f: Objective
@@ -92,7 +98,12 @@ class Subproblem:
 
 
 class Outcome(Enum):
-    """How one inner solve ended."""
+    """How one inner solve ended.
+
+    >>> import dcgs
+    >>> dcgs.Outcome.REACHED.value
+    'the accuracy asked for was reached'
+    """
 
     REACHED = "the accuracy asked for was reached"
     ROUNDING = "the accuracy asked for is below rounding error; it was solved to rounding"
@@ -100,7 +111,13 @@ class Outcome(Enum):
 
 
 def gap_at_most(e: float) -> Accuracy:
-    """Return the accuracy that asks for φ(x) − min φ ≤ e."""
+    """Return the accuracy that asks for φ(x) − min φ ≤ e.
+
+    >>> import dcgs, numpy as np
+    >>> accuracy = dcgs.gap_at_most(1e-3)
+    >>> accuracy(np.zeros(2))
+    0.001
+    """
     return lambda x: e
 
 
@@ -111,6 +128,16 @@ class Task:
 
     Each solve adds its outcome to ``outcomes``, and its projections to ``projections``. ``saved`` is the
     state of the solver of a run that is resumed.
+
+    >>> import dcgs, numpy as np
+    >>> f, X = dcgs.LeastSquares(np.eye(2), [3.0, 0.0]), dcgs.L1Ball(2, radius=1.0)
+    >>> task = dcgs.Task(f, X, X.lmo, X.start())
+    >>> solve = dcgs.CG().start(task)
+    >>> phi = dcgs.Subproblem(f, w=np.zeros(2), eta=1.0, center=np.zeros(2))
+    >>> solve(phi, dcgs.gap_at_most(1e-6))
+    array([1., 0.])
+    >>> task.outcomes
+    Counter({<Outcome.REACHED: 'the accuracy asked for was reached'>: 1})
     """
 
     f: Objective
@@ -130,6 +157,13 @@ class Solver(ABC):
     """One agent's inner solver: it stores the iterate and what the next call reuses.
 
     ``state`` is a dataclass of type :attr:`Inner.State`: all that the next call depends on.
+
+    >>> import dcgs, numpy as np
+    >>> f, X = dcgs.LeastSquares(np.eye(2), [3.0, 0.0]), dcgs.L1Ball(2, radius=1.0)
+    >>> solve = dcgs.PCG().start(dcgs.Task(f, X, X.lmo, X.start()))
+    >>> phi = dcgs.Subproblem(f, w=np.zeros(2), eta=1.0, center=np.zeros(2))
+    >>> isinstance(solve, dcgs.Solver), solve(phi, dcgs.gap_at_most(1e-6))
+    (True, array([1., 0.]))
     """
 
     state: Any = None
@@ -140,10 +174,21 @@ class Solver(ABC):
 
 
 class Inner(ABC):
-    """A choice of inner solver, made once for all agents."""
+    """A choice of inner solver, made once for all agents.
+
+    >>> import dcgs, numpy as np
+    >>> f = dcgs.LeastSquares(np.eye(2), [3.0, 0.0])
+    >>> isinstance(dcgs.PCG(), dcgs.Inner), dcgs.PCG().incompatibility(f, dcgs.L1Ball(2))
+    (True, None)
+    >>> print(dcgs.PCG().incompatibility(f, dcgs.L2Ball(2)))
+    pcg needs a set with finitely many extreme points; L2Ball is not one. Use inner='cg'.
+    """
 
     State: ClassVar[type | None] = None
     """The dataclass of its solvers' state. With None, a run with this solver cannot be checkpointed."""
+    stops_by_gap: ClassVar[bool] = True
+    """True if a solve ends by its Wolfe gap. Over a large set that is far above φ(x) − min φ, and FastDCGS asks
+    for no more than gaps of a schedule, which have a finite sum."""
 
     @abstractmethod
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:

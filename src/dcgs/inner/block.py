@@ -14,7 +14,7 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import BlockSet, extended
+from dcgs.sets.block import BlockSet, extended, with_atom
 from dcgs.sets.lanczos import Matrix
 from dcgs.validation import COUNT
 
@@ -49,13 +49,23 @@ class Block(Inner):
     type algorithm over trace-norm balls" (2017). CG adds one atom a step; here a step solves
     min ⟨∇φ(y), v⟩ + β/2 ‖v − y‖² over X, β = l + η, with as many triples as the solution has. With momentum
     for the η-strongly convex φ this takes about √(β/η) log(1/e) steps. It ends at a v with
-    β²‖v − y‖²/(2η) ≤ accuracy(v), which bounds φ(v) − min φ. A block of k triples counts as k calls. If f is a
+    β²‖v − y‖²/(2η) ≤ accuracy(v), which bounds φ(v) − min φ. One oracle call makes sure that no triple is
+    missing: the basis of a block may lack a direction. A block of k triples counts as k calls. If f is a
     sum of squares of single entries, a solve begins at the projection of the unconstrained minimizer of φ,
     provided that this lowers φ.
+
+    >>> import dcgs, networkx as nx
+    >>> parts = [([0, 1], [0, 1], [2.0, 2.0]), ([0, 1], [1, 0], [2.0, 2.0])]
+    >>> objectives = [dcgs.MatrixCompletion(*part, shape=(2, 2)) for part in parts]
+    >>> method, X = dcgs.DCGS(inner=dcgs.Block(), answer="last"), dcgs.NuclearNormBall((2, 2), radius=2.0)
+    >>> dcgs.minimize(objectives, X, nx.path_graph(2), method, iterations=50).x.round(2)
+    array([[1., 1.],
+           [1., 1.]])
     """
 
     max_steps: int = 10_000
     State = BlockState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")
@@ -96,8 +106,8 @@ class _BlockSolver(Solver):
         outcome = Outcome.STEPS
         finest = 0.0
         for _ in range(self.spec.max_steps):
-            error = max(_ACCURACY * state.length, finest)
-            v = self._projected(y - phi.grad(y, image) / beta, error)
+            z = y - phi.grad(y, image) / beta
+            v, error = self._projected(z, max(_ACCURACY * state.length, finest))
             image_v = phi.f.map.image(v)
             state.length = norm(v - y)
             theta = momentum.weight(restart=vdot(y - v, v - state.x) > 0.0)
@@ -106,12 +116,28 @@ class _BlockSolver(Solver):
             target = accuracy(v)
             # The residual of v: that of an exact step, and the error of the triples.
             bound, floor = (0.5 * r**2 / phi.eta for r in (beta * (state.length + error), noise))
-            if bound <= max(target, floor):
+            if bound <= max(target, floor) and self._is_nearest(v, z, error):
                 outcome = Outcome.REACHED if bound <= target else Outcome.ROUNDING
                 break
             finest = _FINEST * max(math.sqrt(2.0 * phi.eta * target), noise) / beta
         self.task.outcomes[outcome] += 1
         return frozen(state.x)
+
+    def _is_nearest(self, v: Point, z: Point, error: float) -> bool:
+        """Return False if a triple was missing when z was projected to v; its vector is then in the basis.
+
+        If v is the projection of a matrix at distance ≤ ``error`` from z, then ⟨z − v, s − v⟩ ≤ error · ‖s − v‖
+        for all s of X.
+        """
+        state, rest = self.state, z - v
+        if error == 0.0 or not rest.any():
+            return True
+        s = self.task.lmo(-rest, None)
+        allowed = error * self.X.diameter + _ROUNDINGS * EPS * norm(z) * self.X.diameter
+        if s.dot(rest) - vdot(rest, v) <= allowed:
+            return True
+        state.basis = with_atom(state.basis, s, self.X.shape)
+        return False
 
     def _project_unconstrained_minimizer(self, phi: Subproblem) -> None:
         """Move to the projection of φ's minimizer over all matrices, if that is known and lowers φ.
@@ -128,25 +154,26 @@ class _BlockSolver(Solver):
         step = phi.grad(state.x, state.image)
         step /= high * phi.f.map.column_squares + phi.eta
         basis = state.basis
-        x = self._projected(state.x - step, _ACCURACY * norm(step))
+        x, _ = self._projected(state.x - step, _ACCURACY * norm(step))
         image = phi.f.map.image(x)
         if phi.value_at(x, image) < phi.value_at(state.x, state.image):
             state.x, state.image = x, image
         else:
             state.basis = basis
 
-    def _projected(self, M: Point, tolerance: float) -> Point:
-        """Return the projection of M onto X, computed with as many triples as needed."""
+    def _projected(self, M: Point, tolerance: float) -> tuple[Point, float]:
+        """Return the projection of M onto X, computed with as many triples as needed, and its error."""
         if self.X.surely_holds(M):
-            return M
+            return M, 0.0
         state = self.state
         side = len(state.basis)
         answer = self.task.lmo.nearest(M, state.basis, tolerance)
         while not answer.whole:
             state.basis = extended(answer.basis, _columns(2 * state.basis.shape[1], side))
             answer = self.task.lmo.nearest(M, state.basis, tolerance)
+        error = 0.0 if state.basis.shape[1] == side else tolerance  # all triples are exact
         state.basis = extended(answer.basis, _columns(answer.wanted, side))
-        return answer.point
+        return answer.point, error
 
 
 def _columns(wanted: int, side: int) -> int:

@@ -31,6 +31,14 @@ class CG(Inner):
 
     Works over every set. ``step="agnostic"`` is γₜ = 2/(t+2). Its γ₀ = 1 discards the starting point, so
     only the line search gains from a warm start.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.CG(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     step: Literal["line-search", "agnostic"] = "line-search"

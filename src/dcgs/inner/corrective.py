@@ -67,6 +67,14 @@ class Corrective(Inner):
     stored. If a set finds many extreme points in one pass over the gradient, all that reduce the gap enough
     are added, and each counts as a call. Atoms without weight are removed only after some solves.
     ``max_steps`` bounds the steps of one solve.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Corrective(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 100_000

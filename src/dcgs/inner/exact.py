@@ -30,9 +30,18 @@ class Exact(Inner):
 
     φ is then a quadratic whose minimizer over ‖x‖ ≤ ρ is x(μ) = (2AᵀA + (η + μ) I)⁻¹ h, with the
     multiplier μ = 0 if x(0) is in the ball, and else the root of ‖x(μ)‖ = ρ. No oracle is called.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Exact(), answer="last")
+    >>> X, graph = dcgs.L2Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     State = ExactState
+    stops_by_gap = False
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
         if isinstance(X, L2Ball) and isinstance(f.map, DenseMap) and isinstance(f.loss, SquaredLoss):
@@ -76,8 +85,10 @@ class _ExactSolver(Solver):
 
         mu = 0.0
         if excess(0.0) > 0.0:
-            # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside.
-            mu = float(brentq(excess, 0.0, float(np.linalg.norm(h)) / self.radius, xtol=1e-300, rtol=1e-15))
+            # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside, up to rounding error.
+            mu = float(np.linalg.norm(h)) / self.radius
+            if excess(mu) < 0.0:
+                mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
         x = self.Vt.T @ (inside / (self.curvature + phi.eta + mu)) + outside / (phi.eta + mu)
         self.task.outcomes[Outcome.ROUNDING] += 1
         return frozen(x.reshape(self.task.X.shape))

@@ -15,6 +15,7 @@ from scipy.linalg.lapack import dposv
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
+from dcgs.objectives.centered import CenteredMap, CenteredMatrix
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
@@ -56,12 +57,20 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
-    Where Newton steps fail, the solve is finished by projected gradient steps. ``max_steps`` bounds the steps
-    of one solve.
+    Where Newton steps fail, or after ``max_steps`` of them, the solve is finished by projected gradient steps.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Newton(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 50
     State = NewtonState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")
@@ -125,26 +134,24 @@ class _NewtonSolver(Solver):
         phi = phi.with_objective(self.f)
         last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
         step, length, exact = _Step(last.u, last.adjoint), 1.0, False
-        outcome = Outcome.STEPS
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
                 ended, step = self._next_step(phi, best, accuracy, exact)
                 if ended is not None:
-                    outcome = ended
-                    break
+                    self.task.outcomes[ended] += 1
+                    self.state = NewtonState(frozen(best.x), best.u)
+                    return self.state.x
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
                 continue
             else:
                 length *= 0.5
                 if length < 0.5**_HALVINGS:
-                    return self._finish_by_projections(phi, accuracy, best)
+                    break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        self.task.outcomes[outcome] += 1
-        self.state = NewtonState(frozen(best.x), best.u)
-        return self.state.x
+        return self._finish_by_projections(phi, accuracy, best)
 
     def _next_step(
         self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool
@@ -215,6 +222,8 @@ class _Columns:
                 return self.map.A[:, support]
             case SparseMap():
                 return self.map.columns[:, support]
+            case CenteredMap():
+                return self.map.A.some(support)
         raise AssertionError(self.map)
 
     def factorizes(self, n: int, s: int) -> bool:
@@ -251,8 +260,7 @@ class _Columns:
     @cached_property
     def gram(self) -> NDArray[np.float64]:
         """A Aᵀ."""
-        product: Any = self.map.A @ self.map.A.T
-        return np.asarray(product.toarray() if sp.issparse(product) else product)
+        return _gram(self.map.A, np.ones(self.map.A.shape[1]))
 
 
 def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _Step:
@@ -273,7 +281,7 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
     flat = change.reshape(-1)
     rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
     if columns.factorizes(n, s) and s > 0:
-        p = None if q is None else R * (A @ q)
+        p = None if q is None else R[:, None] * (A @ K.columns)
         if n <= s:
             full = s == d and float(k.min()) == float(k.max())
             gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
@@ -288,6 +296,8 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
 
 def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     """Return A diag(roots²) Aᵀ."""
+    if isinstance(A, CenteredMatrix):
+        return A.scaled(roots).row_gram()
     if sp.issparse(A):
         scaled = A @ sp.diags_array(roots)
         return np.asarray((scaled @ scaled.T).toarray())
@@ -295,16 +305,20 @@ def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     return np.asarray(scaled @ scaled.T)
 
 
-def _solve_by_rows(R: Image, gram: NDArray[np.float64], p: Image | None, eta: float, rhs: Image) -> Image:
-    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization."""
+def _solve_by_rows(
+    R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
+) -> Image:
+    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization; p is a matrix."""
     M = gram * (R[:, None] * (R / eta))
     if p is not None:
-        M -= np.outer(p, p / eta)
+        M -= p @ p.T / eta
     M.flat[:: len(R) + 1] += 1.0
     return np.asarray(scipy.linalg.solve(M, rhs, assume_a="pos", check_finite=False, overwrite_a=True))
 
 
-def _solve_by_columns(A: Any, R: Image, roots: Point, p: Image | None, eta: float, rhs: Image) -> Image:
+def _solve_by_columns(
+    A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
+) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
     scale = roots / math.sqrt(eta)
     if sp.issparse(A):
@@ -314,7 +328,7 @@ def _solve_by_columns(A: Any, R: Image, roots: Point, p: Image | None, eta: floa
         C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
         M = C.T @ C
     M.flat[:: len(M) + 1] += 1.0
-    sides = rhs[:, None] if p is None else np.array([rhs, p]).T
+    sides = rhs[:, None] if p is None else np.column_stack([rhs, p])
     _, solved, info = dposv(M, C.T @ sides, overwrite_a=True)
     if info != 0:
         raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
@@ -322,8 +336,9 @@ def _solve_by_columns(A: Any, R: Image, roots: Point, p: Image | None, eta: floa
     x = np.asarray(inverse[:, 0])
     if p is None:
         return x
-    turned = inverse[:, 1] / eta
-    return np.asarray(x + turned * (float(p @ x) / (1.0 - float(p @ turned))))
+    turned = inverse[:, 1:] / eta
+    small = np.eye(p.shape[1]) - p.T @ turned
+    return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
 
 
 def _conjugate_gradient(product: Any, rhs: Image) -> Image:

@@ -32,6 +32,14 @@ class PCG(Inner):
 
     Linearly convergent over polytopes. The active set is reused in the next outer iteration; the
     paper starts each time from x^{k−1} as if it were a vertex.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.PCG(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 1_000_000

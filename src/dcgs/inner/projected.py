@@ -44,10 +44,19 @@ class Projected(Inner):
     A step is v = P(y − ∇φ(y)/β) with β = l + η. It ends at a v with β²‖v − y‖²/(2η) ≤ accuracy(v). As φ is
     η-strongly convex, the left side bounds φ(v) − min φ. This takes about √(β/η) steps, and is independent of
     the diameter of X, on which a Wolfe gap depends. ``max_steps`` bounds the steps of one solve.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
+    >>> method = dcgs.DCGS(inner=dcgs.Projected(), answer="last")
+    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
+    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result.x.round(3) + 0.0
+    array([1., 0.])
     """
 
     max_steps: int = 100_000
     State = ProjectedState
+    stops_by_gap = False
 
     def __post_init__(self) -> None:
         COUNT(self.max_steps, "max_steps")

@@ -38,8 +38,24 @@ class Agent:
       method whose models are matrices in factors; ``x0`` is then empty.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
-      stops it. Agents that stop because of it call ``agree`` with the certified gap first.
+      stops it. Agents that stop because of it call ``agree`` with the certified gap first. The root of the
+      spanning tree reports every gap that was certified on the way by ``certify``.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> class Gossip(dcgs.Method):
+    ...     def incompatibility(self, objectives, X):
+    ...         return None
+    ...     def program(self, agent):
+    ...         x = agent.lmo(agent.f.grad(agent.x0), None).dense()
+    ...         for k in agent.iterations_left:
+    ...             x = yield from dcgs.average(x, agent.metropolis)
+    ...             agent.observe(k, x)
+    ...         return x
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([1.0, 0.0], [0.0, 1.0])]
+    >>> dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), Gossip(), iterations=5).agents
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
     """
 
     index: int
@@ -54,6 +70,7 @@ class Agent:
     observe: Callable[[int, Point | LowRank], None]
     target: GapTarget | None = None
     agree: Callable[[CertifiedGap], None] = lambda certified: None
+    certify: Callable[[CertifiedGap], None] = lambda certified: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
     weights: Mapping[int, float] = field(default_factory=dict)
@@ -103,6 +120,14 @@ class Method(ABC):
     To be checkpointed, a method declares its ``State``, starts from ``agent.restore(State)`` if that is not
     None, counts with ``agent.iterations_left`` and calls ``agent.save(k, state)`` after each iteration. The
     page docs/checkpoints.md has an example.
+
+    >>> import dcgs, numpy as np
+    >>> f = dcgs.LeastSquares(np.eye(2), [1.0, 0.0])
+    >>> isinstance(dcgs.DFW(), dcgs.Method), dcgs.DFW().rounds_per_iteration
+    (True, 2)
+    >>> print(dcgs.NIDS().incompatibility({0: f}, dcgs.ConvexHull(np.eye(2))))
+    NIDS needs a set with a Euclidean projection; ConvexHull has none. Use a method that calls the linear
+    oracle, such as dcgs.DCGS().
     """
 
     rounds_per_iteration: int = 1

@@ -71,6 +71,15 @@ class DCGS(Method):
 
     The theorems bound Σ fᵢ(xᵢ), the loss of each agent's model on its own data. The loss on everyone's data
     is measured as well, and with these parameters it is often large.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.DCGS(inner="pcg", answer="last")
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.rounds
+    20
     """
 
     inner: Literal["auto", "cg", "pcg"] | Inner = "auto"
@@ -107,6 +116,15 @@ class PrimalDual(Method):
     ball), pcg over polytopes and cg over other sets. Iterative solvers stop at a Wolfe gap of ``precision``
     times the gap of fᵢ at x⁰, or at rounding error. cg needs about 1/precision steps for that: choose a
     larger precision where X is not a polytope.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.PrimalDual(precision=1e-3)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.rounds
+    20
     """
 
     inner: Literal["auto", "cg", "pcg", "exact"] | Inner = "auto"

@@ -39,6 +39,15 @@ class DFW(Method):
 
     ``tracking=True``: the gradient is tracked, two rounds an iteration. ``tracking=False``: points and
     gradients are each averaged over ⌈log t + 1⌉ rounds.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.DFW()
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.rounds, result.lmo_calls
+    (20, array([10, 10, 10, 10]))
     """
 
     tracking: bool = True

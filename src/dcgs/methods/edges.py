@@ -20,6 +20,9 @@ from dcgs.protocol import Program
 # The error of the k-th inner solve is at most the length of the first move times k^(−_POWER), so that the
 # errors have a finite sum.
 _POWER = 1.1
+# A solver that stops by its Wolfe gap may stop at one of order k^(−_EARLY), from k = _TURN on of order
+# k^(−_LATE). The root of that bounds the error, up to a constant, and has a finite sum.
+_EARLY, _LATE, _TURN = 1.5, 2.5, 100
 
 
 @final
@@ -27,7 +30,8 @@ _POWER = 1.1
 class EdgesState:
     """One agent's point x, its links to neighbors, its step sizes, and the current epoch.
 
-    ``first_move`` is ‖x¹ − x⁰‖, by which the errors of inner solves are bounded.
+    ``first_move`` is ‖x¹ − x⁰‖, by which the errors of inner solves are bounded. ``loss_scale`` is the
+    decrease of f in the first solve, if the inner solver stops by its gap; else 0.
     """
 
     x: Point
@@ -35,6 +39,7 @@ class EdgesState:
     step: StepSize
     epoch: Epoch
     first_move: float
+    loss_scale: float
 
 
 def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho: float) -> Program[Point]:
@@ -53,29 +58,45 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho:
             agent.agree(certified)
             if agent.reliable:
                 return model
+            agent.save(k, at, solver)
             continue  # neighbors may not know the answer yet: send it until the run ends
         phi, most = at.links.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
-        at.x = solver(phi, relative_accuracy(phi, at.links.reference(at.x), sigma, most))  # line 8
+        least = scheduled_gap(k + 1, at.loss_scale)
+        at.x = solver(phi, relative_accuracy(phi, at.links.reference(at.x), sigma, most, least))  # line 8
         agent.observe(k, at.x)
         agent.save(k, at, solver)
     return at.x
 
 
-def relative_accuracy(phi: Subproblem, reference: Point, sigma: float, most: float) -> Accuracy:
+def relative_accuracy(
+    phi: Subproblem, reference: Point, sigma: float, most: float, least: float = 0.0
+) -> Accuracy:
     """Return the accuracy that implies ‖x − x̂‖ ≤ σ ‖x − reference‖ and ≤ ``most``, x̂ the minimizer of φ.
 
-    φ is η-strongly convex, so that φ(x) − φ(x̂) ≥ η/2 ‖x − x̂‖².
+    φ is η-strongly convex, so that φ(x) − φ(x̂) ≥ η/2 ‖x − x̂‖². An error of ``least`` in φ is always allowed.
     """
-    return lambda x: 0.5 * phi.eta * min(sigma**2 * phi.squared(x - reference), most**2)
+    return lambda x: max(least, 0.5 * phi.eta * min(sigma**2 * phi.squared(x - reference), most**2))
+
+
+def scheduled_gap(k: int, scale: float) -> float:
+    """Return the error in φ that the k-th inner solve may always have, for losses of this scale."""
+    late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
+    return float(scale / ((k + 1) ** _EARLY * late))
 
 
 def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: float | None) -> EdgesState:
     """Return the state after the first solve, from x⁰ with the dual variable 0."""
-    f, x0 = agent.f, agent.x0
+    f, x0, diameter = agent.f, agent.x0, agent.facts.set_diameter
     step = StepSize.local(agent, local_eta(agent) if eta is None else eta, is_fixed=eta is not None)
     phi = Subproblem(f, 0.0 * x0, step.eta, x0)
-    x = solver(phi, relative_accuracy(phi, x0, sigma, agent.facts.set_diameter))
+    first_gap = agent.wolfe_gap(f.grad(x0), x0) if inner.stops_by_gap else 0.0
+    x = solver(phi, relative_accuracy(phi, x0, sigma, diameter, scheduled_gap(1, first_gap)))
+    scale = f.value(x0) - f.value(x) if inner.stops_by_gap else 0.0
+    if first_gap > 0.0 and scale <= 0.0:  # the first solve has left x⁰ where it was
+        scale = first_gap
     uses_preconditioner = inner.supports_preconditioner(f, agent.X) and eta is None
     epoch = Epoch.first(agent, step, uneven_curvatures(f) if uses_preconditioner else None)
-    links = ReliableLinks(x0, phi.w) if agent.reliable else LossyLinks.at(x0, step)
-    return EdgesState(x, links, step, epoch, norm(x - x0) or agent.facts.set_diameter)
+    # A single agent has no links that could fail.
+    is_reliable = agent.reliable or not agent.degrees
+    links = ReliableLinks(x0, phi.w) if is_reliable else LossyLinks.at(x0, step)
+    return EdgesState(x, links, step, epoch, norm(x - x0) or diameter, scale)

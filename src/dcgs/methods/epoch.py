@@ -30,14 +30,15 @@ _LOCAL_ETA, _DEGREE, _PRIMAL, _DUAL, _DECREASE, _NOISE = range(6)
 class Answer:
     """What the root sends to all agents.
 
-    ``sums`` are the sums over all agents. ``gap`` is that of the last model, if there was one; if it ends the
-    run, all agents stop after iteration ``stop``. ``curvature`` is the largest curvature of each coordinate,
-    after the first epoch, if the columns of an agent are uneven. ``model`` is the model that is proposed.
+    ``sums`` are the sums over all agents. ``end`` is the iteration in which the last agent gets the answer.
+    ``gap`` is that of the last model, if there was one; if it is small enough, all agents stop after iteration
+    ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if the columns
+    of an agent are uneven. ``model`` is the model that is proposed.
     """
 
     sums: Point
     gap: CertifiedGap | None
-    stop: int
+    end: int
     proposal: Proposal
     curvature: Point | None = None
     model: Point | None = None
@@ -45,7 +46,7 @@ class Answer:
     def value(self) -> Value:
         """Return the answer as arrays."""
         gap = (0.0, 0.0, 0.0) if self.gap is None else (self.gap.gap, self.gap.decrease, self.gap.noise)
-        rest = (self.stop, self.gap is not None, self.proposal, self.curvature is not None)
+        rest = (self.end, self.gap is not None, self.proposal, self.curvature is not None)
         vectors = [vector for vector in (self.curvature, self.model) if vector is not None]
         return np.array([*self.sums, *gap, *map(float, rest)]), *vectors
 
@@ -53,11 +54,11 @@ class Answer:
     def of(cls, value: Value) -> Answer:
         """Return the answer that these arrays represent."""
         numbers, *vectors = value
-        *sums, gap, decrease, noise, stop, has_gap, proposal, has_curvature = numbers.tolist()
+        *sums, gap, decrease, noise, end, has_gap, proposal, has_curvature = numbers.tolist()
         curvature = vectors.pop(0) if has_curvature else None
         certified = CertifiedGap(gap, decrease, noise) if has_gap else None
         model = vectors[0] if vectors else None
-        return cls(np.array(sums), certified, int(stop), Proposal(int(proposal)), curvature, model)
+        return cls(np.array(sums), certified, int(end), Proposal(int(proposal)), curvature, model)
 
 
 @final
@@ -133,6 +134,7 @@ class Epoch:
             self.answer = self._root_answer(agent, k, x).value()
         if self.answer is not None:
             self._use(agent, Answer.of(self.answer), step)
+        step.advance(k)
         return self.ending if k >= self.stop or not agent.reliable else None
 
     def _root_answer(self, agent: Agent, k: int, x: Point) -> Answer:
@@ -144,6 +146,7 @@ class Epoch:
             curvature = vector
         elif vector is not None:
             gap = self.certificate.gap(agent, float(sums[_DECREASE]), float(sums[_NOISE]), vector)
+            agent.certify(gap)
         sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, _SHORTEST)
         residual = float(sums[_PRIMAL] + sums[_DUAL])
         proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)
@@ -155,11 +158,11 @@ class Epoch:
         assert self.answer is not None
         last, self.answer, self.rounds = self.answer, None, 0
         if answer.gap is not None and agent.target is not None and agent.target.ends(answer.gap):
-            self.ending, self.stop = answer.gap, answer.stop
+            self.ending, self.stop = answer.gap, answer.end
             self.reduction = replace(self.reduction.following(agent.tree, (), last), sent_up=True)
             return
         if answer.curvature is not None:
-            step.precondition(agent, answer.curvature)
+            step.precondition(agent, answer.curvature, answer.end if agent.reliable else 0)
         else:
             step.update(agent, *answer.sums[: _DUAL + 1].tolist())
         self.certificate.accept(agent, answer.proposal, answer.model)

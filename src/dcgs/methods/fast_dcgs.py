@@ -50,6 +50,14 @@ class FastDCGS(Method):
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
     instead; it sees all data, and its work is not counted.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.FastDCGS(), gap=1e-2)
+    >>> print(result.status)
+    the agents agreed that the gap they certified reached its target.
     """
 
     inner: InnerName | Inner = "auto"
@@ -62,8 +70,7 @@ class FastDCGS(Method):
     State = EdgesState | SumsState | SecondOrderState | CompletionState
 
     def __post_init__(self) -> None:
-        if self.inner != "oracle":
-            check_inner(self.inner)
+        check_inner(self.inner, "oracle")
         POSITIVE.or_none(self.eta, "eta")
         number("be between 0 and 2", lambda x: 0.0 < x < 2.0)(self.relaxation, "relaxation")
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")

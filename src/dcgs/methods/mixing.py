@@ -53,6 +53,16 @@ def average(value: Point, weights: Mapping[int, float]) -> Program[Point]:
 
     ``weights`` maps each neighbor j to Wᵢⱼ; ``agent.metropolis`` is a choice that works on every graph.
     Inside a method's program: ``x_bar = yield from average(x, agent.metropolis)``.
+
+    >>> import dcgs, numpy as np
+    >>> program = dcgs.average(np.array([2.0]), weights={0: 0.25, 3: 0.25})
+    >>> next(program)  # what the agent sends
+    array([2.])
+    >>> try:
+    ...     program.send({0: np.array([0.0]), 3: np.array([4.0])})  # what its neighbors sent
+    ... except StopIteration as end:
+    ...     end.value
+    array([2.])
     """
     inbox = yield value
     check_shapes(inbox, value.shape)

@@ -57,6 +57,15 @@ class ProjectedAGD(ProjectedMethod):
     to shrink every disagreement by L/(20 M), M the largest smoothness of all agents. ``"auto"`` takes the
     exact average if it needs no more rounds than Chebyshev's and no ``gossip_rounds`` are given. L, M and the
     eigenvalues are assumed to be known to all agents before the run.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.ProjectedAGD()
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.projections
+    array([10, 10, 10, 10])
     """
 
     step: float | None = None

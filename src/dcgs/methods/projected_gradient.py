@@ -40,6 +40,15 @@ class NIDS(ProjectedMethod):
     has, 1/(α (1 − λ_min(W))). l and λ_min(W) are assumed to be known to all agents before the run. The theory
     also has a step for each agent by its own smoothness; where agents differ, that was slower here. One
     projection an iteration, and one before the first.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.NIDS()
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.rounds, result.projections
+    (10, array([11, 11, 11, 11]))
     """
 
     step: float | None = None
@@ -91,6 +100,15 @@ class PGExtra(ProjectedMethod):
     agents: Li and Yan (arXiv:1711.06785), which for V with eigenvalues below 1 is more than the first
     paper's (1 + λ_min(V))/l. By default α is 0.99 times that. λ_min(W) and l are assumed to be known to
     all agents before the run.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> method = dcgs.PGExtra()
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, method, iterations=10)
+    >>> result.rounds, result.projections
+    (10, array([10, 10, 10, 10]))
     """
 
     step: float | None = None

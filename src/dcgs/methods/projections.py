@@ -15,7 +15,12 @@ Projection: TypeAlias = Callable[[Point], Point]
 
 
 class ProjectedMethod(Method):
-    """A method that projects onto X, one round an iteration."""
+    """A method that projects onto X, one round an iteration.
+
+    >>> import dcgs
+    >>> isinstance(dcgs.NIDS(), dcgs.ProjectedMethod), dcgs.NIDS().projects, dcgs.DFW().projects
+    (True, True, False)
+    """
 
     rounds_per_iteration = 1
     projects = True
@@ -42,7 +47,22 @@ def projection(X: ConvexSet) -> Projection | None:
 
 
 def projector(agent: Agent) -> Projection:
-    """Return the projection onto the agent's set, every use of it counted."""
+    """Return the projection onto the agent's set, every use of it counted.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> class Steps(dcgs.ProjectedMethod):
+    ...     def program(self, agent):
+    ...         x, project = agent.x0, dcgs.projector(agent)
+    ...         for k in agent.iterations_left:
+    ...             x = yield from dcgs.average(x, agent.metropolis)
+    ...             x = project(x - agent.f.grad(x) / agent.facts.smoothness)
+    ...             agent.observe(k, x)
+    ...         return x
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), [1.0, 0.0])] * 2
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), Steps(), iterations=5)
+    >>> result.x, result.projections
+    (array([1., 0.]), array([5, 5]))
+    """
     X = agent.X
     assert isinstance(X, ProjectableSet)
 

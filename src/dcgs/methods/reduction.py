@@ -112,15 +112,28 @@ def network_answer(value: Value, agent: Agent, answer: Callable[[Value], Value])
 
     Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one.
     """
-    tree = agent.tree
+    return (yield from tree_answer(value, agent.tree, added, answer))
+
+
+def tree_answer(
+    value: Value,
+    tree: TreeNode,
+    combine: Combine,
+    answer: Callable[[Value], Value],
+    same_shapes: bool = True,
+) -> Program[Value]:
+    """Return at all agents what the root computes from all agents' values, which are combined two by two.
+
+    A message with other shapes than the own value is refused, unless ``same_shapes`` is False.
+    """
     reduction, answered = Reduction(value), None
     for _ in range(max(1, 2 * tree.height)):
         if tree.parent is None and answered is None and reduction.is_complete(tree):
-            answered = answer(reduction.total())
+            answered = answer(reduction.total(combine))
             reduction = _ended(reduction, tree, answered)
-        inbox = yield reduction.outgoing(tree, reliable=True)
+        inbox = yield reduction.outgoing(tree, True, combine)
         for j, part in inbox.items():
-            _check_parts(j, part)
+            _check_parts(j, part, value if same_shapes and j in tree.children else ())
             arrived = reduction.receive(tree, j, reduction.number + (j == tree.parent), part)
             if arrived is not None:
                 answered = arrived
@@ -129,9 +142,14 @@ def network_answer(value: Value, agent: Agent, answer: Callable[[Value], Value])
     return answered
 
 
-def _check_parts(sender: int, message: Value) -> None:
-    if not isinstance(message, tuple):
-        raise ValueError(f"a message must be a tuple of arrays; agent {sender} sent an array.")
+def _check_parts(sender: int, message: Value, own: Value) -> None:
+    """Raise unless a message is a tuple whose arrays can be added to those that this agent has."""
+    given = [part.shape for part in message] if isinstance(message, tuple) else [message.shape]
+    due = [part.shape for part in own]
+    if not isinstance(message, tuple) or any(a != b for a, b in zip(given, due, strict=False)):
+        raise ValueError(
+            f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
+        )
 
 
 def _ended(reduction: Reduction, tree: TreeNode, answer: Value) -> Reduction:

@@ -19,7 +19,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, frozen
+from dcgs.points import EPS, Point, frozen, vdot
 from dcgs.protocol import Program
 
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
@@ -30,6 +30,8 @@ _SHARE, _FALL = 0.3, 0.03
 _BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
 # If f does not decrease in a step, it is known also for these shares of the step.
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
+# A step is accepted if f decreases by this share of what its slope promises.
+_DECREASE = 1e-4
 # How much a difference of two values of f is off by rounding error, relative to f.
 _ROUNDING = 16.0 * EPS
 
@@ -60,10 +62,11 @@ class RootState:
     gap: float
     share: float = 0.0
 
-    def accepts(self, value: float, gap: float) -> bool:
-        """Return True if f has decreased; where that is rounding error, if the gap has."""
+    def accepts(self, trial: Point, value: float, gap: float) -> bool:
+        """Return True if f has decreased enough; where that is rounding error, if the gap has."""
         rounding = _ROUNDING * abs(value)
-        return value < self.value - rounding or (value <= self.value + rounding and gap < self.gap)
+        least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
+        return value < self.value - least or (value <= self.value + rounding and gap < self.gap)
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
@@ -133,6 +136,7 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     root = at.root
     first = float(value) if root is None else root.first
     certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
+    agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
         numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise
         return np.array(numbers, dtype=np.float64), at.trial
@@ -141,7 +145,7 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
         bound = _unpacked(hessians.pop(0), at.trial.size)
         hess = bound - _unpacked(hessians[0], len(bound)) if hessians else bound
         root = at.root = RootState(bound, first, at.trial, first, grad, hess, gap)
-    elif root.accepts(float(value), gap):
+    elif root.accepts(at.trial, float(value), gap):
         hess = root.bound - _unpacked(hessians[0], len(root.bound)) if hessians else root.bound
         root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
         root.share *= _LESS

@@ -23,8 +23,8 @@ _SHARE = 0.6
 _LEAST, _MOST = 0.1, 5.0
 # After epoch j the logarithm of the scale changes by at most _FIRST/j^_POWER: the sum over j is finite.
 _FIRST, _POWER = 3.0, 1.1
-# η exceeds half of the norm of the weighted Laplacian by this factor, so that the metric of the proof is
-# positive definite.
+# If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor: then the metric
+# of the proof is positive definite.
 _MARGIN = 1.01
 
 
@@ -35,7 +35,9 @@ class StepSize:
 
     ``local_eta`` suits its own objective; ``eta`` and the ``weights`` of its edges are in use. ``scale`` is
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
+    As long as scales differ, η is ``margin`` times the sum of the weights; else ``share`` times that sum.
     ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
+    ``next_preconditioner`` is used after iteration ``switch``.
     """
 
     local_eta: float
@@ -46,9 +48,12 @@ class StepSize:
     weights: dict[int, float]
     share: float
     is_fixed: bool
+    margin: float = 1.0
     theirs: dict[int, float] = field(default_factory=dict)
     epochs: int = 0
     preconditioner: Point | None = None
+    next_preconditioner: Point | None = None
+    switch: int = 0
 
     @classmethod
     def local(cls, agent: Agent, local_eta: float, is_fixed: bool = False) -> StepSize:
@@ -58,9 +63,11 @@ class StepSize:
         eta = local_eta or 1.0
         weights = {j: r * eta / degree for j, r in resistances.items()}
         # Only if no message is lost, a non-bipartite graph allows a smaller η.
-        share = 0.5 * _MARGIN * agent.facts.normalized_norm if agent.reliable else 1.0
+        margin = _MARGIN if agent.reliable else 1.0
+        share = 0.5 * margin * agent.facts.normalized_norm if agent.reliable else 1.0
         is_fixed = is_fixed or not agent.reliable
-        return cls(local_eta, degree, local_eta / degree, eta, resistances, weights, share, is_fixed)
+        scale = local_eta / degree
+        return cls(local_eta, degree, scale, eta, resistances, weights, share, is_fixed, margin)
 
     def meet(self, scales: Mapping[int, float]) -> None:
         """Set the weights of edges and η, given the scales of neighbors."""
@@ -68,14 +75,23 @@ class StepSize:
         for j, scale in self.theirs.items():
             self.weights[j] = self.resistances[j] * _between(self.scale, scale)
         is_common = self.epochs > 0 and all(scale == self.scale for scale in self.theirs.values())
-        total = sum(self.weights[j] for j in sorted(self.weights))
+        total = self.margin * sum(self.weights[j] for j in sorted(self.weights))
         self.eta = (self.share * self.degree * self.scale if is_common else total) or self.eta
 
-    def precondition(self, agent: Agent, curvature: Point) -> None:
-        """Use a preconditioner from now on, with local step sizes that suit it."""
-        self.preconditioner = as_preconditioner(curvature)
-        self.local_eta = local_eta(agent, self.preconditioner)
-        self.scale = self.local_eta / self.degree
+    def precondition(self, agent: Agent, curvature: Point, switch: int) -> None:
+        """Use a preconditioner after iteration ``switch``, with local step sizes that suit it.
+
+        If messages always arrive, all agents must switch after the same iteration. Else one end of an edge
+        would change its dual variable by more than the other, and the dual variables would not sum to zero.
+        """
+        self.next_preconditioner, self.switch = as_preconditioner(curvature), switch
+        self.local_eta = local_eta(agent, self.next_preconditioner)
+
+    def advance(self, k: int) -> None:
+        """Switch to the next preconditioner, if it is time after iteration k."""
+        if self.next_preconditioner is not None and k >= self.switch:
+            self.preconditioner, self.next_preconditioner = self.next_preconditioner, None
+            self.scale = self.local_eta / self.degree
 
     def update(self, agent: Agent, total_eta: float, total_degree: float, primal: float, dual: float) -> None:
         """Set the common scale from the sums over all agents, or balance it."""

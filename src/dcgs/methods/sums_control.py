@@ -111,6 +111,8 @@ class SumsStopping:
             self.first = model.value
         self.noise = gap_noise(grad_noise, model.grad, model.at.x, agent.X.diameter)
         at = CertifiedGap(gap, self.first - model.value, self.noise)
+        if feasible:
+            agent.certify(at)
         return at if feasible and agent.target.ends(at) else None
 
     def is_near(self, agent: Agent, value: float) -> bool:

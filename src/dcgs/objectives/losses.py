@@ -20,7 +20,13 @@ Image: TypeAlias = NDArray[np.float64]
 
 
 class Loss(ABC):
-    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere."""
+    """ℓ(z) = Σᵢ ℓᵢ(zᵢ) with convex ℓᵢ, twice differentiable almost everywhere.
+
+    >>> import dcgs, numpy as np
+    >>> loss = dcgs.SquaredLoss([1.0, 2.0])
+    >>> isinstance(loss, dcgs.Loss), loss.value(np.zeros(2)), loss.grad(np.zeros(2)), loss.curvature
+    (True, 5.0, array([-2., -4.]), (2.0, 2.0))
+    """
 
     @property
     @abstractmethod
@@ -31,7 +37,14 @@ class Loss(ABC):
     def value(self, z: Image) -> float:
         """Return ℓ(z)."""
 
-    def values(self, images: NDArray[np.float64]) -> Image:
+    def values(self, z: Image) -> Image:
+        """Return ℓᵢ(zᵢ) for every entry, for weights of entries and for standard errors."""
+        raise NotImplementedError(
+            f"weights and standard errors need the value of each entry; {type(self).__name__} has only their "
+            "sum. Give it a method values(z)."
+        )
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
         """Return ℓ(z) for each row z."""
         return np.array([self.value(z) for z in images])
 
@@ -56,7 +69,12 @@ class Loss(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class SquaredLoss(Loss):
-    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper."""
+    """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.SquaredLoss([3.0, 4.0]).value(np.zeros(2))
+    25.0
+    """
 
     target: Image
     name: str = "b"
@@ -69,7 +87,10 @@ class SquaredLoss(Loss):
         r = z - self.target
         return float(r @ r)
 
-    def values(self, images: NDArray[np.float64]) -> Image:
+    def values(self, z: Image) -> Image:
+        return np.square(z - self.target)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
         r = images - self.target
         return np.asarray(np.einsum("ij,ij->i", r, r))
 
@@ -86,7 +107,12 @@ class SquaredLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class LogisticLoss(Loss):
-    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1."""
+    """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.LogisticLoss([1.0, -1.0]).grad(np.zeros(2))
+    array([-0.5,  0.5])
+    """
 
     labels: Image
     curvature = (0.0, 0.25)
@@ -101,9 +127,12 @@ class LogisticLoss(Loss):
             )
 
     def value(self, z: Image) -> float:
-        return float(np.logaddexp(0.0, -self.labels * z).sum())
+        return float(self.values(z).sum())
 
-    def values(self, images: NDArray[np.float64]) -> Image:
+    def values(self, z: Image) -> Image:
+        return np.logaddexp(0.0, -self.labels * z)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
         return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
@@ -120,7 +149,12 @@ class LogisticLoss(Loss):
 @final
 @dataclass(frozen=True, eq=False)
 class HuberLoss(Loss):
-    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond."""
+    """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond.
+
+    >>> import dcgs, numpy as np
+    >>> dcgs.HuberLoss([0.0, 0.0], delta=1.0).value(np.array([0.5, 3.0]))
+    5.25
+    """
 
     target: Image
     delta: float = 1.0
@@ -131,11 +165,14 @@ class HuberLoss(Loss):
         object.__setattr__(self, "target", vector(self.target, "target"))
 
     def value(self, z: Image) -> float:
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
-        return float((inside * (2.0 * r - inside)).sum())
+        return inside * (2.0 * r - inside)
 
-    def values(self, images: NDArray[np.float64]) -> Image:
+    def totals(self, images: NDArray[np.float64]) -> Image:
         r = np.abs(images - self.target)
         inside = np.minimum(r, self.delta)
         return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))

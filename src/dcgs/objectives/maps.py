@@ -30,7 +30,13 @@ _FEW = 0.1
 
 
 class LinearMap(ABC):
-    """A: points of ``shape`` → ℝⁿ, n = ``size``."""
+    """A: points of ``shape`` → ℝⁿ, n = ``size``.
+
+    >>> import dcgs, numpy as np
+    >>> A = dcgs.matrix_map(np.array([[1.0, 2.0], [0.0, 1.0]]))
+    >>> isinstance(A, dcgs.LinearMap), A.shape, A.size, A.image(np.ones(2))
+    (True, (2,), 2, array([3., 1.]))
+    """
 
     shape: Shape
     """The shape of the points it takes."""
@@ -213,7 +219,9 @@ class SparseMap(MatrixMap):
         return np.asarray(self._transposed @ r).reshape(self.shape)
 
     def gram(self, weights: Image) -> NDArray[np.float64]:
-        return np.asarray((self._transposed @ (sp.diags_array(weights) @ self.A)).toarray())
+        data = self.A.data * np.repeat(weights, np.diff(self.A.indptr))
+        weighted = sp.csr_array((data, self.A.indices, self.A.indptr), shape=self.A.shape)
+        return np.asarray((self._transposed @ weighted).toarray())
 
     @property
     def column_squares(self) -> Point:

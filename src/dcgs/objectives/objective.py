@@ -61,7 +61,7 @@ class Objective:
         """Return f(x) for each row x, a flat point; in blocks, so that images take bounded memory."""
         rows = max(1, _BLOCK // self.map.size)
         blocks = [points[start : start + rows] for start in range(0, len(points), rows)]
-        return np.concatenate([self.loss.values(self.map.images(block)) for block in blocks])
+        return np.concatenate([self.loss.totals(self.map.images(block)) for block in blocks])
 
     def grad(self, x: Point) -> Point:
         """Return ∇f(x)."""
@@ -115,7 +115,13 @@ def LeastSquares(A: ArrayLike | sp.sparray, b: ArrayLike, shape: int | Shape | N
 
 
 def Logistic(A: ArrayLike | sp.sparray, labels: ArrayLike, shape: int | Shape | None = None) -> Objective:
-    """Return Σ log(1 + exp(−labelᵢ (A x)ᵢ)); labels are ±1, or 0 and 1 (0 then means −1)."""
+    """Return Σ log(1 + exp(−labelᵢ (A x)ᵢ)); labels are ±1, or 0 and 1 (0 then means −1).
+
+    >>> import dcgs, numpy as np
+    >>> f = dcgs.Logistic(np.eye(2), [0, 1])
+    >>> f.grad(np.zeros(2)), f.smoothness
+    (array([ 0.5, -0.5]), 0.25)
+    """
     y = vector(labels, "labels")
     if np.isin(y, (0.0, 1.0)).all() and (y == 0.0).any():
         y = 2.0 * y - 1.0
@@ -152,6 +158,11 @@ def matrix_map(A: Any, shape: int | Shape | None = None) -> LinearMap:
     """Return x ↦ A x for a dense or scipy.sparse matrix; float64 data are not copied.
 
     A sparse matrix is stored by rows (shared with the user's CSR matrix) and by columns.
+
+    >>> import dcgs, numpy as np, scipy.sparse as sp
+    >>> A = dcgs.matrix_map(sp.csr_array([[1.0, 2.0], [0.0, 1.0]]))
+    >>> A.image(np.array([1.0, 1.0])), A.adjoint(np.array([1.0, 0.0]))
+    (array([3., 1.]), array([1., 2.]))
     """
     checked = matrix(A, "A")
     d = int(checked.shape[1])

@@ -13,8 +13,8 @@ from dcgs.points import EPS
 
 Matrix: TypeAlias = NDArray[np.float64] | sp.csr_array
 
-# Up to this side the spectrum of the Gram matrix is computed densely, in about a second.
-_DENSE_SIDE = 2000
+DENSE_SIDE = 2000
+"""Up to this side the spectrum of the Gram matrix is computed densely, in about a second."""
 # The relative accuracy of the iterative solver; its answer is raised by as much.
 _SLACK = 1e-6
 
@@ -24,7 +24,7 @@ def largest_eigenvalue(A: Matrix) -> float:
 
     Exact to rounding if the smaller side of A is at most 2000, else to 1e-6.
     """
-    if min(A.shape) <= _DENSE_SIDE:
+    if min(A.shape) <= DENSE_SIDE:
         return max(0.0, float(_gram_spectrum(A)[-1]))
     n, d = A.shape
     operator = LinearOperator(
@@ -47,7 +47,7 @@ def largest_by_lanczos(operator: LinearOperator) -> float:
 def smallest_eigenvalue(A: Matrix) -> float:
     """Return a lower bound of the smallest eigenvalue of AᵀA; 0 for more than 2000 columns."""
     n, d = A.shape
-    if n < d or d > _DENSE_SIDE:
+    if n < d or d > DENSE_SIDE:
         return 0.0
     spectrum = _gram_spectrum(A)
     # An eigenvalue below the rounding error of the Gram matrix is no evidence of convexity.

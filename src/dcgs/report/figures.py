@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from dcgs.bench.entries import ENTRIES
 from dcgs.bench.ranking import Ranking, profile
 from dcgs.experiments.results import Curve, Findings, Measure, Study
-from dcgs.front import Result
+from dcgs.front import Result, curves
+from dcgs.preprocessing.path_result import Path as RadiusPath
 from dcgs.study.link import Link
 
-# Distinct also for the color-blind (Okabe and Ito), and by line style in black and white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":")
+COLORS, DASHES = curves.COLORS, curves.DASHES
 _STYLE: dict[Any, Any] = {
     "font.size": 8.0,
     "axes.titlesize": 8.5,
@@ -253,3 +252,13 @@ def profile_figure(ranking: Ranking) -> Figure:
 def _plain(axes: Axes) -> None:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def path_picture(path: RadiusPath) -> bytes:
+    """Return a picture of a path of radii, as PNG."""
+    with rc_context(_STYLE):
+        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+        path.plot(figure.subplots())
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", dpi=150)
+    return stream.getvalue()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.runtime.encoding import Array
+from dcgs.runtime.faults import FaultSchedule
 from dcgs.runtime.group import ProcessGroup
+from dcgs.runtime.in_flight import AgentLinks
 from dcgs.runtime.messages import Packets
 from dcgs.runtime.wire import FRAME, HEADER
 
@@ -83,13 +85,16 @@ class Job:
     run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
     an agent of this process has used up its budget; it returns whether an agent of any process has.
-    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads. ``edges_up``, if
-    given, returns which edges are there in a round. With ``repeats``, missing messages are replaced by older ones;
-    ``slots`` is the number of rounds in an iteration. ``is_over``, for asynchronous runs, returns whether the
-    agents of this process have ended, and may stop when those of all others have.
+    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads.
+
+    ``edges_up``, if given, returns which edges are there in a round. ``links`` is the state of links that are
+    not reliable. With ``repeats``, missing messages are replaced by older ones; ``slots`` is the number of
+    rounds in an iteration. Asynchronous runs have no rounds: ``is_over`` returns whether the agents of this
+    process have ended, and may stop when those of all others have; ``is_late`` whether a limit was reached,
+    at which all stop. ``allgather`` returns the arrays of all processes.
     """
 
-    program: Callable[[int], Program[Point]]
+    program: Callable[[int], Program[Any]]
     neighbors: Sequence[Sequence[int]]
     traffic: Traffic
     after_round: Callable[[], bool]
@@ -97,23 +102,29 @@ class Job:
     spent: Callable[[bool], bool] | None = None
     point_nbytes: int = 0
     edges_up: Callable[[int], Collection[tuple[int, int]]] | None = None
+    links: Mapping[int, AgentLinks] = field(default_factory=dict)
     repeats: bool = False
     slots: int = 1
     is_over: Callable[[], bool] = lambda: False
+    is_late: Callable[[], bool] = lambda: False
+    allgather: Callable[[Iterable[Array]], list[Array]] = list
 
 
 class Runtime(ABC):
     """Runs every agent's program. It knows nothing about the optimization problem.
 
     ``reliable`` is True if every message arrives in the round in which it is sent, and all agents take part
-    in every round. If it is ``asynchronous``, there are no rounds. With ``allow_faults``, a method that
-    cannot bear missing messages gets older ones instead.
+    in every round. If it is ``asynchronous``, there are no rounds; if it ``replays``, it repeats the recorded
+    steps of such a run. With ``allow_faults``, a method that cannot bear missing messages gets older ones
+    instead.
     """
 
     reliable: bool = True
     asynchronous: bool = False
     allow_faults: bool = False
     has_noise: bool = False
+    faults: FaultSchedule | None = None
+    replays: bool = False
 
     @abstractmethod
     def run(self, job: Job) -> None:

@@ -13,7 +13,16 @@ import numpy as np
 
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.transport import Transfer
-from dcgs.runtime.wire import HEADER, Header, Kind, Received, check_header, read_header, read_messages
+from dcgs.runtime.wire import (
+    HEADER,
+    Header,
+    Kind,
+    MessageError,
+    Received,
+    check_header,
+    read_header,
+    read_messages,
+)
 
 # The first capacity of a channel, in bytes after the header.
 _CAPACITY = 1 << 16
@@ -64,7 +73,12 @@ class RecvChannel:
         if self.header.length <= self._capacity:
             return []
         received, self._capacity = self._buffer, self.header.length
-        self._buffer = np.empty(HEADER + self._capacity, dtype=np.uint8)
+        try:
+            self._buffer = np.empty(HEADER + self._capacity, dtype=np.uint8)
+        except (MemoryError, ValueError) as error:
+            raise MessageError(
+                f"a message must fit into memory; {self.name} sent one of {self._capacity} bytes."
+            ) from error
         self._buffer[: len(received)] = received
         return [Transfer(self._buffer[len(received) :], self.rank, self._tag)]
 

@@ -4,53 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import final
 
-from dcgs.protocol import Inbox, Message
+from dcgs.protocol import Message
 from dcgs.runtime.base import Job
+from dcgs.runtime.mailbox import Mailbox
 from dcgs.runtime.messages import Reply, packets
 from dcgs.runtime.programs import Programs
 from dcgs.runtime.record import Record
 
 
 @final
-@dataclass(eq=False)
-class Mailbox:
-    """The messages that have arrived at one agent and that it has not used, the newest of each neighbor.
-
-    ``heard`` has, for each neighbor, the agent's own step in which it last used a message of this neighbor.
-    """
-
-    neighbors: Sequence[int]
-    arrived: dict[int, tuple[int, Message]] = field(default_factory=dict)
-    heard: dict[int, int] = field(default_factory=dict)
-
-    def put(self, sender: int, step: int, message: Message) -> None:
-        """Store a message, unless a newer one of the same sender has arrived."""
-        if sender not in self.arrived or step > self.arrived[sender][0]:
-            self.arrived[sender] = step, message
-
-    def is_ready(self, step: int, staleness: int) -> bool:
-        """Return True if the agent may take its next step.
-
-        There must be a new message, and none of the neighbors may have been silent for ``staleness`` steps.
-        """
-        silent = [j for j in self.neighbors if j not in self.arrived]
-        fresh = all(step - self.heard.get(j, 0) < staleness for j in silent)
-        return fresh and (bool(self.arrived) or not self.neighbors)
-
-    def take(self, step: int) -> tuple[Inbox, dict[int, int]]:
-        """Return the inbox of a step, and which steps of neighbors it is from."""
-        arrived, self.arrived = self.arrived, {}
-        self.heard |= dict.fromkeys(arrived, step)
-        return {j: arrived[j][1] for j in sorted(arrived)}, {j: each[0] for j, each in arrived.items()}
-
-
-@final
 @dataclass(frozen=True)
 class Pace:
-    """The steps that each agent takes in a unit of time, the time of a message, and the bound on staleness."""
+    """The steps of each agent in a unit of time, the time of a message, and the bound on staleness."""
 
     speeds: Sequence[float]
     latency: float
@@ -58,7 +26,7 @@ class Pace:
 
 
 def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> None:
-    """Run all agents at their own pace. A round is a unit of simulated time."""
+    """Run all agents at their own pace, until one has returned. A round is a unit of simulated time."""
     agents = range(len(job.neighbors))
     boxes = [Mailbox(job.neighbors[i]) for i in agents]
     duration = [1.0 / speed for speed in pace.speeds]
@@ -76,7 +44,7 @@ def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> No
                 return
         if kind == 0:
             if replies[i] is None:
-                continue
+                return
             sent = packets(i, replies[i], job.neighbors[i])
             job.traffic.count_messages(i, sent)
             done = record.steps.get(i, 0)

@@ -31,8 +31,10 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _SMALL = 16
 # Numbers that are read at a time: they are still in the cache when they are read again.
 _CHUNK = 1 << 14
-# Positions are written as 32-bit numbers.
+# Larger arrays are written in full: positions are 32-bit numbers.
 _MOST_INDEXED = 1 << 32
+# NumPy has no larger arrays, also not of no entries: the product of all positive sides counts.
+_MOST_ENTRIES = (1 << 60) - 1
 
 
 class Form(IntEnum):
@@ -86,9 +88,10 @@ class EncodedArray:
         if n < _SMALL or self.array.dtype != np.float64:
             return Form.DENSE, n
         count = self._scan[0]
-        sizes = {Form.DENSE: 8 * n, Form.BITMAP: _padded((n + 7) // 8) + 8 * count}
+        sizes = {Form.DENSE: 8 * n}
         if n <= _MOST_INDEXED:
             sizes[Form.INDEXED] = _padded(4 * count) + 8 * count
+            sizes[Form.BITMAP] = _padded((n + 7) // 8) + 8 * count
         form = min(sizes, key=lambda form: (sizes[form], form))
         return form, n if form is Form.DENSE else count
 
@@ -102,10 +105,12 @@ class EncodedArray:
         """Write it to a buffer of ``nbytes`` bytes."""
         form, count = self._choice
         shape, dtype = self.array.shape, self.array.dtype
-        start = _LAYOUT.size + 8 * len(shape)
+        start, end = _LAYOUT.size + 8 * len(shape), len(buffer) - _padded(count * dtype.itemsize)
+        buffer[start:end][-8:] = 0  # buffers are used again: no byte of an older message in the padding
+        buffer[-8:] = 0
         _LAYOUT.pack_into(buffer.data, 0, form, _CODES[dtype], len(shape), count)
         buffer[_LAYOUT.size : start].view(np.uint64)[:] = shape
-        values = buffer[len(buffer) - _padded(count * dtype.itemsize) :][: count * dtype.itemsize].view(dtype)
+        values = buffer[end:][: count * dtype.itemsize].view(dtype)
         if form is Form.DENSE:
             values[:] = self._flat
             return
@@ -143,23 +148,34 @@ def _read(buffer: Buffer) -> tuple[Array, int]:
     form, dtype = Form(form), _DTYPES[code]
     shape = tuple(buffer[_LAYOUT.size : start].view(np.uint64).tolist())
     n, size = math.prod(shape), _size(form, dtype, shape, count)
+    largest = math.prod(side or 1 for side in shape)
     if len(buffer) < size or (count != n if form is Form.DENSE else count > n or dtype != np.float64):
         raise EncodingError(f"the size of an array of shape {shape} is not that of its {count} entries")
+    if largest > _MOST_ENTRIES or (form is not Form.DENSE and n > _MOST_INDEXED):
+        raise EncodingError(f"an array of shape {shape} cannot be in memory")
     values = buffer[size - _padded(count * dtype.itemsize) : size][: count * dtype.itemsize].view(dtype)
-    if form is Form.DENSE:
-        return values.reshape(shape), size
-    array = np.zeros(n)
+    entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
+    return entries.reshape(shape), size
+
+
+def _filled(form: Form, n: int, places: Buffer, values: Array) -> Array:
+    """Return n entries, of which those at the given places have these values and the others are 0."""
+    count = len(values)
+    try:
+        array = np.zeros(n)
+    except MemoryError as error:
+        raise EncodingError(f"an array of {n} entries cannot be in memory") from error
     if form is Form.BITMAP:
-        nonzero = np.unpackbits(buffer[start : start + (n + 7) // 8], count=n).view(np.bool_)
+        nonzero = np.unpackbits(places[: (n + 7) // 8], count=n).view(np.bool_)
         if np.count_nonzero(nonzero) != count:
             raise EncodingError(f"the bits of an array do not mark {count} entries")
         array[nonzero] = values
     else:
-        positions = buffer[start : start + 4 * count].view(np.uint32)
+        positions = places[: 4 * count].view(np.uint32)
         if count and (positions[-1] >= n or (positions[1:] <= positions[:-1]).any()):
             raise EncodingError("the positions of entries are not in increasing order within the array")
         array[positions] = values
-    return array.reshape(shape), size
+    return array
 
 
 def _size(form: Form, dtype: np.dtype[Any], shape: Sequence[int], count: int) -> int:

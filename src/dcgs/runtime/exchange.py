@@ -16,7 +16,7 @@ from dcgs.runtime.channels import RecvChannel, SendChannel
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.messages import Packets, early_return
 from dcgs.runtime.transport import Transfer, Transfers, Transport, hosted_by
-from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, bundle_size, write_bundle
+from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, Received, bundle_size, write_bundle
 
 T = TypeVar("T")
 
@@ -41,39 +41,39 @@ def carry_out(exchange: Exchange[T], transport: Transport, peers: Sequence[int])
 class NeighborExchange:
     """The messages between the agents that process ``rank`` of ``size`` hosts and all their neighbors.
 
-    All messages for one process are sent in one bundle. ``peers`` are the processes that host neighbors of
-    the agents here.
+    All messages for one process are sent in one bundle. ``hosted`` are the agents here, ``home`` has the
+    process of every agent, and ``peers`` are the processes that host neighbors of the agents here.
     """
 
     def __init__(self, neighbors: Sequence[Sequence[int]], rank: int, size: int) -> None:
         agents = len(neighbors)
         self.hosted = list(hosted_by(rank, size, agents))
-        self._home = {i: process for process in range(size) for i in hosted_by(process, size, agents)}
+        self.home = {i: process for process in range(size) for i in hosted_by(process, size, agents)}
         self._neighbors = neighbors
         self._rank = rank
-        self.peers = sorted({self._home[j] for i in self.hosted for j in neighbors[i]} - {rank})
+        self.peers = sorted({self.home[j] for i in self.hosted for j in neighbors[i]} - {rank})
         self._sends = {peer: SendChannel(peer, _TAG) for peer in self.peers}
-        self._receives = [RecvChannel(peer, _TAG, self._name(peer)) for peer in self.peers]
+        self._receives = [RecvChannel(peer, _TAG, self.name(peer)) for peer in self.peers]
         self._buffers: list[Buffer] = []
         self._round = 0
 
     def round(self, packets: Mapping[int, Packets]) -> Exchange[dict[int, Inbox]]:
         """Exchange the messages of all agents; return every agent's inbox, neighbors in increasing order."""
-        frames = {peer: self._frames(packets, peer) for peer in self.peers}
+        frames = {peer: self.frames(packets, peer) for peer in self.peers}
         received = yield from self._swap(frames, Kind.MESSAGE)
         for i, sent in packets.items():
-            received |= {(i, j): packet.copy for j, packet in sent.items() if self._home[j] == self._rank}
+            received |= {(i, j): packet.copy for j, packet in sent.items() if self.home[j] == self._rank}
         return {i: {j: received[j, i] for j in self._neighbors[i] if (j, i) in received} for i in self.hosted}
 
     def end(self) -> Exchange[None]:
         """Check that the neighbors of all agents here have returned as well."""
         yield from self._swap({peer: [] for peer in self.peers}, Kind.END)
 
-    def _frames(self, packets: Mapping[int, Packets], peer: int) -> list[Frame]:
+    def frames(self, packets: Mapping[int, Packets], peer: int) -> list[Frame]:
         """Return the messages for a process; one that is for all neighbors there is sent once."""
         frames = []
         for i, sent in packets.items():
-            here = [j for j in self._neighbors[i] if self._home[j] == peer]
+            here = [j for j in self._neighbors[i] if self.home[j] == peer]
             distinct = {id(sent[j]): sent[j] for j in here if j in sent}
             if len(distinct) == 1 and all(j in sent for j in here):
                 (packet,) = distinct.values()
@@ -102,7 +102,7 @@ class NeighborExchange:
             yield later, rests
         messages: dict[tuple[int, int], Message] = {}
         for receiver in self._receives:
-            messages |= self._delivered(receiver)
+            messages |= self.delivered(receiver.take(), receiver.rank)
         return messages
 
     def _bundles(self, frames: Mapping[int, list[Frame]], kind: Kind) -> dict[int, Buffer]:
@@ -125,18 +125,24 @@ class NeighborExchange:
             self._buffers[place] = np.empty(size, dtype=np.uint8)
         return self._buffers[place][:size]
 
-    def _delivered(self, receiver: RecvChannel) -> dict[tuple[int, int], Message]:
+    def delivered(self, received: Sequence[Received], rank: int) -> dict[tuple[int, int], Message]:
         """Return the messages of one process by sender and receiver; raise unless they are of neighbors."""
         delivered: dict[tuple[int, int], Message] = {}
-        for each in receiver.take():
-            i, rank = each.sender, receiver.rank
-            to = [] if self._home.get(i) != rank else [j for j in self._neighbors[i] if j in self.hosted]
+        for each in received:
+            i = each.sender
+            to = [] if self.home.get(i) != rank else [j for j in self._neighbors[i] if j in self.hosted]
             if each.receiver != ALL:
                 to = [j for j in to if j == each.receiver]
             if not to:
                 raise MessageError(
-                    f"messages must be between neighbors; {receiver.name} sent one from agent {i} to agent "
+                    f"messages must be between neighbors; {self.name(rank)} sent one from agent {i} to agent "
                     f"{each.receiver}."
+                )
+            twice = [j for j in to if (i, j) in delivered]
+            if twice:
+                raise MessageError(
+                    f"an agent must send a neighbor one message in a round; {self.name(rank)} sent two from "
+                    f"agent {i} to agents {twice}."
                 )
             delivered |= {(i, j): each.message for j in to}
         return delivered
@@ -145,12 +151,12 @@ class NeighborExchange:
         """Raise if the agents of a peer have returned while those here still send, or the other way round."""
         theirs = receiver.read_header().kind
         if {theirs, kind} == {Kind.MESSAGE, Kind.END}:
-            there = [j for j, home in self._home.items() if home == receiver.rank]
+            there = [j for j, home in self.home.items() if home == receiver.rank]
             remote = [j for j in there if any(j in self._neighbors[i] for i in self.hosted)]
             here = [i for i in self.hosted if any(j in self._neighbors[i] for j in remote)]
             raise early_return(*((remote, here) if theirs is Kind.END else (here, remote)))
 
-    def _name(self, peer: int) -> str:
+    def name(self, peer: int) -> str:
         """Return the name of a process in errors: that of its agent, if it hosts one."""
-        agents = [j for j, home in self._home.items() if home == peer]
+        agents = [j for j, home in self.home.items() if home == peer]
         return f"agent {agents[0]} (rank {peer})" if len(agents) == 1 else f"rank {peer}"

@@ -26,6 +26,8 @@ Neighbors: TypeAlias = Sequence[Sequence[int]]
 Edge: TypeAlias = tuple[int, int]
 
 _SHARE = number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)
+_SHARE_OF_ONE = number("be between 0 and 1", lambda x: 0.0 <= x <= 1.0)
+_DELAY = whole(0)
 
 
 @final
@@ -33,9 +35,9 @@ _SHARE = number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)
 class RoundFaults:
     """The faults of one round.
 
-    ``asleep`` are agents that neither compute nor send; messages to them wait. ``lost`` are messages that do not arrive,
-    by sender and receiver. ``late`` are the rounds by which messages are late. ``noise`` is the standard
-    deviation of what is added to each entry of a message, relative to the size of its entries.
+    ``asleep`` are agents that neither compute nor send; messages to them wait. ``lost`` are messages that do
+    not arrive, by sender and receiver. ``late`` are the rounds by which messages are late. ``noise`` is the
+    standard deviation of what is added to each entry of a message, relative to the size of its entries.
     """
 
     asleep: frozenset[int] = frozenset()
@@ -63,6 +65,10 @@ class FaultSchedule(ABC):
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
         """Return the faults of a round; rounds count from 1."""
 
+    @abstractmethod
+    def check(self, neighbors: Neighbors) -> None:
+        """Raise unless all agents and edges that have faults are in the graph."""
+
     def changed(self, round: int, edge: Edge, message: Message, noise: float) -> Message:
         """Return a message with noise; the same in every run."""
         if noise == 0.0:
@@ -89,11 +95,15 @@ class Faults(FaultSchedule):
 
     * ``loss`` is the probability that a message is lost: one number, or a mapping from (sender, receiver).
     * ``sleep`` is the probability that an agent sleeps in a round: one number, or a mapping from agents.
-    * ``down`` is the probability that an edge is down in a round, in both directions.
+    * ``down`` is the probability that an edge is down in a round, in both directions: one number, or a
+      mapping from (agent, neighbor).
     * ``delay`` is the largest number of rounds by which a message is late; each number up to it is as likely.
+      It is one number, or a mapping from (sender, receiver).
     * ``noise`` is the standard deviation of what is added to the entries of a message, relative to the root
       mean square of its entries.
     * ``patience``: if no message crosses between two parts of the network for so many rounds, the run ends.
+
+    What a mapping does not name has no such fault. A probability of a mapping may be 1.
 
     >>> faults = Faults(loss=0.3, sleep=0.1, seed=1)
     >>> faults.at(1, [(1,), (0,)]) == faults.at(1, [(1,), (0,)])
@@ -102,22 +112,37 @@ class Faults(FaultSchedule):
 
     loss: float | Mapping[Edge, float] = 0.0
     sleep: float | Mapping[int, float] = 0.0
-    down: float = 0.0
-    delay: int = 0
+    down: float | Mapping[Edge, float] = 0.0
+    delay: int | Mapping[Edge, int] = 0
     noise: float = 0.0
     seed: int = 0
     patience: int = 1000
 
     def __post_init__(self) -> None:
-        for name in ("loss", "sleep"):
+        for name in ("loss", "sleep", "down"):
             given = getattr(self, name)
-            for each in given.values() if isinstance(given, Mapping) else (given,):
-                _SHARE(each, name)
-        _SHARE(self.down, "down")
-        whole(0)(self.delay, "delay")
+            if not isinstance(given, Mapping):
+                _SHARE(given, name)
+                continue
+            for key, share in given.items():
+                _SHARE_OF_ONE(share, f"{name}[{key!r}]")
+        for delay in self.delay.values() if isinstance(self.delay, Mapping) else (self.delay,):
+            _DELAY(delay, "delay")
         NOT_NEGATIVE(self.noise, "noise")
         SEED(self.seed, "seed")
         COUNT(self.patience, "patience")
+
+    def check(self, neighbors: Neighbors) -> None:
+        edges = {(i, j) for i, near in enumerate(neighbors) for j in near}
+        for name in ("loss", "down", "delay"):
+            given = getattr(self, name)
+            odd = [edge for edge in given if edge not in edges] if isinstance(given, Mapping) else []
+            if odd:
+                raise ValueError(f"{name} must be of edges of the graph; it has none for {odd}.")
+        agents = range(len(neighbors))
+        strangers = [i for i in self.sleep if i not in agents] if isinstance(self.sleep, Mapping) else []
+        if strangers:
+            raise ValueError(f"sleep must be of agents 0 to {len(neighbors) - 1}; got {strangers}.")
 
     @property
     def has_noise(self) -> bool:
@@ -134,18 +159,20 @@ class Faults(FaultSchedule):
         sleeping = rng.random(len(neighbors)) < _each(self.sleep, agents)
         lost = rng.random(len(edges)) < _each(self.loss, edges)
         pairs = [edge for edge in edges if edge[0] < edge[1]]
-        down = {
-            edge for edge, is_down in zip(pairs, rng.random(len(pairs)) < self.down, strict=True) if is_down
-        }
-        late = rng.integers(0, self.delay + 1, len(edges)) if self.delay else np.zeros(len(edges), dtype=int)
+        drawn = rng.random(len(pairs)) < np.maximum(
+            _each(self.down, pairs), _each(self.down, [(j, i) for i, j in pairs])
+        )
+        down = {edge for edge, is_down in zip(pairs, drawn.tolist(), strict=True) if is_down}
+        delays = _each(self.delay, edges).astype(np.int64)
+        late = rng.integers(0, delays + 1) if delays.any() else delays
         return RoundFaults(
             frozenset(np.flatnonzero(sleeping).tolist()),
             frozenset(
                 edge
-                for edge, is_lost in zip(edges, lost, strict=True)
+                for edge, is_lost in zip(edges, lost.tolist(), strict=True)
                 if is_lost or (min(edge), max(edge)) in down
             ),
-            {edge: int(rounds) for edge, rounds in zip(edges, late, strict=True) if rounds},
+            {edge: rounds for edge, rounds in zip(edges, late.tolist(), strict=True) if rounds},
             self.noise,
         )
 
@@ -173,6 +200,16 @@ class RecordedFaults(FaultSchedule):
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
         return self.rounds[round - 1] if round <= len(self.rounds) else RoundFaults()
 
+    def check(self, neighbors: Neighbors) -> None:
+        edges = {(i, j) for i, near in enumerate(neighbors) for j in near}
+        odd = {edge for each in self.rounds for edge in (*each.lost, *each.late)} - edges
+        strangers = {i for each in self.rounds for i in each.asleep} - set(range(len(neighbors)))
+        if odd or strangers:
+            raise ValueError(
+                f"recorded faults must be of the agents and edges of the graph; it has none for "
+                f"{sorted(strangers) + sorted(odd)}. Load those of a run on the same graph."
+            )
+
 
 def save_faults(path: str | os.PathLike[str], rounds: Sequence[RoundFaults], seed: int = 0) -> Path:
     """Write the faults of rounds 1, 2, … to a file (NumPy's npz), and return its path."""
@@ -190,7 +227,16 @@ def save_faults(path: str | os.PathLike[str], rounds: Sequence[RoundFaults], see
 
 
 def load_faults(path: str | os.PathLike[str]) -> RecordedFaults:
-    """Return the faults that :meth:`Faults.save` wrote."""
+    """Return the faults that :meth:`Faults.save` wrote.
+
+    >>> import dcgs, pathlib, tempfile
+    >>> neighbors = [(1,), (0,)]
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "faults.npz"
+    >>> faults = dcgs.Faults(loss=0.5, seed=1)
+    >>> saved = faults.save(path, neighbors, rounds=3)
+    >>> dcgs.load_faults(path).at(2, neighbors) == faults.at(2, neighbors)
+    True
+    """
     name = str(PATH(path, "path"))
     try:
         with open(name, "rb") as file:
@@ -220,8 +266,8 @@ def _read(file: IO[bytes]) -> RecordedFaults:
     return RecordedFaults(rounds, int(npz.array("seed")))
 
 
-def _each(given: float | Mapping[Any, float], keys: Sequence[Any]) -> NDArray[np.float64] | float:
-    """Return the probability of each key; a key that a mapping does not have gets 0."""
+def _each(given: float | Mapping[Any, float], keys: Sequence[Any]) -> NDArray[np.float64]:
+    """Return the number of each key; a key that a mapping does not have gets 0."""
     if not isinstance(given, Mapping):
-        return given
-    return np.array([given.get(key, 0.0) for key in keys])
+        return np.full(len(keys), float(given))
+    return np.array([given.get(key, 0.0) for key in keys], dtype=np.float64)

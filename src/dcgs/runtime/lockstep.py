@@ -6,16 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
-from threadpoolctl import threadpool_limits
-
-from dcgs.parallel import cores, wide_products
+from dcgs.parallel import blas_threads, cores, wide_products
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.clock import Pace, run_by_clock, run_recorded
 from dcgs.runtime.faults import FaultSchedule, RecordedFaults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
+from dcgs.runtime.in_flight import links_of
 from dcgs.runtime.lossy import Delivery, run_with_faults
 from dcgs.runtime.messages import all_sent, packets
 from dcgs.runtime.programs import Programs
@@ -45,6 +44,15 @@ class Lockstep(Runtime):
     ``latency`` of a message. An agent uses the newest message of each neighbor, and waits for a neighbor from
     which it has used none in its last ``staleness`` steps. ``record`` is a file to which such a run writes
     which messages were used when, and ``replay`` such a file to repeat.
+
+    >>> import dcgs, networkx as nx
+    >>> from dcgs.datasets import lasso_synthetic
+    >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    >>> X, graph = dcgs.L1Ball(20, radius=150.0), nx.cycle_graph(4)
+    >>> runtime = dcgs.Lockstep(threads=1)
+    >>> result = dcgs.minimize(data.objectives(4), X, graph, dcgs.DFW(), iterations=10, runtime=runtime)
+    >>> result.rounds
+    20
     """
 
     threads: int | None = None
@@ -80,6 +88,10 @@ class Lockstep(Runtime):
         return self.speeds is not None or self.replay is not None
 
     @property
+    def replays(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.replay is not None
+
+    @property
     def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
         return self.faults is None and not self.asynchronous
 
@@ -90,7 +102,7 @@ class Lockstep(Runtime):
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
-            stack.enter_context(threadpool_limits(self.blas_threads, user_api="blas"))
+            stack.enter_context(blas_threads(self.blas_threads))
             if job.prefers_blas_threads:
                 stack.enter_context(wide_products(self.threads or cores()))
             # Closed after the pool has shut down: a program that is running cannot be closed.
@@ -101,7 +113,8 @@ class Lockstep(Runtime):
                 return
             if self.faults is not None or job.edges_up is not None:
                 faults = self.faults or RecordedFaults(())
-                run_with_faults(job, programs, Delivery(job, faults), pool)
+                linked = job if job.links else replace(job, links=links_of(range(len(job.neighbors))))
+                run_with_faults(linked, programs, Delivery(linked, faults), pool)
                 return
             replies = programs.advance(pool=pool)
             if self.threads is None and job.point_nbytes >= _LARGE:
@@ -156,4 +169,5 @@ def _values(speeds: float | Sequence[float] | Mapping[int, float] | None) -> lis
         return []
     if isinstance(speeds, Mapping):
         return list(speeds.values())
-    return list(speeds) if isinstance(speeds, Sequence) else [speeds]
+    is_text = isinstance(speeds, str | bytes | bytearray)  # a sequence as well, but not of numbers
+    return list(speeds) if isinstance(speeds, Sequence) and not is_text else [speeds]

@@ -1,4 +1,4 @@
-"""What agents may send: messages of arrays of finite float64 numbers, to all neighbors or to some."""
+"""What agents may send: arrays of finite numbers, or of bytes, to all neighbors or to some."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from dcgs.points import Point, frozen
+from dcgs.points import Point, read_only
 from dcgs.protocol import Message
 from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray
 
@@ -28,7 +28,7 @@ class Packet:
         arrays = message if isinstance(message, tuple) else (message,)
         self.parts = [EncodedArray(_checked(sender, array)) for array in arrays]
         for part in self.parts:
-            if not part.is_finite:
+            if part.array.dtype == np.float64 and not part.is_finite:
                 where = tuple(np.argwhere(~np.isfinite(part.array))[0].tolist())
                 raise FloatingPointError(
                     f"a message must be finite; agent {sender} sent {part.array[where]} at {where}."
@@ -38,7 +38,7 @@ class Packet:
     @cached_property
     def copy(self) -> Message:
         """A read-only copy, which later changes by the sender do not affect."""
-        arrays = tuple(frozen(part.array) for part in self.parts)
+        arrays = tuple(read_only(part.array.copy()) for part in self.parts)
         return arrays if self.is_tuple else arrays[0]
 
 
@@ -65,8 +65,8 @@ def packets(sender: int, reply: Reply, neighbors: Sequence[int]) -> Packets:
 
 
 def _checked(sender: int, array: Any) -> Point:
-    """Return the array; raise unless it is one of float64."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+    """Return the array; raise unless it is one of float64, or of bytes (uint8)."""
+    if not isinstance(array, np.ndarray) or array.dtype not in (np.float64, np.uint8):
         is_array = isinstance(array, np.ndarray)
         sent = f"one of {np.asarray(array).dtype}" if is_array else f"a {type(array).__name__}"
         raise TypeError(

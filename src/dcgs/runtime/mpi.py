@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.counting import BudgetSpentError
 from dcgs.environment import find_mpiexec, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
@@ -24,11 +25,14 @@ from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
+from dcgs.runtime.mailbox import Ending
+from dcgs.runtime.pace import run_at_own_pace
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.rank import abort_all
+from dcgs.runtime.record import Record
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
 from dcgs.supervisor import raise_on_signals, set_name
-from dcgs.validation import POSITIVE, shown
+from dcgs.validation import COUNT, FLAG, PATH, POSITIVE, shown
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
 _FIRST_SLEEP, _LONGEST_SLEEP, _GROWTH = 20e-6, 1e-3, 1.3
@@ -40,6 +44,8 @@ _LONG_WAITS = 3
 _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds between two checks of the heartbeat during a wait.
 _CHECK = 0.05
+# The tag of messages of asynchronous runs; tags 0 and 1 are those of collective operations and of rounds.
+_MAIL_TAG = 2
 # Bytes of freed memory that a process keeps, and the largest block that it keeps (the most glibc allows).
 _KEPT, _LARGEST_KEPT = 1 << 28, 1 << 25
 
@@ -53,20 +59,42 @@ class MPI(Runtime):
     many agents as processes. If no heartbeat message of a process arrives for ``timeout`` seconds, the
     run ends in all processes. A thread sends these messages, also while agents compute. ``comm`` is an
     mpi4py communicator, by default that of all processes.
+
+    With ``asynchronous=True`` nobody waits for a round: an agent takes a step when a message has arrived,
+    with the newest message of each neighbor. It waits only for a neighbor of which it has used no message in
+    its last ``staleness`` steps. ``record`` is a file to which process 0 writes which message was used when;
+    ``Lockstep(replay=...)`` repeats the run from it. Models are measured before and after the run only.
+
+    >>> import dcgs
+    >>> dcgs.MPI(timeout=30.0).timeout
+    30.0
     """
 
     timeout: float = 10.0
     comm: Any = None
+    asynchronous: bool = False
+    staleness: int = 50
+    record: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         POSITIVE(self.timeout, "timeout")
+        FLAG(self.asynchronous, "asynchronous")
+        COUNT(self.staleness, "staleness")
+        PATH.or_none(self.record, "record")
+        if self.record is not None and not self.asynchronous:
+            raise ValueError("record must be None unless asynchronous=True: other runs repeat by themselves.")
         # There is no communicator before mpi4py is imported.
         mpi = sys.modules.get("mpi4py.MPI")
         if self.comm is not None and (mpi is None or not isinstance(self.comm, mpi.Comm)):
             raise TypeError(f"comm must be an mpi4py communicator, or None; got {shown(self.comm)}.")
 
     def __repr__(self) -> str:
-        return f"MPI(timeout={self.timeout!r})"
+        pace = f", asynchronous=True, staleness={self.staleness}" if self.asynchronous else ""
+        return f"MPI(timeout={self.timeout!r}{pace})"
+
+    @property
+    def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return not self.asynchronous
 
     @property
     def transport(self) -> MPITransport:
@@ -75,7 +103,17 @@ class MPI(Runtime):
 
     def run(self, job: Job) -> None:
         self.transport.name_by_agents(len(job.neighbors))
-        run_hosted(job, self.transport)
+        if not self.asynchronous:
+            run_hosted(job, self.transport)
+            return
+        record = Record()
+        ending = run_at_own_pace(job, MPIMailTransport(self.transport), self.staleness, record)
+        if self.record is not None:
+            everyone = Record.joined(job.allgather(record.arrays()))
+            if self.transport.rank == 0:
+                everyone.save(self.record)
+        if ending is Ending.SPENT:
+            raise BudgetSpentError
 
     def hosts(self, agents: int) -> range:
         transport = self.transport
@@ -96,15 +134,16 @@ class MPITransport(Transport):
     """The processes of a communicator."""
 
     def __init__(self, comm: Any, timeout: float) -> None:
-        self._mpi = mpi = _mpi4py()
+        mpi = _mpi4py()
         self.rank = comm.rank
         self.size = comm.size
+        self.mpi = mpi
         self.comm = _duplicate(comm)
         self.heartbeat = Heartbeat(_MPIHeartbeatTransport(_duplicate(comm), mpi), timeout)
         here = comm.Split_type(mpi.COMM_TYPE_SHARED)
         self._crowded = here.size > cores()
         here.Free()
-        self._pending: Sequence[Any] = ()
+        self.pending: Sequence[Any] = ()
         self._abandoned = False
         self._long_waits = 0
         if self.size > 1:
@@ -120,27 +159,27 @@ class MPITransport(Transport):
         set_name(self.heartbeat.name(self.rank))
 
     def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
-        comm, byte = self.comm, self._mpi.BYTE
+        comm, byte = self.comm, self.mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]
         self._wait(requests, peers)
 
     def broadcast(self, buffer: Buffer) -> None:
-        self._wait([self.comm.Ibcast([buffer, self._mpi.BYTE], 0)])
+        self._wait([self.comm.Ibcast([buffer, self.mpi.BYTE], 0)])
 
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         mine = np.ascontiguousarray(values, dtype=np.float64)
         out = np.empty_like(mine)
-        self._wait([self.comm.Iallreduce(mine, out, self._mpi.MAX)])
+        self._wait([self.comm.Iallreduce(mine, out, self.mpi.MAX)])
         return out
 
     def _wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
         """Wait until all requests are complete; raise if the heartbeat reports a failure."""
-        testall = self._mpi.Request.Testall
+        testall = self.mpi.Request.Testall
         if testall(requests):
             self._long_waits = 0
             return
-        self._pending = requests
+        self.pending = requests
         now = start = time.monotonic()
         spin_end = start + (0.0 if self._crowded and self._long_waits >= _LONG_WAITS else _SPIN)
         sleep, next_check = _FIRST_SLEEP, start + _CHECK
@@ -154,27 +193,75 @@ class MPITransport(Transport):
             if now >= next_check:
                 next_check = now + _CHECK
                 self.heartbeat.check(peers)
-        self._pending = ()
+        self.pending = ()
         self._long_waits = 0 if now - start < _SPIN else self._long_waits + 1
 
     def abandon(self) -> None:
         self._abandoned = True
-        for request in self._pending:
+        for request in self.pending:
             with suppress(Exception):
                 request.Cancel()
         end = time.monotonic() + 0.5
-        while self._pending and time.monotonic() < end:
-            self._pending = [request for request in self._pending if not request.Test()]
+        while self.pending and time.monotonic() < end:
+            self.pending = [request for request in self.pending if not request.Test()]
             time.sleep(_LONGEST_SLEEP)
 
     def _exit(self) -> None:
         """Announce the exit before MPI finalizes. After a failure MPI might wait forever, so abort it."""
         self.heartbeat.stop_thread()
-        if self._mpi.Is_finalized():
+        if self.mpi.Is_finalized():
             return
         self.heartbeat.announce_exit()
         if self._abandoned and self.size > 1:
             abort_all()
+
+
+@final
+class MPIMailTransport:
+    """The messages of an asynchronous run: none of its methods waits for another process."""
+
+    def __init__(self, transport: MPITransport) -> None:
+        self.rank, self.size = transport.rank, transport.size
+        self._transport = transport
+        self._sends: list[tuple[Any, Buffer]] = []
+        self._receives: list[tuple[Any, Buffer, int]] = []
+        self._sleep, self._next_check = _FIRST_SLEEP, 0.0
+
+    def begin(self, peers: Sequence[int]) -> None:
+        self._transport.heartbeat.watch(peers)
+        self._transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
+
+    def send(self, buffer: Buffer, rank: int) -> None:
+        request = self._transport.comm.Isend([buffer, self._transport.mpi.BYTE], rank, _MAIL_TAG)
+        self._sends.append((request, buffer))
+
+    def receive(self) -> tuple[Buffer, int] | None:
+        comm, mpi = self._transport.comm, self._transport.mpi
+        status = mpi.Status()
+        while (message := comm.Improbe(mpi.ANY_SOURCE, _MAIL_TAG, status)) is not None:
+            buffer: Buffer = np.empty(status.Get_count(mpi.BYTE), dtype=np.uint8)
+            self._receives.append((message.Irecv([buffer, mpi.BYTE]), buffer, status.source))
+        for place, (request, buffer, rank) in enumerate(self._receives):
+            if request.Test():
+                del self._receives[place]
+                self._sleep = _FIRST_SLEEP
+                return buffer, rank
+        return None
+
+    def is_sent(self) -> bool:
+        self._sends = [each for each in self._sends if not each[0].Test()]
+        return not self._sends
+
+    def check(self, is_idle: bool) -> None:
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + _CHECK
+            self.is_sent()
+            self._transport.pending = [request for request, _ in self._sends]
+            self._transport.heartbeat.check(())
+        if is_idle:
+            time.sleep(self._sleep)
+            self._sleep = min(self._sleep * _GROWTH, _LONGEST_SLEEP)
 
 
 @final

@@ -45,6 +45,8 @@ class Kind(IntEnum):
     """Nothing: the agents have returned, and send no more."""
     COLLECTIVE = 3
     """Part of a collective operation of all processes, such as a gather."""
+    LAST = 4
+    """Nothing: of an asynchronous run all messages have been sent; the round is their number."""
 
 
 @final
@@ -115,6 +117,10 @@ def write_bundle(frames: Sequence[Frame], header: Header, buffer: Buffer) -> Non
 
 def read_header(buffer: Buffer, sender: str) -> Header:
     """Return the header at the start of a buffer; ``sender`` names the sending process in errors."""
+    if len(buffer) < HEADER:
+        raise MessageError(
+            f"a message must have at least {HEADER} bytes; {sender} sent one of {len(buffer)} bytes."
+        )
     magic, version, kind, count, rank, round, length = _HEADER.unpack_from(buffer.data)
     if magic != _MAGIC:
         raise MessageError(

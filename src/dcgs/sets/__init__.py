@@ -10,6 +10,7 @@ from dcgs.sets.norm_balls import L1Ball, L2Ball, LInfBall
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.options import Kind, Option
 from dcgs.sets.polytope import Polytope
+from dcgs.sets.product_set import ProductSet
 from dcgs.sets.simplex import Simplex
 from dcgs.sets.spectraplex import Spectraplex
 
@@ -28,6 +29,7 @@ __all__ = [
     "NuclearNormBall",
     "Option",
     "Polytope",
+    "ProductSet",
     "ProjectableSet",
     "Simplex",
     "Spectraplex",

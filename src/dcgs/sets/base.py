@@ -32,6 +32,13 @@ class ConvexSet(ABC):
     On the command line a built-in set is called ``name``; a set of another package is called
     ``package.module:Name``. ``options`` lists what ``dcgs fit`` asks for. A set that lists nothing gets an
     option for each argument of its constructor after the shape.
+
+    >>> import dcgs, numpy as np
+    >>> X = dcgs.Simplex(3)
+    >>> isinstance(X, dcgs.ConvexSet), X.lmo(np.array([2.0, -1.0, 0.0])).dense()
+    (True, array([0., 1., 0.]))
+    >>> X.violation(np.ones(3)), X.start().round(2)
+    (2.0, array([0.33, 0.33, 0.33]))
     """
 
     name: ClassVar[str] = ""
@@ -90,6 +97,12 @@ class ProjectableSet(ConvexSet):
 
     ``cheap_projection`` is True if a projection costs about as much as some passes over the vector. Inner
     solvers of FastDCGS then project instead of calling the oracle.
+
+    >>> import dcgs, numpy as np
+    >>> X = dcgs.NuclearNormBall((2, 2), radius=1.0)
+    >>> isinstance(X, dcgs.ProjectableSet), X.project(np.diag([3.0, 0.0])).round(6)
+    (True, array([[1., 0.],
+           [0., 0.]]))
     """
 
     cheap_projection: ClassVar[bool] = True
@@ -104,7 +117,15 @@ class ProjectableSet(ConvexSet):
 
 
 class DiagonallyProjectableSet(ProjectableSet):
-    """A set with a projection in every diagonal metric, whose derivative is known."""
+    """A set with a projection in every diagonal metric, whose derivative is known.
+
+    >>> import dcgs, numpy as np
+    >>> X = dcgs.L1Ball(2, radius=1.0)
+    >>> X.project(np.array([2.0, 1.5]))
+    array([0.75, 0.25])
+    >>> X.projected(np.array([2.0, 1.5]), h=np.array([3.0, 1.0])).point
+    array([1., 0.])
+    """
 
     @abstractmethod
     def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:

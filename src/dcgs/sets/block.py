@@ -11,9 +11,10 @@ from typing import final
 
 import numpy as np
 
+from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.lanczos import SEED, Matrix, Vector
+from dcgs.sets.lanczos import SEED, Matrix, Vector, near_vector
 
 SWEEPS = 30
 """The largest number of products with the matrix and its transpose, for one block."""
@@ -66,6 +67,14 @@ def extended(basis: Matrix, columns: int) -> Matrix:
     for _ in range(2):  # twice, because one pass leaves rounding errors
         noise = np.linalg.qr(noise - basis @ (basis.T @ noise))[0]
     return np.hstack([basis, noise])
+
+
+def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
+    """Return the basis with its last column replaced by the atom's vector, unless the basis is square."""
+    vector = near_vector(atom, *shape)
+    if vector is None or basis.shape[0] == basis.shape[1]:
+        return basis
+    return np.asarray(np.linalg.qr(np.column_stack([basis[:, :-1], vector]))[0])
 
 
 def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) -> Nearest:

@@ -9,7 +9,12 @@ from typing import Any, final
 
 
 class Kind(Enum):
-    """What the text of an option stands for; ``dcgs.fitting.sets`` reads it."""
+    """What the text of an option stands for; ``dcgs.fitting.sets`` reads it.
+
+    >>> import dcgs
+    >>> dcgs.Kind.COUNT.value
+    'a whole number of at least 1'
+    """
 
     NUMBER = "a positive number"
     FLOAT = "a finite number"
@@ -24,7 +29,12 @@ class Kind(Enum):
 @final
 @dataclass(frozen=True)
 class Option:
-    """One option of a set: the name of the argument, how its text is read, and what it means."""
+    """One option of a set: the name of the argument, how its text is read, and what it means.
+
+    >>> import dcgs
+    >>> dcgs.Option("k", dcgs.Kind.COUNT).help
+    'a whole number of at least 1'
+    """
 
     name: str
     kind: Kind

@@ -40,13 +40,13 @@ class _OpenLoopSolver(dcgs.Solver):
     def __post_init__(self) -> None:
         self.state: OpenLoopState = self.task.restore(OpenLoopState) or OpenLoopState(self.task.x0)
 
-    def __call__(self, phi: dcgs.Subproblem, e: float) -> dcgs.Point:
+    def __call__(self, phi: dcgs.Subproblem, accuracy: dcgs.Accuracy) -> dcgs.Point:
         outcome = dcgs.Outcome.STEPS
         for t in range(self.max_steps):
             x = self.state.x
             g = phi.grad(x, phi.f.map.image(x))
             s = self.task.lmo(g, None)
-            if dcgs.vdot(g, x) - s.dot(g) <= e:
+            if dcgs.vdot(g, x) - s.dot(g) <= accuracy(x):
                 outcome = dcgs.Outcome.REACHED
                 break
             self.state.x = x + 2.0 / (t + 2.0) * (s.dense() - x)

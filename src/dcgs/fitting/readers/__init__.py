@@ -14,13 +14,14 @@ Text may be compressed (.gz, .bz2, .xz).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from dcgs.datasets import BrokenDataError, read_libsvm
-from dcgs.fitting.data import Entries, Numbers, Samples
+from dcgs.fitting.data import Entries, Indices, Numbers, Samples
 from dcgs.fitting.readers.arrays import (
     Npz,
     as_indices,
@@ -31,8 +32,9 @@ from dcgs.fitting.readers.arrays import (
     vector,
 )
 from dcgs.fitting.readers.layout import Choose, EntriesLayout, Header, SamplesLayout
-from dcgs.fitting.readers.parquet import read_parquet
-from dcgs.fitting.readers.text import read_text
+from dcgs.fitting.readers.parquet import read_parquet, read_parquet_columns
+from dcgs.fitting.readers.text import read_cells, read_text
+from dcgs.fitting.tables import Column, Table
 
 __all__ = [
     "EntriesLayout",
@@ -43,6 +45,7 @@ __all__ = [
     "read_npy",
     "read_samples",
     "read_table",
+    "read_words",
 ]
 
 _COMPRESSED = (".gz", ".bz2", ".xz")
@@ -91,6 +94,51 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
             f"{file} must have at least one row and one feature; it has shape {samples.A.shape}."
         )
     return samples
+
+
+def read_words(file: Path, layout: SamplesLayout) -> Table:
+    """Return a table whose columns may be of words and may have holes: text or Parquet."""
+    columns: Sequence[Column]
+    if kind_of(file) == "parquet":
+        header, columns = read_parquet_columns(file, layout.choose)
+        rows = np.arange(1, 1 + max(map(len, columns), default=0))
+    else:
+        header, columns, rows = _text_columns(file, layout)
+    features, at = layout.split(header)
+    names = None if header.names is None else tuple(header.names[feature] for feature in features)
+    if at is None:
+        table = Table(file, tuple(columns), None, names, None, None, rows)
+    else:
+        name = None if header.names is None else header.names[at]
+        table = Table(file, tuple(columns[:-1]), columns[-1], names, name, at, rows)
+    if layout.target_file is not None:
+        targets = Path(layout.target_file).expanduser()
+        table = replace(table, target=Column(vector(read_npy(targets), "the array", targets)))
+    if table.target is not None and len(table.target) != len(table):
+        raise BrokenDataError(
+            f"{layout.target_file or file} must have a target for each of the {len(table)} rows of {file}; "
+            f"it has {len(table.target)}."
+        )
+    if len(table) == 0 or not table.columns:
+        raise BrokenDataError(
+            f"{file} must have at least one row and one feature; it has shape "
+            f"{(len(table), len(table.columns))}."
+        )
+    return table
+
+
+def _text_columns(file: Path, layout: SamplesLayout) -> tuple[Header, list[Column], Indices]:
+    """Return the columns of a table of text; one of numbers alone is read as such, which is faster."""
+    try:
+        header, numbers = read_text(file, layout.choose, layout.header)
+    except BrokenDataError:
+        header, cells, lines = read_cells(file, layout.choose, layout.header)
+        if not lines:
+            raise
+        columns = [Column.of_texts(texts) for texts in cells]
+        return header, columns, np.array(lines, dtype=np.intp)
+    first = 1 + (header.names is not None)  # blank lines and comments are not counted in such a table
+    return header, [Column(column) for column in numbers.T], np.arange(first, first + len(numbers))
 
 
 def read_entries(file: Path, layout: EntriesLayout) -> Entries:

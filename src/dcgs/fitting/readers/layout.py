@@ -60,7 +60,8 @@ class SamplesLayout:
 
     ``target`` is the column to predict: a name, or a number from 1; None is the last column. It may also be
     an .npy file of targets; then all columns are features. ``features`` is the number of features.
-    For new data, ``targets`` is False: the file may have no targets; ``names`` are the features of the
+    ``use`` are the columns of features, None for all; ``drop`` are columns to leave out.
+    For new data, ``targets`` is False: the file may have no targets; ``names`` are the columns of the
     fit, and ``target_at`` is the column of its target, from 0.
     """
 
@@ -70,6 +71,8 @@ class SamplesLayout:
     targets: bool = True
     names: tuple[str, ...] | None = None
     target_at: int | None = None
+    use: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
 
     @property
     def target_file(self) -> str | None:
@@ -90,9 +93,20 @@ class SamplesLayout:
                 return features, self._target(header) if self._is_named(header) else None
         widths = (None, header.width - 1)  # a table of this width has a target beside its features
         if self.target_file is not None or not (self.targets or self.features in widths):
-            return list(range(header.width)), None
+            return self._features(header, None), None
         target = self._target(header)
-        return [at for at in range(header.width) if at != target], target
+        return self._features(header, target), target
+
+    def _features(self, header: Header, target: int | None) -> list[int]:
+        """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
+        used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
+        dropped = {header.index(name) for name in self.drop}
+        if target in dropped or (self.use is not None and target in used):
+            raise BrokenDataError(
+                f"the target of {header.file} must be neither in --use nor in --drop; column "
+                f"{(target or 0) + 1} is. Name another target with --target, or another column."
+            )
+        return [at for at in used if at != target and at not in dropped]
 
     def _is_named(self, header: Header) -> bool:
         """Return True if the target must be in the table, or is there under the name it had in the fit."""
@@ -126,6 +140,12 @@ class EntriesLayout:
     header: bool | None = None
     base: int | None = None
     values: bool = True
+
+    def finds_names(self, names: Sequence[str]) -> bool:
+        """Return True if these are known names of columns of rows, columns and, if there must be, values."""
+        plain = [re.sub("[^a-z]", "", name.lower()) for name in names]
+        needed = _KNOWN if self.values else _KNOWN[:2]
+        return all(any(name in plain for name in known) for known in needed)
 
     def choose(self, header: Header) -> list[int]:
         """Return the columns of rows, columns and, if there are any, values."""

@@ -11,10 +11,22 @@ from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import unreadable
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.readers.layout import Choose, Header
+from dcgs.fitting.tables import Column, dates_error
 
 
 def read_parquet(file: Path, choose: Choose) -> tuple[Header, Numbers]:
     """Return the header of a table and the numbers of the chosen columns."""
+    header, columns = _read(file, choose)
+    return header, np.column_stack([_numbers(file, name, column) for name, column in columns.items()])
+
+
+def read_parquet_columns(file: Path, choose: Choose) -> tuple[Header, list[Column]]:
+    """Return the header of a table and the chosen columns, of numbers or of words, with holes."""
+    header, columns = _read(file, choose)
+    return header, [_column(file, name, column) for name, column in columns.items()]
+
+
+def _read(file: Path, choose: Choose) -> tuple[Header, dict[str, Any]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -36,15 +48,45 @@ def read_parquet(file: Path, choose: Choose) -> tuple[Header, Numbers]:
         ) from error
     except OSError as error:
         raise unreadable(file, error) from error
-    return header, np.column_stack([_numbers(file, name, read.column(name)) for name in chosen])
+    return header, {name: read.column(name) for name in chosen}
+
+
+def _column(file: Path, name: str, column: Any) -> Column:
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if kinds.is_temporal(column.type):
+        example = next((value for value in column.to_pylist() if value is not None), column.type)
+        raise dates_error(file, f"column {name!r}", example)
+    if kinds.is_string(column.type) or kinds.is_large_string(column.type):
+        return Column.of_texts([text or "" for text in column.to_pylist()])
+    if kinds.is_null(column.type):
+        return Column(np.full(len(column), np.nan))
+    if not _is_numeric(column.type):
+        raise BrokenDataError(
+            f"column {name!r} of {file} must be of numbers or of words; it is of {column.type}. "
+            "Leave it out, or turn it into numbers."
+        )
+    numbers = np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    if np.isinf(numbers).any():
+        row = int(np.flatnonzero(np.isinf(numbers))[0]) + 1
+        raise BrokenDataError(f"column {name!r} of {file} must be finite; row {row} is not. Correct it.")
+    return Column(numbers)
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    tests = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal)
+    return any(test(kind) for test in tests)
 
 
 def _numbers(file: Path, name: str, column: Any) -> Numbers:
     import pyarrow as pa
-    import pyarrow.types as kinds
 
-    is_number = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, kinds.is_decimal)
-    if not any(test(column.type) for test in is_number):
+    if not _is_numeric(column.type):
         raise BrokenDataError(
             f"column {name!r} of {file} must be of numbers; it is of {column.type}. "
             "Leave it out, or turn it into numbers."

@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, final
 
@@ -35,6 +36,33 @@ def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Heade
 
     ``has_names`` says whether the first line has names; None: it has, if a chosen column has no number there.
     """
+    reader, chunks = _begin(file, choose, has_names)
+    parts = [reader.numbers(lines) for lines in chunks if lines]
+    if not parts:
+        raise BrokenDataError(f"{file} must have a line below its names; it has none.")
+    return reader.header, np.concatenate(parts)
+
+
+def read_cells(
+    file: Path, choose: Choose, has_names: bool | None
+) -> tuple[Header, list[list[str]], list[int]]:
+    """Return the header of a table, the texts of each chosen column, and the number of each line."""
+    reader, chunks = _begin(file, choose, has_names)
+    cells: list[list[str]] = [[] for _ in reader.columns]
+    numbers: list[int] = []
+    for lines in chunks:
+        for number, line in lines:
+            row = _fields(line, reader.separator)
+            if len(row) != reader.header.width:
+                raise BrokenDataError(reader.width_fault(number, len(row)))
+            for column, at in zip(cells, reader.columns, strict=True):
+                column.append(row[at])
+            numbers.append(number)
+    return reader.header, cells, numbers
+
+
+def _begin(file: Path, choose: Choose, has_names: bool | None) -> tuple[_Reader, Iterator[Lines]]:
+    """Return the reader of a table, and its lines without that of the names."""
     chunks = _chunks(file)
     first = next(chunks, None)
     if first is None:
@@ -45,11 +73,9 @@ def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Heade
     if has_names is None:
         has_names = _are_names(unnamed, fields, choose)
     header = Header(file, len(fields), tuple(name.strip() for name in fields)) if has_names else unnamed
-    reader = _Reader(header, separator, tuple(choose(header)))
-    parts = [reader.numbers(lines) for lines in (first[1:] if has_names else first, *chunks) if lines]
-    if not parts:
-        raise BrokenDataError(f"{file} must have a line below its names; it has none.")
-    return header, np.concatenate(parts)
+    return _Reader(header, separator, tuple(choose(header))), chain(
+        [first[1:] if has_names else first], chunks
+    )
 
 
 def _chunks(file: Path) -> Iterator[Lines]:
@@ -101,16 +127,20 @@ class _Reader:
             return all(len(_fields(text, self.separator)) == self.header.width for text in texts)
         return all(text.count(self.separator) == self.header.width - 1 for text in texts)
 
+    def width_fault(self, line: int, found: int) -> str:
+        """Return the sentence on a line with another number of columns."""
+        columns = "1 column" if self.header.width == 1 else f"{self.header.width} columns"
+        return (
+            f"line {line} of {self.header.file} must have {columns}, as the first line; it has {found}. "
+            "Correct the line."
+        )
+
     def _first_fault(self, lines: Lines) -> str:
         names, width, file = self.header.names, self.header.width, self.header.file
         for number, line in lines:
             fields = _fields(line, self.separator)
             if len(fields) != width:
-                columns = "1 column" if width == 1 else f"{width} columns"
-                return (
-                    f"line {number} of {file} must have {columns}, as the first line; it has {len(fields)}. "
-                    "Correct the line."
-                )
+                return self.width_fault(number, len(fields))
             for at in self.columns:
                 fault = _number_fault(fields[at])
                 if fault is not None:

@@ -15,11 +15,13 @@ from dcgs.experiments import numbers
 from dcgs.experiments.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs.experiments.results import Study
 from dcgs.report.page import view
+from dcgs.report.page.fit_view import FitPage
 
-__all__ = ["render"]
+__all__ = ["render", "render_fit"]
 
 # In this order, inside one function of their own: nothing is global.
-_SCRIPTS = ("numbers.js", "scales.js", "panel.js", "charts.js", "page.js")
+_CHARTS = ("numbers.js", "scales.js", "panel.js", "charts.js")
+_SCRIPTS = (*_CHARTS, "page.js", "theme_button.js")
 
 
 def render(study: Study) -> str:
@@ -40,6 +42,23 @@ def render(study: Study) -> str:
             late=Markup(late),
             hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
             data=Markup(view.embedded(study)),
+        )
+    )
+
+
+def render_fit(page: FitPage) -> str:
+    """Return the page of a fit as HTML."""
+    early, late = _wrapped("theme.js"), _wrapped(*_CHARTS, "fit.js", "theme_button.js")
+    return (
+        _environment()
+        .get_template("fit.html")
+        .render(
+            page=page,
+            style=Markup(_asset("style.css") + _asset("fit.css")),
+            early=Markup(early),
+            late=Markup(late),
+            hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
+            data=Markup(view.as_json(page.charts)),
         )
     )
 

@@ -7,6 +7,8 @@ const AXES = {
   rounds: { name: "rounds", label: () => "rounds of communication", tick: tickNumber, read: count, whole: true },
   bytes: { name: "sent", label: () => "bytes sent, maximum over agents", tick: tickSize, read: size },
   time: { name: "modeled time", label: (link) => `modeled time, links of ${link.text}`, tick: tickDuration, read: duration, time: true },
+  all_bytes: { name: "sent", label: () => "bytes sent by all agents", tick: tickSize, read: size },
+  radius: { name: "radius", label: () => "radius of the set", tick: tickNumber, read: number },
   computing: { name: "of computing", label: () => "computing time, one machine per agent", tick: tickDuration, read: duration, time: true },
 };
 

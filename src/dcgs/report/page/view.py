@@ -13,9 +13,12 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.datasets import Kind
+from dcgs.experiments.cost_to_accuracy import ACCURACY, conclusion, costs_to_accuracy, modeled_seconds
 from dcgs.experiments.numbers import count, duration, share
 from dcgs.experiments.results import Claim, Curve, Findings, Measure, Study, Verdict
 from dcgs.study.link import Link
+
+__all__ = ["ACCURACY", "conclusion", "costs_to_accuracy", "modeled_seconds"]
 
 COST_TITLE = "What a round costs"
 LINES = 8
@@ -130,7 +133,12 @@ def all_measures(study: Study) -> list[Measure]:
 
 def embedded(study: Study) -> str:
     """Return the data of the charts as JSON that is safe inside a script element."""
-    text = json.dumps([_experiment(findings) for findings in study.findings], separators=(",", ":"))
+    return as_json([_experiment(findings) for findings in study.findings])
+
+
+def as_json(data: Any) -> str:
+    """Return data as JSON that is safe inside a script element."""
+    text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -1,0 +1,239 @@
+"""``dcgs bench faults``: every method under every fault, and what it costs to reach an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from dcgs.bench.entries import Entry, entry
+from dcgs.bench.instances import Instance, instance
+from dcgs.bench.optimum import TARGET, Optimum, solve
+from dcgs.front import Snapshot, versions
+from dcgs.runtime import Faults, Lockstep
+from dcgs.study import Budget, Problem, ResultCache, RunResult, execute, run_in_processes
+from dcgs.study.run import FAILED
+
+Report: TypeAlias = Callable[[str, str | None], None]
+
+LEVELS = (1e-2, 1e-3)
+"""Relative errors of the worst agent, (worst_loss − f*)/(f(x⁰) − f*)."""
+REFUSED = "REFUSED"
+"""The ``end`` of a run that was refused at the door."""
+# The slow agent takes this many units of time for a step, all others one.
+_SLOW = 5
+# A run has stalled if the lowest error of its last half is at least this share of that of its first half.
+_STALLED = 0.9
+# The most points of a curve that are recorded.
+_POINTS = 150
+
+
+@final
+@dataclass(frozen=True)
+class Condition:
+    """A fault by name. ``make(seed)`` returns the runtime; a round takes ``seconds`` simulated seconds.
+
+    ``run`` is the name of the condition whose runs are the same, but for the seconds.
+    """
+
+    name: str
+    about: str
+    make: Callable[[int], Lockstep]
+    seconds: float = 1.0
+    run: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its files."""
+        return self.run or self.name
+
+
+def _faulty(**faults: Any) -> Callable[[int], Lockstep]:
+    return lambda seed: Lockstep(threads=1, faults=Faults(**faults, seed=seed), allow_faults=True)
+
+
+CONDITIONS: tuple[Condition, ...] = (
+    Condition("none", "nothing fails", lambda seed: Lockstep(threads=1)),
+    Condition("loss-10", "10 % of messages are lost", _faulty(loss=0.1)),
+    Condition("loss-30", "30 % of messages are lost", _faulty(loss=0.3)),
+    Condition("sleep-30", "30 % of agents are asleep in each round", _faulty(sleep=0.3)),
+    Condition("both-20", "20 % are lost and 20 % are asleep", _faulty(loss=0.2, sleep=0.2)),
+    Condition("up-30", "each edge is up 30 % of the time", _faulty(down=0.7)),
+    Condition("delay-3", "messages are up to 3 rounds late", _faulty(delay=3)),
+    Condition(
+        "slow-wait", "one agent 5 times slower, all wait", lambda seed: Lockstep(threads=1), _SLOW, "none"
+    ),
+    Condition(
+        "slow",
+        "one agent 5 times slower, nobody waits",
+        lambda seed: Lockstep(threads=1, speeds={0: 1.0 / _SLOW}),
+    ),
+)
+"""All faults of the comparison."""
+NONE = CONDITIONS[0].name
+
+
+@final
+@dataclass(frozen=True)
+class FaultTrial:
+    """One entry on one instance under one condition, from one seed.
+
+    ``end`` and ``status`` say why the run ended. ``costs`` has rounds and bytes of the busiest agent at each
+    level that was reached. ``curve`` has rounds and relative errors.
+    """
+
+    end: str
+    status: str
+    rounds: int
+    costs: Mapping[str, Sequence[int]]
+    curve: Sequence[Sequence[float]]
+
+    def cost(self, level: float) -> Sequence[int] | None:
+        """Return rounds and bytes at a level, or None if it was not reached."""
+        return self.costs.get(f"{level:.0e}")
+
+    @property
+    def outcome(self) -> str:
+        """What became of the run: ``reached``, ``refuses``, ``diverges``, ``stalls``, or ``slow``."""
+        if self.cost(LEVELS[-1]) is not None:
+            return "reached"
+        if self.end == REFUSED:
+            return "refuses"
+        errors = np.array([error for _, error in self.curve])
+        if self.end == FAILED or not errors[-1] < 1.0:
+            return "diverges"
+        half = len(errors) // 2
+        stalled = half > 0 and errors[half:].min() >= _STALLED * errors[:half].min()
+        return "stalls" if stalled else "slow"
+
+
+@final
+@dataclass(frozen=True)
+class FaultStudy:
+    """The result cache, and what results depend on beside instance, entry and condition."""
+
+    cache: ResultCache
+    seeds: Sequence[int] = (0,)
+    rounds: int = 1000
+    seconds: float = 30.0
+    jobs: int = 1
+
+    def key(self, chosen: Instance, seed: int) -> dict[str, Any]:
+        """Return all that f* depends on."""
+        about = {"instance": chosen.about, "seed": seed, "versions": versions()}
+        return about | {"iterations": chosen.reference, "target": TARGET}
+
+    def trial_key(self, chosen: Instance, one: Entry, condition: Condition, seed: int) -> dict[str, Any]:
+        """Return all that a run depends on."""
+        limits = {"rounds": self.rounds, "seconds": self.seconds}
+        made = {"method": repr(one.method), "runtime": repr(condition.make(seed))}
+        return self.key(chosen, seed) | limits | made
+
+    def optimum(self, chosen: Instance, seed: int) -> Optimum | None:
+        """Return f*, or None if it is not recorded."""
+        record = self.cache.read(f"optima/{chosen.file}-{seed}", self.key(chosen, seed))
+        return None if record is None else Optimum(**record["result"])
+
+    def trial(self, chosen: Instance, one: Entry, condition: Condition, seed: int) -> FaultTrial | None:
+        """Return the trial, or None if it is not recorded."""
+        record = self.cache.read(
+            _file(chosen, one, condition, seed), self.trial_key(chosen, one, condition, seed)
+        )
+        return None if record is None else FaultTrial(**record["result"])
+
+
+def run_study(
+    study: FaultStudy,
+    instances: Sequence[Instance],
+    entries: Sequence[Entry],
+    conditions: Sequence[Condition],
+    report: Report,
+) -> None:
+    """Run all entries on all instances under all conditions, except for what is recorded."""
+    missing = [(c.name, seed) for c in instances for seed in study.seeds if study.optimum(c, seed) is None]
+    for (name, seed), _ in run_in_processes(study.jobs, partial(_find_optimum, study), missing):
+        report(f"f* of {name}, seed {seed}", None)
+    distinct = [each for each in CONDITIONS if each.name in {condition.file for condition in conditions}]
+    runs = [
+        (c.name, e.name, condition.name, seed)
+        for c in instances
+        for seed in study.seeds
+        for e in entries
+        for condition in distinct
+        if study.trial(c, e, condition, seed) is None
+    ]
+    for item, sentence in run_in_processes(study.jobs, partial(_run_trial, study), runs):
+        report(", ".join(map(str, item)), sentence)
+
+
+def runs_left(
+    study: FaultStudy,
+    instances: Sequence[Instance],
+    entries: Sequence[Entry],
+    conditions: Sequence[Condition],
+) -> int:
+    """Return how many optima and runs are not recorded."""
+    left = 0
+    for c in instances:
+        for seed in study.seeds:
+            left += study.optimum(c, seed) is None
+            left += sum(
+                study.trial(c, e, one, seed) is None for e in entries for one in conditions if not one.run
+            )
+    return left
+
+
+def _find_optimum(study: FaultStudy, item: tuple[str, int]) -> None:
+    chosen = instance(item[0])
+    found = solve(_problem(*item), chosen.reference)
+    study.cache.write(f"optima/{chosen.file}-{item[1]}", study.key(chosen, item[1]), asdict(found))
+
+
+def _run_trial(study: FaultStudy, item: tuple[str, str, str, int]) -> str | None:
+    """Run and record one trial; return a sentence if it was refused."""
+    name, method, fault, seed = item
+    chosen, one = instance(name), entry(method)
+    condition = next(each for each in CONDITIONS if each.name == fault)
+    optimum = study.optimum(chosen, seed)
+    assert optimum is not None
+
+    def last_level_reached(snapshot: Snapshot) -> bool:
+        return bool(optimum.relative(snapshot.worst_loss) <= LEVELS[-1])
+
+    budget, runtime = Budget(rounds=study.rounds, seconds=study.seconds), condition.make(seed)
+    sentence = None
+    try:
+        trial = _trial(
+            execute(_problem(name, seed), one.method, budget, seed, last_level_reached, runtime), optimum
+        )
+    except ValueError as error:
+        sentence = f"refused: {error}"
+        trial = FaultTrial(REFUSED, str(error), 0, {}, [])
+    key = study.trial_key(chosen, one, condition, seed)
+    study.cache.write(_file(chosen, one, condition, seed), key, asdict(trial))
+    return sentence
+
+
+def _trial(run: RunResult, optimum: Optimum) -> FaultTrial:
+    """Return what a run says of an entry."""
+    rounds, relative = run.columns["rounds"], optimum.relative(run.columns["worst_loss"])
+    costs = {}
+    for level in LEVELS:
+        at = np.flatnonzero(relative <= level)
+        if at.size and optimum.resolves(level):
+            costs[f"{level:.0e}"] = [int(rounds[at[0]]), int(run.columns["bytes"][at[0]])]
+    shown = np.unique(np.linspace(0, len(rounds) - 1, min(_POINTS, len(rounds))).astype(int))
+    curve = [[float(rounds[k]), float(relative[k])] for k in shown]
+    return FaultTrial(run.end, run.status, run.rounds, costs, curve)
+
+
+def _file(chosen: Instance, one: Entry, condition: Condition, seed: int) -> str:
+    return f"trials/{chosen.file}/{one.file}-{condition.file}-{seed}"
+
+
+@lru_cache(maxsize=2)
+def _problem(name: str, seed: int) -> Problem:
+    return instance(name).make(seed)

@@ -1,0 +1,154 @@
+"""What ``dcgs fit`` prints of a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dcgs.experiments.numbers import size
+from dcgs.fitting.held_out import FitScores
+from dcgs.fitting.run import FitResult
+from dcgs.fitting.scores import warning
+from dcgs.fitting.tables import text_of
+from dcgs.preprocessing.path_result import Path as RadiusPath
+
+_PRINTED_AGENTS = 20
+_PRINTED_LEVELS = 8
+
+
+def print_result(
+    fitted: FitResult, summary: Mapping[str, Any], out: Path, page: bool, console: Console
+) -> None:
+    """Print why the run ended, what it cost, how good the models are, and where they are."""
+    result = fitted.result
+    console.print(str(result.status), soft_wrap=True)
+    console.print(_agents_table(fitted))
+    if fitted.agents > _PRINTED_AGENTS:
+        console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
+    total = size(result.bytes.sum())
+    console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
+    if fitted.samples is not None:
+        sent = fitted.samples.sent
+        console.print(
+            f"beside the run {sum(each.rounds for each in sent)} rounds and "
+            f"{size(sum(each.bytes for each in sent))}, for what the agents agree on: summary.json lists it",
+            soft_wrap=True,
+        )
+    if summary.get("checkpoint", {}).get("resumed"):
+        console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
+    _print_reading(fitted, console)
+    for name, value in summary.get("measures", {}).items():
+        console.print(f"{name} {value:.6g}")
+    if fitted.samples is not None:
+        if fitted.samples.path is not None:
+            _print_path(fitted.samples.path, console)
+        _print_scores(fitted.samples.scores, fitted.samples.problem.options.balanced, console)
+        for note in fitted.samples.notes:
+            console.print(f"note: {note}", soft_wrap=True)
+    for note in result.notes:
+        console.print(note)
+    more = " …" if fitted.agents > 1 else ""
+    pages = ", report.html" if page else ""
+    console.print(f"written: {out}/agent-000.npz{more}, summary.json{pages}", soft_wrap=True)
+
+
+def _agents_table(fitted: FitResult) -> Table:
+    result, projects = fitted.result, fitted.config.method.projects
+    table = Table("agent")
+    work = "projections" if projects else "oracle calls"
+    for name in ("rows", "messages", "bytes sent", work, "s computing", "s waiting"):
+        table.add_column(name, justify="right")
+    for i in range(min(fitted.agents, _PRINTED_AGENTS)):
+        table.add_row(
+            str(i),
+            str(fitted.data.rows.get(i, "")),
+            str(result.messages[i]),
+            size(result.bytes[i]),
+            str((result.projections if projects else result.lmo_calls)[i]),
+            f"{result.computing[i]:.2f}",
+            f"{result.waiting[i]:.2f}",
+        )
+    return table
+
+
+def _print_reading(fitted: FitResult, console: Console) -> None:
+    """Print what was assumed in reading the data."""
+    reading, sides = fitted.data.reading, ",".join(map(str, fitted.data.shape))
+    if "ids" in reading:
+        rows, columns = fitted.data.shape
+        console.print(f"{rows} rows and {columns} columns, by their ids")
+        return
+    if "base" in reading:
+        console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
+        return
+    if reading["target_at"] is not None:
+        name = f", {reading['target']!r}" if reading["target"] else ""
+        console.print(
+            f"{sides} features; the target was column {reading['target_at'] + 1}{name}", soft_wrap=True
+        )
+    for column in reading.get("columns", ()):
+        if "levels" in column:
+            levels = ", ".join(column["levels"][:_PRINTED_LEVELS])
+            more = len(column["levels"]) - _PRINTED_LEVELS
+            console.print(
+                f"category {column['name']}: {levels}{f' and {more} more' if more > 0 else ''}",
+                soft_wrap=True,
+            )
+    if "labels" in reading:
+        low, high = (label if isinstance(label, str) else text_of(label) for label in reading["labels"])
+        console.print(f"label {low} was mapped to -1 and {high} to +1")
+
+
+def _print_path(path: RadiusPath, console: Console) -> None:
+    """Print what each radius is worth, and which one was taken."""
+    table = Table(title="radii, judged on rows that the sites held out")
+    for name in ("radius", "mean loss", "standard error", "features", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for point in path.points:
+        marks = [
+            text
+            for text, chosen in (("best", path.best), ("one standard error", path.one_standard_error))
+            if chosen is point
+        ]
+        table.add_row(
+            f"{point.radius:.4g}",
+            f"{point.error:.5g}",
+            f"{point.standard_error:.2g}",
+            f"{point.features:g}",
+            ", ".join(marks),
+        )
+    console.print(table)
+    console.print(str(path), soft_wrap=True)
+
+
+def _print_scores(scores: FitScores, weighted: bool, console: Console) -> None:
+    """Print the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
+    names = list(scores.everyone.scores)
+    table = Table(
+        "agent", title="scores on rows held out" if scores.held_out else "scores on the rows of the fit"
+    )
+    for name in ("rows", *names):
+        table.add_column(name, justify="right")
+    for i, site in enumerate(scores.sites[:_PRINTED_AGENTS]):
+        table.add_row(
+            str(i),
+            str(site.rows),
+            *(_number(site.scores[name].model) if site.scores else "" for name in names),
+        )
+    everyone = scores.everyone
+    table.add_section()
+    table.add_row("all", str(everyone.rows), *(_number(everyone.scores[name].model) for name in names))
+    table.add_row("all, without features", "", *(_number(everyone.scores[name].constant) for name in names))
+    console.print(table)
+    told = warning(dict(everyone.scores), weighted)
+    if told:
+        console.print(f"warning: {told}", soft_wrap=True)
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"

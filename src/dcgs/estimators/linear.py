@@ -1,0 +1,149 @@
+"""Fit a linear model over several sites: statistics, the radius, the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from dcgs.front.minimize import minimize
+from dcgs.front.result import Result
+from dcgs.objectives.losses import LogisticLoss
+from dcgs.preprocessing import (
+    Design,
+    HoldOut,
+    LinearModel,
+    LossOf,
+    Path,
+    Reductions,
+    Sent,
+    SiteData,
+    Statistics,
+    design,
+    path_over,
+)
+from dcgs.sets import ConvexSet, L1Ball
+from dcgs.validation import POSITIVE, shown
+
+# With at most this number of unknowns, several folds cost no more rounds than one.
+_FEW = 64
+_FOLDS, _PARTS = 5, 4
+
+
+@final
+@dataclass(frozen=True)
+class LinearSpec:
+    """The arguments of an estimator that say which model is fitted.
+
+    ``radius`` is a number or ``"auto"``. ``set`` is None for an ℓ₁ ball, a set, or a function of the number of
+    coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of many.
+    """
+
+    radius: float | str
+    set: ConvexSet | Callable[[int, float], ConvexSet] | None
+    intercept: bool
+    standardize: bool
+    gap: float
+    folds: int | None
+    seed: int
+
+    def ball(self, features: int, radius: float) -> ConvexSet:
+        """Return the set of the coefficients."""
+        if isinstance(self.set, ConvexSet):
+            return self.set
+        X = L1Ball(features, radius) if self.set is None else self.set(features, radius)
+        if not isinstance(X, ConvexSet) or X.shape != (features,):
+            raise ValueError(
+                f"set must give a set of vectors with {features} entries, one per feature; got {shown(X)}."
+            )
+        return X
+
+    def check(self, features: int) -> None:
+        """Raise unless the arguments go together."""
+        if self.radius != "auto":
+            POSITIVE(self.radius, "radius (or 'auto')")
+        POSITIVE(self.gap, "gap")
+        if isinstance(self.set, ConvexSet) and self.set.shape != (features,):
+            raise ValueError(
+                f"set must be of vectors with {features} entries, one per feature; it has shape "
+                f"{self.set.shape}."
+            )
+        if not (self.set is None or isinstance(self.set, ConvexSet) or callable(self.set)):
+            raise ValueError(
+                "set must be a set of dcgs, or a function of the number of features and the radius, such as "
+                f"dcgs.L2Ball; got {shown(self.set)}."
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A fitted model, how it was found, and what that cost."""
+
+    model: LinearModel
+    radius: float
+    path: Path | None
+    result: Result
+    design: Design
+    sent: tuple[Sent, ...]
+
+    @property
+    def rounds(self) -> int:
+        """All rounds: of statistics, path and model."""
+        return sum(one.rounds for one in self.sent)
+
+    @property
+    def bytes(self) -> int:
+        """All bytes that the agents of this process sent."""
+        return sum(one.bytes for one in self.sent)
+
+    @property
+    def gap(self) -> float:
+        """The certified gap: the loss exceeds the least one by at most this."""
+        certified = self.result.about.get("certified", {})
+        return max(0.0, float(certified.get("gap", np.nan)))
+
+
+def fit_linear(
+    sites: Mapping[int, SiteData],
+    network: Reductions,
+    loss: LossOf,
+    spec: LinearSpec,
+    found: Statistics | None = None,
+) -> LinearFit:
+    """Return the model of all rows of all sites; ``found`` are the statistics of the columns, if known."""
+    first = len(network.sent)
+    made = design(sites, network, loss, spec.intercept, spec.standardize, found)
+    features = len(made.statistics.mean)
+    spec.check(features)
+    path = None
+    rule: dict[str, Any] = {"gap": spec.gap}
+    if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
+        path = find_path(sites, network, made, spec)
+        radius, x0 = path.best.radius, path.best_model
+        decrease = (path.null.loss - path.best.loss) * made.statistics.weight
+        rule |= {"gap_abs": spec.gap * decrease} if decrease > 0.0 else {}
+    else:
+        radius = 1.0 if spec.radius == "auto" else float(spec.radius)
+        x0 = None
+    ball = spec.ball(features, radius)
+    X = made.set_of(ball)
+    start = made.start(ball) if x0 is None or X.violation(x0) > 1e-9 * X.diameter else x0
+    objectives = made.objectives(sites)
+    result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
+    network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
+    known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
+    sent = tuple(network.sent[first:])
+    return LinearFit(made.model(result.x), known, path, result, made, sent)
+
+
+def find_path(sites: Mapping[int, SiteData], network: Reductions, made: Design, spec: LinearSpec) -> Path:
+    """Return the path of radii of a design."""
+    features = len(made.statistics.mean)
+    few = features < _FEW
+    folds = spec.folds or (_FOLDS if few else 1)
+    how = HoldOut(folds, max(_PARTS, folds), spec.seed, by_class=made.loss is LogisticLoss)
+    start = made.start(spec.ball(features, 1.0))
+    return path_over(network, how.of(sites, made), lambda r: made.set_of(spec.ball(features, r)), start=start)

@@ -1,0 +1,220 @@
+"""DecentralizedLogisticRegression: a sparse classifier over several sites."""
+
+from __future__ import annotations
+
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
+from dcgs.estimators.seeds import as_seed
+from dcgs.estimators.sites import Rows, SitePlan, Sites
+from dcgs.objectives.losses import LogisticLoss
+from dcgs.preprocessing import Reductions, agree_on_classes, balanced_weights, row_factors
+from dcgs.validation import shown
+
+
+@final
+class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
+    """Logistic regression with bounded coefficients, for rows at several sites that stay there.
+
+    It minimizes the sum of the logistic losses of all rows of all sites, such that the coefficients are in an
+    ℓ₁ ball, or in another set. The intercept is free. More than two classes: one model per class against all
+    others, each with its own certificate and, if it is found, its own radius. A joint softmax would couple
+    the classes of a row; the sums, Newton steps and certificates here are for losses that are sums over
+    single numbers. A site may lack a class that another site has.
+
+    Parameters
+    ----------
+    radius : float or "auto", default="auto"
+        How large the coefficients may be. With ``standardize`` that is in standardized units: the sum of
+        |coefⱼ| · (deviation of column j) is at most the radius. ``"auto"`` finds it on rows that the sites
+        hold out; see :func:`dcgs.path`.
+    set : set of dcgs, or function, default=None
+        What the coefficients must be in, in the same units: a set, or a function of the number of features
+        and the radius such as ``dcgs.L2Ball``. None is the ℓ₁ ball. The intercept is never bounded.
+    graph : networkx.Graph, default=None
+        Which sites exchange messages. Its nodes are the sites. None connects all sites with each other.
+    n_sites : int, default=4
+        The number of sites to which rows are dealt out if neither ``sites`` nor a graph is given.
+    runtime : runtime of dcgs, default=None
+        Who sends messages; None is :class:`dcgs.Lockstep`. With :class:`dcgs.MPI` every process fits with
+        its own rows, and all get the same model.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    standardize : bool, default=True
+        Whether columns are divided by their deviation over all sites. Coefficients are in the units of X.
+    gap : float, default=1e-4
+        The loss exceeds the least one by at most this share of what the model explains; certified.
+    folds : int, default=None
+        How many folds ``radius="auto"`` uses. None is five for at most 63 features, and one fold, a quarter
+        of the rows of each site, for more.
+    class_weight : dict, "balanced" or None, default=None
+        A factor for the weights of the rows of each class. ``"balanced"`` makes all classes count the same.
+    random_state : int, RandomState or None, default=None
+        Which rows are dealt where, and held out. None is the same as 0.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    coef_ : array of shape (1, n_features), or (n_classes, n_features) for more than two classes
+    intercept_ : array of shape (1,) or (n_classes,)
+    n_iter_ : array
+        Iterations of the last run.
+    rounds_, bytes_ : int
+        Communication rounds, and bytes that the sites of this process sent, for everything.
+    gap_ : float, or array of shape (n_classes,)
+        The certificate: the sum of losses exceeds the least possible by at most this.
+    radius_ : float, or array of shape (n_classes,)
+        The radius of the model.
+    path_ : dcgs.Path, list of them, or None
+        How the radius was found; None if it was given.
+    result_ : dcgs.Result, or list of them
+        The run that found the model.
+    sent_ : list of dcgs.Sent
+        What the sites computed together: name, numbers, rounds and bytes.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> hospital = np.arange(len(y)) % 4
+    >>> model = DecentralizedLogisticRegression(radius=10.0).fit(X, y, sites=hospital)
+    >>> round(model.score(X, y), 2), model.classes_
+    (0.99, array([0, 1]))
+    """
+
+    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
+    def __init__(
+        self,
+        radius: float | str = "auto",
+        *,
+        set: Any = None,
+        graph: Any = None,
+        n_sites: int = 4,
+        runtime: Any = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        gap: float = 1e-4,
+        folds: int | None = None,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.radius = radius
+        self.set = set
+        self.graph = graph
+        self.n_sites = n_sites
+        self.runtime = runtime
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.gap = gap
+        self.folds = folds
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        seed = as_seed(self.random_state)
+        codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
+        rows = Rows(X, codes, weights, sites)
+        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows)
+        network = Reductions(where.graph, where.runtime)
+        self.classes_ = self._classes(y, where, network)
+        weights = self._weights(y, weights, where, network)
+        spec = LinearSpec(
+            self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
+        )
+        fits: list[LinearFit] = []
+        for positive in self.classes_[1:] if len(self.classes_) == 2 else self.classes_:
+            data = where.data(Rows(X, np.where(y == positive, 1.0, -1.0), weights))
+            known = fits[0].design.statistics if fits else None
+            fits.append(fit_linear(data, network, LogisticLoss, spec, known))
+        self._keep(fits)
+        self.rounds_, self.bytes_ = network.rounds, network.bytes
+        self.sent_ = list(network.sent)
+        return self
+
+    def _classes(self, y: Any, where: Sites, network: Reductions) -> NDArray[Any]:
+        """Return the classes that the sites agree on."""
+        labels = {i: y[own] for i, own in where.rows.items()}
+        classes = agree_on_classes(labels, network, where.names)
+        if len(classes) < 2:
+            raise ValueError(
+                f"the rows of all sites must have at least two classes; they have one class, {classes[0]!r}."
+            )
+        return classes if y.dtype.kind in "OUS" and classes.dtype.kind == "U" else classes.astype(y.dtype)
+
+    def _weights(self, y: Any, weights: Any, where: Sites, network: Reductions) -> Any:
+        """Return the weights of rows, times those of their classes."""
+        if self.class_weight is None:
+            return weights
+        counts = np.ones(len(y)) if weights is None else weights
+        if isinstance(self.class_weight, dict):
+            return counts * row_factors(y, self.class_weight)
+        if self.class_weight != "balanced":
+            raise ValueError(
+                "class_weight must be None, 'balanced', or a dict from classes to weights; got "
+                f"{shown(self.class_weight)}."
+            )
+        labels = {i: y[own] for i, own in where.rows.items()}
+        own_counts = {i: counts[own] for i, own in where.rows.items()}
+        return counts * row_factors(y, balanced_weights(labels, own_counts, self.classes_, network))
+
+    def _keep(self, fits: list[LinearFit]) -> None:
+        """Set the attributes of the fitted models; with two classes there is one model."""
+        self.coef_: NDArray[np.float64] = np.array([fit.model.coef for fit in fits])
+        self.intercept_ = np.array([fit.model.intercept for fit in fits])
+        self.n_iter_ = np.array([max(1, fit.result.iterations) for fit in fits])
+        self.gap_: Any = np.array([fit.gap for fit in fits])
+        self.radius_: Any = np.array([fit.radius for fit in fits])
+        self.path_: Any = [fit.path for fit in fits]
+        self.result_: Any = [fit.result for fit in fits]
+        if len(fits) == 1:
+            self.gap_, self.radius_ = fits[0].gap, fits[0].radius
+            self.path_, self.result_ = fits[0].path, fits[0].result
+        elif fits[0].path is None:
+            self.path_ = None
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return ⟨a, coef⟩ + intercept: one number per row for two classes, else one per class."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        scores = np.asarray(X @ self.coef_.T + self.intercept_)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class; with more than two, those of the models divided by their sum."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        # Scores far below zero would all round to 0: subtracting the largest log leaves their ratios.
+        logs = -np.logaddexp(0.0, -scores)
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row."""
+        scores = self.decision_function(X)
+        best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = ClassifierMixin.__sklearn_tags__(self)
+        tags.input_tags.sparse = True
+        return tags

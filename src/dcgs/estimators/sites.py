@@ -1,0 +1,117 @@
+"""Which row is at which site: by labels, or dealt out; and the graph of the sites."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.preprocessing import SiteData, deal
+from dcgs.runtime import Lockstep, Runtime
+from dcgs.validation import COUNT, instance
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """All rows of this process: features, targets as numbers, and weights; ``sites`` has a label for each row.
+
+    Without ``sites`` rows are dealt out.
+    """
+
+    A: Any
+    targets: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+    sites: Any = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """The graph of the sites, who sends messages, and which rows each site of this process has."""
+
+    graph: nx.Graph
+    runtime: Runtime
+    rows: Mapping[int, NDArray[np.intp]]
+    names: Mapping[int, str]
+
+    def data(self, rows: Rows) -> dict[int, SiteData]:
+        """Return the rows of each site."""
+        whole = SiteData(rows.A, rows.targets, rows.weights)
+        return {
+            i: SiteData(some.A, some.targets, some.weights, self.names[i])
+            for i, own in self.rows.items()
+            for some in [whole.some(own)]
+        }
+
+
+@final
+@dataclass(frozen=True)
+class SitePlan:
+    """The arguments of an estimator that say who the sites are."""
+
+    graph: nx.Graph | None
+    n_sites: int
+    runtime: Runtime | None
+    seed: int
+
+    def sites(self, rows: Rows) -> Sites:
+        """Return where each row is; rows of weight 0 are nowhere."""
+        runtime = Lockstep() if self.runtime is None else self.runtime
+        instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        processes = runtime.group().size
+        kept = np.arange(rows.A.shape[0])
+        if rows.weights is not None:
+            kept = np.flatnonzero(rows.weights > 0.0)
+            if len(kept) == 0:
+                raise ValueError("sample_weight must be positive for some rows; it is 0 for all.")
+        if rows.sites is not None:
+            return self._by_label(np.asarray(rows.sites), rows, kept, runtime)
+        graph = self.graph
+        if graph is None:
+            distinct = len(kept)
+            count = processes if processes > 1 else min(COUNT(self.n_sites, "n_sites"), distinct)
+            graph = nx.complete_graph(count)
+        nodes = _nodes(graph)
+        hosts = list(runtime.hosts(len(nodes)))
+        dealt = deal(rows.A[kept], rows.targets[kept], len(hosts), self.seed)
+        places = {i: kept[dealt == n] for n, i in enumerate(hosts)}
+        return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in hosts})
+
+    def _by_label(self, labels: NDArray[Any], rows: Rows, kept: NDArray[np.intp], runtime: Runtime) -> Sites:
+        """Return the sites that the labels of the rows name."""
+        if labels.shape != (rows.A.shape[0],):
+            raise ValueError(
+                f"sites must have one label per row; got shape {labels.shape} for {rows.A.shape[0]} rows."
+            )
+        found = labels[kept].tolist()
+        graph = self.graph
+        if graph is None:
+            if runtime.group().size > 1:
+                raise ValueError(
+                    "with several processes the sites need a graph whose nodes they are, since no process "
+                    "sees all of them; got graph=None."
+                )
+            graph = nx.complete_graph(sorted(set(found)))
+        nodes = _nodes(graph)
+        unknown = sorted(set(found) - set(nodes), key=repr)
+        if unknown:
+            raise ValueError(f"every site must be a node of the graph; {unknown} are not among {nodes}.")
+        places = {i: kept[[label == nodes[i] for label in found]] for i in runtime.hosts(len(nodes))}
+        empty = [nodes[i] for i, own in places.items() if len(own) == 0]
+        if empty:
+            raise ValueError(
+                f"every site must have rows; there are none at {empty}. Leave these nodes out of the graph."
+            )
+        return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in places})
+
+
+def _nodes(graph: nx.Graph) -> list[Hashable]:
+    """Return the nodes in the order of the agents."""
+    instance(graph, nx.Graph, "graph", "be a networkx.Graph, or None")
+    numbered = set(graph) == set(range(len(graph)))
+    return sorted(graph) if numbered else list(graph)

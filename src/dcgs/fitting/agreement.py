@@ -1,0 +1,242 @@
+"""What sites agree on about their tables, over the network: columns, categories and their levels, labels.
+
+All sites come to the same answer, or to the same error, which names the sites that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+
+from dcgs.datasets import BrokenDataError
+from dcgs.fitting.encoding import EncodedColumn, Encoding
+from dcgs.fitting.readers.layout import listed
+from dcgs.fitting.tables import Column, Table
+from dcgs.preprocessing.reductions import Reductions
+
+MOST_LEVELS = 100
+"""The most levels that a column of words may have at a site, unless the user says that it is a category."""
+_MOST_NOTES = 8
+_BETWEEN = "\t"
+
+
+@final
+@dataclass(eq=False)
+class Agreement:
+    """The network on which sites agree, what errors call a site, and notes for the user."""
+
+    network: Reductions
+    who: Callable[[int], str]
+    notes: list[str] = field(default_factory=list)
+
+    def columns(self, tables: Mapping[int, Table]) -> dict[int, Table]:
+        """Return the tables with their columns in one order, that of agent 0; they must be the same."""
+        own = {i: self._shape_of(table) for i, table in tables.items()}
+        named, unnamed, widest, narrowest = self.network.max("which columns there are", own)[0].tolist()
+        if named == unnamed:  # both 1: some have names, and some have none
+            has = {i: "no names" if table.names is None else "names" for i, table in tables.items()}
+            raise BrokenDataError(
+                f"the files of all agents must have names of columns, or none; {self._tell(has)}."
+            )
+        if unnamed:
+            if widest != -narrowest:
+                counts = {i: f"{len(table.columns)} columns" for i, table in tables.items()}
+                raise BrokenDataError(f"all agents must have the same columns; {self._tell(counts)}.")
+            return dict(tables)
+        names = self.network.union("names of columns", {i: table.names or () for i, table in tables.items()})
+        places = {i: [_places(table, names, first=i == 0)] for i, table in tables.items()}
+        (order,) = self.network.sum("the order of columns", places)
+        if order[-1]:  # a site lacks a column
+            missing = {i: [name for name in names if name not in (t.names or ())] for i, t in tables.items()}
+            lack = {i: f"no column {listed(lacking)}" for i, lacking in missing.items() if lacking}
+            raise BrokenDataError(
+                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns "
+                "with --use or --drop."
+            )
+        agreed = [names[at] for at in np.argsort(order[:-1], kind="stable")]
+        return {i: _reordered(table, agreed) for i, table in tables.items()}
+
+    def encoding(self, tables: Mapping[int, Table], categorical: Sequence[str]) -> Encoding:
+        """Return which columns are categories, and their levels."""
+        first = next(iter(tables.values()))
+        names = (
+            [str(at + 1) for at in range(len(first.columns))] if first.names is None else list(first.names)
+        )
+        chosen = [_index(name, names) for name in categorical]
+        flags = {
+            i: [
+                [float(column.has_words) for column in table.columns],
+                [float(column.has_numbers) for column in table.columns],
+            ]
+            for i, table in tables.items()
+        }
+        words, numbers = self.network.max("which columns are of words", flags)
+        for at, name in enumerate(names):
+            if words[at] and numbers[at] and at not in chosen:
+                raise self._mixed(tables, at, name)
+            if not words[at] and not numbers[at]:
+                raise BrokenDataError(
+                    f"column {name!r} must have a value at some agent; it is empty at all of them. "
+                    f"Leave it out with --drop {name}."
+                )
+        categories = [at for at in range(len(names)) if words[at] or at in chosen]
+        levels = self._levels(tables, names, categories, chosen)
+        return Encoding(tuple(EncodedColumn(name, levels.get(at)) for at, name in enumerate(names)))
+
+    def labels(self, targets: Mapping[int, Column]) -> tuple[str | float, str | float]:
+        """Return the two labels: numbers in their order, or words in that of the alphabet."""
+        own = {i: column.levels for i, column in targets.items()}
+        for i, found in own.items():
+            if len(found) > 2:
+                raise self._third_label(i, targets[i])
+        texts = self.network.union("labels", own)
+        if len(texts) == 1:
+            raise BrokenDataError(f"there must be two classes; all labels are {texts[0]}.")
+        if len(texts) > 2:
+            has = {i: listed(found) for i, found in own.items()}
+            raise BrokenDataError(
+                f"labels must be of two classes, the same at all agents; {self._tell(has)}. Write them alike."
+            )
+        alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
+        if self._any(alone, "sites that have one class only"):
+            self.notes.append(f"{self._tell(alone)}.")
+        return _ordered_labels(texts)
+
+    def tell(self, name: str, facts: Mapping[int, str]) -> str:
+        """Return a text on each site that has one, for a sentence; ``name`` says what was sent for it."""
+        if not self._any(facts, name):
+            return ""
+        return self._tell(facts)
+
+    def _any(self, facts: Mapping[int, str], name: str) -> bool:
+        flags = {i: [float(i in facts)] for i in self.network.hosts}
+        return bool(self.network.max(name, flags)[0])
+
+    def _tell(self, facts: Mapping[int, str]) -> str:
+        """Return "agent 0 (a.csv) has …; agent 1 (b.csv) has …" for all sites that have a text."""
+        texts = {
+            i: [f"{i:09d}{_BETWEEN}{self.who(i)} has {facts[i]}"] if i in facts else []
+            for i in self.network.hosts
+        }
+        told = [text.partition(_BETWEEN)[2] for text in self.network.union("which site has what", texts)]
+        more = f"; and {len(told) - _MOST_NOTES} agents more" if len(told) > _MOST_NOTES else ""
+        return "; ".join(told[:_MOST_NOTES]) + more
+
+    @staticmethod
+    def _shape_of(table: Table) -> list[list[float]]:
+        named = float(table.names is not None)
+        return [[named, 1.0 - named, float(len(table.columns)), -float(len(table.columns))]]
+
+    def _mixed(self, tables: Mapping[int, Table], at: int, name: str) -> BrokenDataError:
+        facts = {}
+        for i, table in tables.items():
+            column = table.columns[at]
+            kinds = [
+                kind
+                for kind, there in (("a word", column.has_words), ("a number", column.has_numbers))
+                if there
+            ]
+            lines = [int(table.rows[column.first(kind == "a word")]) for kind in kinds]
+            facts[i] = " and ".join(f"{kind} in line {line}" for kind, line in zip(kinds, lines, strict=True))
+        told = self._tell({i: fact for i, fact in facts.items() if fact})
+        return BrokenDataError(
+            f"column {name!r} must be of numbers or of words; {told}. Correct it, make it a category with "
+            f"--categorical {name}, or leave it out with --drop {name}."
+        )
+
+    def _levels(
+        self,
+        tables: Mapping[int, Table],
+        names: Sequence[str],
+        categories: Sequence[int],
+        chosen: Sequence[int],
+    ) -> dict[int, tuple[str, ...]]:
+        """Return the levels of each category at all sites; those that one site has alone are noted."""
+        if not categories:
+            return {}
+        own = {
+            i: [f"{at}{_BETWEEN}{level}" for at in categories for level in table.columns[at].levels]
+            for i, table in tables.items()
+        }
+        self._check_counts(tables, names, [at for at in categories if at not in chosen])
+        texts = self.network.union("levels of categories", own)
+        has = {i: np.isin(texts, own[i]).astype(float) for i in own}
+        count, index = self.network.sum("how many sites have a level", {i: [has[i], i * has[i]] for i in has})
+        levels: dict[int, tuple[str, ...]] = dict.fromkeys(categories, ())
+        alone: dict[int, list[str]] = {}
+        for text, sites, site in zip(texts, count, index, strict=True):
+            column, _, level = text.partition(_BETWEEN)
+            levels[int(column)] += (level,)
+            if sites == 1 and len(self.network.graph) > 1:
+                alone.setdefault(int(site), []).append(f"{names[int(column)]}={level}")
+        self.notes += [
+            f"{self.who(i)} alone has {listed(found)}; its coefficient comes from that site."
+            for i, found in sorted(alone.items())
+        ]
+        return levels
+
+    def _check_counts(
+        self, tables: Mapping[int, Table], names: Sequence[str], guessed: Sequence[int]
+    ) -> None:
+        """Raise if a column of words is no category: names, numbers of patients and texts are not sent."""
+        many = {
+            i: listed([f"{names[at]} with {count} levels" for at, count in counts if count > MOST_LEVELS])
+            for i, table in tables.items()
+            for counts in [[(at, len(table.columns[at].levels)) for at in guessed]]
+            if any(count > MOST_LEVELS for _, count in counts)
+        }
+        if self._any(many, "sites with a column of too many levels"):
+            raise BrokenDataError(
+                f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}."
+                " Leave it out with --drop, or if it is a category, name it with --categorical."
+            )
+
+    def _third_label(self, i: int, column: Column) -> BrokenDataError:
+        texts = column.levels
+        low, high = _ordered_labels((min(texts), max(texts)))
+        if not column.has_words:
+            low, high = float(np.nanmin(column.numbers)), float(np.nanmax(column.numbers))
+        shown = [_shown(low), _shown(high)]
+        at = next(at for at, text in enumerate(column.texts) if text is not None and text not in shown)
+        return BrokenDataError(
+            f"labels must be of two classes; there are {shown[0]} and {shown[1]}, and row {at + 1} of "
+            f"{self.who(i).replace(' (', ', in ').rstrip(')')}, has {column.texts[at]}."
+        )
+
+
+def _shown(label: str | float) -> str:
+    return label if isinstance(label, str) else f"{label:.12g}"
+
+
+def _ordered_labels(texts: Sequence[str]) -> tuple[str | float, str | float]:
+    """Return two labels in order; numbers as numbers."""
+    try:
+        low, high = sorted(map(float, texts))
+    except ValueError:
+        return texts[0], texts[-1]
+    return low, high
+
+
+def _places(table: Table, names: Sequence[str], first: bool) -> list[float]:
+    """Return the place of each name in the first site's table, and at last 1 if a name is missing here."""
+    own = table.names or ()
+    lacks = float(any(name not in own for name in names))
+    return [*(float(own.index(name)) if first and name in own else 0.0 for name in names), lacks]
+
+
+def _reordered(table: Table, names: Sequence[str]) -> Table:
+    own = table.names or ()
+    return replace(table, names=tuple(names), columns=tuple(table.columns[own.index(name)] for name in names))
+
+
+def _index(name: str, names: Sequence[str]) -> int:
+    if name in names:
+        return names.index(name)
+    if name.isdecimal() and 1 <= int(name) <= len(names):
+        return int(name) - 1
+    raise BrokenDataError(
+        f"--categorical must name a column of features; got {name!r}, and the columns are {listed(names)}."
+    )

@@ -1,0 +1,236 @@
+"""From files of ratings to objectives: ids, the offsets that the network fits, and the models of agents.
+
+Ids of users stay with their agent, unless one file is split over the agents. The network agrees on the ids
+of items, on how many users each agent has, and on the offsets of items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+
+from dcgs.datasets import BrokenDataError
+from dcgs.fitting.data import DataSource, Entries, Indices
+from dcgs.fitting.loading import LoadedData
+from dcgs.fitting.naming import Labels, Naming, Numbering
+from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
+from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated
+from dcgs.front import Result, agree_on_texts
+from dcgs.low_rank import LowRank
+from dcgs.ratings import Ids, Offsets, RatingsModel
+from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, prepare
+from dcgs.ratings.offsets import OffsetsTask, Part
+from dcgs.runtime import ProcessGroup, Runtime
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RatingsOptions:
+    """The shape, if rows and columns have numbers; and the ridge of the offsets, None for no offsets."""
+
+    shape: tuple[int, int] | None = None
+    ridge: float | None = 5.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Site:
+    """The graph, the runtime and the group of processes of a fit."""
+
+    graph: nx.Graph
+    runtime: Runtime
+    group: ProcessGroup
+
+    @property
+    def hosted(self) -> range:
+        """The agents of this process."""
+        return self.runtime.hosts(len(self.graph))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedRatings:
+    """The objectives of a fit of ratings, and what its models need."""
+
+    data: LoadedData
+    parts: Mapping[int, Part]
+    offsets: Mapping[int, Offsets]
+    naming: Mapping[int, Naming]
+    separate_rows: bool
+    ridge: float | None
+    cost: Cost
+
+    def models(self, result: Result, about: Mapping[str, Any]) -> dict[int, RatingsFile]:
+        """Return the models of the agents of this process."""
+        answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
+        return {
+            i: RatingsFile(self._own(i, answers[i]), self.naming[i], {"agent": i, **about})
+            for i in self.parts
+        }
+
+    def _own(self, i: int, x: Any) -> RatingsModel:
+        """Return the model of agent i, with the rows that it has."""
+        factors = x if isinstance(x, LowRank) else _factors(x)
+        rows = np.unique(self.parts[i].rows) if self.separate_rows else np.arange(self.data.shape[0])
+        return RatingsModel(LowRank(factors.rows_of(rows), factors.V, factors.shape, rows), self.offsets[i])
+
+    def summary(self) -> dict[str, Any]:
+        """Return what summary.json says of the offsets, and of what was sent before the run."""
+        offsets = next(iter(self.offsets.values()))
+        return {
+            "offsets": None if self.ridge is None else {"mean": offsets.mean, "ridge": self.ridge},
+            "range of ratings": [offsets.low, offsets.high],
+            "before the run": {
+                "rounds": self.cost.rounds,
+                "messages": int(self.cost.messages.sum()),
+                "bytes": int(self.cost.bytes.sum()),
+            },
+        }
+
+
+def load_ratings(
+    source: DataSource, layout: EntriesLayout, options: RatingsOptions, site: Site
+) -> LoadedRatings:
+    """Read the ratings of the agents of this process, and fit the offsets over the network."""
+    cost = Cost()
+    has_numbers = options.shape is not None or layout.base is not None
+    if has_numbers or kind_of(source.file(0)) in ("npz", "npy"):
+        parts, naming, shape = _numbered(source, layout, options, site)
+    else:
+        parts, naming, shape = _labeled(source, layout, site, cost)
+    separate = has_separate_rows(parts, site.graph, site.runtime, cost)
+    task = OffsetsTask(shape, separate, options.ridge)
+    prepared = prepare(parts, task, site.graph, site.runtime, cost)
+    # Every process counts for its own agents, and has 0 for others.
+    counts = site.group.allreduce_max(np.stack([cost.messages, cost.bytes]).astype(np.float64))
+    cost.messages, cost.bytes = counts.astype(np.int64)
+    one = next(iter(naming.values()))
+    reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
+    data = LoadedData(prepared.objectives, shape, reading, {i: len(part.values) for i, part in parts.items()})
+    return LoadedRatings(data, parts, prepared.offsets, naming, separate, options.ridge, cost)
+
+
+Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]
+
+
+def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) -> Loaded:
+    """Return the ratings of a table with ids."""
+    graph, runtime = site.graph, site.runtime
+    if source.is_per_agent:
+        rated = {i: _read_agent(source, i, layout) for i in site.hosted}
+        site.group.barrier()  # a process that could not read ends the others here
+        agreed = agree_on_texts({i: own.cols.ids.tolist() for i, own in rated.items()}, graph, runtime)
+        cost.add(agreed)
+        items = Ids.of(agreed.texts)
+        firsts, count = first_rows({i: len(r.rows.ids) for i, r in rated.items()}, graph, runtime, cost)
+    else:
+        whole = read_rated_table(source.file(0), layout)
+        site.group.barrier()
+        places = split_places(source, whole.rows.codes, len(graph))
+        rated = {i: whole.take(places[i]) for i in site.hosted}
+        items, firsts, count = whole.cols.ids, np.zeros(len(graph), dtype=np.intp), len(whole.rows.ids)
+    parts, naming = {}, {}
+    for i, own in rated.items():
+        values = own.values
+        if values is None:
+            raise BrokenDataError(f"{source.file(i)} must have a rating on each line; it has none.")
+        rows = own.rows.codes + firsts[i]
+        parts[i] = Part(rows, items.places(own.cols.ids.texts)[own.cols.codes], values)
+        here = np.unique(rows)
+        naming[i] = Labels(Ids(own.rows.ids.texts[here - firsts[i]]), here, items)
+    return parts, dict(naming), (count, len(items))
+
+
+def _read_agent(source: DataSource, i: int, layout: EntriesLayout) -> Rated:
+    try:
+        return read_rated_table(source.file(i), layout)
+    except Exception as error:
+        error.add_note(f"raised in agent {i}")
+        raise
+
+
+def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:
+    """Return ratings with ids, from a table of text or from any other file, where ids are numbers."""
+    if kind_of(file) in ("text", "other"):
+        return read_rated(file, layout)
+    entries = read_entries(file, layout)
+    return Rated(coded_numbers(entries.rows), coded_numbers(entries.cols), entries.values)
+
+
+def _numbered(source: DataSource, layout: EntriesLayout, options: RatingsOptions, site: Site) -> Loaded:
+    """Return the ratings of files whose rows and columns have numbers, the same for all agents."""
+    if source.is_per_agent:
+        read = source.parts(len(site.graph), site.hosted, lambda file, _: read_entries(file, layout))
+    else:
+        whole = read_entries(source.file(0), layout)
+        places = split_places(source, whole.rows, len(site.graph))
+        read = {i: whole.take(places[i]) for i in site.hosted}
+    site.group.barrier()  # a process that could not read ends the others here
+    base = _base(read.values(), site.group)
+    entries = {i: part.from_zero(base) for i, part in read.items()}
+    sides = [part.shape or (0, 0) for part in entries.values()]
+    sides += [(int(part.rows.max()) + 1, int(part.cols.max()) + 1) for part in entries.values()]
+    highest = site.group.allreduce_max(np.array([max(side) for side in zip(*sides, strict=True)], float))
+    shape = options.shape or (int(highest[0]), int(highest[1]))
+    parts = {i: _checked(source, i, part, base, shape) for i, part in entries.items()}
+    return parts, {i: Numbering(base, shape) for i in parts}, shape
+
+
+def _base(parts: Collection[Entries], group: ProcessGroup) -> int:
+    """Return the first index of files that do not say it: 0 if any of them has a 0, else 1."""
+    unknown = [part for part in parts if part.base is None]
+    lowest = min((float(min(part.rows.min(), part.cols.min())) for part in unknown), default=math.inf)
+    known = max((part.base for part in parts if part.base is not None), default=-1)
+    below, highest_known = group.allreduce_max(np.array([-lowest, float(known)])).tolist()
+    return int(min(1.0, -below)) if below > -math.inf else int(highest_known)
+
+
+def _checked(source: DataSource, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Part:
+    file = source.file(agent)
+    outside = part.first_outside(shape)
+    if outside is not None:
+        name, entry, found, side = outside
+        raise BrokenDataError(
+            f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
+            f"from {base}; entry {entry + 1} of agent {agent}, in {file}, has {found + base}. "
+            "Correct --shape, or give --zero-based or --one-based."
+        )
+    if part.values is None:
+        raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
+    return Part(part.rows, part.cols, part.values)
+
+
+def split_places(source: DataSource, rows: Indices, agents: int) -> list[Indices]:
+    """Return which ratings of one file each agent gets; sorted by rows, every row is with one agent."""
+    if source.split != "sorted":
+        order = np.arange(len(rows))
+        if source.split == "random":
+            order = np.random.default_rng(source.seed).permutation(len(rows))
+        return [np.asarray(part) for part in np.array_split(order, agents)]
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+    if len(starts) < agents:
+        raise ValueError(
+            f"every agent must have a row of its own; there are {len(starts)} rows and {agents} agents. "
+            "Give fewer --agents, or --split even, which divides rows."
+        )
+    ends: list[int] = []
+    for k in range(1, agents):
+        wanted = int(np.searchsorted(starts, len(rows) * k // agents))
+        ends.append(min(max(wanted, (ends[-1] if ends else 0) + 1), len(starts) - agents + k))
+    return [np.asarray(part) for part in np.split(order, starts[ends])]
+
+
+def _factors(x: Any) -> LowRank:
+    """Return a dense matrix in factors."""
+    u, sigma, vt = np.linalg.svd(np.asarray(x), full_matrices=False)
+    rank = int(np.count_nonzero(sigma > 1e-14 * max(sigma.max(initial=0.0), 1e-300)))
+    U, V = np.ascontiguousarray(u[:, :rank] * sigma[:rank]), np.ascontiguousarray(vt[:rank].T)
+    return LowRank(U, V, (x.shape[0], x.shape[1]))

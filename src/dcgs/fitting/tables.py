@@ -1,0 +1,187 @@
+"""Tables as people have them: columns of numbers and of words, with holes.
+
+A column is of numbers if every value that is there is a number. It is of words if none is. A column that has
+both is refused, unless the user says that it is a category: a misspelled number must not become a level.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from dcgs.datasets import BrokenDataError
+from dcgs.fitting.data import Indices, Numbers
+
+MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
+"""The texts that mean that a value is missing."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DAY = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})"
+_DATE = re.compile(_DAY + r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
+_QUOTED = 40
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The values of a column: ``numbers``, with NaN where there is none, and ``words``, None for a number.
+
+    ``words`` is None if every value is a number or missing.
+    """
+
+    numbers: Numbers
+    words: tuple[str | None, ...] | None = None
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str]) -> Column:
+        """Return the column of these texts.
+
+        >>> Column.of_texts(["1", "NA", "x"]).words
+        (None, None, 'x')
+        """
+        stripped = [text.strip() for text in texts]
+        missing = set(MISSING)
+        try:
+            numbers = np.array([text if text not in missing else "nan" for text in stripped], np.float64)
+            holes = sum(text in missing for text in stripped)
+            if np.isfinite(numbers).sum() == len(stripped) - holes:
+                return cls(numbers)
+        except ValueError:
+            pass
+        words = tuple(None if text in missing or _is_number(text) else text for text in stripped)
+        numbers = np.array([float(text) if _is_number(text) else np.nan for text in stripped])
+        return cls(numbers, words if any(word is not None for word in words) else None)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, chosen: Indices | slice) -> Column:
+        """Return these values, in this order."""
+        if self.words is None:
+            return Column(self.numbers[chosen])
+        words: Sequence[str | None] = np.array(self.words, dtype=object)[chosen].tolist()
+        return Column(self.numbers[chosen], tuple(words))
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether a value is a number."""
+        return bool(np.isfinite(self.numbers).any())
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a value is a word."""
+        return self.words is not None and any(word is not None for word in self.words)
+
+    @property
+    def texts(self) -> list[str | None]:
+        """Every value as a text, None where it is missing; 1, 1.0 and 01 are the same text."""
+        words = self.words or (None,) * len(self)
+        return [
+            word if word is not None else (None if np.isnan(number) else text_of(number))
+            for word, number in zip(words, self.numbers.tolist(), strict=True)
+        ]
+
+    @property
+    def levels(self) -> list[str]:
+        """The distinct values as texts, in increasing order."""
+        numbers = np.unique(self.numbers[~np.isnan(self.numbers)]).tolist()
+        return sorted({*map(text_of, numbers), *(word for word in self.words or () if word is not None)})
+
+    @property
+    def missing(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Where a value is missing."""
+        hole = np.isnan(self.numbers)
+        return hole if self.words is None else hole & np.array([word is None for word in self.words])
+
+    def first(self, words: bool) -> int:
+        """Return the place of the first word, or of the first number."""
+        if not words:
+            return int(np.flatnonzero(np.isfinite(self.numbers))[0])
+        return next(at for at, word in enumerate(self.words or ()) if word is not None)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of features, by name, and the column to predict, if the file has it.
+
+    ``names`` are None if the file has none. ``rows`` are the lines of the file, from 1, for error messages.
+    """
+
+    file: Path
+    columns: tuple[Column, ...]
+    target: Column | None
+    names: tuple[str, ...] | None
+    target_name: str | None
+    target_at: int | None
+    rows: Indices
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, chosen: Indices | slice) -> Table:
+        """Return these rows, in this order."""
+        return replace(
+            self,
+            columns=tuple(column.take(chosen) for column in self.columns),
+            target=None if self.target is None else self.target.take(chosen),
+            rows=self.rows[chosen],
+        )
+
+    def sort_key(self) -> Numbers:
+        """Return the target, by which ``--split sorted`` sorts; words in the order of the alphabet."""
+        if self.target is None:
+            return np.zeros(len(self))
+        if not self.target.has_words:
+            return np.nan_to_num(self.target.numbers)
+        return np.unique([text or "" for text in self.target.texts], return_inverse=True)[1].astype(float)
+
+    def name(self, at: int) -> str:
+        """Return the name of a column of features, or its number."""
+        return f"column {at + 1}" if self.names is None else f"column {self.names[at]!r}"
+
+    def check_dates(self) -> None:
+        """Raise if a column has dates: neither a number nor a level."""
+        for at, column in enumerate(self.columns):
+            date = _first_date(column)
+            if date is not None:
+                raise dates_error(self.file, self.name(at), date)
+
+
+def dates_error(file: Path, column: str, example: object) -> BrokenDataError:
+    """Return the error of a column of dates."""
+    option = f" with --drop {column.partition(' ')[2]}" if column.startswith("column '") else ""
+    return BrokenDataError(
+        f"{column} of {file} must be of numbers or of words; it has dates, such as {str(example)!r}. Turn "
+        f"them into numbers, such as days since an event, or leave the column out{option}."
+    )
+
+
+def text_of(number: float) -> str:
+    """Return a number as a level or label.
+
+    >>> text_of(2.0), text_of(0.1)
+    ('2', '0.1')
+    """
+    return f"{number:.12g}"
+
+
+def quoted(text: str) -> str:
+    """Return a value of a table for a sentence."""
+    return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and np.isfinite(float(text))
+
+
+def _first_date(column: Column) -> str | None:
+    """Return a date if most words of a column are dates."""
+    words = [word for word in column.words or () if word is not None]
+    dates = [word for word in words if _DATE.fullmatch(word)]
+    return dates[0] if 2 * len(dates) > len(words) else None

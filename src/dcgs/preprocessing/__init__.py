@@ -1,0 +1,34 @@
+"""From rows at several sites to a problem: statistics, standardization, intercept, folds and the path."""
+
+from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, row_factors
+from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
+from dcgs.preprocessing.folds import Fold, HoldOut, deal
+from dcgs.preprocessing.path import path, path_over
+from dcgs.preprocessing.path_result import Path, PathPoint
+from dcgs.preprocessing.reductions import Reductions, Sent
+from dcgs.preprocessing.site_data import SiteData
+from dcgs.preprocessing.statistics import Extremes, Statistics, extremes, statistics
+
+__all__ = [
+    "Design",
+    "Extremes",
+    "Fold",
+    "HoldOut",
+    "LinearModel",
+    "LossOf",
+    "Path",
+    "PathPoint",
+    "Reductions",
+    "Sent",
+    "SiteData",
+    "Statistics",
+    "agree_on_classes",
+    "balanced_weights",
+    "deal",
+    "design",
+    "extremes",
+    "path",
+    "path_over",
+    "row_factors",
+    "statistics",
+]

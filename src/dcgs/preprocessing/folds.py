@@ -1,0 +1,137 @@
+"""Which rows a site holds out, and to which site a row is dealt: by a hash of the row.
+
+Equal rows have equal hashes, so that they are held out together. A row that is in the data twice is therefore
+the same as one of weight 2, and a row of weight 0 is the same as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+from zlib import crc32
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.objectives.objective import Objective
+from dcgs.objectives.weighted import WeightedLoss
+from dcgs.preprocessing.design import Design
+from dcgs.preprocessing.site_data import SiteData
+
+Numbers = NDArray[np.intp]
+
+# Successive multiples of the golden ratio, modulo 1, are spread evenly: small sites hold out different folds.
+_GOLDEN = 0.6180339887498949
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """What the agents of this process train on, and what they hold out to judge the model by.
+
+    ``weights`` are the sums of the weights of the rows that they train on; without them a row counts once.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((3, 60, 8))
+    >>> b = A @ [3.0, -2.0, 0, 0, 0, 0, 0, 0] + rng.standard_normal((3, 60))
+    >>> train = {i: dcgs.LeastSquares(A[i, :40], b[i, :40]) for i in range(3)}
+    >>> held_out = {i: dcgs.LeastSquares(A[i, 40:], b[i, 40:]) for i in range(3)}
+    >>> fold = dcgs.Fold(train, held_out)
+    >>> fold.weight(0), fold.judgment(0, np.zeros(8))[0].item()   # rows trained on, and held out
+    (40.0, 20.0)
+    """
+
+    train: Mapping[int, Objective]
+    held_out: Mapping[int, Objective]
+    weights: Mapping[int, float] = field(default_factory=dict)
+
+    def weight(self, i: int) -> float:
+        """Return the weight of the rows that agent i trains on."""
+        return self.weights.get(i, float(self.train[i].loss.size))
+
+    def judgment(self, i: int, x: Any) -> NDArray[np.float64]:
+        """Return sums over the held-out rows of agent i: of weights, of losses, and of squared losses."""
+        f = self.held_out[i]
+        if f.loss.size == 0:
+            return np.zeros(3)
+        loss, weights = f.loss, np.ones(f.loss.size)
+        if isinstance(loss, WeightedLoss):
+            loss, weights = loss.loss, loss.weights
+        losses = loss.values(f.map.image(x))
+        return np.array([weights.sum(), weights @ losses, weights @ losses**2])
+
+
+def row_hashes(A: Any, targets: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each row, which depends on its entries, its target and the seed."""
+    S = sp.csr_array(A, dtype=np.float64, copy=True)
+    S.eliminate_zeros()
+    S.sort_indices()
+    pieces = np.empty(S.nnz, dtype=[("index", np.int64), ("value", np.float64)])
+    pieces["index"], pieces["value"] = S.indices, S.data
+    entries, ends = memoryview(pieces.tobytes()), S.indptr * pieces.itemsize
+    first = [crc32(target.tobytes(), seed) for target in np.asarray(targets, dtype=np.float64) + 0.0]
+    codes = [crc32(entries[ends[i] : ends[i + 1]], first[i]) for i in range(S.shape[0])]
+    return np.array(codes, dtype=np.float64) / 2.0**32
+
+
+def deal(A: Any, targets: NDArray[np.float64], sites: int, seed: int = 0) -> Numbers:
+    """Return a site for each row: equal rows go to one site, and sites have about equally many distinct rows.
+
+    >>> deal(np.arange(6.0)[:, None], np.zeros(6), 2).tolist()
+    [0, 0, 1, 0, 1, 1]
+    """
+    distinct, which = np.unique(row_hashes(A, targets, seed), return_inverse=True)
+    return np.asarray((np.arange(len(distinct)) * sites // len(distinct))[which])
+
+
+def fold_numbers(site: SiteData, number: int, how: HoldOut) -> Numbers:
+    """Return the part of each row of site ``number``; the parts have about equal weights."""
+    found = np.zeros(len(site.targets), dtype=np.intp)
+    hashes = row_hashes(site.A, site.targets, how.seed)
+    for rows in _classes(site) if how.by_class else [np.arange(len(hashes))]:
+        distinct, which = np.unique(hashes[rows], return_inverse=True)
+        weights = np.bincount(which, weights=site.counts[rows], minlength=len(distinct))
+        total = float(weights.sum()) or 1.0
+        middle = (np.cumsum(weights) - 0.5 * weights) / total + _GOLDEN * number
+        found[rows] = np.floor(how.parts * (middle % 1.0)).astype(np.intp)[which]
+    return found
+
+
+def _classes(site: SiteData) -> list[Numbers]:
+    return [np.flatnonzero(site.targets == label) for label in np.unique(site.targets)]
+
+
+@final
+@dataclass(frozen=True)
+class HoldOut:
+    """How rows are held out: each site divides its rows into ``parts``, and holds out ``folds`` of them.
+
+    It holds out one part after the other. One fold of four parts trains on three quarters of the rows and
+    judges by the last one. ``by_class`` is for targets that are classes.
+    """
+
+    folds: int = 1
+    parts: int = 4
+    seed: int = 0
+    by_class: bool = False
+
+    def of(self, sites: Mapping[int, SiteData], design: Design) -> list[Fold]:
+        """Return the folds of the rows of the sites of this process."""
+        numbers = {i: fold_numbers(site, i, self) for i, site in sites.items()}
+        return [self._fold(sites, design, numbers, fold) for fold in range(self.folds)]
+
+    def _fold(
+        self, sites: Mapping[int, SiteData], design: Design, numbers: Mapping[int, Numbers], fold: int
+    ) -> Fold:
+        train, held_out, weights = {}, {}, {}
+        for i, site in sites.items():
+            out = numbers[i] == fold
+            if out.all():
+                out = np.zeros_like(out)  # a site trains on something
+            train[i] = design.objective(site.some(~out))
+            held_out[i] = design.judge(site.some(out))
+            weights[i] = float(site.counts[~out].sum())
+        return Fold(train, held_out, weights)

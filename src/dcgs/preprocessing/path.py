@@ -1,0 +1,162 @@
+"""The path of radii: models of increasing radius, each judged on rows that its sites held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from dcgs.low_rank import LowRank
+from dcgs.points import Point
+from dcgs.preprocessing.folds import Fold
+from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
+from dcgs.preprocessing.path_result import Path, PathPoint, from_sums
+from dcgs.preprocessing.reductions import Reductions
+from dcgs.runtime import Lockstep, Runtime
+from dcgs.sets.product_set import Product
+from dcgs.validation import instance
+
+# With at most this number of unknowns, Hessians are sent.
+_FEW = 64
+# The first radius, as a share of the one at which a single atom would end; the ratio of radii; their number.
+_FIRST, _RATIO, _MOST = 0.25, 1.5, 30
+# The held-out error has clearly turned if it was this number of times in a row above the best by more than
+# its standard error. The set bounds nothing more if the loss on training rows fell as often by less than this
+# share.
+_TIMES, _STILL = 2, 1e-3
+# A coefficient counts as zero below this share of the largest.
+_ZERO = 1e-6
+
+
+def path(
+    folds: Fold | Sequence[Fold],
+    set_of: SetOf,
+    graph: nx.Graph,
+    *,
+    radii: Sequence[float] | None = None,
+    start: Point | None = None,
+    runtime: Runtime | None = None,
+) -> Path:
+    """Return what models of increasing radius are worth on rows that the agents held out.
+
+    ``set_of`` gives the set of a radius, such as ``lambda r: dcgs.L1Ball(10, r)``. A :class:`Fold` has the
+    objectives that agents train on, and those of rows that they held out. Without ``radii`` the path starts
+    below the radius where a single atom would end, and goes on by a factor of 1.5, until the set bounds the
+    model no more, or until the error on held-out rows has clearly turned. Models are found to a gap of 3 %.
+    ``start`` is the point of no model, by default that of the set.
+
+    >>> import dcgs
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((3, 60, 8))
+    >>> b = A @ [3.0, -2.0, 0, 0, 0, 0, 0, 0] + rng.standard_normal((3, 60))
+    >>> train = {i: dcgs.LeastSquares(A[i, :40], b[i, :40]) for i in range(3)}
+    >>> held_out = {i: dcgs.LeastSquares(A[i, 40:], b[i, 40:]) for i in range(3)}
+    >>> found = dcgs.path(dcgs.Fold(train, held_out), lambda r: dcgs.L1Ball(8, r), nx.path_graph(3))
+    >>> 4.0 < found.best.radius < 6.0, found.one_standard_error.radius <= found.best.radius
+    (True, True)
+    """
+    network = Reductions(graph, Lockstep() if runtime is None else runtime)
+    return path_over(network, [folds] if isinstance(folds, Fold) else list(folds), set_of, radii, start)
+
+
+def path_over(
+    network: Reductions,
+    folds: Sequence[Fold],
+    set_of: SetOf,
+    radii: Sequence[float] | None = None,
+    start: Any = None,
+) -> Path:
+    """Return the path, as :func:`path`; ``network`` records what was sent for it."""
+    for fold in folds:
+        instance(fold, Fold, "folds", "be dcgs.Fold(train, held_out), or several of them")
+    before = network.rounds, network.bytes
+    x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
+    few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
+    models: PathModels = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
+    fitted, stopped = _fitted(models, folds, network, _radii(models, radii), patient=radii is not None)
+    count = _feature_count(set_of(1.0))
+    null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
+    rounds, sent = network.rounds - before[0], network.bytes - before[1]
+    found = tuple(one.models for one in fitted[1:])
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found)
+
+
+def _radii(models: PathModels, radii: Sequence[float] | None) -> Iterator[float]:
+    if radii is not None:
+        yield from sorted(map(float, radii))
+        return
+    first = _FIRST * models.first_radius()
+    for k in range(_MOST):
+        yield first * _RATIO**k
+
+
+def _fitted(
+    models: PathModels, folds: Sequence[Fold], network: Reductions, radii: Iterator[float], patient: bool
+) -> tuple[list[Fitted], str]:
+    """Return the null model and those of the path, all judged, and why there is no larger radius."""
+    fitted = [models.null]
+    stopped = "all radii that were given" if patient else f"the largest of {_MOST} radii"
+    for radius in radii:
+        fitted.append(models.fit(radius))
+        if not models.exact:
+            fitted = _all_judged(fitted, folds, network)
+        if not patient and _is_still(fitted):
+            stopped = "a larger radius does not change the model"
+            break
+        if not patient and not models.exact and _has_turned(fitted):
+            stopped = "the error on held-out rows rises with a larger radius"
+            break
+    return _all_judged(fitted, folds, network), stopped
+
+
+def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions) -> list[Fitted]:
+    """Return the models with their judgment, those that have none by one sum over the network."""
+    waiting = [n for n, one in enumerate(fitted) if one.judged is None]
+    if not waiting:
+        return fitted
+    own = {i: [[judged(folds, i, fitted[n].models) for n in waiting]] for i in network.hosts}
+    (sums,) = network.sum("held-out losses", own)
+    answers = dict(zip(waiting, sums, strict=True))
+    return [replace(one, judged=answers[n]) if n in answers else one for n, one in enumerate(fitted)]
+
+
+def _is_still(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the last radii decreased the loss on training rows hardly at all."""
+    if len(fitted) <= _TIMES:
+        return False
+    losses = [sum(one.losses) for one in fitted]
+    whole = losses[0] - losses[-1]
+    return all(
+        a - b <= _STILL * whole for a, b in zip(losses[-_TIMES - 1 : -1], losses[-_TIMES:], strict=True)
+    )
+
+
+def _has_turned(fitted: Sequence[Fitted]) -> bool:
+    points = [_point(one, 1.0, lambda x: 0) for one in fitted]
+    best = min(points, key=lambda point: point.error)
+    return len(points) > _TIMES and all(
+        point.error > best.error + best.standard_error and point.radius > best.radius
+        for point in points[-_TIMES:]
+    )
+
+
+def _point(one: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:
+    assert one.judged is not None
+    features = float(np.mean([count(x) for x in one.models])) if one.radius > 0.0 else 0.0
+    return from_sums(one.radius, one.judged.tolist(), sum(one.losses) / weight, features)
+
+
+def _feature_count(X: Any) -> Callable[[Any], int]:
+    """Return the function that counts the nonzero coefficients of a model, or its rank."""
+    part = X.slices[0] if isinstance(X, Product) else slice(None)
+
+    def count(x: Any) -> int:
+        if isinstance(x, LowRank):
+            return x.rank
+        flat = np.abs(x.reshape(-1)[part])
+        return int(np.count_nonzero(flat > _ZERO * float(flat.max(initial=0.0))))
+
+    return count

@@ -1,0 +1,264 @@
+"""How the models of a path are found: by Newton steps on summed Hessians, or by ``minimize``.
+
+Both go from one radius to the next larger one, and start where the last model is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.counting import CountedOracle, Tally
+from dcgs.front.minimize import minimize
+from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.objectives.objective import Objective
+from dcgs.points import Point, vdot
+from dcgs.preprocessing.folds import Fold
+from dcgs.preprocessing.reductions import Reductions, Sent
+from dcgs.sets.base import ConvexSet
+from dcgs.sets.product_set import Product
+
+SetOf: TypeAlias = Callable[[float], ConvexSet]
+Sums: TypeAlias = NDArray[np.float64]
+
+# A model of the path is found to this Wolfe gap, relative to the decrease of the loss from no model.
+_GAP = 0.03
+_MOST_STEPS = 4
+# The share of the upper bound in the Hessian after a step that did not decrease the loss.
+_SHARE = 0.25
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model of each fold at one radius, their training losses, and sums over rows that were held out.
+
+    ``judged`` is None if the sums have not been made yet.
+    """
+
+    radius: float
+    models: tuple[Any, ...]
+    losses: tuple[float, ...]
+    judged: Sums | None
+
+
+class PathModels(ABC):
+    """The models of all folds at one radius after the other."""
+
+    null: Fitted
+    weight: float
+    """The weight of all rows that are trained on, over all folds."""
+    exact: bool = False
+    """True if models follow without further sums; the held-out rows are then judged for all at once."""
+
+    @abstractmethod
+    def first_radius(self) -> float:
+        """Return the radius at which one atom alone, with the best weight, would end."""
+
+    @abstractmethod
+    def fit(self, radius: float) -> Fitted:
+        """Return the models over the set of this radius, starting from the last ones."""
+
+
+def judged(folds: Sequence[Fold], i: int, models: Sequence[Any]) -> Sums:
+    """Return the sums over the held-out rows of agent i, over all folds."""
+    return np.sum([fold.judgment(i, x) for fold, x in zip(folds, models, strict=True)], axis=0)
+
+
+@final
+@dataclass(eq=False)
+class _At:
+    """What is known of a fold at a point: the loss, its gradient and its Hessian."""
+
+    x: Point
+    value: float
+    grad: Point
+    hess: NDArray[np.float64]
+
+
+@final
+class NewtonPath(PathModels):
+    """Models with few unknowns: the losses, gradients and Hessians of all folds are in one sum per radius.
+
+    A model is the minimizer of a quadratic model over the next set; if its gap is too large, another step
+    follows. For least squares the quadratic model is exact, so that one sum is enough for all radii.
+    """
+
+    def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
+        self.folds, self.set_of, self.network = folds, set_of, network
+        self.hosts = list(network.hosts)
+        once = {i: [_once(folds, i), [_bound(fold.train[i]) for fold in folds]] for i in self.hosts}
+        self.at, sums, (facts, bounds) = self._evaluate([start] * len(folds), once)
+        self.exact = float(facts[0]) == float(len(network.graph))
+        self.weight = float(facts[1])
+        self.bounds = [_matrix(one, start.size) for one in bounds]
+        self.null = Fitted(0.0, tuple(at.x for at in self.at), tuple(at.value for at in self.at), sums)
+
+    def first_radius(self) -> float:
+        grad = np.sum([at.grad for at in self.at], axis=0)
+        hess = np.sum([at.hess for at in self.at], axis=0)
+        atom = unit_atom(self.set_of(1.0), grad)
+        return _atom_weight(-vdot(grad, atom), float(atom @ hess @ atom))
+
+    def fit(self, radius: float) -> Fitted:
+        X, count = self.set_of(radius), len(self.folds)
+        shares, trials, sums = [0.0] * count, [at.x for at in self.at], None
+        for _ in range(_MOST_STEPS):
+            trials = [self._trial(n, X, shares[n]) for n in range(count)]
+            if self.exact:
+                self.at = [self._moved(n, x) for n, x in enumerate(trials)]
+                break
+            ahead, sums, _ = self._evaluate(trials)
+            failed = [ahead[n].value > self.at[n].value for n in range(count)]
+            shares = [_next_share(shares[n], failed[n]) for n in range(count)]
+            self.at = [self.at[n] if failed[n] else ahead[n] for n in range(count)]
+            if not any(failed) and all(self._is_near(n, X) for n in range(count)):
+                break
+        # If the last trial of a fold was rejected, the sums are not those of its model.
+        accepted = all(at.x is x for at, x in zip(self.at, trials, strict=True))
+        losses = tuple(at.value for at in self.at)
+        return Fitted(radius, tuple(at.x for at in self.at), losses, sums if accepted else None)
+
+    def _trial(self, n: int, X: ConvexSet, share: float) -> Point:
+        at = self.at[n]
+        H = (1.0 - share) * at.hess + share * self.bounds[n]
+        q = Quadratic(H, at.grad - H @ at.x)
+        domain = Domain(X, CountedOracle(X), Tally())
+        x = at.x if X.violation(at.x) <= 1e-9 * X.diameter else X.start()
+        decrease = self.null.losses[n] - at.value
+        return minimize_quadratic(q, domain, x, lambda more: 0.3 * _GAP * max(decrease + more, 0.0))
+
+    def _moved(self, n: int, x: Point) -> _At:
+        """Return the point x of a fold whose loss is quadratic."""
+        at = self.at[n]
+        step = x - at.x
+        value = at.value + vdot(at.grad, step) + 0.5 * float(step @ at.hess @ step)
+        return _At(x, value, at.grad + at.hess @ step, at.hess)
+
+    def _is_near(self, n: int, X: ConvexSet) -> bool:
+        at = self.at[n]
+        gap = vdot(at.grad, at.x) - X.lmo(at.grad).dot(at.grad)
+        return gap <= _GAP * (self.null.losses[n] - at.value)
+
+    def _evaluate(
+        self, points: Sequence[Point], once: Mapping[int, Sequence[Any]] | None = None
+    ) -> tuple[list[_At], Sums, Sequence[Any]]:
+        """Return the folds at these points, the judgment of the points, and the sums of ``once``.
+
+        All are in one sum over the network.
+        """
+        own = {
+            i: [*_derivatives(self.folds, i, points), judged(self.folds, i, points), *(once or {}).get(i, [])]
+            for i in self.hosts
+        }
+        name = "losses, gradients and Hessians of the folds, and held-out losses"
+        values, grads, hessians, sums, *rest = self.network.sum(name, own)
+        found = [
+            _At(x, float(values[n]), grads[n], _matrix(hessians[n], x.size)) for n, x in enumerate(points)
+        ]
+        return found, sums, rest
+
+
+@final
+class MinimizePath(PathModels):
+    """Models of any size, each by a run of ``minimize`` that starts from the last one."""
+
+    def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Any) -> None:
+        self.folds, self.set_of, self.network = folds, set_of, network
+        self.models = [start] * len(folds)
+        own = {i: [_once(folds, i), self._own_losses(i)] for i in network.hosts}
+        facts, losses = network.sum("weights and losses of no model", own)
+        self.weight, self.losses = float(facts[1]), tuple(losses.tolist())
+        self.null = Fitted(0.0, tuple(self.models), self.losses, None)
+
+    def first_radius(self) -> float:
+        fold, x = self.folds[0], self.models[0]
+        own = {i: [f.grad(x)] for i, f in fold.train.items()}
+        (grad,) = self.network.sum("the gradient of no model", own)
+        atom = unit_atom(self.set_of(1.0), grad)
+        curvatures = {i: [_curvature_along(f, x, atom)] for i, f in fold.train.items()}
+        (curvature,) = self.network.sum("its curvature along one atom", curvatures)
+        return _atom_weight(-vdot(grad, atom), float(curvature))
+
+    def fit(self, radius: float) -> Fitted:
+        X, models, network = self.set_of(radius), [], self.network
+        for n, fold in enumerate(self.folds):
+            decrease = self.null.losses[n] - self.losses[n]
+            rule: dict[str, float] = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
+            start = self.models[n]
+            start = start if X.violation(start) <= 1e-9 * X.diameter else None
+            result = minimize(
+                dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
+            )
+            name = f"the model of radius {radius:.4g}"
+            network.sent.append(Sent(name, "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
+            models.append(result.x)
+        self.models = models
+        own = {i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts}
+        losses, sums = network.sum("losses, and held-out losses", own)
+        self.losses = tuple(losses.tolist())
+        return Fitted(radius, tuple(models), self.losses, sums)
+
+    def _own_losses(self, i: int) -> list[float]:
+        return [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]
+
+
+def unit_atom(X: ConvexSet, grad: Point) -> Point:
+    """Return the best atom of X, or of the first part of a product, with zeros elsewhere."""
+    if not isinstance(X, Product):
+        return X.lmo(grad).dense()
+    atom = np.zeros(X.shape)
+    atom[X.slices[0]] = X.parts[0].lmo(X.split(grad)[0]).dense().reshape(-1)
+    return atom
+
+
+def _atom_weight(slope: float, curvature: float) -> float:
+    return slope / curvature if slope > 0.0 and curvature > 0.0 else 1.0
+
+
+def _curvature_along(f: Objective, x: Point, d: Point) -> float:
+    moved = f.map.image(d)
+    return float(f.loss.hess(f.map.image(x)) @ moved**2)
+
+
+def _once(folds: Sequence[Fold], i: int) -> list[float]:
+    """Return 1 if the losses of agent i are quadratic, else 0, and the weight of its training rows."""
+    curvatures = [fold.train[i].loss.curvature for fold in folds]
+    return [float(all(a == b for a, b in curvatures)), sum(fold.weight(i) for fold in folds)]
+
+
+def _next_share(share: float, failed: bool) -> float:
+    if not failed:
+        return 0.25 * share
+    return min(1.0, 4.0 * share) if share > 0.0 else _SHARE
+
+
+def _bound(f: Objective) -> NDArray[np.float64]:
+    """Return the upper triangle of an upper bound of the Hessian."""
+    return _triangle(f.map.gram(np.full(f.map.size, f.loss.curvature[1])))
+
+
+def _derivatives(folds: Sequence[Fold], i: int, points: Sequence[Point]) -> tuple[Point, Point, Point]:
+    values, grads, hessians = [], [], []
+    for fold, x in zip(folds, points, strict=True):
+        f = fold.train[i]
+        image = f.map.image(x)
+        values.append(f.loss.value(image))
+        grads.append(f.map.adjoint(f.loss.grad(image)))
+        hessians.append(_triangle(f.map.gram(f.loss.hess(image))))
+    return np.array(values), np.array(grads), np.array(hessians)
+
+
+def _triangle(H: NDArray[np.float64]) -> NDArray[np.float64]:
+    return H[np.triu_indices(len(H))]
+
+
+def _matrix(triangle: NDArray[np.float64], side: int) -> NDArray[np.float64]:
+    H = np.zeros((side, side))
+    H[np.triu_indices(side)] = triangle
+    return H + np.triu(H, 1).T

@@ -1,0 +1,106 @@
+"""Reductions over the network, with a record of what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dcgs.front.allreduce import agree_on_texts, allreduce
+from dcgs.runtime import Lockstep, Runtime
+
+Arrays = tuple[NDArray[np.float64], ...]
+
+
+@final
+@dataclass(frozen=True)
+class Sent:
+    """One thing that the agents computed together: what it was, and what it cost.
+
+    ``numbers`` is how many numbers (or texts) an agent put in. ``rounds`` is the number of communication
+    rounds, ``bytes`` what the agents of this process sent, in all.
+
+    >>> import dcgs, networkx as nx
+    >>> network = dcgs.Reductions(nx.path_graph(2))
+    >>> total = network.sum("rows", {0: [3.0], 1: [4.0]})
+    >>> network.sent[0].name, network.sent[0].rounds
+    ('rows', 2)
+    """
+
+    name: str
+    operation: str
+    numbers: int
+    rounds: int
+    bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as values that JSON takes."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.operation} of {self.numbers:,}, {self.rounds} rounds, {self.bytes:,} bytes"
+        )
+
+
+@final
+@dataclass(eq=False)
+class Reductions:
+    """Sums, extremes and unions over the agents of a graph; ``sent`` lists what they sent for it.
+
+    >>> network = Reductions(nx.path_graph(2))
+    >>> network.sum("rows", {0: [3.0], 1: [4.0]})
+    (array(7.),)
+    >>> print(network.sent[0])
+    rows: sum of 1, 2 rounds, 240 bytes
+    """
+
+    graph: nx.Graph
+    runtime: Runtime = field(default_factory=Lockstep)
+    sent: list[Sent] = field(default_factory=list)
+
+    @property
+    def hosts(self) -> range:
+        """The agents of this process."""
+        return self.runtime.hosts(len(self.graph))
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of all reductions so far."""
+        return sum(one.rounds for one in self.sent)
+
+    @property
+    def bytes(self) -> int:
+        """What the agents of this process have sent so far."""
+        return sum(one.bytes for one in self.sent)
+
+    def sum(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
+        """Return the sums of the arrays of all agents; ``name`` says in the record what they are."""
+        return self._reduce(name, values, "sum")
+
+    def min(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
+        """Return the elementwise minima of the arrays of all agents."""
+        return self._reduce(name, values, "min")
+
+    def max(self, name: str, values: Mapping[int, Sequence[ArrayLike]]) -> Arrays:
+        """Return the elementwise maxima of the arrays of all agents."""
+        return self._reduce(name, values, "max")
+
+    def union(self, name: str, texts: Mapping[int, Iterable[str]]) -> tuple[str, ...]:
+        """Return all texts of all agents, each once, in increasing order."""
+        own = {i: sorted(set(some)) for i, some in texts.items()}
+        agreed = agree_on_texts(own, self.graph, self.runtime)
+        most = max(map(len, own.values()))
+        self.sent.append(Sent(name, "union", most, agreed.rounds, int(agreed.bytes.sum())))
+        return agreed.texts
+
+    def _reduce(self, name: str, values: Mapping[int, Sequence[ArrayLike]], operation: str) -> Arrays:
+        arrays = {i: [np.asarray(array, dtype=np.float64) for array in own] for i, own in values.items()}
+        total = allreduce(arrays, self.graph, self.runtime, operation)
+        numbers = sum(array.size for array in total.arrays)
+        self.sent.append(Sent(name, operation, numbers, total.rounds, int(total.bytes.sum())))
+        return total.arrays

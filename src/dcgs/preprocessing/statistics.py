@@ -1,0 +1,153 @@
+"""Counts, means, deviations and extremes of columns and targets over all sites, by network sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.points import EPS
+from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.site_data import SiteData
+
+Vector = NDArray[np.float64]
+
+# A deviation below this multiple of the rounding error of the mean is that of a constant column.
+_ROUNDING = 32.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What all sites know of the columns and the targets of all rows, each row counted by its weight.
+
+    ``rows`` counts rows of positive weight, and ``weight`` adds up weights. ``deviation`` is the root of the
+    mean squared difference from ``mean``; it is exactly 0 for a constant column. ``sparse`` is True if a site
+    stores its features sparse.
+    """
+
+    rows: int
+    weight: float
+    mean: Vector
+    deviation: Vector
+    target_mean: float
+    target_deviation: float
+    sparse: bool
+
+    @property
+    def constant(self) -> NDArray[np.intp]:
+        """The numbers of the columns that have the same value in all rows."""
+        return np.flatnonzero(self.deviation == 0.0)
+
+    @property
+    def scale(self) -> Vector:
+        """What standardization divides by: the deviation, and 1 for a constant column."""
+        return np.where(self.deviation > 0.0, self.deviation, 1.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The smallest and largest value of each column, and of the targets, over all sites."""
+
+    low: Vector
+    high: Vector
+    target_low: float
+    target_high: float
+
+
+def statistics(sites: Mapping[int, SiteData], network: Reductions) -> Statistics:
+    """Return the statistics of all rows of all sites, by two network sums.
+
+    The first adds up counts and values. The second adds up squared differences from the mean, so that no
+    accuracy is lost where a deviation is small beside a mean. Sparse data are not filled in.
+
+    >>> import networkx as nx
+    >>> sites = {0: SiteData([[1.0], [3.0]], [0.0, 1.0]), 1: SiteData([[5.0], [7.0]], [1.0, 2.0])}
+    >>> found = statistics(sites, Reductions(nx.path_graph(2)))
+    >>> found.rows, found.mean, found.deviation.round(3), found.target_mean
+    (4, array([4.]), array([2.236]), 1.0)
+    """
+    sparse = check_columns(sites, network)
+    first = {i: _sums(site) for i, site in sites.items()}
+    (counts, sums) = network.sum("counts, and sums of columns and targets", first)
+    rows, weight = float(counts[0]), float(counts[1])
+    if weight <= 0.0:
+        raise ValueError("the weights of all rows of all sites must have a positive sum; it is 0.")
+    mean = sums / weight
+    second = {i: [_squares(site, mean)] for i, site in sites.items()}
+    (squares,) = network.sum("squared differences from the means", second)
+    deviation = np.sqrt(squares / weight)
+    deviation[deviation <= _ROUNDING * EPS * np.abs(mean)] = 0.0
+    targets = float(mean[-1]), float(deviation[-1])
+    return Statistics(int(rows), weight, mean[:-1], deviation[:-1], *targets, sparse)
+
+
+def extremes(sites: Mapping[int, SiteData], network: Reductions) -> Extremes:
+    """Return the extremes of columns and targets over all sites. They show single values of some site."""
+    own = {i: [_lowest(site), -_highest(site)] for i, site in sites.items()}
+    low, high = network.min("extremes of columns and targets", own)
+    return Extremes(low[:-1], -high[:-1], float(low[-1]), -float(high[-1]))
+
+
+def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> bool:
+    """Return whether a site has sparse features; raise unless all have rows, and equally many columns."""
+    own = {
+        i: [[float(site.features), -float(site.features), -float(site.is_sparse), float(site.A.shape[0])]]
+        for i, site in sites.items()
+    }
+    (found,) = network.min("numbers of columns and rows", own)
+    least, most, dense, rows = found.tolist()
+    if least != -most:
+        texts = {i: [f"{_name(i, site)} has {site.features}"] for i, site in sites.items()}
+        told = ", ".join(network.union("which site has how many columns", texts))
+        raise ValueError(f"all sites must have the same columns; {told}.")
+    if rows == 0.0:
+        empty = {i: [_name(i, site)] if site.A.shape[0] == 0 else [] for i, site in sites.items()}
+        without = ", ".join(network.union("sites without rows", empty))
+        raise ValueError(f"every site must have rows; there are none at {without}. Leave it out.")
+    return dense < 0.0
+
+
+def _name(i: int, site: SiteData) -> str:
+    return site.name or f"site {i}"
+
+
+def _sums(site: SiteData) -> list[Any]:
+    weights = site.counts
+    count = [float(np.count_nonzero(weights)), float(weights.sum())]
+    return [count, np.append(site.A.T @ weights, site.targets @ weights)]
+
+
+def _squares(site: SiteData, mean: Vector) -> Vector:
+    weights = site.counts
+    target = float(weights @ (site.targets - mean[-1]) ** 2)
+    return np.append(_column_squares(site.A, weights, mean[:-1]), target)
+
+
+def _column_squares(A: Any, weights: Vector, mean: Vector) -> Vector:
+    """Return Σ wᵢ (aᵢⱼ − μⱼ)² for each column; entries that are not stored count as 0."""
+    if not sp.issparse(A):
+        return np.asarray(weights @ (A - mean) ** 2)
+    d, total = A.shape[1], float(weights.sum())
+    row_weights = np.repeat(weights, np.diff(A.indptr))
+    stored = np.bincount(A.indices, weights=row_weights * (A.data - mean[A.indices]) ** 2, minlength=d)
+    weight_stored = np.bincount(A.indices, weights=row_weights, minlength=d)
+    return np.asarray(stored + np.maximum(total - weight_stored, 0.0) * mean**2)
+
+
+def _lowest(site: SiteData) -> Vector:
+    return np.append(_along(site.A, "min"), site.targets.min())
+
+
+def _highest(site: SiteData) -> Vector:
+    return np.append(_along(site.A, "max"), site.targets.max())
+
+
+def _along(A: Any, which: str) -> Vector:
+    found = getattr(A, which)(axis=0)
+    return np.asarray(found.toarray() if sp.issparse(found) else found, dtype=np.float64).reshape(-1)

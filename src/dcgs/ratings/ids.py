@@ -1,0 +1,66 @@
+"""Ids of users and items: texts or numbers, sorted, and found by bisection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dcgs.low_rank import Index
+
+Texts = NDArray[np.bytes_]
+"""Texts in UTF-8, as an array of fixed width; the order of the bytes is that of the characters."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """Distinct ids in increasing order.
+
+    >>> ids = Ids.of(["u7", "u12", "u7"])
+    >>> ids.tolist(), ids.places(["u7", "u9"])
+    (['u12', 'u7'], array([ 1, -1]))
+    """
+
+    texts: Texts
+
+    @classmethod
+    def of(cls, ids: ArrayLike) -> Ids:
+        """Return the distinct ones of these ids."""
+        return cls(np.unique(as_texts(ids)))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def places(self, ids: ArrayLike) -> Index:
+        """Return the places of ids; −1 for an id that is not here."""
+        wanted = as_texts(ids)
+        if len(self) == 0:
+            return np.full(len(wanted), -1, dtype=np.intp)
+        at = np.minimum(np.searchsorted(self.texts, wanted), len(self) - 1)
+        return np.where(self.texts[at] == wanted, at, -1)
+
+    def tolist(self) -> list[str]:
+        """Return the ids as strings."""
+        return [text.decode() for text in self.texts.tolist()]
+
+    def __getitem__(self, places: Any) -> list[str]:
+        """Return the ids at these places, as strings."""
+        return [text.decode() for text in self.texts[np.asarray(places)].tolist()]
+
+
+def as_texts(ids: ArrayLike) -> Texts:
+    """Return ids as texts in UTF-8; whole numbers are written in decimal digits."""
+    array = np.asarray(ids)
+    if array.dtype.kind == "S":
+        return array.reshape(-1)
+    if array.dtype.kind in "iu":
+        return array.reshape(-1).astype("S20")
+    if array.dtype.kind == "f" and bool((array == np.floor(array)).all()):
+        return array.reshape(-1).astype(np.int64).astype("S20")
+    if array.dtype.kind in "UO":
+        encoded = [str(text).encode() for text in array.reshape(-1).tolist()]
+        return np.array(encoded, dtype=np.bytes_) if encoded else np.empty(0, dtype="S1")
+    raise ValueError(f"ids must be texts or whole numbers; got an array of {array.dtype}.")
