@@ -72,7 +72,7 @@ class FastDCGS(Method):
 
     inner: InnerName | Inner = "auto"
     eta: float | None = None
-    relaxation: float = 1.85
+    relaxation: float = 1.9
     precision: float = 0.05
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
