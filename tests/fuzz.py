@@ -27,6 +27,7 @@ from scipy.optimize import nnls
 
 import dcgs
 from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
+from dcgs.runtime import Runtime
 from junk import EndlessError, bounds
 
 Array: TypeAlias = NDArray[np.float64]
@@ -397,6 +398,8 @@ class Problem:
     method: dcgs.Method
     gap: float
     x0: Array | None
+    runtime: Runtime | None = None
+    rounds: int = ROUNDS
 
     @property
     def start(self) -> Array:
@@ -415,9 +418,10 @@ class Problem:
             self.graph,
             self.method,
             gap=self.gap,
-            rounds=ROUNDS,
+            rounds=self.rounds,
             x0=self.x0,
             every=every,
+            runtime=self.runtime,
             **limits,
         )
 

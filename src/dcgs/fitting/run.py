@@ -265,6 +265,8 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     shape, path = (prepared.width,), None
     if config.set.finds_radius:
         path = problem.path(lambda radius: config.set.with_radius(radius).make(shape), config.seed)
+        sent_here = np.array([float(path.bytes)])
+        path = replace(path, bytes=int(np.sum(group.allgather([sent_here]))))
         config = replace(config, set=config.set.with_radius(path.best.radius))
     X = config.set.make(shape)
     rows = {i: len(site.targets) for i, site in prepared.fitted.items()}
@@ -310,16 +312,17 @@ def _minimize(
 
 def _sent_by_all(network: Reductions, group: ProcessGroup) -> tuple[Sent, ...]:
     """Return what was sent before and after the run, by all agents; what has one name is added up."""
-    own = np.array([float(each.bytes) for each in network.sent])
-    total = np.sum(group.allgather([own]), axis=0)
+    own = np.array([(each.bytes, each.numbers) for each in network.sent], dtype=np.float64)
+    everyone = group.allgather([own])
+    sent, numbers = np.sum(everyone, axis=0)[:, 0].tolist(), np.max(everyone, axis=0)[:, 1].tolist()
     merged: dict[tuple[str, str], Sent] = {}
-    for each, count in zip(network.sent, total.tolist(), strict=True):
+    for each, more, most in zip(network.sent, sent, numbers, strict=True):
         before = merged.setdefault((each.name, each.operation), replace(each, rounds=0, bytes=0))
         merged[each.name, each.operation] = replace(
             before,
-            numbers=max(before.numbers, each.numbers),
+            numbers=max(before.numbers, int(most)),
             rounds=before.rounds + each.rounds,
-            bytes=before.bytes + int(count),
+            bytes=before.bytes + int(more),
         )
     return tuple(merged.values())
 

@@ -186,8 +186,8 @@ def _weighted(
     rows, total = sums.tolist()
     if problem.labels and total in (0.0, rows):
         raise BrokenDataError(
-            "there must be rows of both classes to fit to; all rows that are not held out are of one. Hold out "
-            "fewer rows with --held-out."
+            "there must be rows of both classes to fit to; all rows that are not held out are of one. "
+            "Hold out fewer rows with --held-out."
         )
     if not options.balanced:
         return total / rows, dict(sites)

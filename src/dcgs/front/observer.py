@@ -209,6 +209,8 @@ class Observer:
         """Return the limit for which an oracle refused a call; raise if the agents just returned."""
         if runtime.replays:
             return Status.REPLAYED
+        if runtime.asynchronous and self.limits.iterations is not None and not self._budget_spent:
+            return Status.ITERATIONS  # the fastest agent has done so many
         if self._budget_spent:
             return Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
         name = type(self.problem.method).__name__

@@ -236,6 +236,10 @@ class _Proximal:
             columns = derivative.columns
             K = np.diag(derivative.k) - columns @ columns.T
             return K if h is None else K * h.reshape(-1)
+        assert isinstance(X, ProjectableSet)
+        known = X.jacobian(at.y)
+        if known is not None:
+            return known
         step = _DIFFERENCE * (float(np.abs(at.y).max()) or 1.0)
         shape = at.y.shape
         project = self.problem.project

@@ -96,5 +96,7 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: 
         scale = first_gap
     uses_preconditioner = inner.supports_preconditioner(f, agent.X) and eta is None
     epoch = Epoch.first(agent, step, uneven_curvatures(f) if uses_preconditioner else None)
-    links = ReliableLinks(x0, phi.w) if agent.reliable else LossyLinks.at(x0, step)
+    # A single agent has no links that could fail.
+    is_reliable = agent.reliable or not agent.degrees
+    links = ReliableLinks(x0, phi.w) if is_reliable else LossyLinks.at(x0, step)
     return EdgesState(x, links, step, epoch, norm(x - x0) or diameter, scale)

@@ -26,7 +26,7 @@ class Pace:
 
 
 def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> None:
-    """Run all agents at their own pace. A round is a unit of simulated time."""
+    """Run all agents at their own pace, until one has returned. A round is a unit of simulated time."""
     agents = range(len(job.neighbors))
     boxes = [Mailbox(job.neighbors[i]) for i in agents]
     duration = [1.0 / speed for speed in pace.speeds]
@@ -44,7 +44,7 @@ def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> No
                 return
         if kind == 0:
             if replies[i] is None:
-                continue
+                return
             sent = packets(i, replies[i], job.neighbors[i])
             job.traffic.count_messages(i, sent)
             done = record.steps.get(i, 0)

@@ -35,9 +35,9 @@ _DELAY = whole(0)
 class RoundFaults:
     """The faults of one round.
 
-    ``asleep`` are agents that neither compute nor send; messages to them wait. ``lost`` are messages that do not arrive,
-    by sender and receiver. ``late`` are the rounds by which messages are late. ``noise`` is the standard
-    deviation of what is added to each entry of a message, relative to the size of its entries.
+    ``asleep`` are agents that neither compute nor send; messages to them wait. ``lost`` are messages that do
+    not arrive, by sender and receiver. ``late`` are the rounds by which messages are late. ``noise`` is the
+    standard deviation of what is added to each entry of a message, relative to the size of its entries.
     """
 
     asleep: frozenset[int] = frozenset()
@@ -95,8 +95,8 @@ class Faults(FaultSchedule):
 
     * ``loss`` is the probability that a message is lost: one number, or a mapping from (sender, receiver).
     * ``sleep`` is the probability that an agent sleeps in a round: one number, or a mapping from agents.
-    * ``down`` is the probability that an edge is down in a round, in both directions: one number, or a mapping
-      from (agent, neighbor).
+    * ``down`` is the probability that an edge is down in a round, in both directions: one number, or a
+      mapping from (agent, neighbor).
     * ``delay`` is the largest number of rounds by which a message is late; each number up to it is as likely.
       It is one number, or a mapping from (sender, receiver).
     * ``noise`` is the standard deviation of what is added to the entries of a message, relative to the root
@@ -139,13 +139,10 @@ class Faults(FaultSchedule):
             odd = [edge for edge in given if edge not in edges] if isinstance(given, Mapping) else []
             if odd:
                 raise ValueError(f"{name} must be of edges of the graph; it has none for {odd}.")
-        odd = (
-            [i for i in self.sleep if i not in range(len(neighbors))]
-            if isinstance(self.sleep, Mapping)
-            else []
-        )
-        if odd:
-            raise ValueError(f"sleep must be of agents 0 to {len(neighbors) - 1}; got {odd}.")
+        agents = range(len(neighbors))
+        strangers = [i for i in self.sleep if i not in agents] if isinstance(self.sleep, Mapping) else []
+        if strangers:
+            raise ValueError(f"sleep must be of agents 0 to {len(neighbors) - 1}; got {strangers}.")
 
     @property
     def has_noise(self) -> bool:

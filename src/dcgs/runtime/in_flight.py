@@ -43,10 +43,10 @@ class AgentLinks:
     """The links to one agent, and the messages that it has sent.
 
     ``steps`` counts the messages that it has sent. ``is_unsent`` is True if it has not sent the message that
-    it yielded last. ``in_flight`` are messages on their way to it. ``newest`` is, for each neighbor, the round
-    in which the newest message that has arrived was sent. ``latest`` are the last messages that have arrived
-    of each neighbor, one for each place in an iteration. ``met`` are pairs of a neighbor and a place of which
-    a message was sent to this agent.
+    it yielded last. ``in_flight`` are messages on their way to it. ``newest`` is, for each neighbor, the
+    round in which the newest message that has arrived was sent. ``latest`` are the last messages that have
+    arrived of each neighbor, one for each place in an iteration. ``met`` are pairs of a neighbor and a place
+    of which a message was sent to this agent.
     """
 
     steps: int = 0

@@ -17,6 +17,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.counting import BudgetSpentError
 from dcgs.environment import find_mpiexec, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.base import Job, Runtime
@@ -24,6 +25,7 @@ from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.heartbeat import Heartbeat
+from dcgs.runtime.mailbox import Ending
 from dcgs.runtime.pace import run_at_own_pace
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.rank import abort_all
@@ -58,9 +60,9 @@ class MPI(Runtime):
     run ends in all processes. A thread sends these messages, also while agents compute. ``comm`` is an
     mpi4py communicator, by default that of all processes.
 
-    With ``asynchronous=True`` nobody waits for a round: an agent takes a step when a message has arrived, with
-    the newest message of each neighbor. It waits only for a neighbor of which it has used no message in its
-    last ``staleness`` steps. ``record`` is a file to which process 0 writes which message was used when;
+    With ``asynchronous=True`` nobody waits for a round: an agent takes a step when a message has arrived,
+    with the newest message of each neighbor. It waits only for a neighbor of which it has used no message in
+    its last ``staleness`` steps. ``record`` is a file to which process 0 writes which message was used when;
     ``Lockstep(replay=...)`` repeats the run from it. Models are measured before and after the run only.
 
     >>> import dcgs
@@ -104,11 +106,14 @@ class MPI(Runtime):
         if not self.asynchronous:
             run_hosted(job, self.transport)
             return
-        record = run_at_own_pace(job, MPIMailTransport(self.transport), self.staleness)
+        record = Record()
+        ending = run_at_own_pace(job, MPIMailTransport(self.transport), self.staleness, record)
         if self.record is not None:
             everyone = Record.joined(job.allgather(record.arrays()))
             if self.transport.rank == 0:
                 everyone.save(self.record)
+        if ending is Ending.SPENT:
+            raise BudgetSpentError
 
     def hosts(self, agents: int) -> range:
         transport = self.transport

@@ -39,13 +39,13 @@ class MailTransport(Protocol):
         """Raise if another process has failed; if there is nothing to do, sleep for a moment."""
 
 
-def run_at_own_pace(job: Job, transport: MailTransport, staleness: int) -> Record:
-    """Run the agents of this process until the run ends in all processes; return their record.
+def run_at_own_pace(job: Job, transport: MailTransport, staleness: int, record: Record) -> Ending:
+    """Run the agents of this process until the run ends in all processes; return why it ended.
 
     An agent takes a step when a new message has arrived, unless a neighbor has been silent for ``staleness``
     steps. The rounds of the run are the steps of the fastest agent.
     """
-    mail, record = MailExchange(job.neighbors, transport.rank, transport.size), Record()
+    mail = MailExchange(job.neighbors, transport.rank, transport.size)
     hosted = mail.exchange.hosted
     transport.begin(mail.exchange.peers)
     programs = Programs(job, hosted)
@@ -62,9 +62,8 @@ def run_at_own_pace(job: Job, transport: MailTransport, staleness: int) -> Recor
         # Agents do not compute in rounds: what counts is the seconds of the busiest agent.
         job.traffic.computing = max(float(job.traffic.worked[i]) for i in hosted)
         job.traffic.steps[:] = [job.traffic.computing]
-    if mail.decision is Ending.SPENT:
-        raise BudgetSpentError
-    return record
+    assert mail.decision is not None
+    return mail.decision
 
 
 def _work(
