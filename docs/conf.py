@@ -70,6 +70,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "within_subsection_order": "FileNameSortKey",
     "plot_gallery": os.environ.get("DCGS_GALLERY", "run") == "run",
     "abort_on_example_error": True,
+    "capture_repr": (),  # what a script prints, and nothing else
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,
