@@ -40,7 +40,7 @@ class Objective(BaseObjective):
 
     def evaluate_result(self, models: list[np.ndarray], spent: dict[str, int]) -> dict[str, float]:
         """Measure the models of all agents on the data of all agents."""
-        losses = np.array([f.values(models) for f in self.objectives])  # losses[i, j] = fᵢ(xⱼ)
+        losses = np.array([[f.value(x) for x in models] for f in self.objectives])  # losses[i, j] = fᵢ(xⱼ)
         worst, x_bar = float(losses.sum(axis=0).max()), np.mean(models, axis=0)
         mean_loss, gap = certify(self.objectives, self.X, x_bar)
         return {
