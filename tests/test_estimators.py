@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -67,6 +69,7 @@ def test_sites_with_other_scales_get_the_model_of_the_pooled_rows_and_the_radius
     # Both are certified to 1e-4 of what the model explains.
     assert found.score(X, Y_DIABETES) == pytest.approx(known.score(X, Y_DIABETES), abs=1e-4)
     assert found.rounds_ <= 4 * known.rounds_
+    assert found.path_ is not None
     assert found.path_.best.radius == found.radius_
     assert known.path_ is None
     assert sum(one.rounds for one in found.sent_) == found.rounds_
@@ -131,7 +134,7 @@ def test_a_site_may_lack_a_class_and_balanced_weights_are_those_of_all_sites() -
     ],
 )
 def test_any_set_bounds_the_standardized_coefficients_and_not_the_intercept(
-    set_: object, violation: object
+    set_: object, violation: Callable[[Any], float]
 ) -> None:
     model = DecentralizedLasso(30.0, set=set_).fit(X_DIABETES, Y_DIABETES)
     assert violation(model.coef_ * X_DIABETES.std(axis=0)) <= 1e-9
@@ -165,6 +168,7 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     model = DecentralizedCompletion(graph=nx.cycle_graph(4))
     model.fit(rows[seen], cols[seen], values[seen], sites=rows[seen] % 4)
     assert model.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
+    assert model.path_ is not None
     assert model.radius_ == model.path_.best.radius
     assert model.path_.best.error < 0.3 * model.path_.null.error
     frame = pd.DataFrame({"row": rows[seen], "col": cols[seen], "value": values[seen]})
