@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import networkx as nx
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
