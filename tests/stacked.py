@@ -281,7 +281,7 @@ def edge_weights(L: Array, scales: Array) -> Array:
 
 
 def depths(L: Array) -> NDArray[np.int64]:
-    """Return every agent's distance from the center of the graph: the first agent whose farthest is nearest."""
+    """Return every agent's distance from the center: the first agent whose farthest other is nearest."""
     m = len(L)
     step = (np.eye(m) - np.minimum(L, 0.0)) > 0.0
     distance, reach = np.zeros((m, m), dtype=np.int64), np.eye(m, dtype=bool)
@@ -311,7 +311,13 @@ Answer: TypeAlias = Callable[[int, Array, Array, Array], Array]
 
 
 def fast(
-    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer, A: Array | None = None
+    L: Array,
+    x0: Array,
+    etas: Array,
+    relaxation: float,
+    adapting: bool,
+    answer: Answer,
+    A: Array | None = None,
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
 
@@ -320,7 +326,7 @@ def fast(
     Given the data A, agents use a preconditioner after the first epoch, all after the same round.
     """
     m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
-    height, share = int(depth.max()), 0.505 * normalized_spectrum(L)[-1]
+    height, share = int(depth.max()), 0.55 * normalized_spectrum(L)[-1]
     h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
     D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()
     updates = np.zeros(m, dtype=np.int64)
@@ -349,6 +355,7 @@ def fast(
                     continue
                 if brings_h:
                     assert A is not None
+                    assert h is not None
                     local[i] = local_etas([Ai / np.sqrt(h) for Ai in A], L)[i]
                 else:
                     if updates[i] == 0:

@@ -113,9 +113,9 @@ def test_a_wrong_gradient_of_an_agent_is_noticed_by_these_tests(monkeypatch: pyt
     sizes = [f.smoothness for f in OBJECTIVES]
     corrupted(monkeypatch, int(np.argmax(sizes)), -1.0)
     result = minimize(rounds=400)
-    with pytest.raises(AssertionError):
-        assert result.status is Status.AGREED
-        assert_certified(result, OBJECTIVES, X, gap=1e-2)
+    certified = certify(OBJECTIVES, X, result.agents[0])
+    start = certify(OBJECTIVES, X, X.start())[0]
+    assert result.status is not Status.AGREED or certified[1] > 1e-2 * (start - certified[0])
 
 
 @pytest.mark.parametrize("graph", [nx.path_graph(4), nx.star_graph(3)], ids=["path", "star"])

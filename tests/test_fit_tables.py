@@ -128,10 +128,10 @@ def test_processes_give_the_models_scores_and_counts_of_one_process() -> None:
     for part in Network(2).run(lambda transport: fitted(OverThreads(transport))):
         for name in ("scores", "sent", "path", "rounds", "bytes", "gap"):
             assert part.summary("")[name] == alone.summary("")[name]
-        for i, model in part.models.items():
+        for i, model in part.linear_models.items():
             assert (model.x.tobytes(), model.intercept) == (
-                alone.models[i].x.tobytes(),
-                alone.models[i].intercept,
+                alone.linear_models[i].x.tobytes(),
+                alone.linear_models[i].intercept,
             )
 
 

@@ -1,4 +1,4 @@
-"""Sums over the network: equal bits at all agents, few rounds, and values that arrive though messages are lost."""
+"""Sums over the network: equal bits at all agents, few rounds, also where messages are lost."""
 
 from __future__ import annotations
 

@@ -67,6 +67,19 @@ def instance_table(table: FaultTable, chosen: Instance) -> TextTable:
     return TextTable(f"{chosen.name}: {chosen.about}", head, rows)
 
 
+def summary_table(table: FaultTable, chosen: Instance) -> TextTable:
+    """Return simulated seconds to 1e-3, faults × methods, or in a word what became of the runs."""
+    rows = []
+    for condition in table.conditions:
+        cells = [(condition.about, False)]
+        for one in table.entries:
+            *_, seconds, outcome = _cells(table.trials(chosen, one, condition), condition)
+            cells.append((outcome or seconds.rpartition(" / ")[2], False))
+        rows.append(cells)
+    title = f"{chosen.name}: simulated seconds to a relative error of 1e-3 of the worst agent"
+    return TextTable(title, ["fault", *(one.name for one in table.entries)], rows)
+
+
 def ratio_table(table: FaultTable) -> TextTable:
     """Return FastDCGS's simulated seconds to 1e-3 over those without faults: median, least and most."""
     head = ["fault", "runs", "median", "least", "most"]
@@ -92,7 +105,8 @@ def markdown(table: FaultTable, notes: Sequence[str]) -> str:
         "![Error of the worst agent under every fault](faults.png)",
     ]
     for chosen in table.instances:
-        parts += [f"## {chosen.name}", chosen.about, instance_table(table, chosen).markdown()]
+        parts += [f"## {chosen.name}", chosen.about, summary_table(table, chosen).markdown()]
+        parts += [instance_table(table, chosen).markdown()]
     parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
     return "\n\n".join(parts) + "\n"
 
@@ -139,9 +153,11 @@ def _cells(trials: Sequence[FaultTrial], condition: Condition) -> list[str]:
     rounds = [median(cost[0] for cost in costs) if costs else None for costs in all_there]
     kilobytes = [median(cost[1] for cost in costs) / 1e3 if costs else None for costs in all_there]
     seconds = [None if number is None else condition.seconds * number for number in rounds]
+    if not trials:
+        return [NOT_REACHED] * 3 + [""]
     outcomes = sorted({trial.outcome for trial in trials} - {"reached"})
     columns = (rounds, kilobytes, seconds)
-    return [*("  ".join(map(_number, column)) for column in columns), ", ".join(outcomes)]
+    return [*(" / ".join(map(_number, column)) for column in columns), ", ".join(outcomes)]
 
 
 def _number(value: float | None) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from dcgs.bench import faults_report, slow_agent
 from dcgs.bench.entries import ENTRIES
 from dcgs.bench.faults import CONDITIONS, Condition, FaultStudy, run_study, runs_left
-from dcgs.bench.faults_report import FaultTable, instance_table, ratio_table
+from dcgs.bench.faults_report import FaultTable, instance_table, ratio_table, summary_table
 from dcgs.bench.instances import INSTANCES, QUICK
 from dcgs.cli.bench_rounds import chosen_by_name, rich_table
 from dcgs.cli.values import count, job, option, positive, seed
@@ -90,6 +90,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     found = FaultTable(study, instances, entries, conditions)
     for chosen in instances:
         console.print(rich_table(instance_table(found, chosen)))
+        console.print(rich_table(summary_table(found, chosen)))
     console.print(rich_table(ratio_table(found)))
     study.cache.write_file("faults.md", faults_report.markdown(found, notes).encode())
     study.cache.write_file("faults.json", faults_report.as_json(found).encode())

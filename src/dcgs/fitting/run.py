@@ -259,12 +259,13 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     agents, group = len(graph.graph), how.group
     agreement = Agreement(Reductions(graph.graph, how.runtime), config.source.describe)
     reader = SiteReader(config.source, agents, agreement, group, config.problem.labels)
-    options = config.samples.resolved(config.set.name)
+    options = config.samples.resolved(config.problem, config.set.name)
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
     shape, path = (prepared.width,), None
     if config.set.finds_radius:
-        path = problem.path(lambda radius: config.set.with_radius(radius).make(shape), config.seed)
+        spec = config.set
+        path = problem.path(lambda radius: spec.with_radius(radius).make(shape), config.seed, how.observed)
         sent_here = np.array([float(path.bytes)])
         path = replace(path, bytes=int(np.sum(group.allgather([sent_here]))))
         config = replace(config, set=config.set.with_radius(path.best.radius))

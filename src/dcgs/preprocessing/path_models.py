@@ -5,6 +5,7 @@ Both go from one radius to the next larger one, and start where the last model i
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.minimize import minimize
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
@@ -178,6 +180,9 @@ class MinimizePath(PathModels):
 
     def first_radius(self) -> float:
         fold, x = self.folds[0], self.models[0]
+        if isinstance(x, LowRank):
+            # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
+            return 2.0 * math.sqrt(self.losses[0])
         own = {i: [f.grad(x)] for i, f in fold.train.items()}
         (grad,) = self.network.sum("the gradient of no model", own)
         atom = unit_atom(self.set_of(1.0), grad)
@@ -190,8 +195,7 @@ class MinimizePath(PathModels):
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
             rule: dict[str, float] = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
-            start = self.models[n]
-            start = start if X.violation(start) <= 1e-9 * X.diameter else None
+            start = _start(self.models[n], X, network)
             result = minimize(
                 dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
             )
@@ -206,6 +210,16 @@ class MinimizePath(PathModels):
 
     def _own_losses(self, i: int) -> list[float]:
         return [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]
+
+
+def _start(x: Any, X: ConvexSet, network: Reductions) -> Any:
+    """Return the last model as the start of the next, or None if it is not in the set.
+
+    Of a matrix in factors every process has its own rows only, and a start must be the same for all.
+    """
+    if isinstance(x, LowRank):
+        return x if network.runtime.group().size == 1 else None
+    return x if X.violation(x) <= 1e-9 * X.diameter else None
 
 
 def unit_atom(X: ConvexSet, grad: Point) -> Point:

@@ -34,8 +34,8 @@ def faults_figure(table: FaultTable) -> Figure:
         axes.set_yscale("log")
         axes.set_ylim(5e-4, _LARGEST)
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
-        axes.set_title(condition.about)
-        axes.set_xlabel("simulated seconds")
+        axes.set_title(condition.about, fontsize=9)
+        axes.set_xlabel("simulated seconds", fontsize=9)
     for axes in panels[count:]:
         axes.set_visible(False)
     handles = {
