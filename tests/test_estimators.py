@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -176,3 +181,23 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     known.fit(frame["row"], frame["col"], frame["value"])
     assert known.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
     assert known.predict(["nobody"], ["nothing"])[0] == pytest.approx(values[seen].mean(), abs=0.2)
+
+
+def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
+    X, y = X_CANCER[:, :6], Y_CANCER
+    sites = np.arange(len(y)) % 2
+    graph = nx.complete_graph(2)
+    classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
+    lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600.0,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), classifier.rounds_]
+    assert json.loads(done.stdout) == expected

@@ -43,7 +43,7 @@ def rows(seed: int = 0, n: int = 90, d: int = 4) -> tuple[np.ndarray, np.ndarray
 
 def noisy_labels(y: np.ndarray) -> np.ndarray:
     """Return labels that features explain in part, so that coefficients without bounds are small."""
-    return np.where(y > np.median(y) + 4.0 * np.random.default_rng(1).standard_normal(len(y)), 1.0, -1.0)
+    return np.where(y > np.median(y) + 20.0 * np.random.default_rng(1).standard_normal(len(y)), 1.0, -1.0)
 
 
 def split(A: np.ndarray, y: np.ndarray, w: np.ndarray | None, sparse: bool = False) -> dict[int, SiteData]:
