@@ -41,9 +41,16 @@ def test_even_columns_are_not_sent() -> None:
     np.testing.assert_allclose(curvatures, 2.0 * (A**2).sum(axis=0), rtol=1e-14)
 
 
+def test_a_coordinate_that_nobody_sent_has_the_median_weight() -> None:
+    largest = np.array([0.0, 1.0, 2.0, 9.0, 0.0])
+    np.testing.assert_allclose(
+        as_preconditioner(largest), np.array([2.0, 1.0, 2.0, 9.0, 2.0]) / 3.2, rtol=1e-15
+    )
+
+
 def test_the_preconditioner_has_mean_one_and_no_entry_of_zero() -> None:
-    h = as_preconditioner(np.array([3.0, 0.0, 1.0, 0.0]))
-    np.testing.assert_allclose(h, [3.0, 3e-12, 1.0, 3e-12], rtol=1e-14)
+    h = as_preconditioner(np.array([3.0, 1e-20, 1.0, 0.0]))  # the median of what was sent is 1
+    np.testing.assert_allclose(h, np.array([3.0, 3e-12, 1.0, 1.0]) / 1.25, rtol=1e-14)
 
 
 @final
