@@ -52,7 +52,9 @@ def test_scores_of_labels_are_those_of_pooled_rows() -> None:
     for name in ("accuracy", "log loss"):
         assert everyone.scores[name].model == pytest.approx(expected[name].model, rel=1e-12)
         assert everyone.scores[name].constant == pytest.approx(expected[name].constant, rel=1e-12)
-    # Scores of two rows that are closer than a bin, 0.05, count as a tie.
+    # Scores of two rows in one bin, of width 0.05, count as a tie.
+    bins = np.digitize(scores, np.arange(-15.0, 15.025, 0.05))
+    assert everyone.scores["AUC"].model == pytest.approx(roc_auc_score(signs, bins), rel=1e-12)
     assert everyone.scores["AUC"].model == pytest.approx(roc_auc_score(signs, scores), abs=3e-3)
     assert expected["log loss"].model == pytest.approx(log_loss(signs, probabilities(scores)), rel=1e-12)
     assert each[2].scores["AUC"].model == pytest.approx(roc_auc_score(made[2][0].targets, made[2][1]))
