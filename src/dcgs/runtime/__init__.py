@@ -10,6 +10,10 @@ A ``transport`` sends the buffers; ``mpi`` implements it. Another transport woul
 them, and ``in_flight`` has the messages on their way. Agents at their own pace run on a simulated ``clock``,
 or over several processes by ``pace``, with a ``mailbox`` for each agent. A ``record`` of such a run can be
 replayed.
+
+A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
+and sends reports of failures. ``errors`` decides which process prints an error, and ``rank`` ends all
+processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itself.
 """
 
 from dcgs.environment import is_root, started_by_mpi
