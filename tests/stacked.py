@@ -275,6 +275,10 @@ def resisting(L: Array) -> Array:
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
+MARGIN = 1.03
+"""The factor by which η exceeds half of the norm of the weighted Laplacian."""
+
+
 def edge_weights(L: Array, scales: Array) -> Array:
     """Return ρ with ρᵢⱼ = rᵢⱼ √(sᵢ sⱼ) for the weights r of L; with one common scale, rᵢⱼ s."""
     return np.asarray(np.sqrt(np.outer(scales, scales)) * -np.minimum(L - np.diag(np.diag(L)), 0.0))
@@ -327,13 +331,13 @@ def fast(
 
     Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ρ (x − v/(2η) − c) and
     w ← w + ρ/2 v. An epoch is a sum up the tree and an answer down: agents at depth t use it t rounds later.
-    Given the data A, agents use a preconditioner after the first epoch, all after the same round.
+    Scales and, given the data A, the preconditioner of the first epoch are used by all after the same round.
     """
     m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
-    height, share = int(depth.max()), 0.55 * normalized_spectrum(L)[-1]
+    height, share = int(depth.max()), 0.5 * MARGIN * normalized_spectrum(L)[-1]
     h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
     D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()
-    updates = np.zeros(m, dtype=np.int64)
+    updates, scale = 0, 0.0
     c, w = np.tile(x0, (m, 1)), np.zeros((m, size))
     x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
     residuals, sent = np.zeros((m, 2)), np.zeros((m, 2))  # of this epoch, and what is summed in it
@@ -342,9 +346,8 @@ def fast(
     while True:
         k += 1
         rho = edge_weights(L, scales)
-        alike = np.array([all(scales[j] == scales[i] for j in range(m) if rho[i, j] > 0.0) for i in range(m)])
-        total = rho.sum(axis=1) if m > 1 else eta
-        eta = np.where((updates > 0) & alike, share * degree * scales, total)
+        if not scale:
+            eta = MARGIN * rho.sum(axis=1) if m > 1 else eta
         v = np.diag(rho.sum(axis=1)) @ x - rho @ x
         ahead = x - v / (2.0 * eta[:, None]) - c
         pairs = ((x[:, None] - x[None]) ** 2 * D).sum(axis=2)
@@ -354,23 +357,26 @@ def fast(
             began = k
             told.append((k, float(local.sum()), *sent.sum(axis=0).tolist(), h is not None and not told))
         for i in range(m):
-            for at, total_eta, primal, dual, brings_h in told:
+            for at, _, _, _, brings_h in told:
                 if k != at + depth[i]:
                     continue
                 if brings_h:
                     assert A is not None
                     assert h is not None
                     local[i] = local_etas([Ai / np.sqrt(h) for Ai in A], L)[i]
-                else:
-                    if updates[i] == 0:
-                        scales[i] = total_eta / (share * degree.sum())
-                    elif adapting:
-                        scales[i] *= balancing_factor(primal, dual, int(updates[i]))
-                    updates[i] += 1
                 sent[i], residuals[i] = residuals[i], 0.0
-        if told and told[0][4] and k == told[0][0] + height:
-            assert h is not None
-            D, scales = h, local / degree
+        if told and k == told[-1][0] + height:
+            _, total_eta, primal, dual, brings_h = told[-1]
+            if brings_h:
+                assert h is not None
+                D, scales = h, local / degree
+            else:
+                if updates == 0:
+                    scale = total_eta / (share * degree.sum())
+                elif adapting:
+                    scale *= balancing_factor(primal, dual, updates)
+                updates += 1
+                scales, eta = np.full(m, scale), share * degree * scale
         x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
         yield x
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -45,7 +46,7 @@ def test_the_time_of_a_run_is_computing_and_bytes_and_rounds() -> None:
 
 
 def test_the_cost_is_that_of_the_first_point_of_the_level() -> None:
-    columns = {
+    columns: dict[str, list[float]] = {
         "worst_loss": [10.0, 1.0, 0.1, 0.05],
         "computing": [0.0, 1.0, 2.0, 3.0],
         "bytes": [0, 10, 20, 30],
@@ -163,7 +164,7 @@ def test_bench_robust_prints_its_tables(tmp_path: Path, capsys: pytest.CaptureFi
 def test_one_quantity_grows_at_a_time() -> None:
     small = growth.GrowthCase(features=12, rows=8, nonzeros=3)
     for name, size in (("agents", 12), ("features", 30), ("rows", 9), ("nonzeros", 12)):
-        case = growth.replace(small, **{name: size})
+        case = replace(small, **{name: size})
         problem = growth.make(case, seed=0)
         maps = [f.map for f in problem.objectives]
         assert len(maps) == case.agents == len(problem.graph)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +29,7 @@ def test_a_centered_map_equals_that_of_the_dense_matrix() -> None:
         centered, dense = pair(n, d)
         rng = np.random.default_rng(0)
         x, r, w = rng.standard_normal(d), rng.standard_normal(n), rng.uniform(0.5, 2.0, n)
-        near = {"rtol": ROUNDING, "atol": ROUNDING}
+        near: Any = {"rtol": ROUNDING, "atol": ROUNDING}
         np.testing.assert_allclose(centered.image(x), dense.image(x), **near)
         np.testing.assert_allclose(centered.adjoint(r), dense.adjoint(r), **near)
         np.testing.assert_allclose(centered.gram(w), dense.gram(w), **near)

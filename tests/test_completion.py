@@ -22,7 +22,7 @@ from reference import optimum
 ROWS, COLUMNS = 23, 9
 
 
-def ratings(seed: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Array, Array, Array]:
+def ratings(seed: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Any, Any, Array]:
     """Return the places and values of some entries of a matrix of rank 2, with noise."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((rows, 2)) @ rng.standard_normal((2, columns))
@@ -100,7 +100,7 @@ def messages_of(
         try:
             outbox = next(program)
             while True:
-                messages = outbox.values() if isinstance(outbox, dict) else [outbox]
+                messages: Any = outbox.values() if isinstance(outbox, dict) else [outbox]
                 arrays.extend(part for message in messages for part in message)
                 outbox = program.send((yield outbox))
         except StopIteration as end:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -67,6 +74,7 @@ def test_sites_with_other_scales_get_the_model_of_the_pooled_rows_and_the_radius
     # Both are certified to 1e-4 of what the model explains.
     assert found.score(X, Y_DIABETES) == pytest.approx(known.score(X, Y_DIABETES), abs=1e-4)
     assert found.rounds_ <= 4 * known.rounds_
+    assert found.path_ is not None
     assert found.path_.best.radius == found.radius_
     assert known.path_ is None
     assert sum(one.rounds for one in found.sent_) == found.rounds_
@@ -131,7 +139,7 @@ def test_a_site_may_lack_a_class_and_balanced_weights_are_those_of_all_sites() -
     ],
 )
 def test_any_set_bounds_the_standardized_coefficients_and_not_the_intercept(
-    set_: object, violation: object
+    set_: object, violation: Callable[[Any], float]
 ) -> None:
     model = DecentralizedLasso(30.0, set=set_).fit(X_DIABETES, Y_DIABETES)
     assert violation(model.coef_ * X_DIABETES.std(axis=0)) <= 1e-9
@@ -165,6 +173,7 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     model = DecentralizedCompletion(graph=nx.cycle_graph(4))
     model.fit(rows[seen], cols[seen], values[seen], sites=rows[seen] % 4)
     assert model.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
+    assert model.path_ is not None
     assert model.radius_ == model.path_.best.radius
     assert model.path_.best.error < 0.3 * model.path_.null.error
     frame = pd.DataFrame({"row": rows[seen], "col": cols[seen], "value": values[seen]})
@@ -172,3 +181,23 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     known.fit(frame["row"], frame["col"], frame["value"])
     assert known.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
     assert known.predict(["nobody"], ["nothing"])[0] == pytest.approx(values[seen].mean(), abs=0.2)
+
+
+def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
+    X, y = X_CANCER[:, :6], Y_CANCER
+    sites = np.arange(len(y)) % 2
+    graph = nx.complete_graph(2)
+    classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
+    lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600.0,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), classifier.rounds_]
+    assert json.loads(done.stdout) == expected

@@ -20,8 +20,10 @@ import dcgs
 from dcgs.cli import main, make_parser
 from dcgs.cli.fit_options import config_of
 from dcgs.datasets.patients import write_patients
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.models import Model
-from dcgs.fitting.run import FitConfig, FitResult, fit
+from dcgs.fitting.run import fit
 from dcgs.fitting.tables import Column
 from dcgs.runtime import Runtime
 from thread_runtime import OverThreads

@@ -21,11 +21,11 @@ from dcgs.cli.values import (
     shape,
     share,
 )
+from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.run import FitConfig
 from dcgs.fitting.sample_fit import SampleOptions
 from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options, sets_with

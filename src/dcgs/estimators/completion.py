@@ -153,8 +153,7 @@ class DecentralizedCompletion(BaseEstimator):
 
     def _dealt(self, rows: Any, hosts: list[int], nodes: list[Any]) -> list[Any]:
         """Return a site for each value: rows are dealt out, in the order of their hashes."""
-        ids = sorted(
-            set(rows.tolist()), key=lambda text: (crc32(text.encode(), as_seed(self.random_state)), text)
-        )
+        seed = as_seed(self.random_state)
+        ids = sorted(set(rows.tolist()), key=lambda text: (crc32(text, seed), text))
         place = {text: nodes[hosts[n * len(hosts) // len(ids)]] for n, text in enumerate(ids)}
         return [place[text] for text in rows.tolist()]

@@ -57,7 +57,7 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
-    Where Newton steps fail, or after ``max_steps`` of them, the solve is finished by projected gradient steps.
+    Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]

@@ -171,10 +171,11 @@ class Epoch:
         if answer.stops:  # the next epoch begins all the same: a run that is resumed may need another gap
             self.ending, self.stop, self.model = answer.gap, answer.end, self.certificate.model
             self.reconsider(agent)
+        switch = answer.end if agent.reliable else 0
         if answer.curvature is not None:
-            step.precondition(agent, answer.curvature, answer.end if agent.reliable else 0)
+            step.precondition(agent, answer.curvature, switch)
         else:
-            step.update(agent, *answer.sums[: _DUAL + 1].tolist())
+            step.update(answer.sums[: _DUAL + 1].tolist(), switch)
         self.certificate.accept(agent, answer.proposal, answer.model)
         decrease, noise, grad = self.certificate.contribution(agent)
         own = np.array([step.local_eta, step.degree, self.primal, self.dual, decrease, noise])

@@ -57,9 +57,8 @@ class Fold:
         f = self.held_out[i]
         if f.loss.size == 0:
             return np.zeros(3)
-        loss, weights = f.loss, np.ones(f.loss.size)
-        if isinstance(loss, WeightedLoss):
-            loss, weights = loss.loss, loss.weights
+        weights = f.loss.weights if isinstance(f.loss, WeightedLoss) else np.ones(f.loss.size)
+        loss = f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss
         losses = loss.values(f.map.image(x))
         return np.array([weights.sum(), weights @ losses, weights @ losses**2])
 

@@ -6,9 +6,10 @@ processes, an ``exchange`` decides in each round what is sent to which process, 
 what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
 A ``transport`` sends the buffers; ``mpi`` implements it. Another transport would be a module like ``mpi``.
 
-``faults`` says which messages are lost, late or noisy and which agents sleep; ``lossy`` runs rounds with them, and
-``in_flight`` has the messages on their way. Agents at their own pace run on a simulated ``clock``, or over
-several processes by ``pace``, with a ``mailbox`` for each agent. A ``record`` of such a run can be replayed.
+``faults`` says which messages are lost, late or noisy and which agents sleep; ``lossy`` runs rounds with
+them, and ``in_flight`` has the messages on their way. Agents at their own pace run on a simulated ``clock``,
+or over several processes by ``pace``, with a ``mailbox`` for each agent. A ``record`` of such a run can be
+replayed.
 
 A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
 and sends reports of failures. ``errors`` decides which process prints an error, and ``rank`` ends all
