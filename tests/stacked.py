@@ -304,9 +304,13 @@ def balancing_factor(primal: float, dual: float, epoch: int) -> float:
 
 
 def preconditioner(squares: Array) -> Array:
-    """Return h over its mean, h the largest curvature of each coordinate among agents with uneven columns."""
+    """Return h over its mean, h the largest curvature of each coordinate among agents with uneven columns.
+
+    Where they have no data, h is the median of the rest.
+    """
     uneven = squares.max(axis=1) > 100.0 * np.median(squares, axis=1)
     h = squares[uneven].max(axis=0)
+    h = np.where(h > 0.0, h, np.median(h[h > 0.0]))
     return np.asarray(np.maximum(h, 1e-12 * h.max()) / h.mean(), dtype=np.float64)
 
 
