@@ -171,7 +171,7 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     model.fit(rows[seen], cols[seen], values[seen], sites=rows[seen] % 4)
     assert model.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
     assert model.radius_ == model.path_.best.radius
-    assert model.path_.best.error < 0.3 * model.path_.null.error
+    assert model.path_.best.error < 0.5 * model.path_.null.error
     frame = pd.DataFrame({"row": rows[seen], "col": cols[seen], "value": values[seen]})
     known = clone(model).set_params(radius=model.radius_, graph=None)
     known.fit(frame["row"], frame["col"], frame["value"])

@@ -61,9 +61,7 @@ def agents_of(graph: nx.Graph, reliable: bool = True) -> list[Agent]:
     return [agent(i) for i in range(len(graph))]
 
 
-def after_meeting(
-    graph: nx.Graph, local_etas: Array, common: bool = False, reliable: bool = True
-) -> list[StepSize]:
+def after_meeting(graph: nx.Graph, local_etas: Array, common: bool = False, reliable: bool = True) -> list[StepSize]:
     """Return all agents' step sizes after one exchange of scales."""
     agents = agents_of(graph, reliable)
     steps = [StepSize.local(agent, float(eta)) for agent, eta in zip(agents, local_etas, strict=True)]
@@ -87,9 +85,7 @@ def metric(steps: list[StepSize]) -> Array:
 
 @given(seed=st.integers(0, 10_000), wild=st.sampled_from([0.0, 1.0, 10.0]))
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_weights_are_equal_at_both_ends_and_eta_is_their_sum_while_scales_differ(
-    seed: int, wild: float
-) -> None:
+def test_weights_are_equal_at_both_ends_and_eta_is_their_sum_while_scales_differ(seed: int, wild: float) -> None:
     graph = connected(seed)
     L = weighted(graph)
     local_etas = np.exp(wild * np.random.default_rng(seed).standard_normal(len(L)))
