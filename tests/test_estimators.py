@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import networkx as nx
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import SkipTestWarning
@@ -72,6 +74,7 @@ def test_sites_with_other_scales_get_the_model_of_the_pooled_rows_and_the_radius
     # Both are certified to 1e-4 of what the model explains.
     assert found.score(X, Y_DIABETES) == pytest.approx(known.score(X, Y_DIABETES), abs=1e-4)
     assert found.rounds_ <= 4 * known.rounds_
+    assert found.path_ is not None
     assert found.path_.best.radius == found.radius_
     assert known.path_ is None
     assert sum(one.rounds for one in found.sent_) == found.rounds_
@@ -136,7 +139,7 @@ def test_a_site_may_lack_a_class_and_balanced_weights_are_those_of_all_sites() -
     ],
 )
 def test_any_set_bounds_the_standardized_coefficients_and_not_the_intercept(
-    set_: object, violation: object
+    set_: object, violation: Callable[[NDArray[np.float64]], float]
 ) -> None:
     model = DecentralizedLasso(30.0, set=set_).fit(X_DIABETES, Y_DIABETES)
     assert violation(model.coef_ * X_DIABETES.std(axis=0)) <= 1e-9
@@ -170,6 +173,7 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     model = DecentralizedCompletion(graph=nx.cycle_graph(4))
     model.fit(rows[seen], cols[seen], values[seen], sites=rows[seen] % 4)
     assert model.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
+    assert model.path_ is not None
     assert model.radius_ == model.path_.best.radius
     assert model.path_.best.error < 0.5 * model.path_.null.error
     frame = pd.DataFrame({"row": rows[seen], "col": cols[seen], "value": values[seen]})

@@ -214,4 +214,4 @@ def test_a_weighted_loss_counts_an_entry_as_often_as_its_weight() -> None:
         assert float(weighted.grad(z).sum()) == pytest.approx(float(plain.grad(z[copies]).sum()), rel=1e-14)
         assert float(weighted.hess(z).sum()) == pytest.approx(float(plain.hess(z[copies]).sum()), rel=1e-14)
     with pytest.raises(ValueError, match=r"weights must be at least 0; the smallest is -1.00e\+00"):
-        dcgs.WeightedLoss(dcgs.SquaredLoss(b), [1.0, -1.0, 1.0])
+        dcgs.WeightedLoss(dcgs.SquaredLoss(b), np.array([1.0, -1.0, 1.0]))

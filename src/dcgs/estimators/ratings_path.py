@@ -70,6 +70,6 @@ def _held_out(site: Site, seed: int) -> NDArray[np.bool_]:
     """Return which ratings are held out, by a hash of their row and column; at least one is not."""
     pairs = zip(as_texts(site[0]).tolist(), as_texts(site[1]).tolist(), strict=True)
     codes = [crc32(col, crc32(row, seed)) for row, col in pairs]
-    out = np.array(codes) % _PARTS == 0
+    out: NDArray[np.bool_] = np.array(codes) % _PARTS == 0
     out[0] = False
     return out

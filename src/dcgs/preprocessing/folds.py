@@ -57,10 +57,8 @@ class Fold:
         f = self.held_out[i]
         if f.loss.size == 0:
             return np.zeros(3)
-        loss, weights = f.loss, np.ones(f.loss.size)
-        if isinstance(loss, WeightedLoss):
-            loss, weights = loss.loss, loss.weights
-        losses = loss.values(f.map.image(x))
+        weights = f.loss.weights if isinstance(f.loss, WeightedLoss) else np.ones(f.loss.size)
+        losses = (f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss).values(f.map.image(x))
         return np.array([weights.sum(), weights @ losses, weights @ losses**2])
 
 
