@@ -24,22 +24,25 @@ def pair(n: int, d: int) -> tuple[CenteredMap, DenseMap]:
     return CenteredMap(CenteredMatrix.of(S, u, v), (d,)), DenseMap(S.toarray() - np.outer(u, v), (d,))
 
 
+def near(actual: Any, expected: Any) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=ROUNDING, atol=ROUNDING)
+
+
 def test_a_centered_map_equals_that_of_the_dense_matrix() -> None:
     for n, d in ((30, 12), (12, 30)):
         centered, dense = pair(n, d)
         rng = np.random.default_rng(0)
         x, r, w = rng.standard_normal(d), rng.standard_normal(n), rng.uniform(0.5, 2.0, n)
-        near: Any = {"rtol": ROUNDING, "atol": ROUNDING}
-        np.testing.assert_allclose(centered.image(x), dense.image(x), **near)
-        np.testing.assert_allclose(centered.adjoint(r), dense.adjoint(r), **near)
-        np.testing.assert_allclose(centered.gram(w), dense.gram(w), **near)
-        np.testing.assert_allclose(centered.column_squares, dense.column_squares, **near)
-        np.testing.assert_allclose(centered.norm_bound, dense.norm_bound, **near)
-        np.testing.assert_allclose(centered.largest_eigenvalue, dense.largest_eigenvalue, **near)
+        near(centered.image(x), dense.image(x))
+        near(centered.adjoint(r), dense.adjoint(r))
+        near(centered.gram(w), dense.gram(w))
+        near(centered.column_squares, dense.column_squares)
+        near(centered.norm_bound, dense.norm_bound)
+        near(centered.largest_eigenvalue, dense.largest_eigenvalue)
         h = rng.uniform(0.5, 2.0, d)
-        np.testing.assert_allclose(centered.largest_eigenvalue_by(h), dense.largest_eigenvalue_by(h), **near)
+        near(centered.largest_eigenvalue_by(h), dense.largest_eigenvalue_by(h))
         for atom in (Spike(3, -2.0, (d,)), Sparse(np.array([1, 4]), np.array([2.0, 1.0]), (d,))):
-            np.testing.assert_allclose(centered.image_of_atom(atom), dense.image_of_atom(atom), **near)
+            near(centered.image_of_atom(atom), dense.image_of_atom(atom))
 
 
 def test_a_run_on_centered_data_finds_the_model_of_the_dense_data() -> None:

@@ -6,7 +6,8 @@ of column j over all sites. The set bounds x and never the intercept.
 * Least squares: the best intercept for given coefficients follows from the network means, so that it is
   eliminated: columns and targets are centered. Sparse columns are centered as S − u vᵀ, and not filled in.
 * Other losses: the intercept is the last entry of x, in an interval that :mod:`.intercept` derives from the
-  data and that the optimum never leaves. Dense columns are centered, for speed; sparse ones are not.
+  data and that the optimum never leaves. Columns are centered here too, which changes no model but makes
+  the problem easier: a year is 2,000 with a deviation of 5.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Design:
     @property
     def centers(self) -> bool:
         """Whether columns are centered."""
-        return self.eliminates or (self.intercept and not self.statistics.sparse)
+        return self.intercept
 
     def objectives(self, sites: Mapping[int, SiteData]) -> dict[int, Objective]:
         """Return the objectives of the sites of this process."""
@@ -116,14 +117,15 @@ class Design:
             A = A if roots is None else roots[:, None] * A
             return matrix_map(A if self.bound is None else np.column_stack([A, np.ones(len(A))]))
         S = sp.csr_array(site.A @ sp.diags_array(1.0 / scale))
+        v = mean / scale
         if self.bound is not None:
-            return matrix_map(sp.hstack([S, np.ones((S.shape[0], 1))], format="csr"))
+            S, v = sp.csr_array(sp.hstack([S, np.ones((S.shape[0], 1))], format="csr")), np.append(v, 0.0)
         if roots is not None:
             S = sp.csr_array(sp.diags_array(roots) @ S)
         if not self.centers:
             return matrix_map(S)
         u = np.ones(S.shape[0]) if roots is None else roots
-        return CenteredMap(CenteredMatrix.of(S, u, mean / scale), (S.shape[1],))
+        return CenteredMap(CenteredMatrix.of(S, u, v), (S.shape[1],))
 
     def set_of(self, X: ConvexSet) -> ConvexSet:
         """Return the set of x: X itself, or X times the interval of a free intercept."""

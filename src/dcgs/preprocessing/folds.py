@@ -58,8 +58,7 @@ class Fold:
         if f.loss.size == 0:
             return np.zeros(3)
         weights = f.loss.weights if isinstance(f.loss, WeightedLoss) else np.ones(f.loss.size)
-        loss = f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss
-        losses = loss.values(f.map.image(x))
+        losses = (f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss).values(f.map.image(x))
         return np.array([weights.sum(), weights @ losses, weights @ losses**2])
 
 

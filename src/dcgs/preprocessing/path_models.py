@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.minimize import minimize
@@ -69,8 +69,7 @@ class PathModels(ABC):
 
 def judged(folds: Sequence[Fold], i: int, models: Sequence[Any]) -> Sums:
     """Return the sums over the held-out rows of agent i, over all folds."""
-    total: Sums = np.sum([fold.judgment(i, x) for fold, x in zip(folds, models, strict=True)], axis=0)
-    return total
+    return np.asarray(np.sum([fold.judgment(i, x) for fold, x in zip(folds, models, strict=True)], axis=0))
 
 
 @final
@@ -195,7 +194,7 @@ class MinimizePath(PathModels):
         X, models, network = self.set_of(radius), [], self.network
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
-            rule: Any = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
+            rule: dict[str, Any] = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
             start = _start(self.models[n], X, network)
             result = minimize(
                 dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
@@ -204,7 +203,7 @@ class MinimizePath(PathModels):
             network.sent.append(Sent(name, "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
             models.append(result.x)
         self.models = models
-        own: dict[int, list[ArrayLike]] = {
+        own: dict[int, list[Any]] = {
             i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts
         }
         losses, sums = network.sum("losses, and held-out losses", own)
