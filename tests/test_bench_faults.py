@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dcgs.bench.faults import CONDITIONS, FAILED, REFUSED, FaultTrial
+from dcgs.bench.faults import CONDITIONS, REFUSED, FaultTrial
 from dcgs.cli import main
+from dcgs.study.run import FAILED
 
 
 def trial(end: str, *errors: float) -> FaultTrial:
