@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 from dcgs.parallel import blas_threads, cores, wide_products
 from dcgs.runtime.base import Job, Runtime
@@ -171,5 +171,6 @@ def _values(speeds: float | Sequence[float] | Mapping[int, float] | None) -> lis
         return []
     if isinstance(speeds, Mapping):
         return list(speeds.values())
-    is_text = isinstance(speeds, str | bytes | bytearray)  # a sequence as well, but not of numbers
-    return list(speeds) if isinstance(speeds, Sequence) and not is_text else [speeds]
+    given: Any = speeds
+    is_text = isinstance(given, str | bytes | bytearray)  # a sequence as well, but not of numbers
+    return list(given) if isinstance(given, Sequence) and not is_text else [given]
