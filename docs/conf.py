@@ -36,18 +36,20 @@ suppress_warnings = ["config.cache"]  # functions in the settings of the gallery
 
 html_theme = "pydata_sphinx_theme"
 html_title = "dcgs"
-html_logo = None
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_theme_options: dict[str, Any] = {
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
     "logo": {"text": "dcgs"},
 }
-html_sidebars: dict[str, list[str]] = {"index": [], "install": []}
+_ALONE = ("index", "install", "methods", "glossary", "contributing", "changes")  # pages without others below
+html_sidebars: dict[str, list[str]] = {page: [] for page in _ALONE}
 copyright = f"dcgs {version}, BSD-3-Clause"
 
 myst_heading_anchors = 4
@@ -68,6 +70,7 @@ sphinx_gallery_conf: dict[str, Any] = {
     "within_subsection_order": "FileNameSortKey",
     "plot_gallery": os.environ.get("DCGS_GALLERY", "run") == "run",
     "abort_on_example_error": True,
+    "capture_repr": (),  # what a script prints, and nothing else
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,
@@ -104,6 +107,19 @@ def included_links(text: str) -> str:
     return text.replace("](docs/", "](").replace("](CONTRIBUTING.md", "](contributing.md")
 
 
+def with_other_pages(text: str) -> str:
+    """Return the page How to with a list of pages that no table of contents has, so that none is lost."""
+    pages = {path.stem: path.read_text() for path in sorted(Path(__file__).parent.glob("*.md"))}
+    listed = re.findall(
+        r"^(?:.*<)?(\w+)>?$", "\n".join(_TOCTREE.findall("\n".join(pages.values()))), re.MULTILINE
+    )
+    others = [name for name in pages if name not in {*listed, "index"}]
+    return "\n".join([text, "```{toctree}", *others, "```", ""]) if others else text
+
+
+_TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
+
+
 def plain(lines: list[str]) -> list[str]:
     """Return a docstring in which |x| and *shape mean what they mean in mathematics and Python."""
     changed, in_example = [], False
@@ -126,7 +142,7 @@ def setup(app: Any) -> None:
         lines[:] = plain(lines)
 
     def read(app: Any, name: str, source: list[str]) -> None:
-        source[0] = local_links(source[0])
+        source[0] = local_links(with_other_pages(source[0]) if name == "howto" else source[0])
 
     def include(app: Any, relative: Path, parent: str, source: list[str]) -> None:
         source[0] = included_links(source[0])

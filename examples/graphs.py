@@ -32,7 +32,7 @@ results = {
 # sums over the network cheap.
 
 figure = plt.figure(figsize=(9, 5.2), layout="constrained")
-drawings, bars = figure.subfigures(2, 1, height_ratios=(1, 1.2))
+drawings, bars = figure.subfigures(2, 1, squeeze=False, height_ratios=(1, 1.2))[:, 0]
 for axes, (name, graph) in zip(drawings.subplots(1, len(graphs)), graphs.items(), strict=True):
     place = nx.spring_layout(graph, seed=3) if name in ("grid", "random") else nx.circular_layout(graph)
     nx.draw(graph, place, ax=axes, node_size=12, width=0.5, node_color="#0072B2")

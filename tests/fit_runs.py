@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.cli import main
-from dcgs.fitting.models import Model
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -61,9 +61,13 @@ def own_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("dcgs: ")]
 
 
-def points(folder: str | Path) -> list[NDArray[np.float64]]:
-    """Return the models of all agents."""
-    return [Model.load(path).x for path in sorted(Path(folder).glob("agent-*.npz"))]
+def points(folder: str | Path) -> list[NDArray[Any]]:
+    """Return the arrays of the models of all agents: x, or factors, offsets and ids."""
+    arrays = []
+    for path in sorted(Path(folder).glob("agent-*.npz")):
+        with np.load(path) as model:
+            arrays += [model[name] for name in sorted(model.files) if name != "meta"]
+    return arrays
 
 
 def same(one: str | Path, other: str | Path) -> bool:

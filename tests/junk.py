@@ -355,6 +355,7 @@ PARAMETERS: dict[str, Parameter] = {
     "allow_faults": Parameter("False", flag),
     "alpha": Parameter("1.0", number(0.0, open_=False)),
     "answer": Parameter("'last'", one_of("average", "last")),
+    "asynchronous": Parameter("False", flag),
     "b": Parameter("[1.0, 2.0]", numbers(1)),
     "b_eq": Parameter("[0.0]", optional(numbers(1))),
     "b_ub": Parameter("np.ones(4)", optional(numbers(1))),
@@ -475,6 +476,7 @@ SPECIAL: dict[str, Parameter] = {
 # exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
 # the door, where nothing is checked.
 OUTPUTS = {"Record", "Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
+OUTPUTS |= {"AgreedTexts", "Comparison", "Fold", "Path", "PathPoint", "Reduced", "Sent"}
 INTERFACES = {
     "ProjectedMethod",
     "Atom",

@@ -30,9 +30,11 @@ from dcgs.sets import (
     LInfBall,
     NuclearNormBall,
     Polytope,
+    ProductSet,
     Simplex,
     Spectraplex,
 )
+from dcgs.sets.product_set import DiagonallyProjectableProduct, OracleProduct, ProjectableProduct
 
 # Imported this way, since CVXPY is only partly annotated, which strict mypy refuses.
 cp: Any = import_module("cvxpy")
@@ -189,6 +191,13 @@ def polytope_case(name: str, A: Any, b: Any, E: Any = None, e: Any = None, spars
     return vertex_case(name, Polytope(as_given(A), b, *pair), vertices, accuracy=HIGHS, tight=False)
 
 
+def product_case(name: str, *factors: tuple[ConvexSet, Any]) -> Case:
+    """Return the case of a product of polytopes, given with their vertices."""
+    lists = [np.array(vertices, dtype=float).reshape(len(vertices), -1) for _, vertices in factors]
+    joined = [np.concatenate(choice) for choice in itertools.product(*lists)]
+    return vertex_case(name, ProductSet(*(X for X, _ in factors)), joined)
+
+
 RNG = np.random.default_rng(7)
 TURN = np.linalg.qr(RNG.standard_normal((3, 3)))[0]
 CLOUD = RNG.standard_normal((12, 2, 2))
@@ -230,6 +239,9 @@ CASES = [
     polytope_case("polytope, cut cube", [*CUBE, [1, 1, 1]], [1, 1, 1, 0, 0, 0, 1.5], sparse=True),
     polytope_case("polytope, a slice", CUBE, [2, 2, 2, 0, 0, 0], [[1, 1, 1]], [3], sparse=True),
     polytope_case("polytope, one point", [[1.0]], [2.0], [[1.0]], [1.0]),
+    product_case("ball × interval", (L1Ball(3, 2.0), spikes(3, 2.0)), (LInfBall(1), spikes(1, 1.0))),
+    product_case("groups × ball", (GroupL1Ball(2, [[0], [1]]), spikes(2, 1.0)), (L1Ball(2), spikes(2, 1.0))),
+    product_case("hull × simplex", (ConvexHull(CLOUD), CLOUD), (Simplex(2, 2.0), 2.0 * np.eye(2))),
 ]  # fmt: skip
 
 SETS: list[ConvexSet] = [
@@ -250,6 +262,9 @@ SETS: list[ConvexSet] = [
     ConvexHull(np.random.default_rng(0).standard_normal((6, 2, 2))),
     Polytope(CUBE, [0.3, 0.3, 0.3, 0.0, 0.0, 0.1]),
     Polytope(-np.eye(3), np.zeros(3), [[1.0, 2.0, 1.0]], [2.0]),
+    ProductSet(L1Ball(3, 0.5), Box([-2.0], [2.0])),
+    ProductSet(GroupL1Ball(2, [[0, 1]], 0.5), LInfBall(1, 0.1)),
+    ProductSet(ConvexHull(np.eye(2)), L1Ball(2, 0.2)),
 ]
 
 
@@ -262,6 +277,12 @@ def rows(X: Polytope, x: Any, flat: Any) -> list[Any]:
     inequalities = [X.A_ub @ x <= X.b_ub] if X.b_ub.size else []
     equations = [X.A_eq @ x == X.b_eq] if X.b_eq.size else []
     return inequalities + equations
+
+
+def parts(X: Any, x: Any, flat: Any) -> list[Any]:
+    """Return the constraints of a product of sets of vectors."""
+    pairs = [(part, flat[own]) for part, own in zip(X.parts, X.slices, strict=True)]
+    return [one for part, own in pairs for one in CONSTRAINTS[type(part)](part, own, own)]
 
 
 CONSTRAINTS: dict[type[ConvexSet], Callable[[Any, Any, Any], list[Any]]] = {
@@ -277,5 +298,8 @@ CONSTRAINTS: dict[type[ConvexSet], Callable[[Any, Any, Any], list[Any]]] = {
     Spectraplex: lambda X, x, flat: [x >> 0, x == x.T, cp.trace(x) == X.radius],
     ConvexHull: hull,
     Polytope: rows,
+    OracleProduct: parts,
+    ProjectableProduct: parts,
+    DiagonallyProjectableProduct: parts,
 }
 """What x ∈ X means to CVXPY, given x and x as a vector in C order."""

@@ -275,13 +275,8 @@ def resisting(L: Array) -> Array:
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
-def diameter(L: Array) -> int:
-    """Return the diameter of the graph."""
-    step = np.eye(len(L)) - np.minimum(L, 0.0)
-    hops, reach = 0, np.eye(len(L))
-    while not reach.all():
-        hops, reach = hops + 1, step @ reach
-    return hops
+MARGIN = 1.03
+"""The factor by which η exceeds half of the norm of the weighted Laplacian."""
 
 
 def edge_weights(L: Array, scales: Array) -> Array:
@@ -289,13 +284,15 @@ def edge_weights(L: Array, scales: Array) -> Array:
     return np.asarray(np.sqrt(np.outer(scales, scales)) * -np.minimum(L - np.diag(np.diag(L)), 0.0))
 
 
-def height(L: Array) -> int:
-    """Return the distance of the farthest agent from the center of the graph."""
-    step = (np.eye(len(L)) - np.minimum(L, 0.0)) > 0.0
-    reach, hops = np.eye(len(L), dtype=bool), 0
-    while not reach.all(axis=1).any():
-        hops, reach = hops + 1, step @ reach
-    return hops
+def depths(L: Array) -> NDArray[np.int64]:
+    """Return every agent's distance from the center: the first agent whose farthest other is nearest."""
+    m = len(L)
+    step = (np.eye(m) - np.minimum(L, 0.0)) > 0.0
+    distance, reach = np.zeros((m, m), dtype=np.int64), np.eye(m, dtype=bool)
+    while not reach.all():
+        distance[~reach] += 1
+        reach = step @ reach
+    return np.asarray(distance[int(distance.max(axis=1).argmin())])
 
 
 def balancing_factor(primal: float, dual: float, epoch: int) -> float:
@@ -317,53 +314,81 @@ Answer: TypeAlias = Callable[[int, Array, Array, Array], Array]
 """(agent, w, η, center) ↦ what minimizes φ; η is one number, or one for every coordinate."""
 
 
-@dataclass(frozen=True, eq=False)
-class Consensus:
-    """All agents before one round of relaxed consensus ADMM: points, centers, dual variables, ρ and η."""
-
-    x: Array
-    c: Array
-    w: Array
-    rho: Array
-    eta: Array
-
-
-def admm(
-    L: Array, x0: Array, scales: Array, share: float, relaxation: float, answer: Answer
-) -> Iterator[Consensus]:
-    """Yield relaxed consensus ADMM in its form with one center and one dual variable, before each round.
-
-    With the weighted Laplacian Lρ of the ρᵢⱼ: v = Lρ x, c ← c + ρ (x − v/(2η) − c), w ← w + ρ/2 v.
-    """
-    m = len(L)
-    rho = edge_weights(L, scales)
-    L_rho = np.diag(rho.sum(axis=1)) - rho
-    eta = share * rho.sum(axis=1) if m > 1 else scales
-    c, w = np.tile(x0, (m, 1)), np.zeros((m, len(x0)))
-    while True:
-        x = np.stack([answer(i, w[i], eta[i], c[i]) for i in range(m)])
-        yield Consensus(x, c, w, rho, eta)
-        v = L_rho @ x
-        c, w = c + relaxation * (x - v / (2.0 * eta[:, None]) - c), w + 0.5 * relaxation * v
-
-
-def admm_with_copies(
-    L: Array, x0: Array, scales: Array, relaxation: float, answer: Answer
+def fast(
+    L: Array,
+    x0: Array,
+    etas: Array,
+    relaxation: float,
+    adapting: bool,
+    answer: Answer,
+    A: Array | None = None,
 ) -> Iterator[Array]:
-    """Yield the points of relaxed consensus ADMM in its form with one vector zᵢⱼ for each end of an edge.
+    """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
 
-    xᵢ minimizes fᵢ(x) + Σⱼ ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩, and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.
+    Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ρ (x − v/(2η) − c) and
+    w ← w + ρ/2 v. An epoch is a sum up the tree and an answer down: agents at depth t use it t rounds later.
+    Scales and, given the data A, the preconditioner of the first epoch are used by all after the same round.
     """
-    m, alpha = len(L), 0.5 * relaxation
-    rho = edge_weights(L, scales)
+    m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
+    height, share = int(depth.max()), 0.5 * MARGIN * normalized_spectrum(L)[-1]
+    h = None if A is None else preconditioner(np.stack([2.0 * (Ai**2).sum(axis=0) for Ai in A]))
+    D, local, scales, eta = np.ones(size), etas.copy(), etas / degree, etas.copy()
+    updates, scale = 0, 0.0
+    c, w = np.tile(x0, (m, 1)), np.zeros((m, size))
+    x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
+    residuals, sent = np.zeros((m, 2)), np.zeros((m, 2))  # of this epoch, and what is summed in it
+    told: list[tuple[int, float, float, float, bool]] = []  # (round, sums, whether h comes with it)
+    k = began = 0
+    while True:
+        k += 1
+        rho = edge_weights(L, scales)
+        if not scale:
+            eta = MARGIN * rho.sum(axis=1) if m > 1 else eta
+        v = np.diag(rho.sum(axis=1)) @ x - rho @ x
+        ahead = x - v / (2.0 * eta[:, None]) - c
+        pairs = ((x[:, None] - x[None]) ** 2 * D).sum(axis=2)
+        residuals += np.stack([eta * (D * ahead**2).sum(axis=1), 0.5 * (rho * pairs).sum(axis=1)], axis=1)
+        c, w = c + relaxation * ahead, w + 0.5 * relaxation * D * v
+        if k - began >= max(4, height if not told else 2 * height):
+            began = k
+            told.append((k, float(local.sum()), *sent.sum(axis=0).tolist(), h is not None and not told))
+        for i in range(m):
+            for at, _, _, _, brings_h in told:
+                if k != at + depth[i]:
+                    continue
+                if brings_h:
+                    assert A is not None
+                    assert h is not None
+                    local[i] = local_etas([Ai / np.sqrt(h) for Ai in A], L)[i]
+                sent[i], residuals[i] = residuals[i], 0.0
+        if told and k == told[-1][0] + height:
+            _, total_eta, primal, dual, brings_h = told[-1]
+            if brings_h:
+                assert h is not None
+                D, scales = h, local / degree
+            else:
+                if updates == 0:
+                    scale = total_eta / (share * degree.sum())
+                elif adapting:
+                    scale *= balancing_factor(primal, dual, updates)
+                updates += 1
+                scales, eta = np.full(m, scale), share * degree * scale
+        x = np.stack([answer(i, w[i], eta[i] * D, c[i]) for i in range(m)])
+        yield x
+
+
+def consensus_with_copies(rho: Array, x0: Array, relaxation: float, answer: Answer) -> Iterator[Array]:
+    """Yield all agents' points of relaxed consensus ADMM with one vector zᵢⱼ for each end of an edge.
+
+    xᵢ minimizes fᵢ(x) + Σⱼ (ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩), and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.
+    """
+    m, alpha, zero = len(rho), 0.5 * relaxation, np.zeros(len(x0))
     edges = [(i, j) for i in range(m) for j in range(m) if rho[i, j] > 0.0]
     z = {(i, j): rho[i, j] * x0 for i, j in edges}
-    eta = rho.sum(axis=1) if m > 1 else scales
-    zero = np.zeros(len(x0))
+    eta = rho.sum(axis=1)
     while True:
-        totals = [sum((z[i, j] for j in range(m) if (i, j) in z), start=zero) for i in range(m)]
-        centers = [total / eta[i] if m > 1 else x0 for i, total in enumerate(totals)]
-        x = np.stack([answer(i, zero, eta[i], centers[i]) for i in range(m)])
+        centers = [sum((z[e] for e in edges if e[0] == i), start=zero) / eta[i] for i in range(m)]
+        x = np.stack([answer(i, zero, np.full(len(x0), eta[i]), centers[i]) for i in range(m)])
         yield x
         q = {(i, j): 2.0 * rho[i, j] * x[i] - z[i, j] for i, j in edges}
         z = {(i, j): z[i, j] + alpha * (q[j, i] - z[i, j]) for i, j in edges}

@@ -1,4 +1,4 @@
-"""Inner solvers that project: φ(x) − min φ is at most what is asked for, over all sets, losses and metrics."""
+"""Inner solvers that project: φ(x) − min φ is at most what is asked for, for all sets, losses, metrics."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def gap_at(phi: Subproblem, X: ConvexSet, x: Point) -> float:
 
 
 def least_value(phi: Subproblem, X: ConvexSet) -> float:
-    """Return a lower bound of φ over X: its value less its Wolfe gap where plain projected gradient steps end.
+    """Return a lower bound of φ over X: its value less its Wolfe gap, where plain projected steps end.
 
     It is independent of what is tested: the gap is the definition's.
     """

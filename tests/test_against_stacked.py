@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
@@ -233,7 +233,7 @@ def test_dfw_with_repeated_averaging_equals_the_transcription(name: str, where: 
 )
 def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
     fits, (X, _) = random_fits(1, rows=9, columns=5, seed=21), SETS["l1"]
-    shown: list[tuple[int, Array]] = []
+    shown: list[tuple[int, Any]] = []
     agent = Agent(
         index=0,
         f=fits.objectives()[0],

@@ -102,6 +102,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.DFW(), dcgs.Simplex(D, 2.0), sparse),
     (dcgs.DFW(tracking=False), dcgs.KSparseBall(D, 3, 1.0), vectors),
     (dcgs.DFW(tracking=False), dcgs.Spectraplex(3, 2.0), squares),
+    # With at most 64 unknowns these send Hessians.
     (dcgs.FastDCGS(), L1, vectors),
     (dcgs.FastDCGS(), L1, labels),
     (dcgs.FastDCGS(), HULL, vectors),
@@ -114,9 +115,10 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.FastDCGS(form="edges", inner=Exact()), L2, vectors),
     (dcgs.FastDCGS(form="edges", inner="corrective"), BOX, labels),
     (dcgs.FastDCGS(inner="corrective"), dcgs.BirkhoffPolytope(3), squares),
-    (dcgs.FastDCGS(inner="pcg"), HULL, vectors),
+    (dcgs.FastDCGS(form="sums", inner="pcg"), HULL, vectors),
+    (dcgs.FastDCGS(form="sums"), L1, labels),
     (dcgs.FastDCGS(form="edges", inner="pcg", eta=2.0), L1, sparse),
-    (dcgs.FastDCGS(inner="cg", precision=0.5), L2, labels),
+    (dcgs.FastDCGS(form="sums", inner="cg", precision=0.5), L2, labels),
     (dcgs.FastDCGS(form="edges", inner="cg", stops_itself=False), NUCLEAR, entries),
     # Inner solves that end at max_steps, which a note counts; matrices of which a few triples are enough.
     (dcgs.DCGS(inner=dcgs.CG(max_steps=2), schedule=T1), L1, vectors),
@@ -173,7 +175,7 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def once(seed: int = 0) -> Problem:
     """Return a small problem that all agents work on for some hundred iterations."""
-    return problem(14, nx.cycle_graph(4), seed)
+    return problem(20, nx.cycle_graph(4), seed)
 
 
 @pytest.mark.parametrize(
@@ -237,18 +239,25 @@ def test_a_run_that_the_observer_ended_at_a_checkpoint_does_not_go_on(tmp_path: 
 
 
 def test_limits_on_calls_and_rounds_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
-    at = once()
+    at = replace(once(), method=dcgs.FastDCGS("oracle", form="edges"))
     at.run(lmo_calls=40, checkpoint=Checkpoint(tmp_path, every=2))
     resumed = at.run(rounds=30, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
     assert everything(resumed) == everything(at.run(rounds=30))
 
 
-def test_another_gap_than_at_the_start_is_noted(tmp_path: Path) -> None:
-    at = once()
-    at.run(gap=1e-2, checkpoint=Checkpoint(tmp_path, every=2))
-    resumed = at.run(gap=1e-4, checkpoint=Checkpoint(tmp_path, every=2, resume=True))
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+@pytest.mark.parametrize(("first", "then"), [(1e-2, 1e-4), (1e-3, 1e-2)])
+def test_another_gap_than_at_the_start_is_noted_and_certified(
+    first: float, then: float, every: int, tmp_path: Path
+) -> None:
+    """Also if some agents have the answer that ends the first run, and others do not have it yet."""
+    at = replace(once(), graph=nx.path_graph(4))
+    at.run(gap=first, checkpoint=Checkpoint(tmp_path, every))
+    resumed = at.run(gap=then, checkpoint=Checkpoint(tmp_path, every, resume=True))
     assert resumed.status is dcgs.Status.AGREED
-    assert "started with gap 0.01 and resumed with gap 0.0001" in resumed.notes[0]
+    assert f"started with gap {first!r} and resumed with gap {then!r}" in resumed.notes[0]
+    history = resumed.history
+    assert history.gap[-1] <= then * (history.worst_loss[0] - history.worst_loss[-1]) * (1.0 + 1e-9)
 
 
 def test_the_files_of_the_two_newest_iterations_stay(tmp_path: Path) -> None:
@@ -421,7 +430,7 @@ def test_a_schedule_made_for_a_horizon_is_refused_for_another(tmp_path: Path) ->
 def test_another_number_of_agents_is_refused(tmp_path: Path) -> None:
     once().run(iterations=8, checkpoint=Checkpoint(tmp_path))
     with pytest.raises(ValueError, match=r"agents \[4\] have none"):
-        problem(14, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
+        problem(20, nx.cycle_graph(5), 0).run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
 @dataclass(frozen=True)
@@ -573,7 +582,7 @@ def test_a_process_killed_at_any_write_is_resumed_to_the_same_bits(tmp_path: Pat
     out, folder = tmp_path / "result.npz", tmp_path / "saved"
     code = SERVER.format(tests=str(Path(__file__).parent), folder=str(folder), out=str(out))
     # Three calls for each file of five agents: within the first files, and up to four iterations later.
-    kills = [1, 2, 3, *rng.integers(10, 60, size=7).tolist()]
+    kills = [1, 2, 3, *rng.integers(10, 60, size=4).tolist()]
     lines = "\n".join(map(str, [*kills, 10**9])) + "\n"
     server = subprocess.run(
         [sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True
@@ -613,7 +622,7 @@ plain_values = st.recursive(
 
 
 @given(plain=plain_values)
-@settings(deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 def test_plain_values_are_restored(plain: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint_file.write(Path(folder) / "a", {"plain": plain})
@@ -722,7 +731,13 @@ def test_the_documented_share_is_that_on_record_and_as_small_as_promised() -> No
 
 @pytest.mark.parametrize(
     ("name", "case", "gap"),
-    [("path", 20, 0.1), ("random of 7", 14, 0.03), ("star", 14, 1e-6), ("complete", 18, 1e-5)],
+    [
+        ("path", 20, 0.1),
+        ("random of 7", 20, 0.03),
+        ("star", 14, 1e-6),
+        ("complete", 18, 1e-4),
+        ("star", 27, 1e-4),
+    ],
 )
 def test_a_run_that_certifies_its_gap_can_be_resumed_from_any_of_its_iterations(
     name: str, case: int, gap: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -45,7 +45,7 @@ def sparse_arrays(draw: st.DrawFn) -> Array:
     return made.T if draw(st.booleans()) else made
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(array=sparse_arrays())
 def test_an_array_is_read_as_it_was_written_to_the_bit(array: Array) -> None:
     (back,) = read_all(encoded(array), 1)
@@ -109,7 +109,7 @@ SAMPLES: dict[str, Array] = {
 }
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(name=st.sampled_from(list(SAMPLES)), place=st.integers(0, 10**4), change=st.integers(1, 255))
 def test_a_damaged_array_is_refused_or_read_and_never_crashes(name: str, place: int, change: int) -> None:
     buffer = encoded(SAMPLES[name])
@@ -119,7 +119,7 @@ def test_a_damaged_array_is_refused_or_read_and_never_crashes(name: str, place: 
         assert back.nbytes <= 1 << 40  # of zeros that take no memory
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200), count=st.integers(0, 3))
 def test_any_bytes_are_refused_or_read_and_never_crash(data: bytes, count: int) -> None:
     with suppress(EncodingError):

@@ -75,6 +75,7 @@ def test_messages_are_read_as_they_were_written_with_sender_and_receiver() -> No
     first, second = received(bundle(TWO))
     assert (first.sender, first.receiver, second.sender, second.receiver) == (3, ALL, 1, 7)
     np.testing.assert_array_equal(first.message, np.arange(4.0))
+    assert isinstance(first.message, np.ndarray)
     assert isinstance(second.message, tuple)
     assert [part.shape for part in second.message] == [(2, 2), (50,)]
     assert not any(part.flags.writeable for part in (first.message, *second.message))

@@ -93,7 +93,7 @@ def test_results_over_mpi_are_equal_to_the_bit() -> None:
 
 
 def test_dcgs_fit_finds_them_in_the_current_folder(tmp_path: Path) -> None:
-    done = fit(f"{CLASSES} --data data.npy --agents 3 --iterations 20 --out m", tmp_path)
+    done = fit(f"{CLASSES} --data data.npy --agents 3 --iterations 20 --held-out 0 --out m", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     parts = np.split(data(), 3)
     by_hand = dcgs.minimize(

@@ -8,9 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -21,18 +20,16 @@ import dcgs
 from dcgs.cli import main
 from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.data import DataSource
-from dcgs.fitting.loading import Loader
 from dcgs.fitting.models import Model, models_in
 from dcgs.fitting.problems import PROBLEMS
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout
+from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.readers import SamplesLayout
 from dcgs.fitting.samples import Preparation, SiteReader
 from dcgs.preprocessing import Reductions
-from dcgs.runtime import Job, ProcessGroup, Runtime
-from dcgs.runtime.group import TransportGroup
-from dcgs.runtime.programs import run_hosted
-from dcgs.runtime.transport import hosted_by
+from dcgs.runtime import Runtime
 from dcgs.sets import ConvexSet
-from thread_transport import Network, Threads
+from thread_runtime import OverThreads
+from thread_transport import Network
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((24, 6))
@@ -106,7 +103,7 @@ BY_HAND: dict[str, tuple[str, list[dcgs.Objective], ConvexSet]] = {
 }
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", [problem for problem in PROBLEMS if problem != "completion"])
 def test_models_are_those_of_minimize_to_the_bit(problem: str) -> None:
     data, objectives, X = BY_HAND[problem]
     assert run(f"fit {problem} --data {data} --agents 3 --rounds 30 --seed 5 --out m") == 0
@@ -176,7 +173,7 @@ def _set_files() -> None:
 CORNERS = np.vstack([np.eye(6), -np.eye(6)])
 MATRICES = np.stack([np.eye(6), -np.eye(6), np.ones((6, 6))])
 VECTORS = "fit lasso --data d.npy"
-MATRIX = "fit completion --data r.npz --shape 6,6"
+MATRIX = "fit completion --data r.npz --shape 6,6 --no-offsets --split even"
 MADE: dict[str, tuple[str, ConvexSet]] = {
     f"{VECTORS} --set l1 --radius 2": ("l1", dcgs.L1Ball(6, 2.0)),
     f"{VECTORS} --set l2 --radius 2": ("l2", dcgs.L2Ball(6, 2.0)),
@@ -219,7 +216,12 @@ def test_every_set_is_the_one_of_the_library(command: str) -> None:
     objectives = squares() if command.startswith(VECTORS) else BY_HAND["completion"][1]
     by_hand = dcgs.minimize(objectives, X, nx.cycle_graph(3), iterations=4, every=0)
     assert run(f"{command} --agents 3 --iterations 4 --out m") == 0
-    np.testing.assert_array_equal(points(), by_hand.agents)
+    if command.startswith(VECTORS):
+        np.testing.assert_array_equal(points(), by_hand.agents)
+        return
+    matrices = [np.asarray(RatingsFile.load(file).model.x) for file in models_in(Path("m"))]
+    # Models of matrices are written in factors, which are exact up to rounding.
+    np.testing.assert_allclose(matrices, np.stack(list(by_hand.agents)), rtol=1e-12, atol=1e-13)
 
 
 SET_FAULTS = {
@@ -407,50 +409,8 @@ def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.Captu
     )
 
 
-@pytest.mark.parametrize(
-    ("first", "option", "base"),
-    [(0, "", 0), (1, "", 1), (1, "--zero-based", 0), (1, "--one-based", 1), (0, "--zero-based", 0)],
-)
-def test_rows_and_columns_count_from_0_or_1(
-    first: int, option: str, base: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = [f"{i + first},{j + first},{M[i, j]}" for i, j in zip(ROWS, COLS, strict=True)]
-    Path("r.csv").write_text("\n".join(lines))
-    assert run(f"fit completion --data r.csv --radius 5 --agents 2 --rounds 2 {option} --out m") == 0
-    assert f"rows and columns were counted from {base}" in capsys.readouterr().out
-    assert written()[0].x.shape == (6 + first - base, 6 + first - base)
-
-
-def test_agents_agree_on_the_first_index() -> None:
-    Path("r-0.csv").write_text("1,1,2\n2,2,3\n")  # alone it would be taken to count from 1
-    Path("r-1.csv").write_text("0,3,2\n")
-    assert run("fit completion --data r-{agent}.csv --radius 5 --rounds 2 --out m") == 0
-    assert written()[0].reading["base"] == 0
-    assert written()[0].x.shape == (3, 4)
-
-
-@final
-@dataclass(frozen=True)
-class OverThreads(Runtime):
-    """A process of several, each a thread of this one."""
-
-    transport: Threads
-
-    def run(self, job: Job) -> None:
-        run_hosted(job, self.transport)
-
-    def hosts(self, agents: int) -> range:
-        return hosted_by(self.transport.rank, self.transport.size, agents)
-
-    def group(self) -> ProcessGroup:
-        return TransportGroup(self.transport)
-
-
 def load(problem: str, source: DataSource, runtime: Runtime) -> Any:
     """Load the data of those of four agents that a process hosts."""
-    if problem == "completion":
-        loader = Loader(PROBLEMS[problem], source, 4, runtime.hosts(4), runtime.group())
-        return loader.entries(EntriesLayout(), None)
     agreement = Agreement(Reductions(nx.cycle_graph(4), runtime), source.describe)
     reader = SiteReader(source, 4, agreement, runtime.group(), problem == "logistic")
     return reader.prepare(SamplesLayout(), Preparation())
@@ -476,16 +436,6 @@ def test_two_processes_load_the_same_objectives_as_one(problem: str) -> None:
         for i, site in part.fitted.items():
             assert site.A.toarray().tolist() == alone.fitted[i].A.toarray().tolist()
             assert site.targets.tolist() == alone.fitted[i].targets.tolist()
-
-
-def test_two_processes_agree_on_the_shape_of_a_matrix() -> None:
-    for i in range(4):
-        Path(f"r-{i}.csv").write_text(f"{i + 1},{i},2\n{2 * i},{i + 2},3\n")
-    source = DataSource("r-{rank}.csv")
-    alone = load("completion", source, dcgs.Lockstep())
-    parts = load_in_two_processes("completion", source)
-    assert alone.shape == (7, 6)
-    assert [(part.shape, part.reading) for part in parts] == [(alone.shape, alone.reading)] * 2
 
 
 def test_existing_models_are_replaced_only_with_force(capsys: pytest.CaptureFixture[str]) -> None:

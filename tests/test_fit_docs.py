@@ -13,6 +13,7 @@ import pytest
 
 from dcgs import registry
 from dcgs.cli import main
+from dcgs.datasets import write_patients
 from dcgs.fitting.problems import PROBLEMS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "fit.md").read_text()
@@ -34,6 +35,7 @@ def make_files() -> None:
         table(name, "user,item,rating", [rows, cols, rng.integers(1, 6, 300)])
     table("houses.csv", "size,rooms,age,floor,price", [*A[:, :4].T, b])
     Path("houses.csv.gz").write_bytes(gzip.compress(Path("houses.csv").read_bytes()))
+    write_patients(Path(), rows=30)
     Path("network.edges").write_text("rome oslo\noslo bonn\nbonn rome\nbonn bern\n")
 
 

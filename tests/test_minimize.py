@@ -416,7 +416,7 @@ def test_the_callback_sees_the_answers_that_were_measured() -> None:
     assert_array_equal(np.stack(seen[0].agents), np.zeros((4, 6)))
     assert_array_equal(np.stack(seen[-1].agents), result.agents)
     for snapshot in seen:
-        losses = [sum(f.value(x) for f in OBJECTIVES) for x in snapshot.agents]
+        losses = [sum(f.value(np.asarray(x)) for f in OBJECTIVES) for x in snapshot.agents]
         assert max(losses) == pytest.approx(snapshot.worst_loss, rel=1e-12)  # summed in another order
 
 

@@ -53,7 +53,7 @@ MODELS: dict[str, dict[str, bytes]] = {}
 
 def fitted(problem: str) -> Model:
     """Put a fitted folder ``m`` here; each problem is fitted once."""
-    data = {"lasso": "d.csv --radius 3", "logistic": "c.csv --radius 20", "completion": "r.csv --radius 30"}
+    data = {"lasso": "d.csv --radius 3", "logistic": "c.csv --radius 20"}
     if problem not in MODELS:
         run(f"fit {problem} --data {data[problem]} --agents 3 --rounds 40 --out m")
         MODELS[problem] = {file.name: file.read_bytes() for file in Path("m").iterdir()}
@@ -143,39 +143,6 @@ def test_unknown_labels_are_reported_and_predictions_are_made(
     assert "accuracy" not in printed
 
 
-@pytest.mark.parametrize("values", [True, False])
-def test_entries_are_predicted_with_values_and_without(
-    values: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = fitted("completion")
-    names, numbers = ["item", "user", "rating"], np.column_stack([COLS + 1, ROWS + 1, M[ROWS, COLS]])
-    table("n.csv", names[: 2 + values], numbers[:, : 2 + values])
-    capsys.readouterr()
-    run("predict m --data n.csv --out p.csv")
-    found = columns()
-    np.testing.assert_array_equal(found["prediction"], model.x[ROWS, COLS])
-    np.testing.assert_array_equal(found["row"], ROWS + 1)
-    rmse = np.sqrt(np.mean((model.x - M) ** 2))
-    assert (f"RMSE {rmse:.6g}" in capsys.readouterr().out) == values
-
-
-def test_entries_of_npz_count_from_0_also_if_the_fit_counted_from_1() -> None:
-    model = fitted("completion")
-    np.savez("n.npz", rows=ROWS, cols=COLS)
-    run("predict m --data n.npz --out p.csv")
-    np.testing.assert_array_equal(columns()["prediction"], model.x[ROWS, COLS])
-
-
-def test_the_best_columns_of_a_row_exclude_those_in_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    model = fitted("completion")
-    best = np.argsort(-model.x[1]) + 1
-    run("predict m --row 2 --top 3 --out p.csv")
-    np.testing.assert_array_equal(columns()["column"], best[:3])
-    table("seen.csv", ["user", "item"], [[2, best[0]], [1, best[1]]])
-    run("predict m --row 2 --top 2 --data seen.csv --out p.csv")
-    np.testing.assert_array_equal(columns()["column"], best[1:3])
-
-
 def test_without_an_output_file_the_first_predictions_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -230,23 +197,6 @@ def test_an_impossible_prediction_ends_with_its_error_message(
     assert FAULTS[command] in refused(command, capsys)
 
 
-COMPLETION_FAULTS = {
-    "predict m --data far.csv": "a row must be from 1 to 5, as in the model; entry 2 of far.csv has 9.",
-    "predict m --row 0": "the row must be from 1 to 5; got 0.",
-    "predict m --top 3 --data r.csv": "--top is the number of columns to print for a row;",
-    "predict m --data r.csv --target 3": "--target must be left out for a model of completion",
-}
-
-
-@pytest.mark.parametrize("command", COMPLETION_FAULTS)
-def test_an_entry_outside_the_matrix_ends_with_its_error_message(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fitted("completion")
-    table("far.csv", ["user", "item"], [[1, 1], [9, 1]])
-    assert COMPLETION_FAULTS[command] in refused(command, capsys)
-
-
 def test_a_model_of_another_format_is_refused_with_its_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,7 +213,7 @@ def test_a_model_that_is_cut_short_is_refused(capsys: pytest.CaptureFixture[str]
     assert "cannot be read as one. Fit it again." in refused("predict m --data d.csv", capsys)
 
 
-@pytest.mark.parametrize("problem", ["lasso", "logistic", "completion"])
+@pytest.mark.parametrize("problem", ["lasso", "logistic"])
 def test_a_model_is_loaded_as_it_was_saved(problem: str, tmp_path: Path) -> None:
     model = fitted(problem)
     with (tmp_path / "copy.npz").open("wb") as file:

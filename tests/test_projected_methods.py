@@ -22,6 +22,8 @@ from dcgs.front.network import as_network
 from dcgs.methods import Agent
 from dcgs.methods import mixing as gossip
 from dcgs.runtime import Job, Lockstep, Traffic
+from dcgs.runtime.encoding import EncodedArray
+from dcgs.runtime.wire import FRAME, HEADER
 from dcgs.schedules import Facts, ProjectionFacts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits
 from reference import optimum
@@ -284,19 +286,24 @@ def test_the_step_of_pg_extra_is_sharp(name: str) -> None:
 # What is counted.
 
 
+def message_bytes(*arrays: Array) -> int:
+    """Return the bytes of a message of these arrays, headers included."""
+    return HEADER + FRAME + sum(EncodedArray(array).nbytes for array in arrays)
+
+
 @pytest.mark.parametrize(
-    ("projected", "rounds", "size", "more"),
+    ("projected", "rounds", "shape", "more"),
     [
-        (PGExtra(), 1, 5, 0),
-        (NIDS(), 1, 5, 1),
-        (ProjectedAGD(gossip="exact"), 4, 5, 0),
-        (ProjectedAGD(gossip_rounds=3), 3, 10, 0),
-        (ProjectedAGD(gossip="repeated", gossip_rounds=2), 2, 10, 0),
+        (PGExtra(), 1, (5,), 0),
+        (NIDS(), 1, (5,), 1),
+        (ProjectedAGD(gossip="exact"), 4, (5,), 0),
+        (ProjectedAGD(gossip_rounds=3), 3, (2, 5), 0),
+        (ProjectedAGD(gossip="repeated", gossip_rounds=2), 2, (2, 5), 0),
     ],
     ids=repr,
 )
 def test_rounds_bytes_and_projections_are_counted(
-    projected: dcgs.Method, rounds: int, size: int, more: int
+    projected: dcgs.Method, rounds: int, shape: tuple[int, ...], more: int
 ) -> None:
     """On a path of five W has five eigenvalues; two vectors travel as one message of double size."""
     graph = GRAPHS["path"]
@@ -305,7 +312,7 @@ def test_rounds_bytes_and_projections_are_counted(
     degrees = np.array([1, 2, 2, 2, 1])
     assert result.rounds == 7 * rounds
     np.testing.assert_array_equal(result.messages, 7 * rounds * degrees)
-    np.testing.assert_array_equal(result.bytes, 7 * rounds * degrees * size * 8)
+    np.testing.assert_array_equal(result.bytes, 7 * rounds * degrees * message_bytes(np.ones(shape)))
     np.testing.assert_array_equal(result.projections, [7 + more] * 5)
     np.testing.assert_array_equal(result.lmo_calls, [0] * 5)
     np.testing.assert_array_equal(result.history.rounds, np.arange(8) * rounds)
@@ -335,7 +342,7 @@ def test_chebyshev_gossip_is_taken_where_a_graph_has_many_eigenvalues() -> None:
     fewest, left = divmod(result.rounds, result.iterations)
     assert (fewest < 12, left, result.status) == (True, 0, Status.GAP)
     # Stacked messages: points and gradients.
-    assert result.bytes[0] == result.messages[0] * 2 * 5 * 8
+    assert result.bytes[0] == result.messages[0] * message_bytes(np.ones((2, 5)))
 
 
 # Gossip.
@@ -447,11 +454,11 @@ def test_a_set_without_projection_is_refused(projected: dcgs.Method) -> None:
     objectives = random_fits(5, rows=3, columns=5, seed=71).objectives()
     name = type(projected).__name__
     message = (
-        rf"^{name} needs a set with a Euclidean projection; KSparseBall has none\. "
+        rf"^{name} needs a set with a Euclidean projection; ConvexHull has none\. "
         r"Use a method that calls the linear oracle, such as dcgs\.DCGS\(\)\.$"
     )
     with pytest.raises(ValueError, match=message):
-        dcgs.minimize(objectives, dcgs.KSparseBall(5, k=2), GRAPHS["path"], projected, iterations=1)
+        dcgs.minimize(objectives, dcgs.ConvexHull(np.eye(5)), GRAPHS["path"], projected, iterations=1)
 
 
 @every_projected

@@ -13,8 +13,10 @@ from hypothesis.extra.numpy import arrays
 
 import dcgs
 from dcgs.methods.projections import Projection, projection
-from dcgs.points import Point, norm, onto_simplex, vdot
+from dcgs.points import Point, norm, vdot
+from dcgs.projections import onto_simplex
 from dcgs.sets import ConvexSet
+from dcgs.sets.base import DiagonallyProjectableSet
 from reference import optimum
 
 SETS: dict[str, ConvexSet] = {
@@ -28,13 +30,13 @@ SETS: dict[str, ConvexSet] = {
     "box": dcgs.Box([[-1.0, 0.0], [2.0, 0.5]], [[1.0, 0.0], [5.0, 0.75]]),
     "groups": dcgs.GroupL1Ball(6, groups=[[3, 0], [1], [4, 2, 5]], radius=2.0),
     "groups of matrices": dcgs.GroupL1Ball((2, 2), groups=[[0, 3], [2, 1]], radius=1.0),
+    "k-sparse": dcgs.KSparseBall(5, k=2, radius=1.5),
     "nuclear": dcgs.NuclearNormBall((3, 4), radius=2.0),
     "nuclear, tall": dcgs.NuclearNormBall((4, 2), radius=0.7),
     "spectraplex": dcgs.Spectraplex(3, radius=2.0),
     "spectraplex of one": dcgs.Spectraplex(1, radius=2.0),
 }
 WITHOUT: list[ConvexSet] = [
-    dcgs.KSparseBall(4, k=2),
     dcgs.BirkhoffPolytope(2),
     dcgs.ConvexHull(np.eye(3)),
     dcgs.Polytope(np.vstack([np.eye(2), -np.eye(2)]), np.ones(4)),
@@ -164,3 +166,62 @@ def test_other_sets_have_no_projection_at_hand(X: ConvexSet) -> None:
 def test_weights_are_projected_onto_those_that_sum_to_one(y: list[float], expected: list[float]) -> None:
     # Sums of three numbers.
     np.testing.assert_allclose(onto_simplex(np.array(y)), expected, rtol=0.0, atol=1e-15)
+
+
+# Projections in a diagonal metric, and their derivatives.
+
+DIAGONAL = {name: X for name, X in SETS.items() if isinstance(X, DiagonallyProjectableSet)}
+every_diagonal_set = pytest.mark.parametrize("X", DIAGONAL.values(), ids=DIAGONAL)
+
+
+def test_most_vector_sets_project_in_a_diagonal_metric() -> None:
+    kinds = {type(X).__name__ for X in DIAGONAL.values()}
+    assert kinds == {"L1Ball", "Simplex", "L2Ball", "LInfBall", "Box", "KSparseBall"}
+
+
+@every_diagonal_set
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(data=st.data())
+def test_no_point_of_the_set_is_nearer_in_the_metric(
+    X: DiagonallyProjectableSet, data: st.DataObject
+) -> None:
+    y = data.draw(points(X))
+    h = np.exp(data.draw(points(X, largest=4.0)))
+    x = X.projected(y, h).point
+    # As in assert_nearest, times the largest entry of the metric.
+    size = scale(X, y)
+    assert X.violation(x) <= 1e-12 * size
+    for direction in [h * (x - y), *data.draw(st.lists(points(X), max_size=3))]:
+        s = X.lmo(direction).dense()
+        assert vdot(h * (y - x), s - x) <= 1e-11 * size**2 * float(h.max())
+
+
+@every_diagonal_set
+@pytest.mark.parametrize("metric", [False, True], ids=["Euclidean", "metric"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_derivative_is_that_of_central_differences(
+    X: DiagonallyProjectableSet, metric: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    y = 10.0 ** rng.uniform(-1.0, 1.0) * rng.standard_normal(X.shape)
+    h = np.exp(rng.uniform(-2.0, 2.0, X.shape)) if metric else None
+    found = X.projected(y, h).derivative()
+    weight = np.ones(y.size) if h is None else h.reshape(-1)
+    for d in rng.standard_normal((3, *X.shape)):
+        t = 1e-6
+        ahead, behind = (X.projected(y + s * t * d, h).point for s in (1.0, -1.0))
+        expected = (ahead - behind).reshape(-1) / (2.0 * t)
+        # Generic points are not where the projection has a kink; its second derivative is of order 10, its
+        # values are right to 1e-14.
+        np.testing.assert_allclose(
+            found.times(weight * d.reshape(-1)), expected, rtol=0.0, atol=1e-5 * float(np.abs(d).max())
+        )
+
+
+@every_diagonal_set
+@pytest.mark.parametrize("seed", range(3))
+def test_a_metric_of_ones_is_none(X: DiagonallyProjectableSet, seed: int) -> None:
+    y = 3.0 * np.random.default_rng(seed).standard_normal(X.shape)
+    plain, weighed = X.projected(y), X.projected(y, np.ones(X.shape))
+    np.testing.assert_allclose(weighed.point, plain.point, rtol=0.0, atol=1e-13 * scale(X, y))
+    np.testing.assert_allclose(weighed.derivative().k, plain.derivative().k, rtol=1e-13)

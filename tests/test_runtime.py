@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dcgs
 from dcgs import DCGS, DFW, PCG, FastDCGS, Lockstep, PrimalDual
 from dcgs.points import Point
-from dcgs.protocol import Program
+from dcgs.protocol import Outbox, Program
 from dcgs.runtime import Job, Traffic
 from dcgs.sets import L1Ball, L2Ball
 from problems import GRAPHS, Array, neighbors_of, random_fits
@@ -249,7 +249,8 @@ def test_an_agent_that_sends_to_some_neighbors_sends_a_header_to_all() -> None:
     """A neighbor must know that there is no message for it; an empty tuple is a message."""
 
     def program(i: int) -> Program[Point]:
-        inbox = yield {0: {1: np.zeros(2)}, 1: {2: ()}, 2: {}}[i]
+        mine: dict[int, Outbox] = {0: {1: np.zeros(2)}, 1: {2: ()}, 2: {}}
+        inbox = yield mine[i]
         assert list(inbox) == {0: [], 1: [0], 2: [1]}[i]
         return np.zeros(1)
 
@@ -398,7 +399,7 @@ def test_linear_algebra_is_held_to_its_threads_during_the_run_only(
         ({"blas_threads": 0}, r"blas_threads must be a whole number of at least 1; got 0\."),
     ],
 )
-def test_counts_of_threads_below_one_are_refused(wrong: dict[str, int], message: str) -> None:
+def test_counts_of_threads_below_one_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Lockstep(**wrong)
 

@@ -227,7 +227,7 @@ def command_values(X: Any) -> dict[str, Any]:
             return {option.name: getattr(X, option.name) for option in X.command_options()}
 
 
-@every_set
+@pytest.mark.parametrize("case", [case for case in CASES if case.X.name], ids=lambda case: case.name)
 def test_the_options_of_the_command_line_make_the_set(case: Case) -> None:
     made = type(case.X).from_options(case.X.shape, **command_values(case.X))
     for direction in fixed_directions(case.X):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import dcgs
 from dcgs import Checkpoint, ConvexSet, Objective
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
-from dcgs.inner import Inner, Solver, Subproblem, Task
+from dcgs.inner import Accuracy, Inner, Solver, Subproblem, Task, gap_at_most
 from dcgs.methods import Agent, Method
 from dcgs.methods.mixing import average
 from dcgs.points import Point
@@ -249,7 +249,7 @@ class StepSolver(Solver):
         self.task = task
         self.state = task.restore(StepState) or StepState(task.x0)
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         state = self.state
         state.s = self.task.lmo(phi.grad(state.x, phi.f.map.image(state.x)), state.s)
         state.calls += 1
@@ -292,7 +292,7 @@ class Mix(Method):
         state = agent.restore(MixState) or MixState(agent.x0, {"weight": 0.0})
         for k in agent.iterations_left:
             center = yield from average(state.x, agent.metropolis)
-            state.x = solver(Subproblem(agent.f, 0.0 * center, 1.0, center), 0.0)
+            state.x = solver(Subproblem(agent.f, 0.0 * center, 1.0, center), gap_at_most(0.0))
             state.total["weight"] += agent.rng.random()
             state.x = state.x / (1.0 + 1e-3 * state.total["weight"])
             agent.observe(k, state.x)
@@ -326,7 +326,7 @@ def test_a_method_solver_and_atom_from_outside_are_resumed_to_the_bit(
 class Bare(Solver):
     """A solver that has no state."""
 
-    def __call__(self, phi: Subproblem, e: float) -> Point:
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         return phi.center
 
 

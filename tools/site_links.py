@@ -26,7 +26,8 @@ def main() -> None:
 
 def broken_links(site: Path) -> Iterator[str]:
     """Return a sentence for each link to a file or an anchor that is not there."""
-    pages = {path: _Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
+    files = sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+    pages = {path: _Page(path.read_text()) for path in files}
     if not pages:
         yield f"{site} must be a folder with HTML pages; it has none."
     for path, page in pages.items():

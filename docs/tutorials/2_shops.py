@@ -126,8 +126,8 @@ figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
 place = np.arange(SHOPS)
 axes.bar(place - 0.2, alone, 0.4, label="alone", color="#D55E00")
 axes.bar(place + 0.2, together, 0.4, label="together", color="#0072B2")
-axes.set(xlabel="shop", ylabel="error, in stars", xticks=place)
-axes.legend(frameon=False, loc="lower right")
+axes.set(xlabel="shop", ylabel="error, in stars", xticks=place, ylim=(0.0, 1.1))
+axes.legend(frameon=False, loc="upper right", ncols=2)
 
 # %%
 # Recommend

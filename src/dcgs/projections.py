@@ -106,9 +106,11 @@ def onto_l2_ball(y: Point, radius: float, h: Point | None = None) -> tuple[Point
     def excess(mu: float) -> float:
         return norm(h * y / (h + mu)) - radius
 
-    # At this μ every entry is at most radius/‖y‖ times that of y.
-    most = float(h.max()) * (size / radius - 1.0)
-    mu = float(brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-15))
+    # At this μ every entry is at most radius/‖y‖ times that of y. If all h are equal it is the root, and the
+    # sign of the excess there is rounding error.
+    mu = float(h.max()) * (size / radius - 1.0)
+    if excess(mu) < 0.0:
+        mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
     x = h * y / (h + mu)
     return x * min(1.0, radius / norm(x)), mu
 

@@ -129,7 +129,7 @@ def _by_scikit_learn(
     multiplier = _multiplier(problem, limit)
     if multiplier <= _BINDS * float(np.abs(f.grad(X.start())).max()):
         return {}
-    A, y = f.map.A, next(iter(f.loss.data().values()))
+    A, y = _with_short_indices(f.map.A), next(iter(f.loss.data().values()))
 
     def lasso(tolerance: float) -> Point:
         alpha = multiplier / (2.0 * len(y))
@@ -148,6 +148,14 @@ def _by_scikit_learn(
         case LogisticLoss():
             return {"scikit-learn": _tried(logistic, f, X, optimum, limit)}
     return {}
+
+
+def _with_short_indices(A: Any) -> Any:
+    """Return a sparse matrix with 32-bit indices, which scikit-learn needs; a dense one as it is."""
+    if not sp.issparse(A):
+        return A
+    arrays = A.data, A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    return sp.csr_matrix(arrays, shape=A.shape)
 
 
 def _tried(

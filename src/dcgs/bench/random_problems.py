@@ -161,13 +161,17 @@ class RandomProblem:
     problem: Problem
 
 
+def _small_world(agents: int) -> nx.Graph:
+    return nx.connected_watts_strogatz_graph(agents, 4, 0.3, seed=0)
+
+
 _GRAPHS: dict[str, Callable[[int], nx.Graph]] = {
     "path": nx.path_graph,
     "cycle": lambda m: nx.cycle_graph(m) if m > 2 else nx.path_graph(m),
     "star": lambda m: nx.star_graph(m - 1),
     "complete": nx.complete_graph,
     "grid": lambda m: nx.convert_node_labels_to_integers(nx.grid_2d_graph(2, m // 2), ordering="sorted"),
-    "small world": lambda m: nx.connected_watts_strogatz_graph(m, min(4, m - 1), 0.3, seed=0),
+    "small world": lambda m: _small_world(m) if m > 4 else nx.complete_graph(m),
 }
 
 

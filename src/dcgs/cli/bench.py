@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import dense_lasso, exchange, memory, record, step
-from dcgs.cli import bench_faults, bench_growth, bench_robust, bench_rounds, bench_time
+from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds, bench_time
 from dcgs.cli.values import count, job, option
 
 Rows = list[dict[str, Any]]
@@ -30,6 +30,7 @@ examples:
   dcgs bench memory --out peak.json             also write the numbers to a file
   dcgs bench exchange --ranks 4                 four MPI processes
   dcgs bench checkpoint --every 5               a checkpoint after every five iterations
+  dcgs bench completion --sets 100k             ratings: time, bytes, memory and held-out error
 """
 # Whole-number options: the metavar and what the number is.
 _OPTIONS = {
@@ -135,6 +136,7 @@ def add(jobs: Any) -> None:
         {"ranks": 10, "repeats": 9},
     )
     bench_rounds.add(benches)
+    bench_completion.add(benches)
     bench_faults.add(benches)
     bench_time.add(benches)
     bench_robust.add(benches)

@@ -14,8 +14,10 @@ from dcgs.cli.errors import command_errors
 from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.models import PATH, PATH_PICTURE, REPORT, OutputFolder
-from dcgs.fitting.run import FitConfig, FitResult, fit
+from dcgs.fitting.run import fit
 from dcgs.front import agreed
 from dcgs.parallel import cores
 from dcgs.report.progress import ObservedRuntime, Progress

@@ -21,11 +21,11 @@ from dcgs.cli.values import (
     shape,
     share,
 )
+from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.run import FitConfig
 from dcgs.fitting.sample_fit import SampleOptions
 from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
@@ -44,9 +44,15 @@ DATA is one file, which is split into parts for the agents, or a name with {agen
 one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
-The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, and summary.json.
-dcgs predict applies a model. Agents send each other vectors of the size of the model and a few
-numbers; rows of data, labels and ratings are never sent. docs/fit.md has all details.
+Tables may have words and empty cells. A column of words is a category: one feature for each level that
+some site has. Empty cells are filled with the mean of all sites. Labels may be words. Sites may have
+their columns in any order. The model has a free intercept, and columns are scaled by deviations
+of all sites; coefficients are written in your units. --radius auto finds the radius.
+
+The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
+report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
+vectors of the size of the model, and sums that summary.json lists; rows of data, and labels or
+ratings of rows, are never sent. docs/fit.md has all details.
 
 Progress is a bar on a terminal, and lines on stderr elsewhere.
 
@@ -56,7 +62,8 @@ sets:
 examples:
   dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
   dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
-  dcgs fit logistic --data patients.csv --target ill --agents 4 --radius 10 --out model/
+  dcgs fit logistic --data 'hospital-{agent}.csv' --target ill --radius auto --out model/
+  dcgs fit logistic --data patients.csv --target ill --drop name --agents 4 --radius 3 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
   dcgs fit completion --data ratings.csv --radius 500 --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
@@ -191,8 +198,8 @@ def _add_samples(group: Any) -> None:
     text = "a free intercept, which the set does not bound (default: yes)"
     group.add_argument("--intercept", action=argparse.BooleanOptionalAction, help=text)
     text = (
-        "divide each column by its deviation over all sites, so that the radius treats all alike; coefficients "
-        "are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
+        "divide each column by its deviation over all sites, so that the radius treats all alike; "
+        "coefficients are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
     )
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=text)
     text = "balanced: rows of the rarer class count more, so that both classes count alike"

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.experiments.numbers import size
+from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.held_out import FitScores
-from dcgs.fitting.run import FitResult
 from dcgs.fitting.scores import warning
 from dcgs.fitting.tables import text_of
 from dcgs.preprocessing.path_result import Path as RadiusPath

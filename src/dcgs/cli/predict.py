@@ -25,9 +25,10 @@ probabilities for logistic, entries of the matrix for completion.
 
 _MORE = """\
 MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --agent names; for completion
-the rows of all agents. Data are
-read as in the fit; a table with names may have its columns in any order. If the data have targets,
-the error is printed: RMSE and mean absolute error, or accuracy and log loss.
+the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
+order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
+targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
+AUC, log loss and calibration.
 
 examples:
   dcgs predict model/ --data new.svm
@@ -100,9 +101,9 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
 
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
-    _check_left_out(args, ("target", "base"), "completion")
+    _check_left_out(args, ("target",), "completion")
     model = load_models(args.model, args.agent)
-    layout = EntriesLayout(columns_of(args), args.header, None, values=False)
+    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
     if args.row is not None:
         return best_columns(model, args.row, args.top or 10, args.data, layout)
     if args.top is not None:

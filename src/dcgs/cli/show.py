@@ -14,6 +14,8 @@ from rich.table import Table
 from dcgs.cli.values import count, job, option, seed
 from dcgs.experiments.numbers import size
 from dcgs.fitting.models import Model, find_model
+from dcgs.fitting.problems import PROBLEMS
+from dcgs.fitting.ratings_model import RatingsFile, is_ratings_file
 from dcgs.fitting.tables import text_of
 
 _ABOUT = """\
@@ -43,12 +45,15 @@ def add(jobs: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    model = Model.load(find_model(args.model, args.agent))
+    file = find_model(args.model, args.agent)
+    model = RatingsFile.load(file) if is_ratings_file(file) else Model.load(file)
     about = model.about
-    console.print(f"{model.problem.name}: {model.problem.about}", soft_wrap=True)
-    for name, text in _facts(model).items():
+    problem = PROBLEMS["completion"] if isinstance(model, RatingsFile) else model.problem
+    console.print(f"{problem.name}: {problem.about}", soft_wrap=True)
+    own = _of_ratings(model) if isinstance(model, RatingsFile) else _of_samples(model)
+    for name, text in (_facts(about) | own | {"method": str(about.get("method", "?"))}).items():
         console.print(f"{name}: {text}", soft_wrap=True, highlight=False)
-    if not model.problem.entries:
+    if isinstance(model, Model) and not problem.entries:
         console.print(_coefficients(model, args.top))
     scores = about.get("scores")
     if isinstance(scores, Mapping) and scores.get("scores"):
@@ -60,22 +65,36 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _facts(model: Model) -> dict[str, str]:
-    """Return what is known of the fit, by name."""
-    about = model.about
+def _facts(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of any fit, by name."""
     gap, chosen = about.get("gap"), dict(about.get("set", {}))
-    facts = {
-        "set": ", ".join(
-            [str(chosen.pop("name", "?")), *(f"{name} {value}" for name, value in chosen.items())]
-        ),
-        "status": str(about.get("status", "?")),
-    }
+    name = str(chosen.pop("name", "?"))
+    options = [
+        f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in chosen.items()
+    ]
+    facts = {"set": ", ".join([name, *options]), "status": str(about.get("status", "?"))}
     if isinstance(gap, Mapping):
         share = f", {gap['share']:.2g} of the decrease of the loss" if "share" in gap else ""
         facts["certified gap"] = f"{gap['gap']:.3g}{share}"
     facts["rounds"] = f"{about.get('rounds', '?')}, of {about.get('agents', '?')} agents"
     if "bytes" in about:
         facts["bytes sent"] = size(float(about["bytes"]))
+    return facts
+
+
+def _of_ratings(model: RatingsFile) -> dict[str, str]:
+    """Return what is known of a model of ratings."""
+    x, offsets = model.model.x, model.model.offsets
+    return {
+        "matrix": f"{x.shape[0]} rows, {len(x.U)} of them this agent's, {x.shape[1]} columns, rank {x.rank}",
+        "ratings": f"from {offsets.low:.6g} to {offsets.high:.6g}, {offsets.mean:.6g} on average",
+    }
+
+
+def _of_samples(model: Model) -> dict[str, str]:
+    """Return what is known of a model of samples."""
+    about, facts = model.about, {}
     if "labels" in model.reading:
         low, high = (label if isinstance(label, str) else text_of(label) for label in model.reading["labels"])
         facts["labels"] = f"{low} (−1) and {high} (+1)"
@@ -88,14 +107,13 @@ def _facts(model: Model) -> dict[str, str]:
             f"best of {len(path['points'])}: {path['best_radius']:.4g}; within one standard error: "
             f"{path['one_standard_error_radius']:.4g}"
         )
-    facts["method"] = str(about.get("method", "?"))
     return facts
 
 
 def _coefficients(model: Model, top: int) -> Table:
     """Return the largest coefficients by name."""
     used = int(np.count_nonzero(model.x))
-    table = Table("feature", title=f"{used} of {model.x.size} coefficients are not 0; the largest")
+    table = Table("feature", title=f"{used} of {model.x.size} are not 0")
     table.add_column("coefficient", justify="right")
     names = model.features
     for at in np.argsort(-np.abs(model.x), kind="stable")[: min(top, used)]:

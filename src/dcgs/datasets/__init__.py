@@ -13,6 +13,7 @@ from dcgs.datasets.e2006_tfidf import e2006
 from dcgs.datasets.libsvm import read_libsvm
 from dcgs.datasets.lookalike import e2006_lookalike
 from dcgs.datasets.movielens import movielens1m, movielens100k
+from dcgs.datasets.patients import write_patients
 from dcgs.datasets.store import cache_folder
 from dcgs.datasets.synthetic import completion_synthetic, lasso_synthetic
 
@@ -32,4 +33,5 @@ __all__ = [
     "movielens1m",
     "movielens100k",
     "read_libsvm",
+    "write_patients",
 ]

@@ -3,7 +3,8 @@
 They need scikit-learn: ``pip install dcgs[sklearn]``.
 """
 
+from dcgs.estimators.completion import DecentralizedCompletion
 from dcgs.estimators.lasso import DecentralizedLasso
 from dcgs.estimators.logistic_regression import DecentralizedLogisticRegression
 
-__all__ = ["DecentralizedLasso", "DecentralizedLogisticRegression"]
+__all__ = ["DecentralizedCompletion", "DecentralizedLasso", "DecentralizedLogisticRegression"]

@@ -21,9 +21,9 @@ from dcgs.preprocessing import Reductions
 class DecentralizedLasso(RegressorMixin, BaseEstimator):
     """Least squares with bounded coefficients, for rows at several sites that stay there.
 
-    It minimizes Σ (⟨aᵢ, coef⟩ + intercept − yᵢ)² over all rows of all sites, such that the coefficients are in
-    an ℓ₁ ball, or in another set. For every radius there is a penalty with which scikit-learn's ``Lasso`` has
-    the same coefficients.
+    It minimizes Σ (⟨aᵢ, coef⟩ + intercept − yᵢ)² over all rows of all sites, such that the coefficients are
+    in an ℓ₁ ball, or in another set. For every radius there is a penalty with which scikit-learn's ``Lasso``
+    has the same coefficients.
 
     Parameters
     ----------

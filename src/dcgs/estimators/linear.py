@@ -37,8 +37,8 @@ _FOLDS, _PARTS = 5, 4
 class LinearSpec:
     """The arguments of an estimator that say which model is fitted.
 
-    ``radius`` is a number or ``"auto"``. ``set`` is None for an ℓ₁ ball, a set, or a function of the number of
-    coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of many.
+    ``radius`` is a number or ``"auto"``. ``set`` is None for an ℓ₁ ball, a set, or a function of the number
+    of coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of many.
     """
 
     radius: float | str

@@ -88,8 +88,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> hospital = np.arange(len(y)) % 4
     >>> model = DecentralizedLogisticRegression(radius=10.0).fit(X, y, sites=hospital)
-    >>> round(model.score(X, y), 2), model.classes_
-    (0.99, array([0, 1]))
+    >>> model.score(X, y) > 0.97, model.classes_
+    (True, array([0, 1]))
     """
 
     # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
@@ -194,7 +194,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class; with more than two, those of the models divided by their sum."""
+        """Return the probability of each class; with more than two, the models' own divided by their sum."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])

@@ -18,7 +18,7 @@ from dcgs.validation import COUNT, instance
 @final
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """All rows of this process: features, targets as numbers, and weights; ``sites`` has a label for each row.
+    """All rows of this process: features, targets as numbers, weights, and in ``sites`` a label for each.
 
     Without ``sites`` rows are dealt out.
     """
@@ -76,7 +76,7 @@ class SitePlan:
             distinct = len(kept)
             count = processes if processes > 1 else min(COUNT(self.n_sites, "n_sites"), distinct)
             graph = nx.complete_graph(count)
-        nodes = _nodes(graph)
+        nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
         dealt = deal(rows.A[kept], rows.targets[kept], len(hosts), self.seed)
         places = {i: kept[dealt == n] for n, i in enumerate(hosts)}
@@ -97,7 +97,7 @@ class SitePlan:
                     "sees all of them; got graph=None."
                 )
             graph = nx.complete_graph(sorted(set(found)))
-        nodes = _nodes(graph)
+        nodes = nodes_of(graph)
         unknown = sorted(set(found) - set(nodes), key=repr)
         if unknown:
             raise ValueError(f"every site must be a node of the graph; {unknown} are not among {nodes}.")
@@ -110,7 +110,7 @@ class SitePlan:
         return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in places})
 
 
-def _nodes(graph: nx.Graph) -> list[Hashable]:
+def nodes_of(graph: nx.Graph) -> list[Hashable]:
     """Return the nodes in the order of the agents."""
     instance(graph, nx.Graph, "graph", "be a networkx.Graph, or None")
     numbered = set(graph) == set(range(len(graph)))

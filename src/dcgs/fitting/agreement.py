@@ -190,8 +190,8 @@ class Agreement:
         }
         if self._any(many, "sites with a column of too many levels"):
             raise BrokenDataError(
-                f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}. "
-                "Leave it out with --drop, or if it is a category, name it with --categorical."
+                f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}."
+                " Leave it out with --drop, or if it is a category, name it with --categorical."
             )
 
     def _third_label(self, i: int, column: Column) -> BrokenDataError:

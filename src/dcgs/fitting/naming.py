@@ -75,27 +75,29 @@ class Numbering(Naming):
     shape: tuple[int, int]
 
     def rows_of(self, names: Coded) -> Indices:
-        return _numbers(names, self.base, self.shape[0])
+        return self.within(_numbers(names) - self.base, 0)
 
     def cols_of(self, names: Coded) -> Indices:
-        return _numbers(names, self.base, self.shape[1])
+        return self.within(_numbers(names) - self.base, 1)
+
+    def within(self, numbers: Indices, axis: int) -> Indices:
+        """Return numbers from 0, with −1 for those outside the matrix."""
+        return np.where((numbers >= 0) & (numbers < self.shape[axis]), numbers, -1)
 
     def row_names(self, rows: Indices) -> list[Any]:
-        return (rows + self.base).tolist()
+        return list((rows + self.base).tolist())
 
     def col_names(self, cols: Indices) -> list[Any]:
-        return (cols + self.base).tolist()
+        return list((cols + self.base).tolist())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {}
 
 
-def _numbers(names: Coded, base: int, side: int) -> Indices:
-    found = [_whole(text) for text in names.ids.texts.tolist()]
-    numbers = np.array([-1 if each is None else each - base for each in found], dtype=np.intp)
-    return np.where((numbers >= 0) & (numbers < side), numbers, -1)[names.codes]
+def _numbers(names: Coded) -> Indices:
+    """Return the numbers that ids are; −1 for an id that is none."""
+    return np.array([_whole(text) for text in names.ids.texts.tolist()], dtype=np.intp)[names.codes]
 
 
-def _whole(text: bytes) -> int | None:
-    digits = text.removesuffix(b".0")
-    return int(digits) if digits.isdigit() and len(digits) < 18 else None
+def _whole(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) < 18 else -1

@@ -32,7 +32,7 @@ from dcgs.runtime import ProcessGroup, Runtime
 @final
 @dataclass(frozen=True, eq=False)
 class RatingsOptions:
-    """How ratings are read: the shape, if rows and columns have numbers; the ridge of the offsets, or None."""
+    """The shape, if rows and columns have numbers; and the ridge of the offsets, None for no offsets."""
 
     shape: tuple[int, int] | None = None
     ridge: float | None = 5.0
@@ -123,7 +123,7 @@ def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) 
     """Return the ratings of a table with ids."""
     graph, runtime = site.graph, site.runtime
     if source.is_per_agent:
-        rated = source.parts(len(graph), site.hosted, lambda file, _: read_rated_table(file, layout))
+        rated = {i: _read_agent(source, i, layout) for i in site.hosted}
         site.group.barrier()  # a process that could not read ends the others here
         agreed = agree_on_texts({i: own.cols.ids.tolist() for i, own in rated.items()}, graph, runtime)
         cost.add(agreed)
@@ -145,6 +145,14 @@ def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) 
         here = np.unique(rows)
         naming[i] = Labels(Ids(own.rows.ids.texts[here - firsts[i]]), here, items)
     return parts, dict(naming), (count, len(items))
+
+
+def _read_agent(source: DataSource, i: int, layout: EntriesLayout) -> Rated:
+    try:
+        return read_rated_table(source.file(i), layout)
+    except Exception as error:
+        error.add_note(f"raised in agent {i}")
+        raise
 
 
 def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:

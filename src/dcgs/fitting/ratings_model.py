@@ -118,7 +118,7 @@ def _read(npz: NpzReader) -> RatingsFile:
     rows = npz.array("rows")
     x = LowRank(U, V, shape, rows.astype(np.intp))
     numbers = [float(told[name]) for name in ("mean", "low", "high")]
-    offsets = Offsets(*numbers, x.rows, row_offsets, col_offsets)  # type: ignore[arg-type,misc]
+    offsets = Offsets(numbers[0], numbers[1], numbers[2], rows.astype(np.intp), row_offsets, col_offsets)
     fits = (
         U.shape == (len(rows), V.shape[1])
         and row_offsets.shape == rows.shape

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, final
 
 import numpy as np
 
-from dcgs.fitting.data import Indices
+from dcgs.fitting.data import Indices, Numbers
 from dcgs.fitting.models import find_model, models_in
-from dcgs.fitting.naming import Labels
+from dcgs.fitting.naming import Labels, Numbering
 from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
 from dcgs.fitting.ratings_model import RatingsFile, together
-from dcgs.fitting.readers import EntriesLayout
+from dcgs.fitting.readers import EntriesLayout, read_entries
 from dcgs.fitting.readers.ratings import Coded
 from dcgs.ratings.ids import Ids
 
@@ -30,19 +31,14 @@ def load_models(path: Path, agent: int | None) -> RatingsFile:
 
 def predict_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> Predictions:
     """Return the predictions for the pairs in a file, and their errors if it has values."""
-    rated = read_rated_table(data, layout)
-    rows, cols = file.naming.rows_of(rated.rows), file.naming.cols_of(rated.cols)
-    scores = file.model.predict(_known(file, rows), cols)
-    columns = {
-        "row": rated.rows.ids[rated.rows.codes],
-        "column": rated.cols.ids[rated.cols.codes],
-        "prediction": scores.tolist(),
-    }
-    notes = _notes(file, rows, cols)
-    if rated.values is None:
+    pairs = _read_pairs(file, data, layout)
+    scores = file.model.predict(pairs.rows, pairs.cols)
+    columns = {"row": pairs.row_names, "column": pairs.col_names, "prediction": scores.tolist()}
+    notes = _notes(pairs)
+    if pairs.values is None:
         return Predictions(columns, {}, notes)
-    errors = square_errors(scores, rated.values)
-    return Predictions(columns | {"value": rated.values.tolist()}, errors, notes)
+    columns["value"] = pairs.values.tolist()
+    return Predictions(columns, square_errors(scores, pairs.values), notes)
 
 
 def best_columns(
@@ -60,10 +56,9 @@ def best_columns(
     number = int(_known(file, file.naming.rows_of(name))[0])
     left_out = None
     if rated is not None:
-        pairs = read_rated_table(rated, layout)
-        here = pairs.rows.ids.texts[pairs.rows.codes] == name.ids.texts[0]
-        cols = file.naming.cols_of(pairs.cols)[here]
-        left_out = cols[cols >= 0]
+        pairs = _read_pairs(file, rated, layout)
+        here = np.array([str(each) == row for each in pairs.row_names])
+        left_out = pairs.cols[here & (pairs.cols >= 0)]
     best, scores = file.model.top(number, count, left_out)
     unseen = f"row {row} was not in the fit: its predictions are offsets alone."
     columns = {"column": file.naming.col_names(best), "prediction": scores.tolist()}
@@ -79,10 +74,10 @@ def write_best_of_all(
         rows = np.sort(file.naming.numbers)
     pairs = None
     if rated is not None:
-        table = read_rated_table(rated, layout)
-        places, cols = _places(rows, file.naming.rows_of(table.rows)), file.naming.cols_of(table.cols)
-        known = (places >= 0) & (cols >= 0)
-        pairs = places[known], cols[known]
+        table = _read_pairs(file, rated, layout)
+        places = _places(rows, table.rows)
+        known = (places >= 0) & (table.cols >= 0)
+        pairs = places[known], table.cols[known]
     stream.write(b"row,column,prediction\n")
     for lines in _lines(file, rows, count, pairs):
         stream.write(lines.encode())
@@ -111,12 +106,38 @@ def _known(file: RatingsFile, rows: Indices) -> Indices:
     return np.where(_places(np.asarray(file.model.x.rows), rows) >= 0, rows, -1)
 
 
-def _notes(file: RatingsFile, rows: Indices, cols: Indices) -> tuple[str, ...]:
+@final
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Pairs of a file: their names there, and their rows and columns, −1 for those that the model lacks."""
+
+    rows: Indices
+    cols: Indices
+    row_names: Sequence[Any]
+    col_names: Sequence[Any]
+    values: Numbers | None
+
+
+def _read_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> _Pairs:
+    naming = file.naming
+    if isinstance(naming, Numbering):
+        entries = read_entries(data, layout)
+        known = entries.from_zero(naming.base)
+        rows, cols = naming.within(known.rows, 0), naming.within(known.cols, 1)
+        names = entries.rows.tolist(), entries.cols.tolist()
+        return _Pairs(_known(file, rows), cols, *names, entries.values)
+    rated = read_rated_table(data, layout)
+    rows, cols = naming.rows_of(rated.rows), naming.cols_of(rated.cols)
+    row_names, col_names = rated.rows.ids[rated.rows.codes], rated.cols.ids[rated.cols.codes]
+    return _Pairs(_known(file, rows), cols, row_names, col_names, rated.values)
+
+
+def _notes(pairs: _Pairs) -> tuple[str, ...]:
     """Return a note on pairs that the fit has not seen."""
-    unseen_rows, unseen_cols = int((_known(file, rows) < 0).sum()), int((cols < 0).sum())
-    if not unseen_rows and not unseen_cols:
+    rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
+    if not rows and not cols:
         return ()
     return (
-        f"{unseen_rows} pairs have a row and {unseen_cols} a column that the model does not have; "
+        f"{rows} pairs have a row and {cols} a column that the model does not have; "
         "their predictions are offsets alone.",
     )

@@ -22,9 +22,9 @@ from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
 from dcgs.preprocessing.folds import HoldOut
 from dcgs.preprocessing.path import path_over
 from dcgs.preprocessing.path_result import Path
-from dcgs.preprocessing.reductions import Sent
+from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.preprocessing.site_data import SiteData
-from dcgs.runtime import ProcessGroup
+from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.sets import ConvexSet
 
 _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
@@ -36,7 +36,8 @@ _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
 class SampleOptions:
     """What the user said about samples; None stands for the default.
 
-    An intercept is the default. Columns are standardized if the set bounds the size of the model.
+    An intercept is the default, except for a loss of another package, which may not be least at its target.
+    Columns are standardized if the set bounds the size of the model.
     """
 
     preparation: Preparation = field(default_factory=Preparation)
@@ -44,11 +45,11 @@ class SampleOptions:
     standardize: bool | None = None
     balanced: bool = False
 
-    def resolved(self, set_name: str) -> SampleOptions:
-        """Return the options with the defaults of a set."""
+    def resolved(self, problem: Problem, set_name: str) -> SampleOptions:
+        """Return the options with the defaults of a problem and a set."""
         return replace(
             self,
-            intercept=True if self.intercept is None else self.intercept,
+            intercept=":" not in problem.name if self.intercept is None else self.intercept,
             standardize=set_name in _SCALED if self.standardize is None else self.standardize,
         )
 
@@ -86,13 +87,16 @@ class SampleProblem:
         """Return the model of a point, in the units of the user's columns."""
         return self.design.model(x)
 
-    def path(self, set_of: Callable[[float], ConvexSet], seed: int) -> Path:
-        """Return what radii are worth on rows that each site holds out of those of the fit."""
+    def path(self, set_of: Callable[[float], ConvexSet], seed: int, runtime: Runtime) -> Path:
+        """Return what radii are worth on rows that each site holds out of those of the fit.
+
+        ``runtime`` is that of the path, which may report its progress.
+        """
         folds = HoldOut(seed=seed, by_class=self.labels).of(self.sites, self.design)
         start = self.start(set_of(1.0))
-        return path_over(
-            self.agreement.network, folds, lambda radius: self.set_of(set_of(radius)), None, start
-        )
+        network = self.agreement.network
+        observed = Reductions(network.graph, runtime, network.sent)
+        return path_over(observed, folds, lambda radius: self.set_of(set_of(radius)), None, start)
 
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""
@@ -186,8 +190,8 @@ def _weighted(
     rows, total = sums.tolist()
     if problem.labels and total in (0.0, rows):
         raise BrokenDataError(
-            "there must be rows of both classes to fit to; all rows that are not held out are of one. Hold out "
-            "fewer rows with --held-out."
+            "there must be rows of both classes to fit to; all rows that are not held out are of one. "
+            "Hold out fewer rows with --held-out."
         )
     if not options.balanced:
         return total / rows, dict(sites)

@@ -97,8 +97,8 @@ class SiteReader:
         if hole.all():
             what = "a target" if how.missing == "mean" else "a value in every column"
             raise BrokenDataError(
-                f"{self.agreement.who(agent)} must have rows with {what}; all of its {len(table)} rows lack it. "
-                "Leave the site out, or its empty columns with --drop."
+                f"{self.agreement.who(agent)} must have rows with {what}; all of its {len(table)} rows lack "
+                "it. Leave the site out, or its empty columns with --drop."
             )
         if not self.labels and table.target.has_words:
             at = table.target.first(words=True)
@@ -225,8 +225,8 @@ def _refuse_holes(table: Table) -> None:
             line = int(table.rows[np.flatnonzero(column.missing)[0]])
             name = table.name(at) if at < len(table.columns) else "the target"
             raise BrokenDataError(
-                f"with --missing error, {table.file} must have no empty cell; {name} is empty in line {line}. "
-                "Fill it in, or use --missing mean or --missing drop."
+                f"with --missing error, {table.file} must have no empty cell; {name} is empty in line {line}."
+                " Fill it in, or use --missing mean or --missing drop."
             )
 
 

@@ -32,6 +32,11 @@ class Reduced:
 
     ``arrays`` are the combined arrays. ``messages`` and ``bytes`` count what each agent of this process sent;
     agents of other processes have 0 there.
+
+    >>> import dcgs, networkx as nx
+    >>> total = dcgs.allreduce([[1.0], [2.0], [3.0]], nx.path_graph(3))
+    >>> total.arrays[0].item(), total.rounds
+    (6.0, 2)
     """
 
     arrays: tuple[NDArray[np.float64], ...]
@@ -43,7 +48,13 @@ class Reduced:
 @final
 @dataclass(frozen=True, eq=False)
 class AgreedTexts:
-    """The texts that all agents agreed on, in increasing order, and what that cost."""
+    """The texts that all agents agreed on, in increasing order, and what that cost.
+
+    >>> import dcgs, networkx as nx
+    >>> levels = dcgs.agree_on_texts([["f"], ["m", "f"]], nx.path_graph(2))
+    >>> levels.texts
+    ('f', 'm')
+    """
 
     texts: tuple[str, ...]
     rounds: int
@@ -113,7 +124,7 @@ def _reduce(
         raise ValueError(f"values must be given for the agents {hosted}; got them for {sorted(values)}.")
 
     def program(i: int, tree: TreeNode) -> Program[Value]:
-        return tree_answer(values[i], tree, combine, lambda total: total)
+        return tree_answer(values[i], tree, combine, lambda total: total, same_shapes=combine is not _union)
 
     results, traffic = _run(program, network, runtime)
     return results[hosted[0]], traffic

@@ -16,6 +16,7 @@ from dcgs.front.fingerprint import Fingerprint, difference
 from dcgs.front.observer import Observer
 from dcgs.front.run_state import AgentWork, RunState, agent_work, resume_run, run_state
 from dcgs.front.signals import SignalListener, exit_by_signal
+from dcgs.front.stopping import Status
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
 from dcgs.runtime import ProcessGroup
@@ -186,7 +187,8 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return continues
-        if not self._by_rounds:  # else all agents may have slept
+        # Agents that stop need not save once more; and where messages are missing, all may have slept.
+        if not self._by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
             self._check_saved(at, observer.iterations, continues)
         pending = self._pending if not self._by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:

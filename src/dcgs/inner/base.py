@@ -187,8 +187,8 @@ class Inner(ABC):
     State: ClassVar[type | None] = None
     """The dataclass of its solvers' state. With None, a run with this solver cannot be checkpointed."""
     stops_by_gap: ClassVar[bool] = True
-    """True if a solve ends by its Wolfe gap. Over a large set that is far above φ(x) − min φ, and FastDCGS asks
-    for no more than gaps of a schedule, which have a finite sum."""
+    """True if a solve ends by its Wolfe gap. Over a large set that is far above φ(x) − min φ. FastDCGS then
+    asks for no more than gaps of a schedule, which have a finite sum."""
 
     @abstractmethod
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:

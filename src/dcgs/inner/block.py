@@ -126,8 +126,8 @@ class _BlockSolver(Solver):
     def _is_nearest(self, v: Point, z: Point, error: float) -> bool:
         """Return False if a triple was missing when z was projected to v; its vector is then in the basis.
 
-        If v is the projection of a matrix at distance ≤ ``error`` from z, then ⟨z − v, s − v⟩ ≤ error · ‖s − v‖
-        for all s of X.
+        If v is the projection of a matrix at distance ≤ ``error`` from z, then for all s of X
+        ⟨z − v, s − v⟩ ≤ error · ‖s − v‖.
         """
         state, rest = self.state, z - v
         if error == 0.0 or not rest.any():

@@ -85,8 +85,10 @@ class _ExactSolver(Solver):
 
         mu = 0.0
         if excess(0.0) > 0.0:
-            # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside.
-            mu = float(brentq(excess, 0.0, float(np.linalg.norm(h)) / self.radius, xtol=1e-300, rtol=1e-15))
+            # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside, up to rounding error.
+            mu = float(np.linalg.norm(h)) / self.radius
+            if excess(mu) < 0.0:
+                mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
         x = self.Vt.T @ (inside / (self.curvature + phi.eta + mu)) + outside / (phi.eta + mu)
         self.task.outcomes[Outcome.ROUNDING] += 1
         return frozen(x.reshape(self.task.X.shape))

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
@@ -56,7 +57,7 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
-    Where Newton steps fail, or after ``max_steps`` of them, the solve is finished by projected gradient steps.
+    Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -228,8 +229,11 @@ class _Columns:
     def factorizes(self, n: int, s: int) -> bool:
         """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
         least = min(n, s)
-        if isinstance(self.map, SparseMap):  # its Gram matrix is cheap, and only the factorization counts
-            return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
+        match self.map:  # a sparse Gram matrix is cheap, and only the factorization counts
+            case SparseMap():
+                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
+            case CenteredMap():
+                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
         return least * s <= _PASSES * math.prod(self.map.shape)
 
     def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
@@ -304,6 +308,15 @@ def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
     return np.asarray(scaled @ scaled.T)
 
 
+def _column_gram(A: Any, weights: Image) -> NDArray[np.float64]:
+    """Return Aᵀ diag(weights) A."""
+    if isinstance(A, CenteredMatrix):
+        return A.column_gram(weights)
+    if sp.issparse(A):
+        return np.asarray((A.T @ (sp.diags_array(weights) @ A)).toarray())
+    return np.asarray((weights[:, None] * A).T @ A)
+
+
 def _solve_by_rows(
     R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
@@ -319,24 +332,18 @@ def _solve_by_columns(
     A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
 ) -> Image:
     """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
-    scale = roots / math.sqrt(eta)
-    if sp.issparse(A):
-        C: Any = sp.diags_array(R) @ A @ sp.diags_array(scale)
-        M = (C.T @ C).toarray()
-    else:
-        C = A * (R[:, None] * scale)  # the matrix is I + C Cᵀ − p pᵀ/η
-        M = C.T @ C
+    scale = roots / math.sqrt(eta)  # the matrix is I + C Cᵀ − p pᵀ/η for C = diag(R) A diag(scale)
+    M = _column_gram(A, R * R) * np.outer(scale, scale)
     M.flat[:: len(M) + 1] += 1.0
-    factor = scipy.linalg.cho_factor(M, check_finite=False, overwrite_a=True)
-
-    def inverse(v: Image) -> Image:
-        """Return (I + C Cᵀ)⁻¹ v."""
-        return np.asarray(v - C @ scipy.linalg.cho_solve(factor, C.T @ v, check_finite=False))
-
-    x = inverse(rhs)
+    sides = rhs[:, None] if p is None else np.column_stack([rhs, p])
+    _, solved, info = dposv(M, scale[:, None] * (A.T @ (R[:, None] * sides)), overwrite_a=True)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
+    inverse = sides - R[:, None] * (A @ (scale[:, None] * solved))  # (I + C Cᵀ)⁻¹ times both sides
+    x = np.asarray(inverse[:, 0])
     if p is None:
         return x
-    turned = inverse(p) / eta
+    turned = inverse[:, 1:] / eta
     small = np.eye(p.shape[1]) - p.T @ turned
     return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
 

@@ -233,9 +233,13 @@ class _Proximal:
         X, h = self.problem.domain.X, self.problem.h
         if isinstance(X, DiagonallyProjectableSet):
             derivative = X.projected(at.y, h).derivative()
-            columns = derivative.columns
-            K = np.diag(derivative.k) - columns @ columns.T
+            q = derivative.columns
+            K = np.diag(derivative.k) - q @ q.T
             return K if h is None else K * h.reshape(-1)
+        assert isinstance(X, ProjectableSet)
+        known = X.jacobian(at.y)
+        if known is not None:
+            return known
         step = _DIFFERENCE * (float(np.abs(at.y).max()) or 1.0)
         shape = at.y.shape
         project = self.problem.project

@@ -78,7 +78,7 @@ def complete(agent: Agent) -> Program[LowRank]:
     for k in agent.iterations_left:  # line 2
         W, answer = yield from worker.block(at, root)  # lines 3 to 6
         while Command(int(answer[0][0])) is Command.CERTIFY:
-            answer = yield from network_answer(worker.gram_product(at, answer[1]), agent, root.certify)
+            answer = yield from worker.gram_product(at, answer[1], root)
         command = Command(int(answer[0][0]))
         if command is Command.STOP:  # line 7
             agent.observe(k, worker.model(at))
@@ -143,12 +143,18 @@ class _Worker:
         answer = yield from network_answer((np.asarray(G.T @ W), *own), self.agent, decide)  # lines 5 and 6
         return W, answer
 
-    def gram_product(self, at: CompletionState, B: Matrix) -> Value:
-        """Return this agent's part of Gᵀ(G B) and of ⟨G, x⟩, for the gradient G at x."""
+    def gram_product(self, at: CompletionState, B: Matrix, root: Root) -> Program[Value]:
+        """Return the answer of the root to Gᵀ(G B) and ⟨G, x⟩, for the gradient G at x.
+
+        Where agents share rows, G B is summed first: Gᵀ G is not the sum of the agents' products.
+        """
         image = at.x.image
         G = self.entries.gradient(image)
         slope = np.array([float(self.agent.f.loss.grad(image) @ image)])
-        return np.asarray(G.T @ (G @ B)), slope
+        GB = np.asarray(G @ B)
+        if not self.has_own_rows:
+            (GB,) = yield from network_answer((GB,), self.agent, lambda total: total)
+        return (yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify))
 
     def go_back(self, at: CompletionState, answer: StepAnswer) -> None:
         """Undo the last step, which was too long; the next one has a larger L."""

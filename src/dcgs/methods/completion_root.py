@@ -25,6 +25,8 @@ _SPARE, _SHARE, _GROWTH = 6, 6, 1.6
 _LEAST = 1e-13
 # An estimate of the gap must be below this share of the target before the gap is computed.
 _LIKELY = 0.9
+# Estimates count as too small by at most this factor, however small they once were.
+_MOST_TRUST = 100.0
 # The error of the spectral norm, as a share of what the target allows.
 _ACCURACY = 0.1
 # A smoothness that was too small is multiplied by this factor.
@@ -151,7 +153,7 @@ class Root:
         self.agent.certify(found)
         if target.ends(found):
             return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),)
-        state.trust = max(state.trust, gap / max(sums.estimate, EPS * gap))
+        state.trust = min(_MOST_TRUST, max(state.trust, gap / max(sums.estimate, EPS * gap)))
         return self._step(state, sums)
 
     def _threshold(self, sums: _Sums) -> float:

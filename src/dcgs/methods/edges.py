@@ -46,13 +46,14 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho:
     """Run FastDCGS over edges for one agent, with relaxation ρ; the agents find η if it is None."""
     solver = inner.start(agent.task)
     at = agent.restore(EdgesState) or _first_state(agent, inner, solver, sigma, eta)  # line 1
+    at.epoch.reconsider(agent)
     for k in agent.iterations_left:  # line 2
         inbox = yield at.epoch.messages(agent, at.links.outgoing(at.x, at.step), at.step)  # line 3
         received = at.epoch.receive(agent, inbox, at.step)
         at.epoch.measure(*at.links.update(at.x, at.step, received, rho))  # lines 4 to 6
         certified = at.epoch.advance(agent, k, at.x, at.step)  # line 7
         if certified is not None:
-            model = at.epoch.certificate.model
+            model = at.epoch.model
             assert model is not None
             agent.observe(k, model)
             agent.agree(certified)

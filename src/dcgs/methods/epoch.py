@@ -6,7 +6,7 @@ the parent and the children only. From the answer of the root all agents take th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -31,9 +31,9 @@ class Answer:
     """What the root sends to all agents.
 
     ``sums`` are the sums over all agents. ``end`` is the iteration in which the last agent gets the answer.
-    ``gap`` is that of the last model, if there was one; if it is small enough, all agents stop after iteration
-    ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch, if the columns
-    of an agent are uneven. ``model`` is the model that is proposed.
+    ``gap`` is that of the last model, if there was one; if the root ``stops`` because of it, all agents stop
+    after iteration ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch,
+    if the columns of an agent are uneven. ``model`` is the model that is proposed.
     """
 
     sums: Point
@@ -42,11 +42,12 @@ class Answer:
     proposal: Proposal
     curvature: Point | None = None
     model: Point | None = None
+    stops: bool = False
 
     def value(self) -> Value:
         """Return the answer as arrays."""
         gap = (0.0, 0.0, 0.0) if self.gap is None else (self.gap.gap, self.gap.decrease, self.gap.noise)
-        rest = (self.end, self.gap is not None, self.proposal, self.curvature is not None)
+        rest = (self.end, (self.gap is not None) + self.stops, self.proposal, self.curvature is not None)
         vectors = [vector for vector in (self.curvature, self.model) if vector is not None]
         return np.array([*self.sums, *gap, *map(float, rest)]), *vectors
 
@@ -58,7 +59,8 @@ class Answer:
         curvature = vectors.pop(0) if has_curvature else None
         certified = CertifiedGap(gap, decrease, noise) if has_gap else None
         model = vectors[0] if vectors else None
-        return cls(np.array(sums), certified, int(end), Proposal(int(proposal)), curvature, model)
+        proposed, stops = Proposal(int(proposal)), has_gap > 1.0
+        return cls(np.array(sums), certified, int(end), proposed, curvature, model, stops)
 
 
 @final
@@ -67,7 +69,8 @@ class Epoch:
     """One agent's part in the epochs. ``primal`` and ``dual`` are its parts of the squared residual.
 
     ``rounds`` counts those of the current epoch. ``answer`` is that of the root, once it has arrived.
-    ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known.
+    ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known, and ``model`` is
+    then the model that all agents return.
     """
 
     reduction: Reduction
@@ -78,6 +81,7 @@ class Epoch:
     answer: Value | None = None
     ending: CertifiedGap | None = None
     stop: int = 0
+    model: Point | None = None
 
     @classmethod
     def first(cls, agent: Agent, step: StepSize, curvature: Point | None) -> Epoch:
@@ -118,6 +122,11 @@ class Epoch:
                 self.answer = self.answer if answer is None else answer
         return {j: message[0] for j, message in inbox.items()}
 
+    def reconsider(self, agent: Agent) -> None:
+        """Go on if the gap with which the run would end is not the one that is asked for now."""
+        if self.ending is not None and not (agent.target is not None and agent.target.ends(self.ending)):
+            self.ending, self.stop, self.model = None, 0, None
+
     def measure(self, primal: float, dual: float) -> None:
         """Add the two halves of the squared residual of a round."""
         self.primal += primal
@@ -150,21 +159,23 @@ class Epoch:
         sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, _SHORTEST)
         residual = float(sums[_PRIMAL] + sums[_DUAL])
         proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)
+        stops = gap is not None and agent.target is not None and agent.target.ends(gap)
+        proposal = Proposal.NOTHING if stops else proposal
         model = x if proposal is Proposal.MODEL else None
-        return Answer(sums, gap, k + agent.tree.height, proposal, curvature, model)
+        return Answer(sums, gap, k + agent.tree.height, proposal, curvature, model, stops)
 
     def _use(self, agent: Agent, answer: Answer, step: StepSize) -> None:
         """Take the decisions that follow from an answer, and start the next epoch."""
         assert self.answer is not None
         last, self.answer, self.rounds = self.answer, None, 0
-        if answer.gap is not None and agent.target is not None and agent.target.ends(answer.gap):
-            self.ending, self.stop = answer.gap, answer.end
-            self.reduction = replace(self.reduction.following(agent.tree, (), last), sent_up=True)
-            return
+        if answer.stops:  # the next epoch begins all the same: a run that is resumed may need another gap
+            self.ending, self.stop, self.model = answer.gap, answer.end, self.certificate.model
+            self.reconsider(agent)
+        switch = answer.end if agent.reliable else 0
         if answer.curvature is not None:
-            step.precondition(agent, answer.curvature, answer.end if agent.reliable else 0)
+            step.precondition(agent, answer.curvature, switch)
         else:
-            step.update(agent, *answer.sums[: _DUAL + 1].tolist())
+            step.update(answer.sums[: _DUAL + 1].tolist(), switch)
         self.certificate.accept(agent, answer.proposal, answer.model)
         decrease, noise, grad = self.certificate.contribution(agent)
         own = np.array([step.local_eta, step.degree, self.primal, self.dual, decrease, noise])

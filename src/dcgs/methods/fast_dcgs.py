@@ -1,8 +1,10 @@
 """FastDCGS: a method that needs few rounds and no tuning.
 
-It has two forms. ``edges.py``: one round an iteration on every graph, with step sizes that the agents find.
-``sums.py``: accelerated steps along the sum of all gradients, for graphs where one agent is a neighbor of all
-others. In both, the agents decide themselves when to stop. docs/methods.md has the algorithms and the proofs.
+It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
+are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
+with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
+for matrix completion. The last three sum along a spanning tree. In all forms the agents decide themselves
+when to stop. docs/methods.md has the algorithms and the proofs.
 """
 
 from __future__ import annotations
@@ -35,17 +37,25 @@ InnerName: TypeAlias = Literal[
 @final
 @dataclass(frozen=True)
 class FastDCGS(Method):
-    """Steps of relaxed consensus ADMM over the edges of the graph, or accelerated steps if it has a hub.
+    """Steps of relaxed consensus ADMM over edges, or steps along sums over all agents.
 
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
-    center‖²; the agents find it if it is None. ``relaxation`` is in (0, 2). ``form="sums"``: gradients are
-    summed along a spanning tree, in two rounds if one agent is a neighbor of all others, in one if the graph
-    is complete. ``"auto"`` takes this form if there is such an agent and no ``eta`` is given.
+    center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2).
+    Only this form bears lost and late messages.
+    ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height
+    rounds: two if one agent is a neighbor of all others; one round if the graph is complete.
+    ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
+    It has no inner solves, and projects at the root if the set has a projection.
+    ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
+    matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
+    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others; edges. For
+    matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes, and cg
     elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves end
-    when their error is at most ``precision`` times the distance from the center.
+    when their error is at most ``precision`` times the distance from the center; solvers that stop by their
+    Wolfe gap end at gaps that fall with the iterations at the latest.
 
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
@@ -62,7 +72,7 @@ class FastDCGS(Method):
 
     inner: InnerName | Inner = "auto"
     eta: float | None = None
-    relaxation: float = 1.85
+    relaxation: float = 1.9
     precision: float = 0.05
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
@@ -106,7 +116,7 @@ class FastDCGS(Method):
         if agent.low_rank_start is not None:
             return complete(agent)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
-        if self.form == "newton" or (chooses and agent.x0.size <= _FEW):
+        if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(agent)
         if self.form == "sums" or (chooses and has_hub):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X))

@@ -27,6 +27,11 @@ def uneven_curvatures(f: Objective) -> Point | None:
 
 
 def as_preconditioner(largest: Point) -> Point:
-    """Return the diagonal, given the largest curvature of each coordinate over all agents."""
-    h = largest / largest.mean()
+    """Return the diagonal, given the largest curvature of each coordinate over all agents that sent theirs.
+
+    An agent whose columns are even sends none. A coordinate of which only such agents have data gets the
+    median: with a far smaller weight, their objectives would be far from smooth in this metric.
+    """
+    filled = np.where(largest > 0.0, largest, np.median(largest[largest > 0.0]))
+    h = filled / filled.mean()
     return np.asarray(np.maximum(h, _LEAST * float(h.max())))

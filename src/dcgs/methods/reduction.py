@@ -116,9 +116,16 @@ def network_answer(value: Value, agent: Agent, answer: Callable[[Value], Value])
 
 
 def tree_answer(
-    value: Value, tree: TreeNode, combine: Combine, answer: Callable[[Value], Value]
+    value: Value,
+    tree: TreeNode,
+    combine: Combine,
+    answer: Callable[[Value], Value],
+    same_shapes: bool = True,
 ) -> Program[Value]:
-    """Return at all agents what the root computes from all agents' values, which are combined two by two."""
+    """Return at all agents what the root computes from all agents' values, which are combined two by two.
+
+    A message with other shapes than the own value is refused, unless ``same_shapes`` is False.
+    """
     reduction, answered = Reduction(value), None
     for _ in range(max(1, 2 * tree.height)):
         if tree.parent is None and answered is None and reduction.is_complete(tree):
@@ -126,7 +133,7 @@ def tree_answer(
             reduction = _ended(reduction, tree, answered)
         inbox = yield reduction.outgoing(tree, True, combine)
         for j, part in inbox.items():
-            _check_parts(j, part, value if j in tree.children else ())
+            _check_parts(j, part, value if same_shapes and j in tree.children else ())
             arrived = reduction.receive(tree, j, reduction.number + (j == tree.parent), part)
             if arrived is not None:
                 answered = arrived

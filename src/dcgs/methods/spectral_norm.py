@@ -12,13 +12,15 @@ from dcgs.low_rank import Matrix
 # Random vectors that are added to the first block, and the most vectors of a block after the first.
 _RANDOM, _BLOCK = 4, 16
 _MOST_STEPS = 20
+# Residuals below this share of the largest Ritz value are rounding error.
+_LEAST = 1e-11
 _SEED = 2017
 
 
 @final
 @dataclass(eq=False)
 class SpectralNorm:
-    """An estimate of the largest singular value, and the error that its residual allows.
+    """An estimate of the largest singular value, and an estimate of its error from residual and growth.
 
     ``block`` are the vectors B of the next product.
     """
@@ -49,14 +51,27 @@ class SpectralNorm:
         top = float(max(values[-1], 0.0))
         v = vectors[:, -1]
         residual = float(np.linalg.norm(self.images @ v - top * (self.basis @ v)))
-        self.value = float(np.sqrt(top))
-        self.error = float(np.sqrt(top + residual)) - self.value
+        before, self.value = self.value, float(np.sqrt(top))
+        # The residual bounds the distance from the nearest singular value. If that is not the largest, which
+        # may be very close, the value grows with the next block.
+        growth = self.value - before if self.steps > 1 else np.inf
+        self.error = max(float(np.sqrt(top + residual)) - self.value, growth)
         size, count = self.basis.shape
+        if count >= size:  # the basis is complete
+            self.error = float(np.sqrt(top + residual)) - self.value
         if self.error <= tolerance or count >= size or self.steps == _MOST_STEPS:
             return True
-        # The next block: the residuals of the largest Ritz values.
+        # The next block: the residuals of the largest Ritz values. What is rounding error of them is left
+        # out: it is not orthogonal to the basis, and would make Ritz values too large.
         rest = self.images @ vectors[:, -min(_BLOCK, size - count) :]
-        for _ in range(2):  # twice, because one pass leaves rounding errors
-            rest = rest - self.basis @ (self.basis.T @ rest)
-        self.block = np.linalg.qr(rest)[0]
+        left, sizes, _ = np.linalg.svd(self._orthogonal(self._orthogonal(rest)), full_matrices=False)
+        left = left[:, sizes > _LEAST * top]
+        if left.shape[1] == 0:  # the basis has all singular vectors that products can lead to
+            self.error = float(np.sqrt(top + residual)) - self.value
+            return True
+        self.block = np.linalg.qr(self._orthogonal(left))[0]
         return False
+
+    def _orthogonal(self, block: Matrix) -> Matrix:
+        """Return the part of a block that is orthogonal to the basis."""
+        return np.asarray(block - self.basis @ (self.basis.T @ block))

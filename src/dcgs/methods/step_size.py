@@ -8,7 +8,7 @@ each further epoch, s changes if the primal and the dual half of the residual di
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -25,7 +25,7 @@ _LEAST, _MOST = 0.1, 5.0
 _FIRST, _POWER = 3.0, 1.1
 # If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor: then the metric
 # of the proof is positive definite.
-_MARGIN = 1.01
+_MARGIN = 1.03
 
 
 @final
@@ -35,9 +35,11 @@ class StepSize:
 
     ``local_eta`` suits its own objective; ``eta`` and the ``weights`` of its edges are in use. ``scale`` is
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
-    As long as scales differ, η is ``margin`` times the sum of the weights; else ``share`` times that sum.
+    Before there is a common scale, η is ``margin`` times the sum of the weights; then ``share`` times that
+    sum.
     ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
-    ``next_preconditioner`` is used after iteration ``switch``.
+    ``next_preconditioner`` and ``next_scale`` are used after iteration ``switch``; ``is_common`` is True from
+    the first common scale on.
     """
 
     local_eta: float
@@ -49,11 +51,14 @@ class StepSize:
     share: float
     is_fixed: bool
     margin: float = 1.0
+    switches_together: bool = True
     theirs: dict[int, float] = field(default_factory=dict)
     epochs: int = 0
     preconditioner: Point | None = None
     next_preconditioner: Point | None = None
+    next_scale: float | None = None
     switch: int = 0
+    is_common: bool = False
 
     @classmethod
     def local(cls, agent: Agent, local_eta: float, is_fixed: bool = False) -> StepSize:
@@ -67,16 +72,16 @@ class StepSize:
         share = 0.5 * margin * agent.facts.normalized_norm if agent.reliable else 1.0
         is_fixed = is_fixed or not agent.reliable
         scale = local_eta / degree
-        return cls(local_eta, degree, scale, eta, resistances, weights, share, is_fixed, margin)
+        together = agent.reliable
+        return cls(local_eta, degree, scale, eta, resistances, weights, share, is_fixed, margin, together)
 
     def meet(self, scales: Mapping[int, float]) -> None:
         """Set the weights of edges and η, given the scales of neighbors."""
         self.theirs.update(scales)
         for j, scale in self.theirs.items():
             self.weights[j] = self.resistances[j] * _between(self.scale, scale)
-        is_common = self.epochs > 0 and all(scale == self.scale for scale in self.theirs.values())
         total = self.margin * sum(self.weights[j] for j in sorted(self.weights))
-        self.eta = (self.share * self.degree * self.scale if is_common else total) or self.eta
+        self.eta = (self.share * self.degree * self.scale if self.is_common else total) or self.eta
 
     def precondition(self, agent: Agent, curvature: Point, switch: int) -> None:
         """Use a preconditioner after iteration ``switch``, with local step sizes that suit it.
@@ -87,19 +92,30 @@ class StepSize:
         self.next_preconditioner, self.switch = as_preconditioner(curvature), switch
         self.local_eta = local_eta(agent, self.next_preconditioner)
 
+    def update(self, sums: Sequence[float], switch: int) -> None:
+        """Find the common scale from the sums over all agents, or balance it; use it after ``switch``.
+
+        ``sums`` are Σ local η, Σ degrees, and the two halves of the squared residual. If messages always
+        arrive, all agents must switch after the same iteration: then only the metric of the proof changes.
+        """
+        total_eta, total_degree, primal, dual = sums
+        self.next_scale, self.switch = self.scale, switch
+        if self.epochs == 0:  # the mean of all η is the mean of all local η
+            self.next_scale = (total_eta or 1.0) / (self.share * total_degree)
+        elif not self.is_fixed:
+            self.next_scale = self.scale * balancing_factor(primal, dual, self.epochs)
+        self.epochs += 1
+
     def advance(self, k: int) -> None:
-        """Switch to the next preconditioner, if it is time after iteration k."""
-        if self.next_preconditioner is not None and k >= self.switch:
+        """Switch to the next preconditioner or scale, if it is time after iteration k."""
+        if k < self.switch:
+            return
+        if self.next_preconditioner is not None:
             self.preconditioner, self.next_preconditioner = self.next_preconditioner, None
             self.scale = self.local_eta / self.degree
-
-    def update(self, agent: Agent, total_eta: float, total_degree: float, primal: float, dual: float) -> None:
-        """Set the common scale from the sums over all agents, or balance it."""
-        if self.epochs == 0:  # the mean of all η is the mean of all local η
-            self.scale = (total_eta or 1.0) / (self.share * total_degree)
-        elif not self.is_fixed:
-            self.scale *= balancing_factor(primal, dual, self.epochs)
-        self.epochs += 1
+        if self.next_scale is not None:
+            self.scale, self.next_scale, self.is_common = self.next_scale, None, True
+            self.meet(dict.fromkeys(self.theirs, self.scale) if self.switches_together else {})
 
     def preconditioned(self, v: Point) -> Point:
         """Return v times the preconditioner, if there is one."""

@@ -55,6 +55,11 @@ class CenteredMatrix:
         """The transpose, which shares all arrays."""
         return CenteredMatrix(self.S.T, self.S, self.v, self.u)
 
+    @property
+    def nnz(self) -> int:
+        """The number of stored entries."""
+        return int(self.S.nnz)
+
     def __matmul__(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         if x.ndim == 1:
             return np.asarray(self.S @ x - self.u * float(self.v @ x))
@@ -69,6 +74,11 @@ class CenteredMatrix:
         """Return the matrix with its columns multiplied by these factors."""
         scaled = sp.csr_array(self.S @ sp.diags_array(factors))
         return CenteredMatrix.of(scaled, self.u, self.v * factors)
+
+    def weighted(self, rows: Image, columns: Point) -> CenteredMatrix:
+        """Return the matrix with its rows and columns multiplied by these factors."""
+        S = sp.csr_array(sp.diags_array(rows) @ self.S @ sp.diags_array(columns))
+        return CenteredMatrix(S, S, rows * self.u, columns * self.v)
 
     def row_gram(self) -> Matrix:
         """Return A Aᵀ as a dense matrix."""
@@ -124,7 +134,7 @@ class CenteredMap(MatrixMap):
         S, u, v = self.A.S, self.A.u, self.A.v
         stored = np.bincount(S.indices, weights=S.data**2, minlength=S.shape[1])
         squares = stored - 2.0 * v * (S.T @ u) + v**2 * float(u @ u)
-        return np.maximum(squares, 0.0).reshape(self.shape)
+        return np.asarray(np.maximum(squares, 0.0).reshape(self.shape))
 
     @cached_property
     def largest_eigenvalue(self) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from dcgs.objectives.losses import Image, Loss
 from dcgs.validation import instance, vector
 
@@ -16,6 +14,7 @@ from dcgs.validation import instance, vector
 class WeightedLoss(Loss):
     """Σ weightᵢ ℓᵢ(zᵢ): an entry of weight 2 counts as two equal entries.
 
+    >>> import numpy as np
     >>> from dcgs.objectives import SquaredLoss
     >>> loss = WeightedLoss(SquaredLoss([1.0, 2.0]), [2.0, 0.5])
     >>> loss.value(np.zeros(2)), loss.grad(np.zeros(2)), loss.curvature
@@ -39,7 +38,8 @@ class WeightedLoss(Loss):
     @property
     def curvature(self) -> tuple[float, float]:
         lower, upper = self.loss.curvature
-        most, least = float(self.weights.max(initial=0.0)), float(self.weights.min(initial=np.inf))
+        most = float(self.weights.max(initial=0.0))
+        least = float(self.weights.min(initial=most))
         return (least if lower >= 0.0 else most) * lower, most * upper
 
     def value(self, z: Image) -> float:

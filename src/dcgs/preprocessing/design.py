@@ -37,6 +37,9 @@ Vector: TypeAlias = NDArray[np.float64]
 LossOf: TypeAlias = Callable[[Vector], Loss]
 """Targets ↦ the loss, such as ``SquaredLoss``, ``LogisticLoss`` or ``partial(HuberLoss, delta=2.0)``."""
 
+# Sparse features with at most this number of entries (0.5 MB) are filled in: products are then faster.
+_SMALL = 1 << 16
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -105,8 +108,9 @@ class Design:
     def _map(self, site: SiteData, roots: Vector | None) -> LinearMap:
         """Return the map of standardized columns and, if the intercept is free, a column of ones."""
         mean, scale, constant = self.statistics.mean, self.scale, self.statistics.constant
-        if not site.is_sparse:
-            A = (site.A - mean) / scale if self.centers else site.A / scale
+        if not site.is_sparse or np.prod(site.A.shape) <= _SMALL:
+            dense = site.A.toarray() if site.is_sparse else site.A
+            A = (dense - mean) / scale if self.centers else dense / scale
             if self.centers:
                 A[:, constant] = 0.0  # else rounding error
             A = A if roots is None else roots[:, None] * A

@@ -32,6 +32,16 @@ class Fold:
     """What the agents of this process train on, and what they hold out to judge the model by.
 
     ``weights`` are the sums of the weights of the rows that they train on; without them a row counts once.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((3, 60, 8))
+    >>> b = A @ [3.0, -2.0, 0, 0, 0, 0, 0, 0] + rng.standard_normal((3, 60))
+    >>> train = {i: dcgs.LeastSquares(A[i, :40], b[i, :40]) for i in range(3)}
+    >>> held_out = {i: dcgs.LeastSquares(A[i, 40:], b[i, 40:]) for i in range(3)}
+    >>> fold = dcgs.Fold(train, held_out)
+    >>> fold.weight(0), fold.judgment(0, np.zeros(8))[0].item()   # rows trained on, and held out
+    (40.0, 20.0)
     """
 
     train: Mapping[int, Objective]
@@ -47,9 +57,8 @@ class Fold:
         f = self.held_out[i]
         if f.loss.size == 0:
             return np.zeros(3)
-        loss, weights = f.loss, np.ones(f.loss.size)
-        if isinstance(loss, WeightedLoss):
-            loss, weights = loss.loss, loss.weights
+        weights = f.loss.weights if isinstance(f.loss, WeightedLoss) else np.ones(f.loss.size)
+        loss = f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss
         losses = loss.values(f.map.image(x))
         return np.array([weights.sum(), weights @ losses, weights @ losses**2])
 

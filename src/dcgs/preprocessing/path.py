@@ -23,9 +23,9 @@ from dcgs.validation import instance
 _FEW = 64
 # The first radius, as a share of the one at which a single atom would end; the ratio of radii; their number.
 _FIRST, _RATIO, _MOST = 0.25, 1.5, 30
-# The held-out error has clearly turned if it was this number of times in a row above the best by more than
-# its standard error. The set bounds nothing more if the loss on training rows fell as often by less than this
-# share.
+# The held-out error has clearly turned if it is above the best by this number of standard errors, or was so
+# many times in a row above it by one. The set bounds nothing more if the loss on training rows fell as often
+# by less than this share.
 _TIMES, _STILL = 2, 1e-3
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
@@ -135,11 +135,12 @@ def _is_still(fitted: Sequence[Fitted]) -> bool:
 
 
 def _has_turned(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the error rose by two standard errors, or was two times above the best by one."""
     points = [_point(one, 1.0, lambda x: 0) for one in fitted]
     best = min(points, key=lambda point: point.error)
-    return len(points) > _TIMES and all(
-        point.error > best.error + best.standard_error and point.radius > best.radius
-        for point in points[-_TIMES:]
+    above = [(point.error - best.error) / (best.standard_error or 1.0) for point in points[-_TIMES:]]
+    return (
+        len(points) > _TIMES and best.radius < points[-1].radius and (above[-1] > _TIMES or min(above) > 1.0)
     )
 
 

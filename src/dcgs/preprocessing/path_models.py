@@ -5,17 +5,19 @@ Both go from one radius to the next larger one, and start where the last model i
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.minimize import minimize
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
@@ -67,7 +69,8 @@ class PathModels(ABC):
 
 def judged(folds: Sequence[Fold], i: int, models: Sequence[Any]) -> Sums:
     """Return the sums over the held-out rows of agent i, over all folds."""
-    return np.sum([fold.judgment(i, x) for fold, x in zip(folds, models, strict=True)], axis=0)
+    total: Sums = np.sum([fold.judgment(i, x) for fold, x in zip(folds, models, strict=True)], axis=0)
+    return total
 
 
 @final
@@ -178,6 +181,9 @@ class MinimizePath(PathModels):
 
     def first_radius(self) -> float:
         fold, x = self.folds[0], self.models[0]
+        if isinstance(x, LowRank):
+            # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
+            return 2.0 * math.sqrt(self.losses[0])
         own = {i: [f.grad(x)] for i, f in fold.train.items()}
         (grad,) = self.network.sum("the gradient of no model", own)
         atom = unit_atom(self.set_of(1.0), grad)
@@ -189,9 +195,8 @@ class MinimizePath(PathModels):
         X, models, network = self.set_of(radius), [], self.network
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
-            rule: dict[str, float] = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
-            start = self.models[n]
-            start = start if X.violation(start) <= 1e-9 * X.diameter else None
+            rule: Any = {"gap_abs": _GAP * decrease} if decrease > 0.0 else {"gap": 2.0 * _GAP}
+            start = _start(self.models[n], X, network)
             result = minimize(
                 dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
             )
@@ -199,13 +204,25 @@ class MinimizePath(PathModels):
             network.sent.append(Sent(name, "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
             models.append(result.x)
         self.models = models
-        own = {i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts}
+        own: dict[int, list[ArrayLike]] = {
+            i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts
+        }
         losses, sums = network.sum("losses, and held-out losses", own)
         self.losses = tuple(losses.tolist())
         return Fitted(radius, tuple(models), self.losses, sums)
 
     def _own_losses(self, i: int) -> list[float]:
         return [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]
+
+
+def _start(x: Any, X: ConvexSet, network: Reductions) -> Any:
+    """Return the last model as the start of the next, or None if it is not in the set.
+
+    Of a matrix in factors every process has its own rows only, and a start must be the same for all.
+    """
+    if isinstance(x, LowRank):
+        return x if network.runtime.group().size == 1 else None
+    return x if X.violation(x) <= 1e-9 * X.diameter else None
 
 
 def unit_atom(X: ConvexSet, grad: Point) -> Point:

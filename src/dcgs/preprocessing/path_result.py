@@ -10,6 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.front.curves import pyplot
+
 # Errors that differ by less than this share of their standard error are equal: models are found to a gap.
 _SAME = 0.01
 
@@ -21,6 +23,10 @@ class PathPoint:
 
     ``loss`` is the mean loss on the rows trained on. ``features`` is the number of nonzero coefficients, or
     the rank of a matrix; a mean over folds.
+
+    >>> import dcgs
+    >>> dcgs.PathPoint(radius=2.0, error=1.1, standard_error=0.2, loss=0.9, features=3).radius
+    2.0
     """
 
     radius: float
@@ -37,6 +43,18 @@ class Path:
 
     ``null`` is the point of radius 0: no model but an intercept. ``stopped`` says why there is no larger
     radius. ``models`` are the points that ``minimize`` or Newton steps found, for each radius one per fold.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> A = rng.standard_normal((3, 60, 8))
+    >>> b = A @ [3.0, -2.0, 0, 0, 0, 0, 0, 0] + rng.standard_normal((3, 60))
+    >>> train = {i: dcgs.LeastSquares(A[i, :40], b[i, :40]) for i in range(3)}
+    >>> held_out = {i: dcgs.LeastSquares(A[i, 40:], b[i, 40:]) for i in range(3)}
+    >>> found = dcgs.path(dcgs.Fold(train, held_out), lambda r: dcgs.L1Ball(8, r), nx.path_graph(3))
+    >>> found.best.error < found.null.error, found.folds
+    (True, 1)
+    >>> list(found.to_frame().columns)
+    ['radius', 'error', 'standard_error', 'loss', 'features']
     """
 
     points: tuple[PathPoint, ...]
@@ -95,9 +113,7 @@ class Path:
 
     def plot(self, axes: Any = None) -> Any:
         """Draw error and number of features against the radius; return the Matplotlib axes of the error."""
-        import matplotlib.pyplot as plt
-
-        axes = plt.subplots(figsize=(7.0, 4.2), layout="constrained")[1] if axes is None else axes
+        axes = pyplot().subplots(figsize=(7.0, 4.2), layout="constrained")[1] if axes is None else axes
         table = self.columns()
         axes.errorbar(
             table["radius"], table["error"], table["standard_error"], marker="o", capsize=3, label="held out"

@@ -23,6 +23,12 @@ class Sent:
 
     ``numbers`` is how many numbers (or texts) an agent put in. ``rounds`` is the number of communication
     rounds, ``bytes`` what the agents of this process sent, in all.
+
+    >>> import dcgs, networkx as nx
+    >>> network = dcgs.Reductions(nx.path_graph(2))
+    >>> total = network.sum("rows", {0: [3.0], 1: [4.0]})
+    >>> network.sent[0].name, network.sent[0].rounds
+    ('rows', 2)
     """
 
     name: str

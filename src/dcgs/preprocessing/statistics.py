@@ -110,7 +110,7 @@ def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> bool:
         empty = {i: [_name(i, site)] if site.A.shape[0] == 0 else [] for i, site in sites.items()}
         without = ", ".join(network.union("sites without rows", empty))
         raise ValueError(f"every site must have rows; there are none at {without}. Leave it out.")
-    return dense < 0.0
+    return bool(dense < 0.0)
 
 
 def _name(i: int, site: SiteData) -> str:

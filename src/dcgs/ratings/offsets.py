@@ -116,8 +116,8 @@ class _System:
         shape = len(self.rows), task.shape[1]
         self.A = sp.csr_array((np.ones(len(places)), (places, part.cols)), shape=shape)
         rest = part.values - mean
-        self.row_sums = np.bincount(places, rest, minlength=shape[0])
-        self.col_sums = np.bincount(part.cols, rest, minlength=shape[1])
+        self.row_sums = _sums(places, rest, shape[0])
+        self.col_sums = _sums(part.cols, rest, shape[1])
         self.row_counts = np.asarray(self.A.sum(axis=1), dtype=np.float64)
         self.col_counts = np.asarray(self.A.sum(axis=0), dtype=np.float64)
 
@@ -172,3 +172,7 @@ def _same(total: Value) -> Value:
 
 def _smaller(a: Value, b: Value) -> Value:
     return tuple(np.minimum(one, other) for one, other in zip(a, b, strict=True))
+
+
+def _sums(places: Index, values: Numbers, count: int) -> Numbers:
+    return np.asarray(np.bincount(places, weights=values, minlength=count), dtype=np.float64)

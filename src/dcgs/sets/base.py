@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from dcgs.atoms import Atom
@@ -110,6 +110,10 @@ class ProjectableSet(ConvexSet):
     @abstractmethod
     def project(self, y: Point) -> Point:
         """Return the point of the set that is nearest to y; y itself may be returned if it is inside."""
+
+    def jacobian(self, y: Point) -> NDArray[np.float64] | None:
+        """Return the derivative of the projection at y as a matrix of flat points; None if not known."""
+        return None
 
 
 class DiagonallyProjectableSet(ProjectableSet):

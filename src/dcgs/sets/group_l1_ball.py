@@ -87,6 +87,19 @@ class GroupL1Ball(ProjectableSet):
         shares = onto_l1_ball(sizes, self.radius) / np.where(sizes > 0.0, sizes, 1.0)
         return (shares[self._labels] * flat).reshape(y.shape)
 
+    def jacobian(self, y: Point) -> NDArray[np.float64]:
+        """Return the derivative of the projection: each group turns with y, and all shrink by one amount."""
+        flat = y.reshape(-1)
+        sizes = np.sqrt(np.bincount(self._labels, weights=np.square(flat)))
+        left = onto_l1_ball(sizes, self.radius)
+        if left is sizes:  # y is inside
+            return np.eye(len(flat))
+        shares = left / np.where(sizes > 0.0, sizes, 1.0)
+        u = np.where(left > 0.0, 1.0 / np.where(sizes > 0.0, sizes, 1.0), 0.0)[self._labels] * flat
+        same = self._labels[:, None] == self._labels
+        J = np.diag(shares[self._labels]) + np.where(same, (1.0 - shares[self._labels]) * np.outer(u, u), 0.0)
+        return np.asarray(J - np.outer(u, u) / max(1, int(np.count_nonzero(left))))
+
     @cached_property
     def _labels(self) -> NDArray[np.intp]:
         """The number of the group of every flat index."""

@@ -25,6 +25,7 @@ from dcgs.ratings.ids import Ids, Texts
 _CHUNK = 1 << 23  # bytes of text at a time
 _SEPARATORS = (b"\t", b";", b",")
 _LONGEST = 200  # bytes of an id; longer ones are no ids
+_WHOLE = re.compile(rb"^(\d+)\.0+$")
 _NUMBER = re.compile(rb"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 
 
@@ -153,10 +154,10 @@ class _Reader:
             text += b"\n"
         width = self.header.width
         data = np.frombuffer(text + bytes(_LONGEST + 1), dtype=np.uint8)
-        ends = np.flatnonzero((data == self.separator[0]) | (data == ord("\n")))
-        if len(ends) % width:
+        marks = np.flatnonzero((data == self.separator[0]) | (data == ord("\n")))
+        if len(marks) % width:
             return None
-        ends = ends.reshape(-1, width)
+        ends = marks.reshape(-1, width)
         if not (data[ends] == np.array([self.separator[0]] * (width - 1) + [ord("\n")])).all():
             return None
         starts = np.empty_like(ends)
@@ -225,9 +226,17 @@ def _coded(texts: Texts) -> tuple[Indices, Texts]:
 
 def _merged(parts: list[tuple[Indices, Texts]]) -> Coded:
     """Return a column from its chunks."""
-    ids = Ids(np.unique(np.concatenate([texts for _, texts in parts])))
-    codes = [ids.places(texts)[own] for own, texts in parts]
+    plain = [_plain(texts) for _, texts in parts]
+    ids = Ids(np.unique(np.concatenate(plain)))
+    codes = [ids.places(texts)[own] for (own, _), texts in zip(parts, plain, strict=True)]
     return Coded(np.concatenate(codes), ids)
+
+
+def _plain(texts: Texts) -> Texts:
+    """Return ids without the ".0" of whole numbers that were written as floats."""
+    if not np.char.endswith(texts, b".0").any():
+        return texts
+    return np.array([_WHOLE.sub(rb"\1", text) for text in texts.tolist()], dtype=np.bytes_)
 
 
 def _is_finite(text: bytes) -> bool:

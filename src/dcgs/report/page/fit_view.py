@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.experiments.numbers import capitalized, count, number, share, size
-from dcgs.fitting.run import FitResult
+from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.scores import warning
 from dcgs.fitting.tables import text_of
 from dcgs.preprocessing.path_result import Path, PathPoint

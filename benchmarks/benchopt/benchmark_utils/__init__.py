@@ -1,0 +1,1 @@
+"""What all solvers of this benchmark share."""

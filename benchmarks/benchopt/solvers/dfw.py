@@ -1,0 +1,15 @@
+"""DFW, with default settings."""
+
+from benchmark_utils.method_solver import MethodSolver
+
+import dcgs
+
+
+class Solver(MethodSolver):
+    """dcgs.DFW."""
+
+    name = "DFW"
+
+    def make(self) -> dcgs.Method:
+        """Return the method."""
+        return dcgs.DFW()

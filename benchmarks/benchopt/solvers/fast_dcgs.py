@@ -1,0 +1,15 @@
+"""FastDCGS, with default settings."""
+
+from benchmark_utils.method_solver import MethodSolver
+
+import dcgs
+
+
+class Solver(MethodSolver):
+    """dcgs.FastDCGS."""
+
+    name = "FastDCGS"
+
+    def make(self) -> dcgs.Method:
+        """Return the method."""
+        return dcgs.FastDCGS()

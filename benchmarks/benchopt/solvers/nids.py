@@ -1,0 +1,15 @@
+"""NIDS, with default settings."""
+
+from benchmark_utils.method_solver import MethodSolver
+
+import dcgs
+
+
+class Solver(MethodSolver):
+    """dcgs.NIDS."""
+
+    name = "NIDS"
+
+    def make(self) -> dcgs.Method:
+        """Return the method."""
+        return dcgs.NIDS()

@@ -1,0 +1,15 @@
+"""PGExtra, with default settings."""
+
+from benchmark_utils.method_solver import MethodSolver
+
+import dcgs
+
+
+class Solver(MethodSolver):
+    """dcgs.PGExtra."""
+
+    name = "PGExtra"
+
+    def make(self) -> dcgs.Method:
+        """Return the method."""
+        return dcgs.PGExtra()

@@ -1,0 +1,159 @@
+"""DecentralizedCompletion: a matrix from some of its entries, such as ratings, over several sites."""
+
+from __future__ import annotations
+
+from typing import Any, Self, final
+from zlib import crc32
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from dcgs.estimators.ratings_path import RatingsPath, Site
+from dcgs.estimators.seeds import as_seed
+from dcgs.estimators.sites import nodes_of
+from dcgs.preprocessing import Reductions, Sent
+from dcgs.ratings import RatingsConfig, fit_ratings
+from dcgs.ratings.ids import as_texts
+from dcgs.runtime import Lockstep, Runtime
+from dcgs.validation import COUNT, POSITIVE, vector
+
+
+@final
+class DecentralizedCompletion(BaseEstimator):
+    """Offsets and a matrix of small nuclear norm, for entries at several sites that stay there.
+
+    A value is predicted as mean + offset of its row + offset of its column + an entry of a matrix whose
+    singular values sum to at most the radius. Rows belong to a site, as users to a shop: their ids are never
+    sent, and equal ids at two sites are two rows. The ids of columns are agreed on by all sites.
+
+    Parameters
+    ----------
+    radius : float or "auto", default="auto"
+        The bound of the nuclear norm. ``"auto"`` finds it on a tenth of the values, which sites hold out.
+    graph : networkx.Graph, default=None
+        Which sites exchange messages; its nodes are the sites. None connects all sites with each other.
+    n_sites : int, default=4
+        The number of sites to which rows are dealt out if neither ``sites`` nor a graph is given.
+    runtime : runtime of dcgs, default=None
+        Who sends messages; None is :class:`dcgs.Lockstep`.
+    ridge : float or None, default=5.0
+        How much offsets are shrunk; an offset counts this number of zeros. None leaves offsets out.
+    gap : float, default=1e-3
+        The loss exceeds the least one by at most this share of what the matrix explains; certified.
+    random_state : int, RandomState or None, default=None
+        Which values are held out. None is the same as 0.
+
+    Attributes
+    ----------
+    ratings_ : dcgs.ratings.FittedRatings
+        The model of each site; ``ratings_.agents[0].top(row)`` lists the best columns of a row.
+    result_, path_, radius_, gap_, n_iter_, rounds_, bytes_, sent_
+        As those of :class:`DecentralizedLasso`.
+
+    Examples
+    --------
+    >>> rows, cols = np.divmod(np.arange(24), 6)
+    >>> values = 3.0 + (rows % 2) - (cols % 2)
+    >>> model = DecentralizedCompletion(radius=1.0, ridge=0.01).fit(rows, cols, values, sites=rows // 2)
+    >>> model.predict([0, 1], [0, 0]).round(1)
+    array([3., 4.])
+    """
+
+    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
+    def __init__(
+        self,
+        radius: float | str = "auto",
+        *,
+        graph: Any = None,
+        n_sites: int = 4,
+        runtime: Any = None,
+        ridge: float | None = 5.0,
+        gap: float = 1e-3,
+        random_state: Any = None,
+    ) -> None:
+        self.radius = radius
+        self.graph = graph
+        self.n_sites = n_sites
+        self.runtime = runtime
+        self.ridge = ridge
+        self.gap = gap
+        self.random_state = random_state
+
+    def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
+        """Fit the model to values at pairs of ids of rows and columns.
+
+        ``sites`` has the label of a site for each value. None deals rows out.
+        """
+        seed = as_seed(self.random_state)
+        runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
+        graph, split = self._split(as_texts(rows), as_texts(cols), vector(values, "values"), sites)
+        network = Reductions(graph, runtime)
+        options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
+        path = None
+        if self.radius == "auto":
+            path = RatingsPath(self.ridge, seed).over(network, split)
+            radius = path.best.radius
+            if runtime.group().size == 1:
+                count = sum(len(site[2]) for site in split.values())
+                decrease = (path.null.loss - path.best.loss) * count
+                options |= {"x0": path.best_model} | (
+                    {"gap_abs": self.gap * decrease} if decrease > 0.0 else {}
+                )
+        else:
+            radius = POSITIVE(self.radius, "radius (or 'auto')")
+        self.ratings_ = fit_ratings(split, graph, RatingsConfig(radius, self.ridge, runtime, options))
+        cost, self.result_ = self.ratings_.cost, self.ratings_.result
+        network.sent.append(Sent("offsets and matrix", "fit", 0, cost.rounds, int(np.sum(cost.bytes))))
+        self.sent_, self.path_, self.radius_ = list(network.sent), path, radius
+        self.rounds_, self.bytes_ = network.rounds, network.bytes
+        self.n_iter_ = self.result_.iterations
+        self.gap_ = max(0.0, float(self.result_.about.get("certified", {}).get("gap", np.nan)))
+        return self
+
+    def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
+        """Return predictions for pairs of ids; an unseen id gets the offsets that are known."""
+        check_is_fitted(self, "ratings_")
+        return self.ratings_.predict(rows, cols)
+
+    def score(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike) -> float:
+        """Return R² of the predictions."""
+        return float(r2_score(values, self.predict(rows, cols)))
+
+    def _split(
+        self, rows: Any, cols: Any, values: NDArray[np.float64], sites: Any
+    ) -> tuple[nx.Graph, dict[int, Site]]:
+        """Return the graph, and the ids and values of each site of this process."""
+        if not len(rows) == len(cols) == len(values) > 0:
+            raise ValueError(
+                "rows, cols and values must have one length, at least 1; got "
+                f"{len(rows)}, {len(cols)} and {len(values)}."
+            )
+        runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
+        processes = runtime.group().size
+        graph = self.graph
+        if graph is None and sites is not None:
+            graph = nx.complete_graph(sorted(set(np.asarray(sites).tolist())))
+        if graph is None:
+            count = min(COUNT(self.n_sites, "n_sites"), len(set(rows.tolist())))
+            graph = nx.complete_graph(processes if processes > 1 else count)
+        nodes = nodes_of(graph)
+        hosts = list(runtime.hosts(len(nodes)))
+        labels = self._dealt(rows, hosts, nodes) if sites is None else np.asarray(sites).tolist()
+        split: dict[int, Site] = {}
+        for i in hosts:
+            own = np.array([label == nodes[i] for label in labels])
+            if not own.any():
+                raise ValueError(f"every site must have values; there are none at site {nodes[i]!r}.")
+            split[i] = rows[own], cols[own], values[own]
+        return graph, split
+
+    def _dealt(self, rows: Any, hosts: list[int], nodes: list[Any]) -> list[Any]:
+        """Return a site for each value: rows are dealt out, in the order of their hashes."""
+        seed = as_seed(self.random_state)
+        ids = sorted(set(rows.tolist()), key=lambda text: (crc32(text, seed), text))
+        place = {text: nodes[hosts[n * len(hosts) // len(ids)]] for n, text in enumerate(ids)}
+        return [place[text] for text in rows.tolist()]

@@ -1,0 +1,203 @@
+"""The estimators follow scikit-learn's interface and agree with its own models on pooled rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.exceptions import SkipTestWarning
+from sklearn.linear_model import Lasso, LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+import dcgs
+from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
+
+X_DIABETES, Y_DIABETES = load_diabetes(return_X_y=True)
+X_CANCER, Y_CANCER = load_breast_cancer(return_X_y=True)
+
+
+@pytest.mark.parametrize("estimator", [DecentralizedLasso(5.0), DecentralizedLogisticRegression(5.0)])
+def test_an_estimator_passes_all_checks_of_scikit_learn(estimator: object) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkipTestWarning)  # array API input needs an environment variable
+        check_estimator(estimator)
+
+
+@pytest.mark.parametrize("n_sites", [1, 4])
+def test_the_lasso_is_that_of_scikit_learn_at_the_matching_penalty(n_sites: int) -> None:
+    scaler = StandardScaler().fit(X_DIABETES)
+    reference = Lasso(alpha=2.0, tol=1e-10).fit(scaler.transform(X_DIABETES), Y_DIABETES)
+    radius = np.abs(reference.coef_).sum()
+    model = DecentralizedLasso(radius, n_sites=n_sites, gap=1e-9).fit(X_DIABETES, Y_DIABETES)
+    # The issue asks for 1e-4 of coefficients of size 1; the certificates allow about that of size 25.
+    np.testing.assert_allclose(model.coef_ * scaler.scale_, reference.coef_, atol=1e-4)
+    assert model.intercept_ == pytest.approx(Y_DIABETES.mean() - X_DIABETES.mean(axis=0) @ model.coef_)
+    assert model.gap_ <= 1e-9 * ((Y_DIABETES - Y_DIABETES.mean()) ** 2).sum()
+
+
+@pytest.mark.parametrize("n_sites", [1, 4])
+def test_logistic_regression_is_that_of_scikit_learn_at_the_matching_penalty(n_sites: int) -> None:
+    scaler = StandardScaler().fit(X_CANCER)
+    Z = scaler.transform(X_CANCER)
+    reference = LogisticRegression(l1_ratio=1.0, C=0.05, solver="saga", tol=1e-9, max_iter=100_000)
+    reference.fit(Z, Y_CANCER)
+    radius = np.abs(reference.coef_).sum()
+    model = DecentralizedLogisticRegression(radius, n_sites=n_sites, gap=1e-8).fit(X_CANCER, Y_CANCER)
+    # As above; the root of the gap bounds coefficients along directions with little curvature.
+    np.testing.assert_allclose(model.coef_ * scaler.scale_, reference.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.decision_function(X_CANCER), reference.decision_function(Z), atol=1e-3)
+
+
+def test_sites_with_other_scales_get_the_model_of_the_pooled_rows_and_the_radius_costs_few_rounds() -> None:
+    rng = np.random.default_rng(0)
+    sites = rng.integers(4, size=len(Y_DIABETES))
+    X = X_DIABETES + 0.02 * sites[:, None]
+    found = DecentralizedLasso(graph=nx.cycle_graph(4)).fit(X, Y_DIABETES, sites=sites)
+    known = DecentralizedLasso(found.radius_, graph=nx.cycle_graph(4)).fit(X, Y_DIABETES, sites=sites)
+    # Both are certified to 1e-4 of what the model explains.
+    assert found.score(X, Y_DIABETES) == pytest.approx(known.score(X, Y_DIABETES), abs=1e-4)
+    assert found.rounds_ <= 4 * known.rounds_
+    assert found.path_ is not None
+    assert found.path_.best.radius == found.radius_
+    assert known.path_ is None
+    assert sum(one.rounds for one in found.sent_) == found.rounds_
+    assert found.bytes_ > known.bytes_ > 0
+
+
+def test_the_radius_of_a_classifier_is_found_within_four_times_the_rounds_of_one_fit() -> None:
+    sites = np.arange(len(Y_CANCER)) % 4
+    graph = nx.cycle_graph(4)
+    found = DecentralizedLogisticRegression(graph=graph).fit(X_CANCER, Y_CANCER, sites=sites)
+    known = DecentralizedLogisticRegression(found.radius_, graph=graph).fit(X_CANCER, Y_CANCER, sites=sites)
+    assert found.rounds_ <= 4 * known.rounds_
+    assert found.path_.best.error < 0.2 * found.path_.null.error
+
+
+def test_it_works_in_pipelines_searches_and_with_routed_sites() -> None:
+    search = GridSearchCV(
+        make_pipeline(StandardScaler().set_output(transform="pandas"), DecentralizedLasso()),
+        {"decentralizedlasso__radius": [10.0, 50.0]},
+        cv=3,
+    ).fit(X_DIABETES, Y_DIABETES)
+    assert search.best_params_ == {"decentralizedlasso__radius": 50.0}
+    assert len(search.best_estimator_[-1].feature_names_in_) == 10
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = DecentralizedLasso(50.0).set_fit_request(sites=True)
+        sites = np.arange(len(Y_DIABETES)) % 3
+        scores = cross_val_score(model, X_DIABETES, Y_DIABETES, params={"sites": sites}, cv=3)
+    assert scores.min() > 0.3
+
+
+def test_three_classes_pandas_and_sparse_rows_give_one_model() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["a", "b", "c"])[y]
+    model = DecentralizedLogisticRegression(5.0).fit(X, names)
+    sparse = clone(model).fit(sp.csr_array(X.to_numpy()), names)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.coef_.shape == (3, 4)
+    assert model.feature_names_in_.tolist() == X.columns.tolist()
+    assert model.score(X, names) > 0.9
+    # Certified to 1e-4 of what the models explain.
+    np.testing.assert_allclose(model.predict_proba(X), sparse.predict_proba(sp.csr_array(X)), atol=0.02)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_a_site_may_lack_a_class_and_balanced_weights_are_those_of_all_sites() -> None:
+    y = Y_CANCER[:200]
+    order = np.argsort(y, kind="stable")
+    X, y = X_CANCER[order][:, :5], y[order]
+    sites = np.where(np.arange(200) < 50, "north", "south")  # the north has one class
+    balanced = DecentralizedLogisticRegression(3.0, class_weight="balanced").fit(X, y, sites=sites)
+    weights = {label: 100.0 / np.count_nonzero(y == label) for label in (0, 1)}
+    given = DecentralizedLogisticRegression(3.0, class_weight=weights).fit(X, y, sites=sites)
+    np.testing.assert_allclose(balanced.coef_, given.coef_, rtol=1e-6)
+    assert any(one.name == "weights of the classes" for one in balanced.sent_)
+
+
+@pytest.mark.parametrize(
+    ("set_", "violation"),
+    [
+        (dcgs.L2Ball, lambda w: np.linalg.norm(w) - 30.0),
+        (dcgs.Box(np.zeros(10), np.full(10, 9.0)), lambda w: -w.min()),
+    ],
+)
+def test_any_set_bounds_the_standardized_coefficients_and_not_the_intercept(
+    set_: object, violation: Callable[[Any], float]
+) -> None:
+    model = DecentralizedLasso(30.0, set=set_).fit(X_DIABETES, Y_DIABETES)
+    assert violation(model.coef_ * X_DIABETES.std(axis=0)) <= 1e-9
+    assert model.intercept_ == pytest.approx(Y_DIABETES.mean() - X_DIABETES.mean(axis=0) @ model.coef_)
+
+
+def test_bad_arguments_get_a_sentence() -> None:
+    X, y = X_DIABETES[:20], Y_DIABETES[:20]
+    model = DecentralizedLasso(1.0, graph=nx.path_graph(["north", "south"]))
+    with pytest.raises(ValueError, match=r"every site must be a node of the graph; \['west'\] are not among"):
+        model.fit(X, y, sites=["west"] * 20)
+    with pytest.raises(ValueError, match=r"every site must have rows; there are none at \['south'\]"):
+        model.fit(X, y, sites=["north"] * 20)
+    with pytest.raises(ValueError, match="sites must have one label per row; got shape"):
+        model.fit(X, y, sites=["north"])
+    with pytest.raises(ValueError, match=r"radius .* must be a positive finite number; got -1"):
+        DecentralizedLasso(-1.0).fit(X, y)
+    with pytest.raises(ValueError, match="set must be of vectors with 10 entries"):
+        DecentralizedLasso(1.0, set=dcgs.L1Ball(3)).fit(X, y)
+    with pytest.raises(ValueError, match="class_weight must be None, 'balanced', or a dict"):
+        DecentralizedLogisticRegression(1.0, class_weight="some").fit(X, y > 100)
+    with pytest.raises(ValueError, match="at least two classes; they have one class"):
+        DecentralizedLogisticRegression(1.0).fit(X, np.zeros(20))
+
+
+def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
+    rng = np.random.default_rng(0)
+    rows, cols = (index.reshape(-1) for index in np.indices((40, 30)))
+    values = 3.0 + np.outer(rng.standard_normal(40), rng.standard_normal(30)).reshape(-1)
+    seen = rng.uniform(size=len(values)) < 0.5
+    model = DecentralizedCompletion(graph=nx.cycle_graph(4))
+    model.fit(rows[seen], cols[seen], values[seen], sites=rows[seen] % 4)
+    assert model.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
+    assert model.path_ is not None
+    assert model.radius_ == model.path_.best.radius
+    assert model.path_.best.error < 0.3 * model.path_.null.error
+    frame = pd.DataFrame({"row": rows[seen], "col": cols[seen], "value": values[seen]})
+    known = clone(model).set_params(radius=model.radius_, graph=None)
+    known.fit(frame["row"], frame["col"], frame["value"])
+    assert known.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
+    assert known.predict(["nobody"], ["nothing"])[0] == pytest.approx(values[seen].mean(), abs=0.2)
+
+
+def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
+    X, y = X_CANCER[:, :6], Y_CANCER
+    sites = np.arange(len(y)) % 2
+    graph = nx.complete_graph(2)
+    classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
+    lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600.0,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        cwd=Path(__file__).parent,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), classifier.rounds_]
+    assert json.loads(done.stdout) == expected

@@ -1,0 +1,217 @@
+"""Statistics, designs, folds and paths over several sites equal those of the pooled rows."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from importlib import import_module
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import dcgs
+from dcgs.objectives.centered import CenteredMap
+from dcgs.preprocessing import (
+    HoldOut,
+    Reductions,
+    SiteData,
+    agree_on_classes,
+    balanced_weights,
+    deal,
+    design,
+    extremes,
+    path_over,
+    statistics,
+)
+from dcgs.preprocessing import design as make_design
+from dcgs.preprocessing.design import Design
+from dcgs.preprocessing.folds import fold_numbers
+
+GRAPH = nx.path_graph(3)
+
+
+def rows(seed: int = 0, n: int = 90, d: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features with means far from zero, targets, and weights, some of them 0."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((n, d)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 500.0, -3.0, 1e4]
+    A[A < -3.0] = 0.0
+    y = A @ [1.0, -0.2, 5.0, 0.0] + rng.standard_normal(n)
+    return A, y, rng.integers(0, 4, n).astype(float)
+
+
+def noisy_labels(y: np.ndarray) -> np.ndarray:
+    """Return labels that features explain in part, so that coefficients without bounds are small."""
+    return np.where(y > np.median(y) + 20.0 * np.random.default_rng(1).standard_normal(len(y)), 1.0, -1.0)
+
+
+def split(A: np.ndarray, y: np.ndarray, w: np.ndarray | None, sparse: bool = False) -> dict[int, SiteData]:
+    places = np.array_split(np.arange(len(y)), 3)
+    features = sp.csr_array(A) if sparse else A
+    return {i: SiteData(features[p], y[p], None if w is None else w[p]) for i, p in enumerate(places)}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_statistics_are_those_of_all_rows_with_their_weights(sparse: bool) -> None:
+    A, y, w = rows()
+    network = Reductions(GRAPH)
+    found = statistics(split(A, y, w, sparse), network)
+    repeated = np.repeat(A, w.astype(int), axis=0)
+    # Means and deviations of a few hundred numbers: rounding error.
+    np.testing.assert_allclose(found.mean, repeated.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(found.deviation, repeated.std(axis=0), rtol=1e-9)
+    assert found.rows == np.count_nonzero(w)
+    assert found.weight == w.sum()
+    assert found.sparse == sparse
+    assert [one.rounds for one in network.sent] == [2, 2, 2]
+    assert sum(one.bytes for one in network.sent) == network.bytes > 0
+    json.dumps([one.to_dict() for one in network.sent])
+
+
+def test_a_constant_column_has_deviation_zero_and_extremes_are_found() -> None:
+    A, y, _ = rows()
+    A[:, 3] = 0.1
+    sites = split(A, y, None)
+    network = Reductions(GRAPH)
+    assert statistics(sites, network).constant.tolist() == [3]
+    found = extremes(sites, network)
+    assert found.low.tolist() == A.min(axis=0).tolist()
+    assert found.high.tolist() == A.max(axis=0).tolist()
+    assert (found.target_low, found.target_high) == (y.min(), y.max())
+
+
+def test_sites_with_other_columns_or_without_rows_are_named() -> None:
+    other = {
+        0: SiteData(np.ones((2, 3)), np.ones(2), name="site 'north'"),
+        1: SiteData(np.ones((2, 2)), np.ones(2)),
+    }
+    with pytest.raises(ValueError, match="same columns; site 'north' has 3, site 1 has 2"):
+        statistics(other, Reductions(nx.path_graph(2)))
+    empty = {0: SiteData(np.ones((2, 2)), np.ones(2)), 1: SiteData(np.ones((0, 2)), np.ones(0))}
+    with pytest.raises(ValueError, match="every site must have rows; there are none at site 1"):
+        statistics(empty, Reductions(nx.path_graph(2)))
+
+
+def fitted(made: Design, sites: dict[int, SiteData], radius: float) -> np.ndarray:
+    ball = dcgs.L1Ball(len(made.statistics.mean), radius)
+    X = made.set_of(ball)
+    result = dcgs.minimize(made.objectives(sites), X, GRAPH, x0=made.start(ball), gap=1e-8, every=None)
+    model = made.model(result.x)
+    return np.append(model.coef, model.intercept)
+
+
+@pytest.mark.parametrize("loss", [dcgs.SquaredLoss, dcgs.LogisticLoss, partial(dcgs.HuberLoss, delta=2.0)])
+def test_a_wide_radius_gives_the_model_without_bounds_in_the_units_of_the_user(loss: object) -> None:
+    A, y, w = rows()
+    y = noisy_labels(y) if loss is dcgs.LogisticLoss else y
+    sites = split(A, y, w)
+    found = fitted(design(sites, Reductions(GRAPH), loss), sites, 20.0)  # type: ignore[arg-type]
+    z = A @ found[:-1] + found[-1]
+    slopes = w * loss(y).grad(z)  # type: ignore[operator]
+    # Without bounds the gradient is zero; it is compared with its value where there is no model.
+    first = w * loss(y).grad(np.full(len(y), y.mean()))  # type: ignore[operator]
+    scales = A.std(axis=0)
+    gradient = np.append(((A - A.mean(axis=0)) / scales).T @ slopes, slopes.sum())
+    assert np.abs(gradient).max() <= 1e-3 * np.abs(first).sum()
+
+
+@pytest.mark.parametrize("loss", [dcgs.SquaredLoss, dcgs.LogisticLoss])
+def test_sparse_rows_give_the_model_of_dense_rows(loss: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("dcgs.preprocessing.design"), "_SMALL", 0)
+    A, y, w = rows()
+    y = noisy_labels(y) if loss is dcgs.LogisticLoss else y
+    models = []
+    for sparse in (False, True):
+        sites = split(A, y, w, sparse)
+        made = make_design(sites, Reductions(GRAPH), loss)  # type: ignore[arg-type]
+        models.append(fitted(made, sites, 1.5))
+        centered = isinstance(made.objective(sites[0]).map, CenteredMap)
+        assert centered == (sparse and loss is dcgs.SquaredLoss)
+    # Both are certified to 1e-8 of the decrease; coefficients are off by its root at most.
+    np.testing.assert_allclose(models[0], models[1], rtol=2e-4, atol=2e-4)
+
+
+def test_equal_rows_are_dealt_and_held_out_together_and_weights_count_as_copies() -> None:
+    A, y, w = rows()
+    w[w == 0.0] = 1.0
+    copies = np.repeat(np.arange(len(y)), w.astype(int))
+    assert deal(A[copies], y[copies], 3).tolist() == deal(A, y, 3)[copies].tolist()
+    how = HoldOut(5, 5)
+    weighted = fold_numbers(SiteData(A, y, w), 2, how)
+    repeated = fold_numbers(SiteData(A[copies], y[copies]), 2, how)
+    assert repeated.tolist() == weighted[copies].tolist()
+    shares = np.bincount(repeated, minlength=5) / len(copies)
+    assert np.abs(shares - 0.2).max() < 0.03  # a row has a weight of at most 3 of about 180
+    assert fold_numbers(SiteData(sp.csr_array(A), y, w), 2, how).tolist() == weighted.tolist()
+
+
+def test_the_path_goes_from_no_model_to_one_without_bounds_and_finds_the_true_size() -> None:
+    rng = np.random.default_rng(3)
+    A = rng.standard_normal((240, 12))
+    y = A @ np.append([3.0, -2.0], np.zeros(10)) + 2.0 * rng.standard_normal(240)
+    sites = split(A, y, None)
+    network = Reductions(GRAPH)
+    made = design(sites, network, dcgs.SquaredLoss)
+    folds = HoldOut(5, 5).of(sites, made)
+    found = path_over(network, folds, lambda r: made.set_of(dcgs.L1Ball(12, r)))
+    assert 4.0 < found.best.radius < 7.0
+    assert found.one_standard_error.radius <= found.best.radius
+    assert found.points[0].features <= 2.0 <= found.points[-1].features
+    assert found.best.error < 0.5 * found.null.error
+    assert found.rounds == 4  # one sum with the Hessians of all folds, one with the losses of all radii
+    assert [point.radius for point in found.points] == found.to_frame()["radius"].tolist()
+    assert json.loads(found.to_json())["best_radius"] == found.best.radius
+    assert "is best" in str(found)
+    table = found.columns()
+    assert (np.diff(table["loss"]) <= 1e-9).all()  # a larger set has no larger loss
+
+
+def test_the_path_by_minimize_agrees_with_that_by_newton_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    A, y, _ = rows(n=120)
+    sites = split(A, noisy_labels(y), None)
+    made = design(sites, Reductions(GRAPH), dcgs.LogisticLoss)
+    folds = HoldOut(1, 4, by_class=True).of(sites, made)
+    ball = dcgs.L1Ball(4, 1.0)
+
+    def set_of(radius: float) -> dcgs.ConvexSet:
+        return made.set_of(dcgs.L1Ball(4, radius))
+
+    paths = []
+    for few in (64, 0):
+        monkeypatch.setattr(import_module("dcgs.preprocessing.path"), "_FEW", few)
+        paths.append(
+            dcgs.path(
+                folds,
+                lambda r: made.set_of(dcgs.L1Ball(4, r)),
+                GRAPH,
+                radii=[0.5, 2.0],
+                start=made.start(ball),
+            )
+        )
+    errors = [path.columns()["error"] for path in paths]
+    # Both find models to a gap of 3 % of what they explain.
+    np.testing.assert_allclose(errors[0], errors[1], rtol=0.03)
+    assert [path.folds for path in paths] == [1, 1]
+
+
+def test_classes_are_agreed_on_and_sites_with_labels_of_another_kind_are_named() -> None:
+    network = Reductions(nx.path_graph(2))
+    labels = {0: np.array([2, 2]), 1: np.array([0, 2])}
+    assert agree_on_classes(labels, network).tolist() == [0, 2]
+    weights = balanced_weights(labels, {0: np.ones(2), 1: np.ones(2)}, np.array([0, 2]), network)
+    assert weights == {0: 2.0, 2: 2.0 / 3.0}
+    with pytest.raises(ValueError, match="one kind; there are numbers at site 0; texts at the north"):
+        agree_on_classes({0: np.array([1, 0]), 1: np.array(["yes"])}, network, {1: "the north"})
+
+
+def test_a_weighted_loss_counts_an_entry_as_often_as_its_weight() -> None:
+    z, b, w = np.array([0.3, -2.0, 1.0]), np.array([1.0, -1.0, -1.0]), np.array([2.0, 0.0, 3.0])
+    copies = np.array([0, 0, 2, 2, 2])
+    for make in (dcgs.SquaredLoss, dcgs.LogisticLoss, dcgs.HuberLoss):
+        weighted, plain = dcgs.WeightedLoss(make(b), w), make(b[copies])
+        assert weighted.value(z) == pytest.approx(plain.value(z[copies]), rel=1e-14)
+        assert float(weighted.grad(z).sum()) == pytest.approx(float(plain.grad(z[copies]).sum()), rel=1e-14)
+        assert float(weighted.hess(z).sum()) == pytest.approx(float(plain.hess(z[copies]).sum()), rel=1e-14)
+    with pytest.raises(ValueError, match=r"weights must be at least 0; the smallest is -1.00e\+00"):
+        dcgs.WeightedLoss(dcgs.SquaredLoss(b), np.array([1.0, -1.0, 1.0]))

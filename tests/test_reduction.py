@@ -1,0 +1,270 @@
+"""Sums over the network: equal bits at all agents, few rounds, also where messages are lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dcgs import L1Ball, LeastSquares, Lockstep
+from dcgs.counting import CountedOracle
+from dcgs.front.facts import facts_of
+from dcgs.front.network import as_network
+from dcgs.methods import Agent
+from dcgs.methods.reduction import Reduction, Value, added, network_answer, network_sum
+from dcgs.protocol import Program
+from dcgs.runtime import Job, Traffic
+from dcgs.tree import TreeNode, spanning_tree
+from problems import GRAPHS, Array, neighbors_of
+
+
+def connected(agents: int, seed: int) -> nx.Graph:
+    """Return a random tree with some more edges."""
+    rng = np.random.default_rng(seed)
+    graph = nx.empty_graph(agents)
+    graph.add_edges_from((i, int(rng.integers(0, i))) for i in range(1, agents))
+    more = rng.integers(0, agents, size=(int(rng.integers(0, agents)), 2)).tolist()
+    graph.add_edges_from((i, j) for i, j in more if i != j)
+    return graph
+
+
+def agents_of(graph: nx.Graph) -> list[Agent]:
+    """Return agents that know their place in the network and nothing else."""
+    network, X, f = as_network(graph), L1Ball(1), LeastSquares(np.eye(1), [0.0])
+    facts = facts_of([f] * len(graph), X, network, smoothness=False)
+
+    def agent(i: int) -> Agent:
+        return Agent(
+            index=i,
+            f=f,
+            X=X,
+            lmo=CountedOracle(X),
+            x0=X.start(),
+            degrees=network.degrees(i),
+            facts=facts,
+            tree=network.tree[i],
+            iterations=1,
+            rng=np.random.default_rng(0),
+            observe=lambda k, answer: None,
+        )
+
+    return [agent(i) for i in range(len(graph))]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What every agent has at the end, and what was counted."""
+
+    values: list[Any]
+    traffic: Traffic
+
+
+def run(graph: nx.Graph, program: Callable[[Agent], Program[Any]]) -> Outcome:
+    """Run one program for each agent, until all of them return."""
+    agents, found, traffic = agents_of(graph), {}, Traffic(len(graph))
+
+    def with_answer(i: int) -> Program[Any]:
+        found[i] = yield from program(agents[i])
+        return found[i]
+
+    Lockstep().run(Job(with_answer, neighbors_of(graph), traffic, lambda: True))
+    return Outcome([found[i] for i in range(len(graph))], traffic)
+
+
+def of_all_sizes(agents: int, count: int, seed: int = 101) -> Array:
+    """Return numbers whose sum depends on the order to its last bits."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((agents, count)) * 10.0 ** rng.uniform(-6.0, 6.0, (agents, count))
+
+
+def rounds_of(graph: nx.Graph) -> int:
+    """Return the rounds of a sum: one on a complete graph, else twice the radius of the graph."""
+    return 1 if nx.density(graph) == 1.0 else max(1, 2 * int(nx.radius(graph)))
+
+
+@given(agents=st.integers(1, 14), seed=st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_all_agents_have_the_same_sum_to_the_bit_in_few_rounds(agents: int, seed: int) -> None:
+    graph = connected(agents, seed)
+    values = of_all_sizes(agents, 40, seed)
+    outcome = run(graph, lambda agent: network_sum(values[agent.index], agent))
+    assert len({total.tobytes() for total in outcome.values}) == 1
+    assert outcome.traffic.rounds == (rounds_of(graph) if agents > 1 else 1)
+    exact = np.array([math.fsum(column) for column in values.T])
+    # A dozen additions, each off by 1e-16 of the largest term.
+    np.testing.assert_allclose(outcome.values[0], exact, rtol=0.0, atol=1e-14 * np.abs(values).max() * agents)
+
+
+@pytest.mark.parametrize(
+    ("graph", "rounds"),
+    [
+        (nx.path_graph(2), 1),
+        (nx.complete_graph(5), 1),
+        (nx.star_graph(4), 2),
+        (nx.wheel_graph(6), 2),
+        (nx.path_graph(5), 4),
+        (nx.cycle_graph(6), 6),
+        (nx.path_graph(9), 8),
+    ],
+)
+def test_a_sum_takes_the_rounds_worked_out_by_hand(graph: nx.Graph, rounds: int) -> None:
+    outcome = run(graph, lambda agent: network_sum(np.ones(3), agent))
+    assert outcome.traffic.rounds == rounds
+    np.testing.assert_array_equal(outcome.values, np.full((len(graph), 3), float(len(graph))))
+
+
+@pytest.mark.parametrize("name", ["path", "star", "grid", "random of 12"])
+def test_an_agent_sends_one_value_up_and_one_answer_to_each_child(name: str) -> None:
+    graph = GRAPHS[name]
+    tree = as_network(graph).tree
+    outcome = run(graph, lambda agent: network_sum(np.ones(1000), agent))
+    messages = [len(node.children) + (node.parent is not None) for node in tree]
+    # Arrays of 1000 numbers. All else is headers.
+    size = np.array(outcome.traffic.bytes) // 8000
+    np.testing.assert_array_equal(size, messages)
+
+
+def test_only_the_root_computes_the_answer() -> None:
+    graph = GRAPHS["grid"]
+    called: list[int] = []
+
+    def program(agent: Agent) -> Program[Value]:
+        def answer(total: Value) -> Value:
+            called.append(agent.index)
+            return total[0] * 2.0, np.array([7.0])
+
+        return network_answer((np.array([1.0 + agent.index]),), agent, answer)
+
+    outcome = run(graph, program)
+    (root,) = [i for i, node in enumerate(as_network(graph).tree) if node.parent is None]
+    assert called == [root]
+    assert {(float(a[0]), float(b[0])) for a, b in outcome.values} == {(72.0, 7.0)}
+
+
+def test_values_are_added_array_by_array_and_missing_arrays_are_taken_as_they_are() -> None:
+    a, b = (np.array([1.0]),), (np.array([2.0]), np.array([5.0]))
+    assert [part.tolist() for part in added(a, b)] == [[3.0], [5.0]]
+    assert [part.tolist() for part in added(b, a)] == [[3.0], [5.0]]
+
+
+def test_an_array_where_a_tuple_is_expected_names_its_sender() -> None:
+    graph = nx.path_graph(3)
+
+    def program(agent: Agent) -> Program[Any]:
+        if agent.index == 2:
+            yield np.ones(1)
+            return None
+        return (yield from network_answer((np.ones(1),), agent, lambda total: total))
+
+    with pytest.raises(ValueError, match=r"^a message must be a tuple of arrays; agent 2 sent an array\."):
+        run(graph, program)
+
+
+# Messages may be lost.
+
+
+@dataclass
+class Node:
+    """One agent's series of reductions over links that lose messages; the root answers as soon as it can."""
+
+    tree: TreeNode
+    reduction: Reduction
+    answers: list[Value]
+
+    def own(self) -> Value:
+        """Return the value of the current reduction."""
+        return (np.array([1.0 + self.reduction.number]),)
+
+    def end(self, answer: Value) -> None:
+        """Use an answer: start the next reduction."""
+        self.answers.append(answer)
+        self.reduction = self.reduction.following(self.tree, (), answer)
+        self.reduction.own = self.own()
+
+
+def lossy_rounds(graph: nx.Graph, loss: float, reductions: int, seed: int) -> tuple[list[Node], int]:
+    """Run reductions until all agents have so many answers; return the agents and the rounds."""
+    rng = np.random.default_rng(seed)
+    network = as_network(graph)
+    nodes = [Node(tree, Reduction((np.array([1.0]),)), []) for tree in network.tree]
+    for k in range(1, 100_000):
+        for node in nodes:
+            if node.tree.parent is None and node.reduction.is_complete(node.tree):
+                node.end(node.reduction.total())
+        sent = [node.reduction.outgoing(node.tree, reliable=False) for node in nodes]
+        heads = [(node.reduction.number, set(node.reduction.partial)) for node in nodes]
+        for i, node in enumerate(nodes):
+            near = [node.tree.parent, *node.tree.children]
+            for j in [j for j in near if j is not None and rng.random() >= loss]:
+                number, has = heads[j]
+                node.reduction.acknowledge(node.tree, j, number, i in has)
+                if i in sent[j]:
+                    answer = node.reduction.receive(node.tree, j, number, sent[j][i])
+                    if answer is not None:
+                        node.end(answer)
+        if min(len(node.answers) for node in nodes) >= reductions:
+            return nodes, k
+    raise AssertionError("no end")
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("name", ["one node", "path", "star", "random of 12"])
+def test_every_answer_arrives_once_and_in_order_though_messages_are_lost(name: str, loss: float) -> None:
+    graph = GRAPHS[name]
+    nodes, _ = lossy_rounds(graph, loss, reductions=5, seed=3)
+    for node in nodes:
+        # In the n-th reduction every agent adds n: nothing is missing, and nothing counted twice.
+        expected = [[len(graph) * (1.0 + n)] for n in range(5)]
+        assert [answer[0].tolist() for answer in node.answers[:5]] == expected
+
+
+def test_without_losses_a_reduction_takes_twice_the_height_once_it_is_under_way() -> None:
+    graph = nx.path_graph(7)
+    rounds = {count: lossy_rounds(graph, 0.0, count, seed=0)[1] for count in (2, 6)}
+    # Up and down; what an agent has not been told is sent again, which delays nothing.
+    assert rounds[6] - rounds[2] == 4 * 2 * 3
+
+
+def test_what_has_arrived_is_not_sent_again() -> None:
+    tree = TreeNode(parent=0, children=(2, 3), depth=1, height=2)
+    reduction = Reduction((np.ones(1),), number=4, last=(np.ones(1),), unsent=[2, 3])
+    assert sorted(reduction.outgoing(tree, reliable=False)) == [2, 3]
+    reduction.acknowledge(tree, 2, number=4, has_partial=False)  # it has the answer of reduction 3
+    reduction.acknowledge(tree, 3, number=3, has_partial=True)  # it has not
+    assert sorted(reduction.outgoing(tree, reliable=False)) == [3]
+    reduction.receive(tree, 2, 4, (np.ones(1),))
+    assert reduction.receive(tree, 3, 3, (np.ones(1),)) is None  # of the reduction before: not used
+    assert not reduction.is_complete(tree)
+    reduction.receive(tree, 3, 4, (np.ones(1),))
+    assert sorted(reduction.outgoing(tree, reliable=False)) == [0, 3]
+    reduction.acknowledge(tree, 0, number=4, has_partial=True)
+    assert 0 not in reduction.outgoing(tree, reliable=False)
+    # The parent is one reduction ahead when it sends an answer; an older answer is not used.
+    assert reduction.receive(tree, 0, 4, (np.ones(1),)) is None
+    assert reduction.receive(tree, 0, 5, (np.ones(1),)) is not None
+
+
+@given(agents=st.integers(1, 14), seed=st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_the_tree_has_shortest_paths_to_an_agent_in_the_middle(agents: int, seed: int) -> None:
+    graph = connected(agents, seed)
+    tree = as_network(graph).tree
+    (root,) = [i for i, node in enumerate(tree) if node.parent is None]
+    lengths = nx.shortest_path_length(graph, root)
+    assert [node.depth for node in tree] == [lengths[i] for i in range(agents)]
+    assert {node.height for node in tree} == {int(nx.radius(graph)) if agents > 1 else 0}
+    for i, node in enumerate(tree):
+        assert all(tree[child].parent == i and graph.has_edge(i, child) for child in node.children)
+
+
+def test_the_parent_is_the_first_neighbor_that_is_nearest_to_the_root() -> None:
+    tree = spanning_tree([(1, 2), (0, 3), (0, 3), (1, 2)], root=0)
+    assert [node.parent for node in tree] == [None, 0, 0, 1]
+    assert [node.children for node in tree] == [(1, 2), (3,), (), ()]

@@ -1,0 +1,142 @@
+"""FastDCGS with Hessians: the optimum of an independent solver, no increase of f, and an honest end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dcgs
+from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot, Status
+from dcgs.counting import CountedOracle, Tally
+from dcgs.front.history import certify
+from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.sets import ConvexSet
+from problems import Array, random_fits
+from reference import optimum
+
+NEWTON = FastDCGS(form="newton")
+SETS: dict[str, ConvexSet] = {
+    "l1": dcgs.L1Ball(6, 1.0),
+    "simplex": dcgs.Simplex(6, 2.0),
+    "l2": dcgs.L2Ball(6, 0.5),
+    "box": dcgs.Box(-0.2 * np.ones(6), 0.3 * np.ones(6)),
+    "k-sparse": dcgs.KSparseBall(6, k=2),
+    "groups": dcgs.GroupL1Ball(6, [[0, 1], [2, 3, 4], [5]], 0.8),
+    "nuclear": dcgs.NuclearNormBall((2, 3), 0.6),
+    "hull": dcgs.ConvexHull(np.random.default_rng(3).standard_normal((9, 6))),
+}
+
+
+@pytest.mark.parametrize("where", SETS)
+def test_least_squares_reach_the_optimum_of_an_independent_solver(where: str) -> None:
+    X, graph = SETS[where], nx.path_graph(4)
+    fits = random_fits(4, rows=5, columns=6, seed=61)
+    pairs = list(zip(fits.A, fits.b, strict=True))
+    _, least = optimum(pairs, X)
+    objectives = [LeastSquares(A, b, shape=X.shape) for A, b in pairs]
+    result = dcgs.minimize(objectives, X, graph, NEWTON, gap=1e-9, iterations=30)
+    assert result.status is Status.AGREED
+    # The reference is right to 1e-9, relative or absolute.
+    assert abs(result.history.worst_loss[-1] - least) <= 1e-7 * (1.0 + least)
+    # A quadratic is its own model: the point of the first answer is the minimizer.
+    assert result.iterations <= 3
+
+
+LOSSES: dict[str, Callable[[Array, Array], Objective]] = {
+    "logistic": lambda A, b: Logistic(A, np.sign(b)),
+    "steep logistic": lambda A, b: Logistic(30.0 * A, np.sign(b)),
+    "Huber": lambda A, b: Objective(dcgs.HuberLoss(b, delta=1e-2), dcgs.matrix_map(A)),
+}
+
+
+@pytest.mark.parametrize("where", ["l1", "l2", "hull"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_other_losses_reach_a_gap_that_is_true_and_f_never_increases(loss: str, where: str) -> None:
+    X, graph = SETS[where], nx.cycle_graph(5)
+    fits = random_fits(5, rows=6, columns=6, seed=62)
+    objectives = [LOSSES[loss](A, b) for A, b in zip(fits.A, fits.b, strict=True)]
+    losses: list[float] = []
+
+    def look(snapshot: Snapshot) -> None:
+        assert len({np.asarray(x).tobytes() for x in snapshot.agents}) == 1
+        losses.append(snapshot.worst_loss)
+
+    result = dcgs.minimize(objectives, X, graph, NEWTON, gap=1e-6, iterations=60, callback=look)
+    assert result.status is Status.AGREED
+    # Losses of thirty terms are right to 1e-14.
+    assert np.diff(losses).max() <= 1e-13 * losses[0]
+    value, gap = certify(objectives, X, result.agents[0])
+    assert gap <= 1e-6 * (losses[0] - value)
+
+
+def test_steps_that_increase_f_are_rejected_and_the_agents_stay() -> None:
+    """Steep logistic losses from a far corner: Newton's model is flat there, and its step far too long."""
+    rng = np.random.default_rng(63)
+    A, x = rng.standard_normal((4, 8, 3)), np.array([1.0, -1.0, 0.5])
+    objectives = [Logistic(20.0 * Ai, np.sign(Ai @ x + 0.3 * rng.standard_normal(8))) for Ai in A]
+    answers: list[bytes] = []
+    result = dcgs.minimize(
+        objectives,
+        dcgs.L2Ball(3, 5.0),
+        nx.path_graph(4),
+        NEWTON,
+        gap=1e-8,
+        x0=np.array([-3.0, 3.0, 1.0]),
+        iterations=80,
+        callback=lambda snapshot: answers.append(np.asarray(snapshot.agents[0]).tobytes()),
+    )
+    assert result.status is Status.AGREED
+    rejected = sum(before == after for before, after in pairwise(answers[1:]))
+    assert rejected >= 1
+
+
+def test_a_gap_below_rounding_error_ends_with_its_status() -> None:
+    objectives = random_fits(4, rows=5, columns=6, seed=64).objectives()
+    result = dcgs.minimize(objectives, SETS["l1"], nx.star_graph(3), NEWTON, gap=1e-18, iterations=100)
+    assert result.status is Status.ROUNDING
+
+
+def test_an_iteration_takes_twice_the_height_of_the_tree_rounds() -> None:
+    objectives = random_fits(5, rows=5, columns=6, seed=65).objectives()
+    for graph, rounds in ((nx.star_graph(4), 2), (nx.path_graph(5), 4), (nx.complete_graph(5), 2)):
+        result = dcgs.minimize(objectives, SETS["l1"], graph, NEWTON, iterations=3)
+        assert result.rounds == 3 * rounds
+
+
+# The quadratic of a step.
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e6, 1e12])
+@pytest.mark.parametrize("where", SETS)
+def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
+    where: str, condition: float
+) -> None:
+    X, rng = SETS[where], np.random.default_rng(66)
+    V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    H = (V * np.geomspace(1.0, 1.0 / condition, 6)) @ V.T
+    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6))
+    domain = Domain(X, CountedOracle(X), Tally())
+    x = minimize_quadratic(q, domain, X.start(), lambda decrease: 1e-9)
+    assert X.violation(x) <= 1e-12
+    assert domain.wolfe_gap(q, x) <= 1e-9
+
+
+def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> None:
+    X = dcgs.L1Ball(3, 2.0)
+    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]))
+    x = minimize_quadratic(q, Domain(X, CountedOracle(X), Tally()), X.start(), lambda decrease: 1e-9)
+    # A gap of 1e-9 over a difference of 1 between the best and the next extreme point, times 2.
+    np.testing.assert_allclose(x, [0.0, 2.0, 0.0], rtol=0.0, atol=4e-9)
+
+
+def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
+    X, rng = SETS["l1"], np.random.default_rng(67)
+    A = rng.standard_normal((8, 6))
+    q = Quadratic(A.T @ A, rng.standard_normal(6))
+    domain = Domain(X, CountedOracle(X), Tally())
+    x = minimize_quadratic(q, domain, X.start(), lambda decrease: 0.01 * decrease)
+    assert domain.wolfe_gap(q, x) <= 0.01 * (q.value(X.start()) - q.value(x))
