@@ -125,6 +125,14 @@ def test_what_is_no_record_is_refused_with_its_name(tmp_path: Path) -> None:
         run(dcgs.Lockstep(replay=tmp_path / "record.npz"))
 
 
+def test_a_record_of_a_run_in_rounds_is_refused() -> None:
+    for made in (lambda: dcgs.Lockstep(record="record.npz"), lambda: dcgs.MPI(record="record.npz")):
+        with pytest.raises(
+            ValueError, match=r"^record must be None unless .*: other runs repeat by themselves\.$"
+        ):
+            made()
+
+
 def test_a_checkpoint_of_an_asynchronous_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="asynchronous runs have none; leave checkpoint out"):
         run(dcgs.Lockstep(speeds=1.0), checkpoint=dcgs.Checkpoint(tmp_path))

@@ -326,3 +326,14 @@ def test_a_wrong_eigenvector_does_not_mislead_the_spectraplex(wrong: int) -> Non
 def test_the_scale_does_not_matter_to_the_spectraplex(scale: float) -> None:
     G = symmetric(np.linspace(-1.0, 2.0, SIDE))
     assert_bottom(G, Spectraplex(SIDE).lmo(scale * G), 1.0)
+
+
+def test_nearly_equal_eigenvalues_have_an_eigenvector() -> None:
+    """For this matrix LAPACK's search for the largest eigenvalue alone returns none."""
+    B = np.diag([-0.833591829047663, -0.8335918290476622, -0.8335918290476619])
+    B[1, 0] = B[0, 1] = 1.410682551675202e-16
+    B[2, 0] = B[0, 2] = -1.694133657144381e-16
+    B[2, 1] = B[1, 2] = 1.2177758801357186e-15
+    v = lanczos.dense_top_eigenvector(B)
+    assert np.linalg.norm(v) == pytest.approx(1.0)
+    assert float(v @ B @ v) == pytest.approx(-0.8335918290476619)

@@ -77,6 +77,8 @@ class Lockstep(Runtime):
         COUNT(self.staleness, "staleness")
         PATH.or_none(self.record, "record")
         PATH.or_none(self.replay, "replay")
+        if self.record is not None and self.speeds is None:
+            raise ValueError("record must be None unless speeds are given: other runs repeat by themselves.")
         given = [name for name in ("faults", "speeds", "replay") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(

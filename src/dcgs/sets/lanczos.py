@@ -87,6 +87,8 @@ def dense_top_eigenvector(B: Matrix) -> Vector:
     """Return v, ‖v‖ = 1, for the largest eigenvalue of the symmetric matrix B (its lower half)."""
     last = len(B) - 1
     vectors: Matrix = eigh(B, subset_by_index=[last, last], check_finite=False)[1]
+    if vectors.size == 0:  # LAPACK's search for one of several nearly equal eigenvalues may find none
+        vectors = eigh(B, check_finite=False)[1][:, -1:]
     return _unit(vectors[:, 0])
 
 
