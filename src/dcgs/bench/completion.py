@@ -30,6 +30,8 @@ GAP = 1e-3
 # Dense methods run if ten agents with six points each have at most this number of bytes.
 _DENSE_BYTES = 4e9
 _RIDGE = 5.0
+# The radius of synthetic data, as a share of the nuclear norm of the matrix that they were made from.
+_SHARE = 0.2
 
 
 @final
@@ -52,6 +54,7 @@ class Case:
     rank: int = 5
     agents: int = 10
     iterations: int | None = None
+    ridge: float | None = _RIDGE
 
 
 def comparison(data: str, seconds: float, seed: int, ratings: int = 10_000_000) -> Iterator[Case]:
@@ -61,7 +64,7 @@ def comparison(data: str, seconds: float, seed: int, ratings: int = 10_000_000) 
         share = (ratings / 1e7) ** 0.5
         rows, cols = max(40, round(70_000 * share)), max(30, round(10_000 * share))
         size = {"ratings": ratings, "rows": rows, "cols": cols}
-        radius, shape = 0.5 * (5.0 * rows * cols) ** 0.5, (rows, cols)
+        radius, shape = _SHARE * (5.0 * rows * cols) ** 0.5, (rows, cols)
     else:
         radius, shape = {"100k": (500.0, (943, 1682)), "1m": (3000.0, (6040, 3952))}[data]
     dense = 8.0 * shape[0] * shape[1] * 60 <= _DENSE_BYTES
@@ -82,7 +85,7 @@ def growth(quick: bool, seconds: float, seed: int) -> Iterator[tuple[str, Case]]
             sizes = start | {
                 name: value * factor if name != "agents" else (2, 5, 10, 20)[steps.index(factor)]
             }
-            radius = 0.5 * (sizes["rank"] * sizes["rows"] * sizes["cols"]) ** 0.5
+            radius = _SHARE * (sizes["rank"] * sizes["rows"] * sizes["cols"]) ** 0.5
             yield name, Case("synthetic", "FastDCGS", radius, seconds, seed, **sizes, iterations=8)
 
 
@@ -154,7 +157,7 @@ def _ours(case: Case, train: Ratings) -> dict[str, Any]:
     radius = case.radius
     if case.method == "offsets":
         radius, options = 1e-9, {"iterations": 1, "every": None}
-    config = RatingsConfig(radius, _RIDGE, options=options)
+    config = RatingsConfig(radius, case.ridge, options=options)
     fitted = fit_ratings(_sites(train, case.agents), nx.cycle_graph(case.agents), config)
     result = fitted.result
     return {

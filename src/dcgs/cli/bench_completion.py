@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ examples:
   dcgs bench completion --quick                            small synthetic data
   dcgs bench completion --sets 100k --out completion.json
   dcgs bench completion --sets synthetic --ratings 10000000 --methods FastDCGS
+  dcgs bench completion --sets 100k --methods FastDCGS --radius 1e4 --no-offsets
   dcgs bench completion --sets growth --figure growth.svg
 """
 _SETS = ("100k", "1m", "synthetic", "growth")
@@ -37,6 +39,8 @@ def add(benches: Any) -> None:
     option(parser, "--sets SET", "which data (default: 100k)", nargs="+", choices=_SETS, default=["100k"])
     option(parser, "--methods METHOD", "only these (default: all that can run)", nargs="+")
     option(parser, "--ratings N", "of synthetic data (default: 100000)", count, default=100_000)
+    option(parser, "--radius R", "of the nuclear norm (default: 500 for 100k, 3000 for 1m)", positive)
+    parser.add_argument("--no-offsets", action="store_true", help="of FastDCGS: no mean and no offsets first")
     option(parser, "--seconds S", "the limit of a method (default: 120)", positive, default=120.0)
     parser.add_argument("--quick", action="store_true", help="small data in one process, 2 s a method")
     option(parser, "--seed", "of data and splits (default: 0)", int, default=0)
@@ -72,7 +76,8 @@ def _comparison(args: argparse.Namespace, data: str, ratings: int, console: Cons
     for case in completion.comparison(data, args.seconds, args.seed, ratings):
         if args.methods is None or case.method in args.methods:
             console.print(f"{data}: {case.method} …")
-            rows.append(_measured(args, case))
+            chosen = replace(case, radius=args.radius or case.radius)
+            rows.append(_measured(args, replace(chosen, ridge=None) if args.no_offsets else chosen))
     if not rows:
         raise ValueError(f"--methods must name methods that can run on {data}; got {args.methods}.")
     title = f"{data}: {rows[0]['fitted']:,} ratings of a {rows[0]['shape'][0]} × {rows[0]['shape'][1]} matrix"
