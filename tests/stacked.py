@@ -319,7 +319,13 @@ Answer: TypeAlias = Callable[[int, Array, Array, Array], Array]
 
 
 def fast(
-    L: Array, x0: Array, etas: Array, relaxation: float, adapting: bool, answer: Answer, A: Array | None = None
+    L: Array,
+    x0: Array,
+    etas: Array,
+    relaxation: float,
+    adapting: bool,
+    answer: Answer,
+    A: Array | None = None,
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
 

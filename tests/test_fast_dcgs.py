@@ -255,7 +255,9 @@ def test_a_solver_that_stops_by_its_gap_is_asked_for_gaps_of_a_summable_schedule
     X, graph, x0 = dcgs.L2Ball(5, 1.0), nx.path_graph(4), np.zeros(5)
     fits, run = random_fits(4, rows=9, columns=5, seed=40), Recording(CG())
     # If it is content, agent 1 is optimal at x⁰ = 0, and its loss gives no scale.
-    objectives = Fits(fits.A, fits.b * np.array([[1.0], [0.0 if content else 1.0], [1.0], [1.0]])).objectives()
+    objectives = Fits(
+        fits.A, fits.b * np.array([[1.0], [0.0 if content else 1.0], [1.0], [1.0]])
+    ).objectives()
     dcgs.minimize(objectives, X, graph, FastDCGS(inner=run, form="edges"), iterations=150, every=0)
     n = np.arange(1.0, 152.0)
     schedule = 1.0 / ((n + 1.0) ** 1.5 * np.maximum(n / 100.0, 1.0))

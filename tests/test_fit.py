@@ -409,8 +409,6 @@ def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.Captu
     )
 
 
-
-
 def load(problem: str, source: DataSource, runtime: Runtime) -> Any:
     """Load the data of those of four agents that a process hosts."""
     agreement = Agreement(Reductions(nx.cycle_graph(4), runtime), source.describe)

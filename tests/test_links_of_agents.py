@@ -75,16 +75,16 @@ def test_both_forms_equal_the_transcription_with_one_vector_for_each_neighbor(
     found = points([FORMS[form](step) for step in steps], steps, fits, relaxation)
     expected = stacked.consensus_with_copies(rho, X0, relaxation, minimizer(fits))
     # Systems of condition below 100 are solved forty times in another order.
-    np.testing.assert_allclose(
-        list(islice(found, 40)), list(islice(expected, 40)), rtol=0.0, atol=1e-11
-    )
+    np.testing.assert_allclose(list(islice(found, 40)), list(islice(expected, 40)), rtol=0.0, atol=1e-11)
 
 
 def test_both_forms_are_one_iteration_with_a_preconditioner_too() -> None:
     rho, h = weights_of("random of 7"), np.array([0.1, 0.5, 1.4, 2.0])
     fits, steps = random_fits(7, rows=3, columns=SIZE, seed=8), steps_of(rho, h)
     zeros = [
-        LossyLinks({j: w * h * X0 for j, w in step.weights.items()}, dict(step.weights), is_preconditioned=True)
+        LossyLinks(
+            {j: w * h * X0 for j, w in step.weights.items()}, dict(step.weights), is_preconditioned=True
+        )
         for step in steps
     ]
     copies = points(list(zeros), steps, fits, 1.85)

@@ -182,7 +182,9 @@ def test_most_vector_sets_project_in_a_diagonal_metric() -> None:
 @every_diagonal_set
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(data=st.data())
-def test_no_point_of_the_set_is_nearer_in_the_metric(X: DiagonallyProjectableSet, data: st.DataObject) -> None:
+def test_no_point_of_the_set_is_nearer_in_the_metric(
+    X: DiagonallyProjectableSet, data: st.DataObject
+) -> None:
     y = data.draw(points(X))
     h = np.exp(data.draw(points(X, largest=4.0)))
     x = X.projected(y, h).point

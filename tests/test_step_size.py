@@ -61,7 +61,9 @@ def agents_of(graph: nx.Graph, reliable: bool = True) -> list[Agent]:
     return [agent(i) for i in range(len(graph))]
 
 
-def after_meeting(graph: nx.Graph, local_etas: Array, common: bool = False, reliable: bool = True) -> list[StepSize]:
+def after_meeting(
+    graph: nx.Graph, local_etas: Array, common: bool = False, reliable: bool = True
+) -> list[StepSize]:
     """Return all agents' step sizes after one exchange of scales."""
     agents = agents_of(graph, reliable)
     steps = [StepSize.local(agent, float(eta)) for agent, eta in zip(agents, local_etas, strict=True)]

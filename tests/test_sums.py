@@ -721,7 +721,9 @@ HARD: dict[str, tuple[list[tuple[Array, Array]], ConvexSet]] = {
 def test_a_hard_case_ends_with_a_model_that_is_certified(case: str) -> None:
     pairs, X = HARD[case]
     # Oracle calls are limited so that an inner solve that never ends is a status and no hang.
-    result = dcgs.minimize(fits_of(pairs, X), X, STAR, SUMS, gap=GAP, iterations=1000, lmo_calls=100_000, every=0)
+    result = dcgs.minimize(
+        fits_of(pairs, X), X, STAR, SUMS, gap=GAP, iterations=1000, lmo_calls=100_000, every=0
+    )
     assert_certified(result, pairs, X, GAP)
 
 
