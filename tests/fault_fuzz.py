@@ -19,7 +19,7 @@ from fuzz import Problem, judge, problem
 
 COUNT = 60
 # Rounds of a run.
-ROUNDS = 100
+ROUNDS = 80
 
 
 def faulty(seed: int) -> Problem:
