@@ -22,7 +22,7 @@ from reference import optimum
 ROWS, COLUMNS = 23, 9
 
 
-def ratings(seed: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Array, Array, Array]:
+def ratings(seed: int = 0, rows: int = ROWS, columns: int = COLUMNS) -> tuple[Any, Any, Array]:
     """Return the places and values of some entries of a matrix of rank 2, with noise."""
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal((rows, 2)) @ rng.standard_normal((2, columns))
@@ -92,7 +92,7 @@ def messages_of(
     monkeypatch: pytest.MonkeyPatch, objectives: list[Objective], X: NuclearNormBall
 ) -> tuple[list[Array], Result]:
     """Return every array of every message of a run, and the result."""
-    arrays: list[Array] = []
+    arrays: list[Any] = []
     original = completion.complete
 
     def recorded(agent: Any) -> Any:

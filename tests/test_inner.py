@@ -373,7 +373,8 @@ def test_the_closed_form_finds_points_inside_and_on_the_boundary(pull: float, in
     X = L2Ball(2, radius=0.5)
     f = LeastSquares(np.array([[1.0, 0.0]]), [0.0])
     w = pull * np.array([3.0, 4.0])
-    x = Exact().start(Task(f, X, CountedOracle(X), np.zeros(2)))(Subproblem(f, w, 2.0, np.zeros(2)), 0.0)
+    solver = Exact().start(Task(f, X, CountedOracle(X), np.zeros(2)))
+    x = solver(Subproblem(f, w, 2.0, np.zeros(2)), gap_at_most(0.0))
     # (2 + 2 + μ) x₀ = −w₀ and (2 + μ) x₁ = −w₁; inside, μ = 0.
     assert (float(np.linalg.norm(x)) < 0.5 * (1.0 - 1e-9)) is inside
     mu = -w[1] / x[1] - 2.0
@@ -388,7 +389,9 @@ def test_the_closed_form_is_where_cg_tends_to(rows: int) -> None:
     exact, _, _ = at.start(Exact())
     tending, _, _ = at.start(CG())
     # A gap of 1e-6 with η > 0.2: ‖x − x*‖ ≤ √(1e-6/0.2).
-    np.testing.assert_allclose(tending(phi, gap_at_most(1e-6)), exact(phi, 0.0), rtol=0.0, atol=2.3e-3)
+    np.testing.assert_allclose(
+        tending(phi, gap_at_most(1e-6)), exact(phi, gap_at_most(0.0)), rtol=0.0, atol=2.3e-3
+    )
 
 
 LINES: dict[str, Callable[[Array], Loss]] = {

@@ -36,7 +36,9 @@ def test_even_columns_are_not_sent() -> None:
     assert uneven_curvatures(LeastSquares(rng.standard_normal((1, 1000)), [1.0])) is None
     assert uneven_curvatures(LeastSquares(np.zeros((1, 5)), [1.0])) is None
     A, b = uneven_parts(1)[0]
-    np.testing.assert_allclose(uneven_curvatures(LeastSquares(A, b)), 2.0 * (A**2).sum(axis=0), rtol=1e-14)
+    found = uneven_curvatures(LeastSquares(A, b))
+    assert found is not None
+    np.testing.assert_allclose(found, 2.0 * (A**2).sum(axis=0), rtol=1e-14)
 
 
 def test_the_preconditioner_has_mean_one_and_no_entry_of_zero() -> None:

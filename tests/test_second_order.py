@@ -62,7 +62,7 @@ def test_other_losses_reach_a_gap_that_is_true_and_f_never_increases(loss: str, 
     losses: list[float] = []
 
     def look(snapshot: Snapshot) -> None:
-        assert len({x.tobytes() for x in snapshot.agents}) == 1
+        assert len({np.asarray(x).tobytes() for x in snapshot.agents}) == 1
         losses.append(snapshot.worst_loss)
 
     result = dcgs.minimize(objectives, X, graph, NEWTON, gap=1e-6, iterations=60, callback=look)
@@ -87,7 +87,7 @@ def test_steps_that_increase_f_are_rejected_and_the_agents_stay() -> None:
         gap=1e-8,
         x0=np.array([-3.0, 3.0, 1.0]),
         iterations=80,
-        callback=lambda snapshot: answers.append(snapshot.agents[0].tobytes()),
+        callback=lambda snapshot: answers.append(np.asarray(snapshot.agents[0]).tobytes()),
     )
     assert result.status is Status.AGREED
     rejected = sum(before == after for before, after in pairwise(answers[1:]))

@@ -204,7 +204,7 @@ def test_all_agents_have_the_same_answer_to_the_bit_after_every_iteration(name: 
     different: list[bytes] = []
 
     def look(snapshot: Snapshot) -> None:
-        (answer,) = {x.tobytes() for x in snapshot.agents}
+        (answer,) = {np.asarray(x).tobytes() for x in snapshot.agents}
         different.append(answer)
 
     dcgs.minimize(mixed(X, 104, len(graph)), X, graph, SUMS, iterations=9, callback=look)
@@ -467,7 +467,7 @@ def walk(seed: int, precision: float, iterations: int) -> Walk:
     losses: list[float] = []
 
     def look(snapshot: Snapshot) -> None:
-        answers.append(snapshot.agents[1].tobytes())
+        answers.append(np.asarray(snapshot.agents[1]).tobytes())
         losses.append(snapshot.worst_loss)
         steps.append(len(run.asked[1]) if run.asked else 0)
 
@@ -622,7 +622,7 @@ def test_all_agents_return_after_the_same_round_and_call_agree(name: str) -> Non
     agents = agents_of(objectives, X, graph, 1e-3, lambda i: agreed.append((i, traffic.rounds)))
 
     def program(i: int) -> Program[Point]:
-        answers[i] = yield from SUMS.program(agents[i])
+        answers[i] = np.asarray((yield from SUMS.program(agents[i])))
         return answers[i]
 
     # Nobody ends the run: Lockstep raises if one agent returns while others send.
