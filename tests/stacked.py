@@ -275,7 +275,7 @@ def resisting(L: Array) -> Array:
     return np.asarray(np.diag(weights.sum(axis=1)) - weights, dtype=np.float64)
 
 
-MARGIN = 1.03
+MARGIN = 1.01
 """The factor by which η exceeds half of the norm of the weighted Laplacian."""
 
 

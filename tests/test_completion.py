@@ -92,7 +92,7 @@ def messages_of(
     monkeypatch: pytest.MonkeyPatch, objectives: list[Objective], X: NuclearNormBall
 ) -> tuple[list[Array], Result]:
     """Return every array of every message of a run, and the result."""
-    arrays: list[Array] = []
+    arrays: list[Any] = []
     original = completion.complete
 
     def recorded(agent: Any) -> Any:

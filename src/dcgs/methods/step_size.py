@@ -25,7 +25,7 @@ _LEAST, _MOST = 0.1, 5.0
 _FIRST, _POWER = 3.0, 1.1
 # If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor: then the metric
 # of the proof is positive definite.
-_MARGIN = 1.03
+_MARGIN = 1.01
 
 
 @final
