@@ -19,7 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -170,7 +170,11 @@ JUNK: Sequence[str] = (
     "nx.empty_graph(2)",
     "nx.path_graph(2)",
 )
+RUN = dcgs.minimize(
+    [dcgs.LeastSquares(np.eye(2), [1.0, 2.0])] * 2, dcgs.L1Ball(2), nx.path_graph(2), rounds=2
+)
 SPACE: dict[str, Any] = {
+    "RUN": RUN,
     "np": np,
     "sp": sp,
     "nx": nx,
@@ -325,6 +329,40 @@ def increasing(value: Any) -> bool:
     return indices(value) and np.asarray(value).tolist() in ([], [0], [1], [0, 1])
 
 
+def lists(of: Fits) -> Fits:
+    """A sequence for each of two agents, whose entries fit."""
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, Mapping):
+            value = [value[i] for i in sorted(value)] if sorted(value) == [0, 1] else None
+        try:
+            each = [list(own) for own in value] if not isinstance(value, str) else []
+        except TypeError:
+            return False
+        texts = any(isinstance(own, str | bytes | Mapping) for own in value)
+        return len(each) == 2 and not texts and all(of(one) for own in each for one in own)
+
+    return fits
+
+
+def same_shapes(value: Any) -> bool:
+    """Arrays of finite numbers for each of two agents, of the same shapes."""
+    if not lists(lambda one: numbers(0, 1, 2, 3)(one))(value):
+        return False
+    own = value.values() if isinstance(value, Mapping) else value
+    first, second = ([np.shape(array) for array in arrays] for arrays in own)
+    return first == second
+
+
+def runs(value: Any) -> bool:
+    """A mapping from names to results, with at least one."""
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(isinstance(one, dcgs.Result) for one in value.values())
+    )
+
+
 def objectives(value: Any) -> bool:
     """Allow two objectives; no junk is that."""
     return False
@@ -410,6 +448,13 @@ PARAMETERS: dict[str, Parameter] = {
     "radius": Parameter("2.0", ABOVE_ZERO),
     "rank": Parameter("2", whole_between(1, 4)),
     "record": Parameter("None", optional(path)),
+    "operation": Parameter("'sum'", one_of("sum", "min", "max")),
+    "optimum": Parameter("None", optional(number())),
+    "results": Parameter("{'run': RUN}", runs),
+    "sent": Parameter("[]", instance(list)),
+    "sites": Parameter("1", whole_between(1, 10**6)),
+    "texts": Parameter("[['a'], ['b']]", lists(lambda one: isinstance(one, str))),
+    "weights": Parameter("[1.0, 2.0]", lambda value: numbers(1)(value) and np.min(value, initial=0.0) >= 0.0),
     "relaxation": Parameter("1.5", number(0.0, 2.0)),
     "replay": Parameter("None", optional(path)),
     "resume": Parameter("'auto'", either(flag, one_of("auto"))),
@@ -444,6 +489,9 @@ PARAMETERS: dict[str, Parameter] = {
 """By the name of a parameter, which means the same wherever it is used."""
 
 SPECIAL: dict[str, Parameter] = {
+    "allreduce.values": Parameter("[[1.0], [2.0]]", same_shapes),
+    "Reductions.runtime": Parameter("dcgs.Lockstep()", instance(Runtime)),
+    "write_patients.rows": Parameter("3", whole_between(1, 10**6)),
     "CG.step": Parameter("'line-search'", one_of("line-search", "agnostic")),
     "Checkpoint.every": Parameter("5", whole(1)),
     "FastDCGS.inner": Parameter("'cg'", either(INNER, one_of("oracle"))),
@@ -505,13 +553,20 @@ PARTS |= {
 }
 ERRORS = {"BrokenDataError", "DataNotFoundError", "DownloadError"}
 NOTHING = {"cache_folder"}
-EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING | ALIASES | PARTS
+# What takes any number of arguments, or a function that it calls; tests/test_bad_input.py has their refusals.
+OTHERS = {"ProductSet", "path"}
+EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING | ALIASES | PARTS | OTHERS
 # A legitimate value that is too large to look at: 2⁴⁰ points of shape (1, 1), as one number in memory.
 TOO_LARGE = {("ConvexHull", "points", "np.broadcast_to(1.0, (2**40, 1, 1))")}
 # What a callback raises is its own: a class is one that is called, and raises.
 CALLED = {("callback", kind) for kind in ("int", "dcgs.L1Ball", "dcgs.FastDCGS", "dcgs.SquaredLoss")}
 # Data in the sizes that are asked for are made, if there is room for them.
-BY_SIZE = {("lasso_synthetic", "2**40"), ("completion_synthetic", "2**40"), ("e2006_lookalike", "2**40")}
+BY_SIZE = {
+    ("write_patients", "2**40"),
+    ("lasso_synthetic", "2**40"),
+    ("completion_synthetic", "2**40"),
+    ("e2006_lookalike", "2**40"),
+}
 # Where nothing but a file that is not there is wrong.
 ABOUT_FILES = (FileNotFoundError,)
 

@@ -36,7 +36,9 @@ def test_texts_are_agreed_on_in_order_whatever_their_alphabet() -> None:
 
 
 def test_agents_with_arrays_of_different_shapes_are_named() -> None:
-    with pytest.raises(ValueError, match=r"same shapes; agent 0 has \[\(\)\], agent 1 has \[\(2,\)\]"):
+    with pytest.raises(
+        ValueError, match=r"same shapes for all agents; agent 0 has \[\(\)\], agent 1 has \[\(2,\)\]"
+    ):
         dcgs.allreduce([[1.0], [[1.0, 2.0]]], nx.path_graph(2))
 
 

@@ -824,3 +824,33 @@ def test_an_agent_without_an_objective_is_named() -> None:
         "objectives must hold those of all agents that this process runs, [0, 1, 2]; agents [1] have none."
     )
     refused(ValueError, message, objectives={0: OBJECTIVES[0], 2: OBJECTIVES[2]})
+
+
+def test_the_parts_of_a_product_must_be_sets() -> None:
+    with pytest.raises(
+        TypeError, match=r"parts of a product must be sets such as dcgs.L1Ball\(10\); got \(\)"
+    ):
+        dcgs.ProductSet()
+    with pytest.raises(TypeError, match="parts of a product must be sets"):
+        dcgs.ProductSet(X, 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"folds": 3}, "folds must be dcgs.Fold"),
+        ({"folds": []}, "folds must be dcgs.Fold"),
+        ({"set_of": X}, "set_of must be a function of the radius"),
+        ({"set_of": dcgs.L1Ball}, "set_of must be a function of the radius"),
+        ({"radii": [1.0, -1.0]}, "radii must be positive"),
+        ({"radii": []}, "radii must be at least one"),
+        ({"radii": "auto"}, "radii must hold real numbers"),
+        ({"runtime": "mpi"}, "runtime must be a runtime"),
+        ({"graph": nx.empty_graph(3)}, "graph must be connected"),
+    ],
+)
+def test_a_path_of_junk_is_refused(given: dict[str, Any], sentence: str) -> None:
+    fold = dcgs.Fold(dict(enumerate(OBJECTIVES)), dict(enumerate(OBJECTIVES)))
+    sound: dict[str, Any] = {"folds": fold, "set_of": lambda r: dcgs.L1Ball(6, r), "graph": PATH}
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        dcgs.path(**sound | given)

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.files import atomic_write
-from dcgs.validation import COUNT
+from dcgs.validation import PATH, SEED, whole
 
+_MOST = 10**6
 _SMOKER = ("never", "former", "daily")
 _WARDS = ("medicine", "surgery", "emergency", "geriatrics")
 
@@ -27,9 +28,11 @@ def write_patients(folder: Path, sites: int = 4, rows: int = 500, seed: int = 0)
     >>> files[0].read_text().splitlines()[0]
     'age,sex,smoker,ward,pressure,bmi,creatinine,visits,ill'
     """
-    COUNT(sites, "sites")
-    COUNT(rows, "rows")
-    return [_write(folder / f"hospital-{i}.csv", _rows(i, rows, seed)) for i in range(sites)]
+    whole(1, _MOST)(sites, "sites")
+    whole(1, _MOST)(rows, "rows")
+    SEED(seed, "seed")
+    where = PATH(folder, "folder")
+    return [_write(where / f"hospital-{i}.csv", _rows(i, rows, seed)) for i in range(sites)]
 
 
 def _rows(site: int, rows: int, seed: int) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ has, but for the partial results that its neighbors in the tree send.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -19,7 +19,7 @@ from dcgs.methods.reduction import Combine, Value, added, tree_answer
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.tree import TreeNode
-from dcgs.validation import finite, one_of, reals
+from dcgs.validation import finite, instance, one_of, reals, shown
 
 Arrays: TypeAlias = Sequence[NDArray[Any]]
 Answer = TypeVar("Answer")
@@ -78,20 +78,22 @@ def allreduce(
     >>> [array.tolist() for array in total.arrays], total.rounds
     ([11.0, [22.0, 33.0]], 2)
     """
+    network = as_network(graph)
     combine = _OPERATIONS[one_of(*_OPERATIONS)(operation, "operation")]
     numbers = {
-        i: tuple(finite(reals(array, "values"), "values") for array in own) for i, own in _items(values)
+        i: tuple(finite(reals(array, "values"), "values") for array in own)
+        for i, own in _items(values, "values", network)
     }
     shapes = {i: [array.shape for array in own] for i, own in numbers.items()}
     first = next(iter(shapes))
     for i, own in shapes.items():
         if own != shapes[first]:
             raise ValueError(
-                f"all agents must have arrays of the same shapes; agent {first} has {shapes[first]}, "
+                f"values must have the same shapes for all agents; agent {first} has {shapes[first]}, "
                 f"agent {i} has {own}."
             )
     flat = {i: tuple(array.reshape(-1) for array in own) for i, own in numbers.items()}
-    total, traffic = _reduce(flat, as_network(graph), runtime or Lockstep(), combine)
+    total, traffic = _reduce(flat, network, _checked(runtime), combine)
     arrays = tuple(array.reshape(shape) for array, shape in zip(total, shapes[first], strict=True))
     return Reduced(arrays, traffic.rounds, traffic.messages, traffic.bytes)
 
@@ -106,13 +108,38 @@ def agree_on_texts(
     >>> agree_on_texts([["b", "a"], ["c", "b"]], nx.path_graph(2)).texts
     ('a', 'b', 'c')
     """
-    packed = {i: (_packed(own),) for i, own in _items(texts)}
-    (total,), traffic = _reduce(packed, as_network(graph), runtime or Lockstep(), _union)
+    network = as_network(graph)
+    given = _items(texts, "texts", network)
+    odd = [text for _, own in given for text in own if not isinstance(text, str)]
+    if odd:
+        raise TypeError(f"texts must be of type str; got {shown(odd[0])}.")
+    packed = {i: (_packed(own),) for i, own in given}
+    (total,), traffic = _reduce(packed, network, _checked(runtime), _union)
     return AgreedTexts(tuple(_unpacked(total)), traffic.rounds, traffic.messages, traffic.bytes)
 
 
-def _items(values: Any) -> list[tuple[int, Any]]:
+def _checked(runtime: Runtime | None) -> Runtime:
+    runtime = Lockstep() if runtime is None else runtime
+    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+    return runtime
+
+
+def _items(values: Any, name: str, network: Network) -> list[tuple[int, Any]]:
+    """Return the agents and what each gives; raise unless each gives a sequence."""
+    each = list(values.values()) if isinstance(values, Mapping) else values
+    few = _is_collection(each) and 0 < len(each) <= len(network)
+    if not few or not all(_is_collection(own) for own in each):
+        raise TypeError(
+            f"{name} must have a sequence for each of {len(network)} agents, such as a list of lists; "
+            f"got {shown(values)}."
+        )
     return list(values.items() if isinstance(values, Mapping) else enumerate(values))
+
+
+def _is_collection(own: Any) -> bool:
+    """Return True for a list and the like; False for a text and for an array without dimensions."""
+    plain = isinstance(own, Collection) and not isinstance(own, str | bytes | Mapping)
+    return plain and getattr(own, "ndim", 1) > 0
 
 
 def _reduce(

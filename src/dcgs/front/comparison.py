@@ -134,6 +134,7 @@ def compare(results: Mapping[str, Result | History], optimum: float | None = Non
     True
     >>> figure = comparison.plot(x="bytes")             # a matplotlib figure; comparison.save("runs.pdf")
     """
+    instance(results, Mapping, "results", "be a mapping from names to results")
     histories = {str(name): _history(name, result) for name, result in results.items()}
     if not histories:
         raise ValueError("results must have at least one run; got none.")

@@ -4,7 +4,8 @@ The gradient of f is sparse, and every agent has its own part of it. A step need
 matrix Z = y − ∇f(y)/L. The agents multiply Z with a block Q of k vectors. If every row of the matrix is with
 one agent, its rows of the left factor stay there, and one sum of (columns + k) × k numbers goes to the root
 of the spanning tree. Else all agents have all rows, and two sums are needed. ``completion_root.py`` has what
-the root computes. The line numbers are those of the box "FastDCGS for matrix completion" in docs/completion.md.
+the root computes. The line numbers are those of the box "FastDCGS for matrix completion" in
+docs/completion.md.
 """
 
 from __future__ import annotations

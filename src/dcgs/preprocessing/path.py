@@ -17,7 +17,7 @@ from dcgs.preprocessing.path_result import Path, PathPoint, from_sums
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.product_set import Product
-from dcgs.validation import instance
+from dcgs.validation import finite, instance, shown, vector
 
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
@@ -59,7 +59,9 @@ def path(
     (True, True)
     """
     network = Reductions(graph, Lockstep() if runtime is None else runtime)
-    return path_over(network, [folds] if isinstance(folds, Fold) else list(folds), set_of, radii, start)
+    given = [folds] if isinstance(folds, Fold) else folds
+    instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
+    return path_over(network, list(given), set_of, radii, start)
 
 
 def path_over(
@@ -70,8 +72,17 @@ def path_over(
     start: Any = None,
 ) -> Path:
     """Return the path, as :func:`path`; ``network`` records what was sent for it."""
-    for fold in folds:
+    for fold in folds or [None]:
         instance(fold, Fold, "folds", "be dcgs.Fold(train, held_out), or several of them")
+    if not callable(set_of) or isinstance(set_of, type):
+        raise TypeError(
+            f"set_of must be a function of the radius, such as lambda r: dcgs.L1Ball(10, r); "
+            f"got {shown(set_of)}."
+        )
+    if radii is not None and not all(radius > 0.0 for radius in finite(vector(radii, "radii"), "radii")):
+        raise ValueError(f"radii must be positive; got {shown(radii)}.")
+    if radii is not None and len(radii) == 0:
+        raise ValueError("radii must be at least one; got none.")
     before = network.rounds, network.bytes
     x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
     few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable

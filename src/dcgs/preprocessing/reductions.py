@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.front.allreduce import agree_on_texts, allreduce
+from dcgs.front.network import as_network
 from dcgs.runtime import Lockstep, Runtime
+from dcgs.validation import instance
 
 Arrays = tuple[NDArray[np.float64], ...]
 
@@ -62,6 +64,11 @@ class Reductions:
     graph: nx.Graph
     runtime: Runtime = field(default_factory=Lockstep)
     sent: list[Sent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        as_network(self.graph)  # raises unless it is connected
+        instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        instance(self.sent, list, "sent", "be a list, to which records are added")
 
     @property
     def hosts(self) -> range:
