@@ -312,8 +312,15 @@ def graph(value: Any) -> bool:
 
 
 def share(value: Any) -> bool:
-    """Allow probabilities below 1; a mapping that has no such number in it is empty."""
-    return value == {} if isinstance(value, dict) else number(0.0, 1.0, open_=False)(value) and value < 1.0
+    """Allow probabilities below 1, or a mapping to some, whose keys a run compares with its graph."""
+    if isinstance(value, dict):
+        return all(number(0.0, 1.0, open_=False)(one) for one in value.values())
+    return number(0.0, 1.0, open_=False)(value) and value < 1.0
+
+
+def delays(value: Any) -> bool:
+    """Allow whole numbers, or a mapping to them, whose keys a run compares with its graph."""
+    return all(map(whole(0), value.values())) if isinstance(value, dict) else whole(0)(value)
 
 
 def speeds(value: Any) -> bool:
@@ -403,7 +410,7 @@ PARAMETERS: dict[str, Parameter] = {
     "checkpoint": Parameter("None", optional(instance(dcgs.Checkpoint))),
     "cols": Parameter("[1, 0]", indices),
     "comm": Parameter("None", lambda value: value is None),
-    "delay": Parameter("1", whole(0)),
+    "delay": Parameter("1", delays),
     "delta": Parameter("1.0", ABOVE_ZERO),
     "distance": Parameter("1.0", optional(ABOVE_ZERO)),
     "down": Parameter("0.1", share),

@@ -567,8 +567,8 @@ def test_an_argument_of_a_method_a_schedule_or_a_runtime_must_be_in_its_range(
     [
         (lambda: dcgs.Lockstep(speeds=[1.0, NAN]), "speeds must be a positive finite number; got nan."),
         (lambda: dcgs.Lockstep(speeds={0: -2.0}), "speeds must be a positive finite number; got -2.0."),
-        (lambda: dcgs.Faults(loss={(0, 1): 1.5}), "loss must be at least 0 and less than 1; got 1.5."),
-        (lambda: dcgs.Faults(sleep={0: -0.5}), "sleep must be at least 0 and less than 1; got -0.5."),
+        (lambda: dcgs.Faults(loss={(0, 1): 1.5}), "loss[(0, 1)] must be between 0 and 1; got 1.5."),
+        (lambda: dcgs.Faults(sleep={0: -0.5}), "sleep[0] must be between 0 and 1; got -0.5."),
         (
             lambda: dcgs.Lockstep(faults=dcgs.Faults(loss=0.1), speeds=2.0),
             "only one of faults, speeds and replay may be given; got faults and speeds.",

@@ -185,7 +185,8 @@ def test_a_certificate_costs_no_round_and_its_bytes_are_counted() -> None:
     more = alone.bytes - watched.bytes
     vector = EncodedArray(np.ones(6)).nbytes
     assert (more % vector == 0).all()
-    assert more[0] == more[1:].sum() > 0
+    # A gradient at x⁰, which all agents have, is sent without a model.
+    assert 0 < more[0] <= more[1:].sum() <= more[0] + 5 * vector
     assert len(set(more[1:].tolist())) == 1
 
 

@@ -82,7 +82,7 @@ def test_dcgs_finds_the_common_optimum_to_a_gap_of_a_hundredth(X: dcgs.ConvexSet
     pairs = problem(X)
     # Heavier η than the paper's: agreement comes sooner, and the theorem holds all the same.
     method = dcgs.DCGS(answer="last", schedule=dcgs.Theorem1(balance=4.0, horizon=10_000))
-    result = dcgs.minimize(least_squares(pairs, X), X, PATH, method, gap=1e-2, iterations=300, every=5)
+    result = dcgs.minimize(least_squares(pairs, X), X, PATH, method, gap=1e-2, iterations=5000, every=5)
     assert_optimal(result, X, loss(pairs, result.x), optimum(pairs, X)[1])
 
 

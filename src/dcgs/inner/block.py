@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.stall import Stall
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -105,6 +106,7 @@ class _BlockSolver(Solver):
         noise = _ROUNDINGS * (phi.grad_noise(y, image) + EPS * beta * norm(y))
         outcome = Outcome.STEPS
         finest = 0.0
+        stall = Stall(beta / phi.eta)
         for _ in range(self.spec.max_steps):
             z = y - phi.grad(y, image) / beta
             v, error = self._projected(z, max(_ACCURACY * state.length, finest))
@@ -118,6 +120,9 @@ class _BlockSolver(Solver):
             bound, floor = (0.5 * r**2 / phi.eta for r in (beta * (state.length + error), noise))
             if bound <= max(target, floor) and self._is_nearest(v, z, error):
                 outcome = Outcome.REACHED if bound <= target else Outcome.ROUNDING
+                break
+            if stall.is_reached(bound):
+                outcome = Outcome.ROUNDING
                 break
             finest = _FINEST * max(math.sqrt(2.0 * phi.eta * target), noise) / beta
         self.task.outcomes[outcome] += 1

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.stall import Stall
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image, SquaredLoss
 from dcgs.objectives.maps import DenseMap
@@ -20,9 +21,6 @@ from dcgs.validation import COUNT
 
 # The rounding error of a step, in units of the rounding error of one gradient.
 _ROUNDINGS = 4.0
-# About √(β/η) steps reduce the bound by a constant factor. It has stopped falling if it is not below _FALL
-# times its lowest value after _PATIENCE times as many.
-_FALL, _PATIENCE = 0.5, 20
 # Least squares with more than this number of rows per column are replaced by a square triangular system.
 _TALL = 2.0
 
@@ -105,8 +103,8 @@ class ProjectedSolver(Solver):
         y, image = state.x, state.image
         noise = _ROUNDINGS * phi.grad_noise(y, image)
         outcome = Outcome.STEPS
-        lowest, last, patience = math.inf, 0, _PATIENCE * math.ceil(1.0 / root)
-        for step in range(self.max_steps):
+        stall = Stall(beta / phi.eta)
+        for _ in range(self.max_steps):
             v = self._project(phi, y - phi.scaled(phi.grad(y, image)) / beta)
             image_v = map_.image(v)
             d = v - y
@@ -121,10 +119,8 @@ class ProjectedSolver(Solver):
             if bound <= max(target, floor):
                 outcome = Outcome.REACHED if bound <= target else Outcome.ROUNDING
                 break
-            if bound < _FALL * lowest:
-                lowest, last = bound, step
-            elif step - last > patience:
-                outcome = Outcome.ROUNDING  # no further progress is possible in floating point
+            if stall.is_reached(bound):
+                outcome = Outcome.ROUNDING
                 break
         self.task.outcomes[outcome] += 1
         state.x = frozen(state.x)

@@ -144,9 +144,10 @@ def tree_answer(
 
 def _check_parts(sender: int, message: Value, own: Value) -> None:
     """Raise unless a message is a tuple whose arrays can be added to those that this agent has."""
-    given = [part.shape for part in message] if isinstance(message, tuple) else [message.shape]
-    due = [part.shape for part in own]
-    if not isinstance(message, tuple) or any(a != b for a, b in zip(given, due, strict=False)):
+    if not isinstance(message, tuple):
+        raise ValueError(f"a message must be a tuple of arrays; agent {sender} sent an array.")
+    given, due = [part.shape for part in message], [part.shape for part in own]
+    if any(a != b for a, b in zip(given, due, strict=False)):
         raise ValueError(
             f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
         )
