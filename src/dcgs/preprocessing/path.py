@@ -72,7 +72,9 @@ def path_over(
     start: Any = None,
 ) -> Path:
     """Return the path, as :func:`path`; ``network`` records what was sent for it."""
-    for fold in folds or [None]:
+    if len(folds) == 0:
+        raise ValueError("folds must be dcgs.Fold(train, held_out), or several of them; got none.")
+    for fold in folds:
         instance(fold, Fold, "folds", "be dcgs.Fold(train, held_out), or several of them")
     if not callable(set_of) or isinstance(set_of, type):
         raise TypeError(
