@@ -24,12 +24,16 @@ from dcgs.environment import hydra_channel, is_root, rank, started_by_mpi
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a command."""
+# What the supervisor waits for: these signals, the end of the worker, and its deadline.
+_AWAITED = (*SIGNALS, signal.SIGCHLD, signal.SIGALRM)
 
 # Seconds from a signal to the end of a worker that does not exit by itself. Those of the processes that
 # mpiexec started come first: a command that started mpiexec waits for them.
 _DEADLINE, _RANK_DEADLINE = 4.5, 3.5
 # Seconds that other ranks wait for the root to print, before they abort all.
 _ROOT_FIRST = 0.5
+# Seconds in which mpiexec forwards a printed line, before it is told to end all.
+_FORWARDED = 0.2
 # Seconds in which a repeated signal must not interrupt the exit: mpiexec may send each signal twice.
 _REPEATED = 4.0
 _MAX_LENGTH = 200
@@ -86,12 +90,12 @@ def run_supervised(main: Callable[[], int]) -> NoReturn:
     set_name(_own_name())
     set_hint("start again")
     supervisor = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until both processes have their handlers
+    signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     worker = os.fork()
     if worker != 0:
         _supervise(worker)
     _handle(signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
     _die_with_parent(supervisor)
     status = main()
     _handle(signal.SIG_IGN if _signal else signal.SIG_DFL)  # nothing may be raised in exit handlers
@@ -124,22 +128,28 @@ def _handle(handler: Callable[[int, FrameType | None], None] | signal.Handlers) 
 
 
 def _supervise(worker: int) -> NoReturn:
-    """Wait for the worker, forward signals to it, and exit as it does."""
+    """Wait for the worker, forward signals to it, and exit as it does.
+
+    All signals stay blocked, and are taken one by one: a handler might miss one that comes just before a
+    blocking wait.
+    """
     received = 0
-
-    def forward(number: int, _: FrameType | None) -> None:
-        nonlocal received
-        if not received:
-            received = number
-            seconds = _RANK_DEADLINE if started_by_mpi() else _DEADLINE
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-        _kill(worker, number)
-
-    signal.signal(signal.SIGALRM, lambda *_: _kill(worker, signal.SIGKILL))
-    _handle(forward)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    ignored = {number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN}
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # its default would drop it on some systems
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    ended = 0
+    while not ended:
+        number = signal.sigwait(set(_AWAITED) - ignored)
+        if number == signal.SIGALRM:
+            _kill(worker, signal.SIGKILL)
+        elif number != signal.SIGCHLD:
+            if not received:
+                received = number
+                seconds = _RANK_DEADLINE if started_by_mpi() else _DEADLINE
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+            _kill(worker, number)
+        ended, code = os.waitpid(worker, os.WNOHANG)
+    status = os.waitstatus_to_exitcode(code)
     if status < 0 and (received or -status in SIGNALS):
         _end_interrupted(received or -status)
     if status < 0:
@@ -179,6 +189,8 @@ def _has_joined() -> bool:
 def _abort_all(status: int) -> None:
     """End all processes of the launcher, which would wait for the others where this one never called MPI."""
     channel = hydra_channel()
+    if started_by_mpi():
+        time.sleep(_FORWARDED)
     if channel is not None:
         with suppress(OSError):
             os.write(channel, b"cmd=abort exitcode=%d\n" % status)  # as PMI_Abort of MPICH

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
+from dcgs.parallel import blas_threads
 from dcgs.tree import TreeNode, center, spanning_tree
 from dcgs.validation import instance
 
@@ -135,13 +136,15 @@ def as_network(graph: nx.Graph) -> Network:
 def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
     """Return the network; many small runs over one graph compute its eigenvalues once."""
     graph = nx.Graph({i: list(near) for i, near in enumerate(neighbors)})
-    resistances = _resistances(neighbors)
-    norm, connectivity = _normalized_spectrum(neighbors, resistances)
+    with blas_threads(1):  # the same bits wherever it is computed first
+        resistances = _resistances(neighbors)
+        norm, connectivity = _normalized_spectrum(neighbors, resistances)
+        norm_L = _norm_laplacian(graph)
     tree = spanning_tree(neighbors, center(neighbors))
     return Network(
         nodes,
         neighbors,
-        _norm_laplacian(graph),
+        norm_L,
         nx.diameter(graph, usebounds=True),
         resistances,
         norm,
