@@ -77,15 +77,6 @@ def best_of_grid(family: str, instance: str) -> int | None:
     return None if best is None or best["costs"]["1e-03"] is None else int(best["costs"]["1e-03"]["rounds"])
 
 
-@pytest.mark.parametrize("instance", ROWS)
-def test_no_setting_of_ours_takes_half_the_rounds(instance: str) -> None:
-    ours = RECORD["instances"][instance]["trials"]["FastDCGS"]["costs"]["1e-03"]
-    best = best_of_grid("FastDCGS", instance)
-    if best is not None:
-        assert ours is not None
-        assert ours["rounds"] <= 2 * best
-
-
 @pytest.mark.parametrize("method", ["ProjectedAGD", "NIDS", "PGExtra"])
 def test_no_method_that_projects_at_its_best_step_takes_fewer_rounds_on_the_papers_lasso(method: str) -> None:
     best = best_of_grid(method, "lasso-paper")
