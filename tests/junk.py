@@ -462,7 +462,7 @@ PARAMETERS: dict[str, Parameter] = {
     "sites": Parameter("1", whole_between(1, 10**6)),
     "texts": Parameter("[['a'], ['b']]", lists(lambda one: isinstance(one, str))),
     "weights": Parameter("[1.0, 2.0]", lambda value: numbers(1)(value) and np.min(value, initial=0.0) >= 0.0),
-    "relaxation": Parameter("1.5", number(0.0, 2.0)),
+    "relaxation": Parameter("1.5", optional(number(0.0, 2.0))),
     "replay": Parameter("None", optional(path)),
     "resume": Parameter("'auto'", either(flag, one_of("auto"))),
     "rounds": Parameter("4", optional(whole(1))),

@@ -14,6 +14,7 @@ import dcgs
 import stacked
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Snapshot, Status
 from dcgs.inner import Accuracy, Inner, Projected, Solver, Subproblem, Task
+from dcgs.methods.fast_dcgs import RELAXATION
 from dcgs.methods.preconditioner import as_preconditioner, uneven_curvatures
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L2Ball
@@ -102,7 +103,7 @@ def test_a_run_equals_the_stacked_reference(graph: nx.Graph, flat: tuple[int, ..
     L = stacked.resisting(laplacian_matrix(graph))
     etas = stacked.local_etas(A, L)
     solve = lambda i, w, eta, center: minimizer(*parts[i], w, eta, center)  # noqa: E731
-    reference = stacked.fast(L, np.zeros(SIZE), etas, method.relaxation, True, solve, A)
+    reference = stacked.fast(L, np.zeros(SIZE), etas, RELAXATION, True, solve, A)
     for k, (mine, theirs) in enumerate(zip(answers[1:], islice(reference, 40), strict=True)):
         # Systems of condition 1e4 to 1e8 solved one after the other.
         np.testing.assert_allclose(

@@ -26,6 +26,8 @@ from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.validation import FLAG, POSITIVE, number, one_of
 
+RELAXATION, LOSSY_RELAXATION = 1.9, 1.8
+"""The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
 
@@ -40,8 +42,8 @@ class FastDCGS(Method):
     """Steps of relaxed consensus ADMM over edges, or steps along sums over all agents.
 
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
-    center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2).
-    Only this form bears lost and late messages.
+    center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
+    by default 1.9, and 1.8 where messages may be lost or late. Only this form bears such messages.
     ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height
     rounds: two if one agent is a neighbor of all others; one round if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
@@ -72,7 +74,7 @@ class FastDCGS(Method):
 
     inner: InnerName | Inner = "auto"
     eta: float | None = None
-    relaxation: float = 1.9
+    relaxation: float | None = None
     precision: float = 0.05
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
@@ -82,7 +84,7 @@ class FastDCGS(Method):
     def __post_init__(self) -> None:
         check_inner(self.inner, "oracle")
         POSITIVE.or_none(self.eta, "eta")
-        number("be between 0 and 2", lambda x: 0.0 < x < 2.0)(self.relaxation, "relaxation")
+        number("be between 0 and 2", lambda x: 0.0 < x < 2.0).or_none(self.relaxation, "relaxation")
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")
         FLAG(self.stops_itself, "stops_itself")
         one_of("auto", "edges", "sums", "newton")(self.form, "form")
@@ -121,4 +123,5 @@ class FastDCGS(Method):
         if self.form == "sums" or (chooses and has_hub):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X))
         inner = self.inner_solver(agent.f, agent.X)
-        return over_edges(agent, inner, self.precision, self.eta, self.relaxation)
+        rho = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
+        return over_edges(agent, inner, self.precision, self.eta, rho)
