@@ -533,7 +533,7 @@ VALUES: list[tuple[str, str, list[Callable[..., object]], list[object]]] = [
     ("balance", "at most 1 in Theorem2, whose proof fails beyond", [dcgs.Theorem2], [1.5]),
     ("strong_convexity", "a positive finite number, or None", [dcgs.Theorem2], [0.0, -1.0, NAN]),
     ("eta", "a positive finite number, or None", [dcgs.FastDCGS], [0.0, -1.0, NAN, INF]),
-    ("relaxation", "between 0 and 2", [dcgs.FastDCGS], [0.0, 2.0, -0.5, NAN]),
+    ("relaxation", "between 0 and 2, or None", [dcgs.FastDCGS], [0.0, 2.0, -0.5, NAN]),
     ("precision", "positive and less than 1", [dcgs.FastDCGS], [0.0, 1.0, 1.5, -0.5, NAN]),
     ("threads", "a whole number of at least 1, or None", [dcgs.Lockstep], [0, -1]),
     ("blas_threads", "a whole number of at least 1", [dcgs.Lockstep], [0, -1]),
