@@ -40,10 +40,15 @@ def faulty(seed: int) -> Problem:
         )
     else:
         allowed = rng.random() < 0.2 and not given.method.bears_faults
-        method = given.method if allowed else method
+        method = _watched(given.method) if allowed else method
         runtime = dcgs.Lockstep(faults=_faults(rng, given.graph, method), allow_faults=allowed)
     about = f"{given.about}, run by {method!r} with {runtime!r}"
     return replace(given, method=method, runtime=runtime, rounds=ROUNDS, about=about)
+
+
+def _watched(method: dcgs.Method) -> dcgs.Method:
+    """Return the method with the observer of the run to end it: its agents need every message to certify."""
+    return replace(method, stops_itself=False) if isinstance(method, dcgs.FastDCGS) else method
 
 
 def _faults(rng: np.random.Generator, graph: nx.Graph, method: dcgs.Method) -> dcgs.Faults:
@@ -63,7 +68,8 @@ def _faults(rng: np.random.Generator, graph: nx.Graph, method: dcgs.Method) -> d
         chosen["down"] = float(rng.uniform(0.0, 0.8))
     if rng.random() < 0.4:
         chosen["delay"] = int(rng.integers(1, 8))
-    if rng.random() < 0.3 and not method.stops_itself:
+    # The points of a method that does not bear noise may leave the set: it averages what it receives.
+    if rng.random() < 0.3 and method.bears_faults and not method.stops_itself:
         chosen["noise"] = float(10.0 ** rng.uniform(-6.0, -1.0))
     return dcgs.Faults(**chosen, seed=int(rng.integers(1000)), patience=100)
 

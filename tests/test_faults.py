@@ -104,6 +104,15 @@ def test_with_noise_agents_cannot_certify_and_are_told_so() -> None:
         run(dcgs.Faults(noise=0.01))
 
 
+def test_where_messages_are_replaced_agents_cannot_certify_and_are_told_so() -> None:
+    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.2), allow_faults=True)
+    objectives = [dcgs.LeastSquares(np.eye(2), [1.0, 2.0])] * 3
+    with pytest.raises(ValueError, match="cannot certify a gap if messages are replaced by older ones"):
+        dcgs.minimize(
+            objectives, dcgs.L1Ball(2), nx.path_graph(3), dcgs.FastDCGS(form="sums"), gap=0.1, runtime=runtime
+        )
+
+
 def counting(i: int, seen: dict[int, list[dict[int, float]]], rounds: int) -> Program[Point]:
     """Send the number of the own step, and note what arrives."""
     for step in range(1, rounds + 1):
