@@ -81,7 +81,8 @@ def _told(cost: CostToAccuracy, findings: Findings, link: Link) -> str:
     assert cost.rounds is not None
     assert cost.bytes is not None
     assert seconds is not None
+    rounds = "round" if cost.rounds == 1 else "rounds"
     return (
-        f"{cost.curve.label}, after {count(cost.rounds)} rounds, {size(cost.bytes)} sent by the busiest "
+        f"{cost.curve.label}, after {count(cost.rounds)} {rounds}, {size(cost.bytes)} sent by the busiest "
         f"agent, and {short_duration(seconds)} on links of {link}"
     )
