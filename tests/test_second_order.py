@@ -14,6 +14,7 @@ from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot, Status
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import certify
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.methods.second_order import RootState
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits
 from reference import optimum
