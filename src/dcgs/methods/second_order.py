@@ -66,7 +66,7 @@ class RootState:
         """Return True if f has decreased enough; where that is rounding error, if the gap has."""
         rounding = _ROUNDING * abs(value)
         least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
-        return value < self.value - least or (value <= self.value + rounding and gap < self.gap)
+        return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
