@@ -76,6 +76,19 @@ def test_curves_are_drawn_against_modeled_time(findings: Findings, figures: dict
         assert_allclose(np.asarray(drawn.get_xdata(), dtype=float), findings.time(curve, LINK))
 
 
+def test_a_method_without_oracle_calls_has_no_curve_against_them_but_is_in_the_legend(
+    figures: dict[str, Figure],
+) -> None:
+    figure, curves = figures[f"{STUDY.findings[0].name}-paper"], STUDY.findings[0].curves
+    every, calling = (
+        [one.label for one in curves],
+        [one.label for one in curves if any(one.columns["lmo_calls"])],
+    )
+    assert len(calling) == len(every) - 1
+    assert [[line.get_label() for line in axes.get_lines()] for axes in figure.axes[:2]] == [calling, every]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == every
+
+
 @every_experiment
 def test_a_look_alike_is_marked_in_every_panel_and_nothing_else_is(
     findings: Findings, figures: dict[str, Figure]

@@ -157,7 +157,8 @@ def _panels(
             _scale(row_axes[0], _span(findings, [drawn.key for row in alike for _, drawn in row]))
         for (across, _), axes in zip(panels[-1], grid[-1], strict=True):
             axes.set_xlabel(_ACROSS[across].format(link=link))
-        handles, labels = grid[0, 0].get_legend_handles_labels()
+        # The last column has all curves; that of oracle calls lacks the methods that make none.
+        handles, labels = grid[0, -1].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(panels[0]), frameon=False)
         figure.suptitle("\n".join(filter(None, (findings.title, findings.banner))), fontsize=9.5)
         if findings.banner is not None:
@@ -174,7 +175,8 @@ def _draw(axes: Axes, findings: Findings, link: Link, across: str, measure: str)
         shown = np.where(y > 0.0, y, np.nan)  # a logarithmic axis has no zero
         marker = "." if len(y) < _FEW else ""
         x = _x(findings, curve, across, link)
-        axes.plot(x, shown, label=curve.label, marker=marker, markersize=4.0, **line(place))
+        if across != "lmo_calls" or x.any():  # without oracle calls there is no curve against them
+            axes.plot(x, shown, label=curve.label, marker=marker, markersize=4.0, **line(place))
     axes.set_xscale("symlog", linthresh=_first_step(findings, link, across), linscale=1.5)
     axes.set_xlim(left=0)
     axes.xaxis.minorticks_off()
