@@ -19,7 +19,7 @@ from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Block, Outcome, Subproblem, Task, choose_inner, gap_at_most
 from dcgs.inner.block import _DENSE, _FINEST, _FIRST
 from dcgs.objectives.losses import HuberLoss, LogisticLoss, SquaredLoss
-from dcgs.objectives.maps import Sampling
+from dcgs.objectives.sampling import Sampling
 from dcgs.sets import block
 from dcgs.sets.block import Nearest, extended, nearest_in_ball, with_atom
 from problems import Array
