@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dcgs.bench import step
 from dcgs.cli import main
 
 
@@ -19,8 +21,11 @@ def test_invalid_arguments_print_the_usage(argv: list[str], capsys: pytest.Captu
 
 
 def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of five steps each, because this test does not judge the numbers."""
+    for name in ("_dense", "_sparse", "_completion"):
+        monkeypatch.setattr(step, name, lambda rng, make=getattr(step, name): replace(make(rng), steps=5))
     out = tmp_path / "deep" / "step.json"
     assert main(["bench", "step", "--repeats", "1", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
@@ -31,6 +36,7 @@ def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
         ("sparse", "PCG"),
         ("completion", "CG"),
     ]
+    assert {row["steps"] for row in rows} == {5}
     for row in rows:
         assert row["ratio"] == row["step"] / (row["adjoint"] + row["oracle"])
     assert "ratio" in capsys.readouterr().out
