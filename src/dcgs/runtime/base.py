@@ -113,18 +113,31 @@ class Job:
 class Runtime(ABC):
     """Runs every agent's program. It knows nothing about the optimization problem.
 
-    ``reliable`` is True if every message arrives in the round in which it is sent, and all agents take part
-    in every round. If it is ``asynchronous``, there are no rounds; if it ``replays``, it repeats the recorded
-    steps of such a run. With ``allow_faults``, a method that cannot bear missing messages gets older ones
-    instead.
+    With ``allow_faults``, a method that cannot bear missing messages gets older ones instead.
     """
 
-    reliable: bool = True
-    asynchronous: bool = False
     allow_faults: bool = False
-    has_noise: bool = False
     faults: FaultSchedule | None = None
-    replays: bool = False
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every message arrives in the round in which it is sent, and all agents take part in it."""
+        return True
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether agents run at their own pace, without rounds."""
+        return False
+
+    @property
+    def replays(self) -> bool:
+        """Whether it repeats the recorded steps of an asynchronous run."""
+        return False
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether messages may be changed on their way."""
+        return False
 
     @abstractmethod
     def run(self, job: Job) -> None:

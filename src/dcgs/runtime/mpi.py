@@ -62,7 +62,7 @@ class MPI(Runtime):
         return f"MPI(timeout={self.timeout!r}{pace})"
 
     @property
-    def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
+    def reliable(self) -> bool:
         return not self.asynchronous
 
     @property
