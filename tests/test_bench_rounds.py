@@ -31,6 +31,7 @@ from dcgs.bench.ranking import (
 )
 from dcgs.bench.rounds import GOAL, RoundsStudy, run_study, runs_left
 from dcgs.cli import main
+from dcgs.cli.bench_study import drawing
 from dcgs.front import minimize
 from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
@@ -503,3 +504,11 @@ def test_the_page_has_the_numbers_of_the_json(quick: Path) -> None:
             and row[3] == f"{cost['rounds']:,}"
             and row[-2:] == [f"{cost['bytes']:,}", f"{cost['work']:,} {short}"]
         ]
+
+
+def test_a_picture_without_matplotlib_is_refused_with_what_to_install() -> None:
+    with (
+        pytest.raises(ImportError, match=r"needs matplotlib; cycler is not installed\. .*'dcgs\[plot\]'"),
+        drawing(),
+    ):
+        raise ModuleNotFoundError("it is not there", name="cycler")
