@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 
+# Without compiled modules, each of the hundreds of processes that the tests start would compile NumPy and SciPy.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test lint docs lock clean
 
 help:

@@ -6,9 +6,11 @@ not a page of the site, :func:`local_links` changes the link.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,10 @@ copyright = f"dcgs {version}, BSD-3-Clause"
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 
-autosummary_generate = True
+# Pages are generated for the names of the page Reference. Its lines @dcgs.sets and @dcgs.methods stand for
+# all names of these packages, which a file of their own lists for the generator.
+_LISTED = Path(__file__).parent / "generated" / "listed.txt"
+autosummary_generate = ["api.md", str(_LISTED)]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
@@ -117,6 +122,29 @@ def with_other_pages(text: str) -> str:
     return "\n".join([text, "```{toctree}", *others, "```", ""]) if others else text
 
 
+def with_names(text: str) -> str:
+    """Return the page Reference with all names of a package in place of a line such as @dcgs.sets."""
+    return re.sub(r"^   @dcgs\.(\w+)$", lambda found: _names(found[1]), text, flags=re.MULTILINE)
+
+
+def _names(package: str) -> str:
+    """Return the public names of a package, classes that are not abstract first."""
+    module = import_module(f"dcgs.{package}")
+    things = {name: getattr(dcgs, name) for name in module.__all__}
+    return "\n".join(f"   {name}" for name in sorted(things, key=lambda name: not _is_final(things[name])))
+
+
+def _is_final(thing: object) -> bool:
+    return inspect.isclass(thing) and bool(getattr(thing, "__final__", False))
+
+
+def list_names() -> None:
+    """Write the names for the generator, which reads files and not what they stand for."""
+    listed = "\n".join(map(_names, ("sets", "methods")))
+    _LISTED.parent.mkdir(exist_ok=True)
+    _LISTED.write_text(f".. currentmodule:: dcgs\n\n.. autosummary::\n   :toctree: .\n\n{listed}\n")
+
+
 _TOCTREE = re.compile(r"```\{toctree\}\n(.*?)```", re.DOTALL)
 
 
@@ -142,11 +170,13 @@ def setup(app: Any) -> None:
         lines[:] = plain(lines)
 
     def read(app: Any, name: str, source: list[str]) -> None:
-        source[0] = local_links(with_other_pages(source[0]) if name == "howto" else source[0])
+        changed = {"howto": with_other_pages, "api": with_names}.get(name, str)(source[0])
+        source[0] = local_links(changed)
 
     def include(app: Any, relative: Path, parent: str, source: list[str]) -> None:
         source[0] = included_links(source[0])
 
+    list_names()
     app.connect("autodoc-process-docstring", docstring, priority=100)  # before numpydoc
     app.connect("source-read", read)
     app.connect("include-read", include)

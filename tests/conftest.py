@@ -16,10 +16,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Variables of a terminal, a plotting backend or a batch system would change what dcgs prints, or how mpiexec
-# starts processes.
+# starts processes. Without compiled modules, each process that a test starts would compile what it imports.
 FOREIGN = re.compile(
-    r"(FORCE|NO)_COLOR|CLICOLOR.*|COLORTERM|TTY_.*|COLUMNS|LINES|MPLBACKEND|PYTHONWARNINGS"
-    r"|(SLURM|PBS|PMI|PMIX|OMPI|HYDRA|MPIEXEC)_.*"
+    r"(FORCE|NO)_COLOR|CLICOLOR.*|COLORTERM|TTY_.*|COLUMNS|LINES|MPLBACKEND"
+    r"|PYTHONWARNINGS|PYTHONDONTWRITEBYTECODE|(SLURM|PBS|PMI|PMIX|OMPI|HYDRA|MPIEXEC)_.*"
 )
 for name in filter(FOREIGN.fullmatch, list(os.environ)):
     del os.environ[name]

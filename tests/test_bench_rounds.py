@@ -13,9 +13,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from dcgs.bench import instances, rounds
+from dcgs.bench import rounds
 from dcgs.bench.entries import ENTRIES, GRID, Adapted, ScaledStep, entry
-from dcgs.bench.instances import INSTANCES, QUICK, by_chance, by_value, instance, random_graph
+from dcgs.bench.families import by_chance, by_size, by_value, random_graph
+from dcgs.bench.instances import INSTANCES, QUICK, instance
 from dcgs.bench.optimum import Optimum, solve
 from dcgs.bench.ranking import (
     LEVELS,
@@ -30,6 +31,7 @@ from dcgs.bench.ranking import (
 )
 from dcgs.bench.rounds import GOAL, RoundsStudy, run_study, runs_left
 from dcgs.cli import main
+from dcgs.cli.bench_study import drawing
 from dcgs.front import minimize
 from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
@@ -187,7 +189,7 @@ def test_f_star_says_when_its_iterations_did_not_do() -> None:
 
 def test_every_way_to_split_gives_every_row_to_one_agent() -> None:
     b = np.random.default_rng(0).standard_normal(40)
-    for split in (by_chance, by_value, instances.by_size):
+    for split in (by_chance, by_value, by_size):
         parts = split(b, 10, 0)
         assert sorted(np.concatenate(parts).tolist()) == list(range(40))
         assert min(map(len, parts)) >= 2
@@ -502,3 +504,11 @@ def test_the_page_has_the_numbers_of_the_json(quick: Path) -> None:
             and row[3] == f"{cost['rounds']:,}"
             and row[-2:] == [f"{cost['bytes']:,}", f"{cost['work']:,} {short}"]
         ]
+
+
+def test_a_picture_without_matplotlib_is_refused_with_what_to_install() -> None:
+    with (
+        pytest.raises(ImportError, match=r"needs matplotlib; cycler is not installed\. .*'dcgs\[plot\]'"),
+        drawing(),
+    ):
+        raise ModuleNotFoundError("it is not there", name="cycler")

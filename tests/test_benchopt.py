@@ -95,6 +95,6 @@ def test_every_solver_runs_and_its_result_is_measured_on_everyones_data(path: Pa
     assert type(solver.make()).__name__ == solver.name
 
 
-def test_there_is_a_solver_for_every_method() -> None:
+def test_every_solver_is_a_method_and_those_of_the_paper_are_there() -> None:
     methods = {made.__name__ for made in registry.methods().values()}
-    assert {load(path, "Solver").name for path in SOLVERS} == methods
+    assert {"FastDCGS", "DCGS", "DFW"} <= {load(path, "Solver").name for path in SOLVERS} <= methods

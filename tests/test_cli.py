@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from dcgs.bench import step
 from dcgs.cli import main
 
 
@@ -18,9 +22,16 @@ def test_invalid_arguments_print_the_usage(argv: list[str], capsys: pytest.Captu
     assert "usage: dcgs" in capsys.readouterr().err
 
 
+def of_five_steps(make: Callable[[np.random.Generator], step.Case]) -> Callable[..., step.Case]:
+    return lambda rng: replace(make(rng), steps=5)
+
+
 def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of five steps each, because this test does not judge the numbers."""
+    for name in ("_dense", "_sparse", "_completion"):
+        monkeypatch.setattr(step, name, of_five_steps(getattr(step, name)))
     out = tmp_path / "deep" / "step.json"
     assert main(["bench", "step", "--repeats", "1", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
@@ -31,6 +42,7 @@ def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
         ("sparse", "PCG"),
         ("completion", "CG"),
     ]
+    assert {row["steps"] for row in rows} == {5}
     for row in rows:
         assert row["ratio"] == row["step"] / (row["adjoint"] + row["oracle"])
     assert "ratio" in capsys.readouterr().out

@@ -14,8 +14,8 @@ from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result,
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
 from dcgs.methods import completion
 from dcgs.methods.spectral_norm import SpectralNorm
-from dcgs.objectives.maps import Sampling
 from dcgs.objectives.sampled import SampledEntries
+from dcgs.objectives.sampling import Sampling
 from problems import Array
 from reference import optimum
 

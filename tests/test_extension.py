@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import networkx as nx
@@ -22,6 +23,11 @@ from toy_extension.over_mpi import METHODS, objectives, solve
 from toy_extension.sets import NonnegativeBox
 
 import dcgs
+import test_docs
+import test_fit_docs
+import test_help
+import test_reference
+import test_repository
 from dcgs import registry
 from dcgs.inner import check_inner
 
@@ -208,7 +214,9 @@ def test_a_name_that_cannot_be_used_is_refused_with_a_sentence(
 
 
 def test_the_registry_has_every_class_by_the_name_people_type() -> None:
-    assert list(registry.methods()) == [
+    """Names may be added; none may be renamed or go."""
+    assert list(registry.methods()) == sorted(registry.methods())
+    assert set(registry.methods()) >= {
         "dcgs",
         "dfw",
         "fastdcgs",
@@ -216,8 +224,8 @@ def test_the_registry_has_every_class_by_the_name_people_type() -> None:
         "pgextra",
         "primaldual",
         "projectedagd",
-    ]
-    assert list(registry.inner_solvers()) == [
+    }
+    assert set(registry.inner_solvers()) >= {
         "block",
         "cg",
         "corrective",
@@ -225,24 +233,23 @@ def test_the_registry_has_every_class_by_the_name_people_type() -> None:
         "newton",
         "pcg",
         "projected",
-    ]
-    assert list(registry.losses()) == ["huber", "logistic", "squared"]
-    assert list(registry.sets()) == (
-        [
-            "birkhoff",
-            "box",
-            "group-l1",
-            "hull",
-            "k-sparse",
-            "l1",
-            "l2",
-            "linf",
-            "nuclear",
-            "polytope",
-            "simplex",
-            "spectraplex",
-        ]
-    )
+    }
+    assert set(registry.losses()) >= {"huber", "logistic", "squared"}
+    assert list(registry.sets()) == sorted(registry.sets())
+    assert set(registry.sets()) >= {
+        "birkhoff",
+        "box",
+        "group-l1",
+        "hull",
+        "k-sparse",
+        "l1",
+        "l2",
+        "linf",
+        "nuclear",
+        "polytope",
+        "simplex",
+        "spectraplex",
+    }
 
 
 def test_every_name_of_an_inner_solver_is_one_that_methods_take() -> None:
@@ -278,3 +285,60 @@ def test_the_guide_has_a_row_for_every_set_with_its_options(name: str) -> None:
     flags = [f"--{o.name}" if o.required else f"[--{o.name}]" for o in made.command_options()]
     rows = [line for line in guide.splitlines() if line.startswith(f"| `{made.__name__}(")]
     assert [row.rstrip(" |").endswith(f"`{' '.join([name, *flags])}`") for row in rows] == [True]
+
+
+@pytest.mark.parametrize("name", [made.__name__ for made in registry.methods().values()])
+def test_the_page_of_methods_describes_every_method(name: str) -> None:
+    assert f"`{name}`" in METHODS_PAGE.read_text()
+
+
+METHODS_PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
+
+
+def add_to_package(made: type, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a class be one that ``dcgs.sets`` or ``dcgs.methods`` exports."""
+    for module in (import_module(f"dcgs.{package}"), dcgs):
+        monkeypatch.setattr(module, made.__name__, made, raising=False)
+        monkeypatch.setattr(module, "__all__", [*module.__all__, made.__name__])
+
+
+def need_a_file(made: type, name: str, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """Return the files that the tests of lists of names miss a class in."""
+    checks = {
+        "docs/api.md": test_docs.test_every_public_name_has_a_docstring_with_an_example,
+        "src/dcgs": test_repository.test_every_public_name_exists,
+        "tests/test_extension.py": test_the_registry_has_every_class_by_the_name_people_type,
+        "src/dcgs/cli": lambda: test_help.test_the_help_of_fit_names_every_problem_set_and_method(capsys),
+        "docs/fit.md": test_fit_docs.test_the_methods_that_the_page_names_are_those_of_the_command,
+        "tests/set_cases.py": test_reference.test_every_set_is_in_the_tables,
+    }
+    if issubclass(made, dcgs.ConvexSet):
+        checks["docs/guide.md"] = lambda: test_the_guide_has_a_row_for_every_set_with_its_options(name)
+    else:
+        checks["docs/methods.md"] = lambda: test_the_page_of_methods_describes_every_method(made.__name__)
+    missing = set()
+    for file, check in checks.items():
+        try:
+            check()
+        except AssertionError:
+            missing.add(file)
+    return missing
+
+
+def test_a_set_in_the_package_needs_its_rows_in_two_files(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its module, the list of the package and the change log these are five; see CONTRIBUTING.md."""
+    monkeypatch.setattr(NonnegativeBox, "name", "nonnegative-box")
+    add_to_package(NonnegativeBox, "sets", monkeypatch)
+    missing = need_a_file(NonnegativeBox, "nonnegative-box", capsys)
+    assert missing == {"tests/set_cases.py", "docs/guide.md"}
+
+
+def test_a_method_in_the_package_needs_its_section_in_one_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its module, the list of the package, two files of its reference and the change log are six."""
+    add_to_package(DiffusionFW, "methods", monkeypatch)
+    assert "diffusionfw" in registry.methods()
+    assert need_a_file(DiffusionFW, "diffusionfw", capsys) == {"docs/methods.md"}

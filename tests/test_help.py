@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +69,19 @@ def test_every_example_of_a_help_can_be_parsed(
         words = shlex.split(line.partition(" dcgs ")[2].partition("  ")[0])
         assert words, line
         make_parser().parse_args(words)
+
+
+@pytest.mark.parametrize("typed", [[], ["--version"], ["fit"], ["report", "folder"], ["bench", "step"]])
+def test_the_help_is_the_same_whichever_job_has_its_options(typed: list[str]) -> None:
+    assert make_parser(typed).format_help() == make_parser().format_help()
+
+
+def test_a_fit_imports_neither_the_benchmarks_nor_what_few_sets_need() -> None:
+    """Each takes a fifth of a second, in each process of a run."""
+    program = "import sys; from dcgs.cli import make_parser; make_parser(['fit']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"dcgs.cli.fit", "scipy.sparse"} <= set(done.stdout.split())
+    assert {"dcgs.bench", "scipy.optimize", "matplotlib", "mpi4py"} & set(done.stdout.split()) == set()
 
 
 def test_the_help_of_fit_names_every_problem_set_and_method(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ import pytest
 import dcgs
 from dcgs.bench import exchange
 from dcgs.environment import VARIABLES
-from dcgs.runtime import mpi
+from dcgs.runtime.mpi_transport import check_launcher
 from fit_runs import own_lines
 
 HERE = Path(__file__).parent
@@ -114,7 +114,9 @@ def test_a_command_ends_with_one_sentence(fault: str, sentence: str) -> None:
 
 def test_only_one_file_imports_mpi4py() -> None:
     imports = re.compile(r"^\s*(from|import) mpi4py", re.MULTILINE)
-    assert [path.name for path in SOURCE.rglob("*.py") if imports.search(path.read_text())] == ["mpi.py"]
+    assert [path.name for path in SOURCE.rglob("*.py") if imports.search(path.read_text())] == [
+        "mpi_transport.py"
+    ]
 
 
 def test_without_mpi4py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +136,11 @@ def test_a_timeout_is_a_positive_number(timeout: float) -> None:
 def test_an_mpiexec_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    mpi._check_launcher(1, "MPICH Version: 5")
+    check_launcher(1, "MPICH Version: 5")
     monkeypatch.setenv("PMI_SIZE", "10")
-    mpi._check_launcher(10, "MPICH Version: 5")
+    check_launcher(10, "MPICH Version: 5")
     with pytest.raises(RuntimeError, match=r"started 10 processes \(PMI_SIZE\), and mpi4py sees 1\."):
-        mpi._check_launcher(1, "MPICH Version: 5")
+        check_launcher(1, "MPICH Version: 5")
 
 
 def test_the_documented_exchanges_are_those_on_record_and_as_fast_as_promised() -> None:

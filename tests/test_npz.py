@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from dcgs.datasets import read_libsvm
 from dcgs.npz import NpzReader
 
 
-def archive(**arrays: object) -> io.BytesIO:
+def archive(**arrays: Any) -> io.BytesIO:
     file = io.BytesIO()
-    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(file, **arrays)
     return file
 
 

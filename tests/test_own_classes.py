@@ -214,7 +214,9 @@ def test_an_answer_outside_of_the_set_is_noted() -> None:
 
 
 def test_a_program_without_a_yield_is_refused() -> None:
-    program: Any = lambda agent: agent.x0  # noqa: E731
+    def program(agent: Any) -> Any:
+        return agent.x0
+
     with pytest.raises(TypeError, match=r"must be a generator: it must yield at least once; .* a ndarray"):
         minimize(program, iterations=3)
 

@@ -102,7 +102,10 @@ def test_a_run_equals_the_stacked_reference(graph: nx.Graph, flat: tuple[int, ..
     dcgs.minimize(objectives, L2Ball(SIZE, 1e9), graph, method, iterations=40, callback=look)
     L = stacked.resisting(laplacian_matrix(graph))
     etas = stacked.local_etas(A, L)
-    solve = lambda i, w, eta, center: minimizer(*parts[i], w, eta, center)  # noqa: E731
+
+    def solve(i: int, w: Array, eta: Array, center: Array) -> Array:
+        return minimizer(*parts[i], w, eta, center)
+
     reference = stacked.fast(L, np.zeros(SIZE), etas, RELAXATION, True, solve, A)
     for k, (mine, theirs) in enumerate(zip(answers[1:], islice(reference, 40), strict=True)):
         # Systems of condition 1e4 to 1e8 solved one after the other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
@@ -102,29 +103,33 @@ def fitted(made: Design, sites: dict[int, SiteData], radius: float) -> np.ndarra
 
 
 @pytest.mark.parametrize("loss", [dcgs.SquaredLoss, dcgs.LogisticLoss, partial(dcgs.HuberLoss, delta=2.0)])
-def test_a_wide_radius_gives_the_model_without_bounds_in_the_units_of_the_user(loss: object) -> None:
+def test_a_wide_radius_gives_the_model_without_bounds_in_the_units_of_the_user(
+    loss: Callable[..., dcgs.Loss],
+) -> None:
     A, y, w = rows()
     y = noisy_labels(y) if loss is dcgs.LogisticLoss else y
     sites = split(A, y, w)
-    found = fitted(design(sites, Reductions(GRAPH), loss), sites, 20.0)  # type: ignore[arg-type]
+    found = fitted(design(sites, Reductions(GRAPH), loss), sites, 20.0)
     z = A @ found[:-1] + found[-1]
-    slopes = w * loss(y).grad(z)  # type: ignore[operator]
+    slopes = w * loss(y).grad(z)
     # Without bounds the gradient is zero; it is compared with its value where there is no model.
-    first = w * loss(y).grad(np.full(len(y), y.mean()))  # type: ignore[operator]
+    first = w * loss(y).grad(np.full(len(y), y.mean()))
     scales = A.std(axis=0)
     gradient = np.append(((A - A.mean(axis=0)) / scales).T @ slopes, slopes.sum())
     assert np.abs(gradient).max() <= 1e-3 * np.abs(first).sum()
 
 
 @pytest.mark.parametrize("loss", [dcgs.SquaredLoss, dcgs.LogisticLoss])
-def test_sparse_rows_give_the_model_of_dense_rows(loss: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_rows_give_the_model_of_dense_rows(
+    loss: Callable[..., dcgs.Loss], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(import_module("dcgs.preprocessing.design"), "_SMALL", 0)
     A, y, w = rows()
     y = noisy_labels(y) if loss is dcgs.LogisticLoss else y
     models = []
     for sparse in (False, True):
         sites = split(A, y, w, sparse)
-        made = make_design(sites, Reductions(GRAPH), loss)  # type: ignore[arg-type]
+        made = make_design(sites, Reductions(GRAPH), loss)
         models.append(fitted(made, sites, 1.5))
         centered = isinstance(made.objective(sites[0]).map, CenteredMap)
         assert centered == sparse

@@ -48,7 +48,8 @@ def resolve(requirements: list[str]) -> dict[str, list[dict[str, dict[str, str]]
         options = ["--quiet", "--dry-run", "--ignore-installed", "--report", str(report)]
         command = [str(python), "-m", "pip", "install", *options, *requirements]
         subprocess.run(command, cwd=ROOT, env=unlocked, check=True)
-        return json.loads(report.read_text())  # type: ignore[no-any-return]
+        found: dict[str, list[dict[str, dict[str, str]]]] = json.loads(report.read_text())
+        return found
 
 
 def normalized(name: str) -> str:

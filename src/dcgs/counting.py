@@ -1,4 +1,7 @@
-"""Count oracle calls. Projections are counted in ``methods/projections.py``, with :class:`Tally`."""
+"""Count oracle calls.
+
+Projections are counted in ``methods/projections.py``, with :class:`Tally`; bytes in ``runtime/traffic.py``.
+"""
 
 from __future__ import annotations
 

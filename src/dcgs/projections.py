@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from dcgs.points import Point, norm
 
@@ -110,7 +110,7 @@ def onto_l2_ball(y: Point, radius: float, h: Point | None = None) -> tuple[Point
     # sign of the excess there is rounding error.
     mu = float(h.max()) * (size / radius - 1.0)
     if excess(mu) < 0.0:
-        mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
+        mu = float(scipy.optimize.brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
     x = h * y / (h + mu)
     return x * min(1.0, radius / norm(x)), mu
 

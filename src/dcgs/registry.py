@@ -67,8 +67,7 @@ def resolve(kind: Kind, text: str) -> type[Any]:
     ('L1Ball', 'DFW')
     >>> resolve("method", "adam")
     Traceback (most recent call last):
-    ValueError: the method must be one of dcgs, dfw, fastdcgs, nids, pgextra, primaldual, projectedagd, or \
-package.module:Name; got 'adam'.
+    ValueError: the method must be one of dcgs, dfw, ..., or package.module:Name; got 'adam'.
     """
     base, built_in = _KINDS[kind][0], _KINDS[kind][1]()
     if text in built_in:

@@ -19,7 +19,8 @@ import scipy.sparse as sp
 from dcgs.bench.optimum import Optimum, iterates
 from dcgs.front.history import certify
 from dcgs.objectives import HuberLoss, LogisticLoss, Objective, SquaredLoss, matrix_map
-from dcgs.objectives.maps import MatrixMap, Sampling
+from dcgs.objectives.maps import MatrixMap
+from dcgs.objectives.sampling import Sampling
 from dcgs.points import Point, norm
 from dcgs.sets import L1Ball
 from dcgs.study import Problem

@@ -13,8 +13,8 @@ from typing import NoReturn
 from rich.console import Console
 
 from dcgs import __version__
-from dcgs.cli import bench, fit, predict, reproduce, show
 from dcgs.cli.errors import ERRORS
+from dcgs.cli.jobs import add_jobs
 from dcgs.environment import is_root, started_by_mpi
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
 from dcgs.supervisor import detach, mark_printed, raise_on_signals, signal_received
@@ -47,14 +47,13 @@ In Python, start at help(dcgs.minimize).
 _ROOT_FIRST = 3.0
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command with all its jobs."""
+def make_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command with all its jobs, or one that can parse ``typed`` only."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
     parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    for job in (fit, predict, show, reproduce, bench):
-        job.add(jobs)
+    add_jobs(jobs, typed)
     return parser
 
 
@@ -73,10 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status, or raise a RunAbortedError."""
-    parser = make_parser()
+    typed = sys.argv[1:] if argv is None else list(argv)
+    parser = make_parser(typed)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
-    typed = sys.argv[1:] if argv is None else list(argv)
     with nullcontext() if is_root() else _silence():
         args, unknown = parser.parse_known_args(typed)
         if unknown:

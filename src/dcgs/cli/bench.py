@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dcgs.bench import dense_lasso, exchange, memory, record, step
 from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds, bench_time
+from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option
 
 Rows = list[dict[str, Any]]
@@ -124,7 +125,7 @@ _BENCHMARKS = (
 def add(jobs: Any) -> None:
     """Add the job to the command."""
     about = "Measure ratios side by side in one run; absolute times cannot be compared."
-    bench = job(jobs, "bench", "measure ratios side by side in one run", about, _EXAMPLES)
+    bench = job(jobs, "bench", HELP["bench"], about, _EXAMPLES)
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
     for one in _BENCHMARKS:
         _add(benches, one.name, one.run, one.about, one.defaults)

@@ -14,10 +14,9 @@ from dcgs.bench.entries import ENTRIES
 from dcgs.bench.faults import CONDITIONS, Condition, FaultStudy, run_study, runs_left
 from dcgs.bench.faults_report import FaultTable, instance_table, ratio_table, summary_table
 from dcgs.bench.instances import INSTANCES, QUICK
-from dcgs.cli.bench_rounds import chosen_by_name, rich_table
+from dcgs.cli.bench_study import chosen_by_name, drawing, rich_table, run_with_progress
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
-from dcgs.report import Progress
 from dcgs.study import ResultCache
 
 _ABOUT = """\
@@ -80,18 +79,18 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     study = FaultStudy(ResultCache(out), seeds, rounds, args.seconds, args.jobs or cores())
     study.cache.check_writable()
     notes: list[str] = []
-    try:
-        with Progress(console) as progress:
-            advance = progress.counter("runs", runs_left(study, instances, entries, conditions))
-            run_study(study, instances, entries, conditions, lambda name, sentence: advance())
-    except KeyboardInterrupt:
-        console.print("interrupted: finished runs are recorded. Run the same command again to continue.")
+    left = runs_left(study, instances, entries, conditions)
+    if run_with_progress(
+        lambda report: run_study(study, instances, entries, conditions, report), left, notes, console
+    ):
         return 130
     found = FaultTable(study, instances, entries, conditions)
     for chosen in instances:
         console.print(rich_table(instance_table(found, chosen)))
         console.print(rich_table(summary_table(found, chosen)))
     console.print(rich_table(ratio_table(found)))
+    for note in notes:
+        console.print(note)
     study.cache.write_file("faults.md", faults_report.markdown(found, notes).encode())
     study.cache.write_file("faults.json", faults_report.as_json(found).encode())
     study.cache.write_file("faults.png", _picture(found))
@@ -107,13 +106,9 @@ def _conditions(names: list[str] | None) -> list[Condition]:
     return [condition for condition in CONDITIONS if names is None or condition.name in names]
 
 
-def _picture(table: FaultTable) -> bytes:
-    try:
+def _picture(found: FaultTable) -> bytes:
+    with drawing():
         from dcgs.report.fault_figure import faults_figure
         from dcgs.report.figures import encoded
-    except ImportError as error:
-        raise ImportError(
-            f"the picture needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
-        ) from error
-    return encoded(faults_figure(table), "png")
+
+        return encoded(faults_figure(found), "png")

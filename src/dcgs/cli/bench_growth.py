@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dcgs.bench import growth, record
 from dcgs.bench.ranking import TextTable
-from dcgs.cli.bench_rounds import rich_table
+from dcgs.cli.bench_study import drawing, rich_table
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.study import ResultCache
 
@@ -73,12 +73,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
 
 
 def _picture(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    try:
+    with drawing():
         from dcgs.report.bench_figures import growth_figure
         from dcgs.report.figures import encoded
-    except ImportError as error:
-        raise ImportError(
-            f"the picture needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'."
-        ) from error
-    return encoded(growth_figure(rows), "png")
+
+        return encoded(growth_figure(rows), "png")

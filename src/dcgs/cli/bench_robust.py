@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.bench import record, robust
-from dcgs.cli.bench_rounds import rich_table
+from dcgs.cli.bench_study import rich_table
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.report import Progress

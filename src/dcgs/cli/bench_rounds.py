@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from dcgs.bench import rounds_report
 from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
 from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
-from dcgs.bench.ranking import LEVELS, Ranking, TextTable, counts_table, instance_table, summary_table
+from dcgs.bench.ranking import LEVELS, Ranking, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
+from dcgs.cli.bench_study import (
+    add_choices,
+    chosen_by_name,
+    drawing,
+    rich_table,
+    run_with_progress,
+    with_outside,
+)
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
-from dcgs.report import Progress
 from dcgs.study import ResultCache
 
 _ABOUT = """\
@@ -48,9 +52,6 @@ examples:
 """
 
 _SECONDS, _QUICK_SECONDS = 40.0, 3.0
-_BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=,) |(?<=/) ")
-
-Named = TypeVar("Named", Instance, Entry)
 
 
 def add(benches: Any) -> None:
@@ -58,12 +59,7 @@ def add(benches: Any) -> None:
     text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
     parser = job(benches, "rounds", text, _ABOUT, _MORE)
     add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
-    add("--instances NAME", "which instances (default: all)", nargs="+")
-    add("--methods NAME", "which methods (default: all)", nargs="+")
-    text = "an instance of your own, a function of a seed that returns objectives, set and graph"
-    add("--instance FILE.PY:NAME", text, action="append", default=[])
-    text = "a method of your own, a dcgs.Method, or a class or function that makes one"
-    add("--method FILE.PY:NAME", text, action="append", default=[])
+    add_choices(parser)
     switch("--grid", help="also search settings, and show the best of them to 1e-3")
     switch("--list", help="print the names of all, and end")
     switch("--quick", help="a few small instances instead of the table")
@@ -109,7 +105,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     numbers = rounds_report.as_json(study, ranking, table, grid, notes)
     study.cache.write_file("rounds.md", rounds_report.markdown(study, ranking, table, notes).encode())
     study.cache.write_file("rounds.json", numbers.encode())
-    study.cache.write_file("profile.png", _profile(ranking))
+    study.cache.write_file("profile.png", _picture(ranking))
     console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
     if interrupted:
         return 130
@@ -141,43 +137,9 @@ def _run_study(
     left = runs_left(study, instances, entries)
     if left == 0:
         return False
-    try:
-        with Progress(console) as progress:
-            advance = progress.counter("runs", left)
-
-            def report(name: str, sentence: str | None) -> None:
-                advance()
-                if sentence is not None:
-                    notes.append(f"{name}: {sentence}")
-
-            run_study(study, instances, entries, report)
-    except KeyboardInterrupt:
-        console.print("interrupted: finished runs are recorded. Run the same command again to continue.")
-        return True
-    return False
-
-
-def _profile(ranking: Ranking) -> bytes:
-    try:
-        from dcgs.report.figures import encoded, profile_figure
-    except ImportError as error:
-        raise ImportError(
-            f"the profile needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
-        ) from error
-    return encoded(profile_figure(ranking), "png")
-
-
-def rich_table(text: TextTable) -> Table:
-    """Return a table for the terminal."""
-    table = Table(title=text.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, name in enumerate(text.head):
-        table.add_column(
-            _BREAKS.sub("\n", name), justify="right" if place else "left", no_wrap=not place, overflow="fold"
-        )
-    for row in text.rows:
-        table.add_row(*(Text(cell, "bold" if best else "") for cell, best in row))
-    return table
+    return run_with_progress(
+        lambda report: run_study(study, instances, entries, report), left, notes, console
+    )
 
 
 def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry]) -> None:
@@ -192,39 +154,15 @@ def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry])
         console.print(listed)
 
 
-def with_outside(
-    what: str, known: Sequence[Named], specs: Sequence[str], load: Callable[[str], Named]
-) -> list[Named]:
-    """Return the built-in ones and those that ``--method`` or ``--instance`` names."""
-    unclear = [spec for spec in specs if ":" not in spec]
-    if unclear:
-        raise ValueError(
-            f"--{what} must be package.module:name or file.py:name; got {', '.join(map(repr, unclear))}. "
-            f"Choose among the built-in ones with --{what}s."
-        )
-    everyone = list(known) + [load(spec) for spec in specs]
-    names = [one.name for one in everyone]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(
-            f"every {what} must have a name of its own; {', '.join(twice)} is there twice. Rename one."
-        )
-    return everyone
-
-
-def chosen_by_name(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
-    """Return those of the names, and all outside ones; all if there are no names."""
-    unknown = [name for name in names or () if name not in [one.name for one in known]]
-    if unknown:
-        raise ValueError(
-            f"{what} must be one of {', '.join(repr(one.name) for one in known)}; "
-            f"got {', '.join(map(repr, unknown))}. See dcgs bench rounds --list."
-        )
-    return [one for one in known if names is None or one.spec or one.name in names]
-
-
 def _level(level: float) -> float:
     if level not in LEVELS:
         known = ", ".join(f"{each:.0e}" for each in LEVELS)
         raise ValueError(f"level must be one of {known}; got {level!r}.")
     return level
+
+
+def _picture(ranking: Ranking) -> bytes:
+    with drawing():
+        from dcgs.report.figures import encoded, profile_figure
+
+        return encoded(profile_figure(ranking), "png")

@@ -14,9 +14,15 @@ from dcgs.bench.entries import ENTRIES, entry
 from dcgs.bench.instances import INSTANCES, LARGE, QUICK, instance
 from dcgs.bench.rounds import RoundsStudy, runs_left
 from dcgs.bench.timing import LEVELS, POOL, run_times, times, times_left
-from dcgs.cli.bench_rounds import chosen_by_name, rich_table, with_outside
+from dcgs.cli.bench_study import (
+    add_choices,
+    chosen_by_name,
+    drawing,
+    rich_table,
+    run_with_progress,
+    with_outside,
+)
 from dcgs.cli.values import job, option, positive, seed
-from dcgs.report import Progress
 from dcgs.study import ResultCache
 from dcgs.study.link import LINKS
 
@@ -45,12 +51,7 @@ def add(benches: Any) -> None:
     text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
     parser = job(benches, "time", text, _ABOUT, _MORE)
     add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
-    add("--instances NAME", "which instances (default: all)", nargs="+")
-    add("--methods NAME", "which methods (default: all)", nargs="+")
-    text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
-    add("--instance PACKAGE.MODULE:NAME", text, action="append", default=[])
-    text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
-    add("--method PACKAGE.MODULE:NAME", text, action="append", default=[])
+    add_choices(parser)
     switch("--quick", help="a few small instances instead of the table")
     switch("--rerun", help="repeat the chosen runs even if they are recorded")
     text = "time limit of each run (default: 20, more for the largest instances; 3 with --quick)"
@@ -74,19 +75,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             for one in entries:
                 study.cache.remove_run(chosen.file, one.file)
     notes: list[str] = []
-    try:
-        with Progress(console) as progress:
-            left = runs_left(study, instances, entries) + times_left(study, instances)
-            advance = progress.counter("runs", max(1, left))
-
-            def report(name: str, sentence: str | None) -> None:
-                advance()
-                if sentence is not None:
-                    notes.append(f"{name}: {sentence}")
-
-            run_times(study, instances, entries, report)
-    except KeyboardInterrupt:
-        console.print("interrupted: finished runs are recorded. Run the same command again to continue.")
+    left = runs_left(study, instances, entries) + times_left(study, instances)
+    if run_with_progress(
+        lambda report: run_times(study, instances, entries, report), max(1, left), notes, console
+    ):
         return 130
     recorded = [one for one in methods if any(study.has_trial(chosen, one) for chosen in table)]
     found = [times(study, table, recorded, level) for level in LEVELS]
@@ -105,12 +97,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _picture(found: list[Any]) -> bytes:
-    try:
+    with drawing():
         from dcgs.report.bench_figures import time_figure
         from dcgs.report.figures import encoded
-    except ImportError as error:
-        raise ImportError(
-            f"the picture needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
-        ) from error
-    return encoded(time_figure(found[-1]), "png")
+
+        return encoded(time_figure(found[-1]), "png")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dcgs import registry
+from dcgs.cli.jobs import HELP
 from dcgs.cli.values import (
     assignment,
     count,
@@ -93,7 +94,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
         f"  {name:13} {(X.__doc__ or '').splitlines()[0]}" for name, X in registry.sets().items()
     )
     about, more = _ABOUT.replace("{problems}", problems), _MORE.replace("{sets}", sets)
-    parser = job(jobs, "fit", "fit a model to your own data", about, more)
+    parser = job(jobs, "fit", HELP["fit"], about, more)
     parser.add_argument(
         "problem",
         type=_problem,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.cli.fit_options import add_reading_options, columns_of
+from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
 from dcgs.files import Content, atomic_write
 from dcgs.fitting.models import Model, csv_text, find_model
@@ -44,7 +45,7 @@ _PRINTED = 10
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
-    parser = job(jobs, "predict", "apply a model of dcgs fit to new data", _ABOUT, _MORE)
+    parser = job(jobs, "predict", HELP["predict"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
     option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
     option(parser, "--out FILE", "write all predictions as CSV", Path)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import record
+from dcgs.cli.jobs import HELP
 from dcgs.cli.values import job, link, option, seed
 from dcgs.experiments.catalog import NAMES, Options, experiment
 from dcgs.experiments.manifest import open_manifest, read_manifest, write_manifest
@@ -55,7 +56,7 @@ examples:
 
 def add(jobs: Any) -> None:
     """Add the two jobs to the command."""
-    run = job(jobs, "reproduce", "run the paper's experiments and check its claims", _ABOUT, _MORE)
+    run = job(jobs, "reproduce", HELP["reproduce"], _ABOUT, _MORE)
     run.add_argument("names", nargs="*", metavar="NAME", help="which experiments (default: all four)")
     option(run, "--out DIR", "output (default: dcgs-report)", Path, default=Path("dcgs-report"))
     run.add_argument("--quick", action="store_true", help="small problems: the whole picture in a minute")
@@ -67,7 +68,7 @@ def add(jobs: Any) -> None:
     run.set_defaults(run=_reproduce)
     about = "Write page and figures again from the recorded runs; nothing is run."
     more = "examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s"
-    report = job(jobs, "report", "write the page of a folder of dcgs reproduce again", about, more)
+    report = job(jobs, "report", HELP["report"], about, more)
     report.add_argument("folder", type=Path, metavar="DIR", help="a folder that dcgs reproduce wrote")
     report.set_defaults(run=_report)
     text = "of each link, for the modeled time: 10MB/s, 100Mbit/s, … (default: as last time, or 10MB/s)"

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
 from dcgs.experiments.numbers import size
 from dcgs.fitting.models import Model, find_model
@@ -37,7 +38,7 @@ examples:
 
 def add(jobs: Any) -> None:
     """Add the job to the command."""
-    parser = job(jobs, "show", "print what a model of dcgs fit is", _ABOUT, _MORE)
+    parser = job(jobs, "show", HELP["show"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
     option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
     option(parser, "--top N", "how many coefficients (default: 15)", count, default=15)

@@ -1,87 +1,34 @@
-"""The problem that a run solves: the arguments of ``minimize``, checked before any work is done."""
+"""The arguments of ``minimize``, checked before any work is done."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dcgs.front.answers import Model
-from dcgs.front.checkpoint import Checkpoint, check_checkpoint
+from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
-from dcgs.front.history import Callback
 from dcgs.front.network import Network, as_network
-from dcgs.front.stopping import Limits
-from dcgs.front.varying import EdgesUp, GraphArgument, edges_up, union_of
+from dcgs.front.problem import Problem, Settings
+from dcgs.front.start import check_start
+from dcgs.front.varying import GraphArgument, edges_up, union_of
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
-from dcgs.validation import SEED, finite, function_or_none, instance, nonfinite, reals, shown
+from dcgs.validation import SEED, function_or_none, instance, nonfinite, shown
 
 # Products of four numbers of at most this size, or of at least its reciprocal, do not overflow or underflow.
 _LARGEST = 1e70
-
-FEASIBLE = 1e-9
-"""A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Settings:
-    """How a run is made; ``limits`` are as the user gave them, without defaults."""
-
-    method: Method
-    limits: Limits
-    runtime: Runtime
-    seed: int
-    callback: Callback | None
-    checkpoint: Checkpoint | None
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Minimize f over X on a network of agents that start at x0."""
-
-    f: DistributedObjective
-    X: ConvexSet
-    network: Network
-    x0: Model
-    settings: Settings
-    edges_up: EdgesUp | None = None
-
-    @property
-    def reliable(self) -> bool:
-        """Whether every message arrives in the round in which it is sent."""
-        return self.settings.runtime.reliable and self.edges_up is None
-
-    @property
-    def faults(self) -> dict[str, str]:
-        """What a checkpoint must have been made with: the faults, and the edges of a graph that changes."""
-        if self.reliable:
-            return {}
-        varying = "a graph that changes, " if self.edges_up is not None else ""
-        return {"faults": varying + settings_of((self.settings.runtime.faults, self.edges_up))}
-
-    @property
-    def method(self) -> Method:
-        """The method that all agents run."""
-        return self.settings.method
-
-    @property
-    def limits(self) -> Limits:
-        """The limits, with defaults."""
-        return self.settings.limits.with_defaults(self.method.stops_itself)
 
 
 def check(
@@ -141,6 +88,10 @@ def _settings(thing: object) -> str:
         return settings_of(thing)
     except TypeError:
         return described(thing)
+
+
+def _bytes(x: Model) -> bytes:
+    return x.U.tobytes() + x.V.tobytes() if isinstance(x, LowRank) else x.tobytes()
 
 
 def _digest(data: bytes) -> str:
@@ -259,54 +210,6 @@ def check_running(runtime: Runtime, seed: int, callback: object) -> None:
     instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
     SEED(seed, "seed")
     function_or_none(callback, "callback", "a Snapshot")
-
-
-def _bytes(x: Model) -> bytes:
-    return x.U.tobytes() + x.V.tobytes() if isinstance(x, LowRank) else x.tobytes()
-
-
-def check_start(x0: ArrayLike | LowRank | None, X: ConvexSet, factors: bool = False) -> Model:
-    """Return the starting point: the user's, which must be in X, or the default of the set.
-
-    With ``factors`` it is a matrix in factors.
-    """
-    if x0 is None:
-        shape = (X.shape[0], X.shape[-1])
-        return LowRank.zeros(shape) if factors else frozen(X.start())
-    if factors:
-        return _start_in_factors(x0, X)
-    return frozen(_dense_start(np.asarray(x0) if isinstance(x0, LowRank) else x0, X))
-
-
-def _dense_start(x0: ArrayLike, X: ConvexSet) -> Point:
-    x = reals(x0, "x0")
-    if x.shape != X.shape:
-        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    _check_violation(X.violation(finite(x, "x0")), X)
-    return x
-
-
-def _check_violation(violation: float, X: ConvexSet) -> None:
-    if violation > FEASIBLE * X.diameter:
-        raise ValueError(
-            f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
-            "Scale it into X, or leave x0 out."
-        )
-
-
-def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet) -> LowRank:
-    """Return the starting point of a method whose models are matrices in factors."""
-    if not isinstance(x0, LowRank):
-        u, sigma, vt = np.linalg.svd(_dense_start(x0, X), full_matrices=False)
-        rank = int(np.count_nonzero(sigma > FEASIBLE * X.diameter))
-        return LowRank(u[:, :rank] * sigma[:rank], vt[:rank].T, (X.shape[0], X.shape[1]))
-    if x0.shape != X.shape:
-        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x0.shape}.")
-    finite(x0.U, "x0.U")
-    finite(x0.V, "x0.V")
-    _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
-    # All agents start with all rows, also if some are zero.
-    return LowRank(x0.rows_of(np.arange(x0.shape[0])), x0.V, x0.shape)
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:

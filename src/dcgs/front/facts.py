@@ -12,8 +12,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
-from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
+from dcgs.objectives.sampling import Sampling
 from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
 from dcgs.schedules import Facts, ProjectionFacts

@@ -15,8 +15,8 @@ from dcgs.front.answers import Model
 from dcgs.front.curves import draw
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank
-from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
+from dcgs.objectives.sampling import Sampling
 from dcgs.points import norm, vdot
 from dcgs.runtime.encoding import Array
 from dcgs.sets.base import ConvexSet

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 from dcgs.counting import BudgetSpentError
 from dcgs.front.build import Run, build
 from dcgs.front.checkpoint import Checkpoint
-from dcgs.front.checks import Settings, check
+from dcgs.front.checks import check
 from dcgs.front.collect import collect
 from dcgs.front.history import Callback
+from dcgs.front.problem import Settings
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits
 from dcgs.front.varying import GraphArgument

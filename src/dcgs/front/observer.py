@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
-from dcgs.counting import CountedOracle, Tally
 from dcgs.front.answers import Model, allgather_answers, average, whole
-from dcgs.front.checks import Problem
+from dcgs.front.counters import Counters
 from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
-from dcgs.front.stopping import Status, Stopwatch
+from dcgs.front.problem import Problem
+from dcgs.front.stopping import Status
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
-from dcgs.runtime import Runtime, Traffic
+from dcgs.runtime import Runtime
 
 # The rounding error of the difference of two losses, in units of EPS times the loss.
 _LOSSES = 4.0
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Counters:
-    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``."""
-
-    traffic: Traffic
-    oracles: Mapping[int, CountedOracle]
-    projections: Mapping[int, Tally]
-    clock: Stopwatch
-
-    @property
-    def calls(self) -> int:
-        """The largest number of oracle calls of an agent in this process."""
-        return max(oracle.calls for oracle in self.oracles.values())
-
-    @property
-    def work(self) -> tuple[int, int]:
-        """The largest numbers of oracle calls and of projections of an agent in this process."""
-        return self.calls, max(tally.count for tally in self.projections.values())
 
 
 @final

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
+from dcgs.front.counters import Counters
 from dcgs.front.fingerprint import library_versions
 from dcgs.front.history import as_rows, from_rows
-from dcgs.front.observer import Counters, Observer
+from dcgs.front.observer import Observer
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Agent

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.objectives.losses import SquaredLoss
@@ -88,7 +88,7 @@ class _ExactSolver(Solver):
             # At μ = ‖h‖/ρ every denominator is at least ‖h‖/ρ, so x(μ) is inside, up to rounding error.
             mu = float(np.linalg.norm(h)) / self.radius
             if excess(mu) < 0.0:
-                mu = float(brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
+                mu = float(scipy.optimize.brentq(excess, 0.0, mu, xtol=1e-300, rtol=1e-15))
         x = self.Vt.T @ (inside / (self.curvature + phi.eta + mu)) + outside / (phi.eta + mu)
         self.task.outcomes[Outcome.ROUNDING] += 1
         return frozen(x.reshape(self.task.X.shape))

@@ -19,8 +19,8 @@ from dcgs.methods.completion import CompletionState, complete
 from dcgs.methods.edges import EdgesState, over_edges
 from dcgs.methods.second_order import SecondOrderState, by_second_order
 from dcgs.methods.sums import SumsState, by_sums
-from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
+from dcgs.objectives.sampling import Sampling
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall

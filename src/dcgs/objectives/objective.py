@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
-from dcgs.objectives.maps import DenseMap, LinearMap, Sampling, Shape, SparseMap
+from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
+from dcgs.objectives.sampling import Sampling
 from dcgs.points import EPS, Point, norm, read_only
 from dcgs.validation import MATRIX_SHAPE, SHAPE, indices, instance, matrix, vector
 

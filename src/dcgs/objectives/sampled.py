@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dcgs.low_rank import Index, Matrix, sampled_product
 from dcgs.objectives.losses import Image
-from dcgs.objectives.maps import Sampling
 from dcgs.objectives.objective import Objective
+from dcgs.objectives.sampling import Sampling
 
 
 @final

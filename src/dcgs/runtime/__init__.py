@@ -4,7 +4,8 @@ A runtime (``base``) is ``Lockstep``, which hosts all agents in one process, or 
 each process. Both resume the agents' ``programs`` step by step and check their ``messages``. Over several
 processes, an ``exchange`` decides in each round what is sent to which process, and checks
 what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
-A ``transport`` sends the buffers; ``mpi`` implements it. Another transport would be a module like ``mpi``.
+A ``transport`` sends the buffers; ``mpi_transport`` implements it, and another transport would be a module
+beside that. ``traffic`` counts rounds, messages and bytes.
 
 ``faults`` says which messages are lost, late or noisy and which agents sleep; ``lossy`` runs rounds with
 them, and ``in_flight`` has the messages on their way. Agents at their own pace run on a simulated ``clock``,
@@ -17,7 +18,7 @@ processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itsel
 """
 
 from dcgs.environment import is_root, started_by_mpi
-from dcgs.runtime.base import Job, Runtime, Traffic
+from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.errors import (
     RunAbortedError,
     Scope,
@@ -33,6 +34,7 @@ from dcgs.runtime.lockstep import Lockstep
 from dcgs.runtime.lossy import PartitionedError
 from dcgs.runtime.mpi import MPI
 from dcgs.runtime.rank import run_as_rank, run_worker
+from dcgs.runtime.traffic import Traffic
 
 __all__ = [
     "MPI",

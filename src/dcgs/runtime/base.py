@@ -1,4 +1,4 @@
-"""The interface of a runtime: it runs the agents' programs, and sends and counts their messages."""
+"""The interface of a runtime: it runs the agents' programs, and sends their messages."""
 
 from __future__ import annotations
 
@@ -7,71 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dcgs.protocol import Program
 from dcgs.runtime.encoding import Array
 from dcgs.runtime.faults import FaultSchedule
 from dcgs.runtime.group import ProcessGroup
 from dcgs.runtime.in_flight import AgentLinks
-from dcgs.runtime.messages import Packets
-from dcgs.runtime.wire import FRAME, HEADER
-
-
-@final
-@dataclass
-class Traffic:
-    """Counters of a run: rounds of all agents, messages and bytes that each agent sent.
-
-    ``steps`` holds, for each step, the seconds of the slowest agent; ``computing`` is their sum, which is the
-    time that a run takes if every agent has its own machine and messages take no time. ``worked`` and
-    ``waited`` are the seconds that each agent spent computing and waiting for messages. A process counts for
-    the agents that it hosts.
-    """
-
-    agents: int
-    rounds: int = field(default=0, init=False)
-    computing: float = field(default=0.0, init=False)
-    steps: list[float] = field(default_factory=list, init=False)
-    messages: NDArray[np.int64] = field(init=False)
-    bytes: NDArray[np.int64] = field(init=False)
-    worked: NDArray[np.float64] = field(init=False)
-    waited: NDArray[np.float64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.messages = np.zeros(self.agents, dtype=np.int64)
-        self.bytes = np.zeros(self.agents, dtype=np.int64)
-        self.worked = np.zeros(self.agents)
-        self.waited = np.zeros(self.agents)
-
-    def count_step(self, seconds: Mapping[int, float]) -> None:
-        """Count one step of each of these agents, with its seconds."""
-        for i, own in seconds.items():
-            self.worked[i] += own
-        slowest = max(seconds.values())
-        self.computing += slowest
-        self.steps.append(slowest)
-
-    def count_wait(self, agents: Sequence[int], seconds: float) -> None:
-        """Count the seconds that these agents waited for messages."""
-        for i in agents:
-            self.waited[i] += seconds
-
-    def count_round(self, packets: Mapping[int, Packets], neighbors: Sequence[Sequence[int]]) -> None:
-        """Count a round with these messages: their encoded arrays and their headers.
-
-        The header of a round goes to every neighbor, also to one for which there is no message.
-        """
-        self.rounds += 1
-        for i, sent in packets.items():
-            self.bytes[i] += HEADER * (len(neighbors[i]) - len(sent))
-            self.count_messages(i, sent)
-
-    def count_messages(self, i: int, sent: Packets) -> None:
-        """Count the messages that agent i sent: their encoded arrays and their headers."""
-        self.messages[i] += len(sent)
-        self.bytes[i] += sum(HEADER + FRAME + one.nbytes for one in sent.values())
+from dcgs.runtime.traffic import Traffic
 
 
 @final
@@ -113,18 +54,31 @@ class Job:
 class Runtime(ABC):
     """Runs every agent's program. It knows nothing about the optimization problem.
 
-    ``reliable`` is True if every message arrives in the round in which it is sent, and all agents take part
-    in every round. If it is ``asynchronous``, there are no rounds; if it ``replays``, it repeats the recorded
-    steps of such a run. With ``allow_faults``, a method that cannot bear missing messages gets older ones
-    instead.
+    With ``allow_faults``, a method that cannot bear missing messages gets older ones instead.
     """
 
-    reliable: bool = True
-    asynchronous: bool = False
     allow_faults: bool = False
-    has_noise: bool = False
     faults: FaultSchedule | None = None
-    replays: bool = False
+
+    @property
+    def reliable(self) -> bool:
+        """Whether every message arrives in the round in which it is sent, and all agents take part in it."""
+        return True
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether agents run at their own pace, without rounds."""
+        return False
+
+    @property
+    def replays(self) -> bool:
+        """Whether it repeats the recorded steps of an asynchronous run."""
+        return False
+
+    @property
+    def has_noise(self) -> bool:
+        """Whether messages may be changed on their way."""
+        return False
 
     @abstractmethod
     def run(self, job: Job) -> None:

@@ -78,7 +78,10 @@ class FaultSchedule(ABC):
         noisy = tuple(_with_noise(part, noise, rng) for part in parts)
         return noisy if isinstance(message, tuple) else noisy[0]
 
-    _noise_seed: int = 0
+    @property
+    def _noise_seed(self) -> int:
+        """The seed of the noise."""
+        return 0
 
 
 def _with_noise(part: Point, noise: float, rng: np.random.Generator) -> Point:
@@ -149,7 +152,7 @@ class Faults(FaultSchedule):
         return self.noise > 0.0
 
     @property
-    def _noise_seed(self) -> int:  # type: ignore[override]  # that of the faults
+    def _noise_seed(self) -> int:
         return self.seed
 
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
@@ -194,7 +197,7 @@ class RecordedFaults(FaultSchedule):
         return any(each.noise > 0.0 for each in self.rounds)
 
     @property
-    def _noise_seed(self) -> int:  # type: ignore[override]  # that of the recorded faults
+    def _noise_seed(self) -> int:
         return self.seed
 
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:

@@ -86,19 +86,19 @@ class Lockstep(Runtime):
             )
 
     @property
-    def asynchronous(self) -> bool:  # type: ignore[override]  # depends on the settings
+    def asynchronous(self) -> bool:
         return self.speeds is not None or self.replay is not None
 
     @property
-    def replays(self) -> bool:  # type: ignore[override]  # depends on the settings
+    def replays(self) -> bool:
         return self.replay is not None
 
     @property
-    def reliable(self) -> bool:  # type: ignore[override]  # depends on the settings
+    def reliable(self) -> bool:
         return self.faults is None and not self.asynchronous
 
     @property
-    def has_noise(self) -> bool:  # type: ignore[override]  # depends on the settings
+    def has_noise(self) -> bool:
         return self.faults is not None and self.faults.has_noise
 
     def run(self, job: Job) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
@@ -46,7 +46,7 @@ class BirkhoffPolytope(ConvexSet):
         # SciPy takes +∞ for a forbidden pair, and may then find no permutation.
         if not np.isfinite(direction).all():
             raise ValueError("direction must be finite; it holds NaN or ∞.")
-        rows, columns = linear_sum_assignment(direction)
+        rows, columns = scipy.optimize.linear_sum_assignment(direction)
         indices = np.asarray(rows * self.n + columns, dtype=np.intp)
         return Sparse(read_only(indices), read_only(np.ones(self.n)), self.shape)
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import nnls
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
@@ -74,7 +74,7 @@ class ConvexHull(ConvexSet):
         # Nonnegative least squares finds the point of the hull nearest to 0 (Lawson and Hanson): for
         # w = s·λ with λ in the simplex, ‖Σwᵢpᵢ‖² + (Σwᵢ − 1)² is least where ‖Σλᵢpᵢ‖ is, for every s.
         lifted = np.vstack([rows.T / scale, np.ones(len(rows))])
-        weights, _ = nnls(lifted, np.eye(1, len(lifted), len(lifted) - 1)[0])
+        weights, _ = scipy.optimize.nnls(lifted, np.eye(1, len(lifted), len(lifted) - 1)[0])
         return norm(weights / weights.sum() @ rows)
 
     def start(self) -> Point:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
 import numpy as np
+import scipy
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.optimize import linprog
 
 from dcgs.points import Point, frozen, norm
 from dcgs.validation import matrix, vector
@@ -87,7 +87,7 @@ class Program:
         return Program(ub, eq, self.reach).minimizer(costs)[:-1]
 
     def _solve(self, costs: Point) -> Any:
-        return linprog(
+        return scipy.optimize.linprog(
             costs,
             A_ub=self.ub.A,
             b_ub=self.ub.b,

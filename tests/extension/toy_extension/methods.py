@@ -20,7 +20,11 @@ class DiffusionState:
 @final
 @dataclass(frozen=True)
 class DiffusionFW(dcgs.Method):
-    """x ← Σⱼ Wᵢⱼ (xⱼ + γ (sⱼ − xⱼ)), γ = shift/(k + shift), with Metropolis weights W."""
+    """x ← Σⱼ Wᵢⱼ (xⱼ + γ (sⱼ − xⱼ)), γ = shift/(k + shift), with Metropolis weights W.
+
+    >>> DiffusionFW().shift
+    2.0
+    """
 
     shift: float = 2.0
     rounds_per_iteration = 1

@@ -13,7 +13,11 @@ import dcgs
 @final
 @dataclass(frozen=True)
 class NonnegativeBox(dcgs.ProjectableSet):
-    """{x : 0 ≤ x ≤ height}."""
+    """{x : 0 ≤ x ≤ height}.
+
+    >>> NonnegativeBox((4,), 3.0).diameter
+    6.0
+    """
 
     shape: tuple[int, ...]
     height: float

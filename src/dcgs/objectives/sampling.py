@@ -1,0 +1,90 @@
+"""The linear map from a matrix to some of its entries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.atoms import Atom, RankOne
+from dcgs.low_rank import LowRank
+from dcgs.objectives.losses import Image
+from dcgs.objectives.maps import LinearMap
+from dcgs.points import Point
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampling(LinearMap):
+    """x ↦ (x[rowsᵢ, colsᵢ])ᵢ, the observed entries of a matrix; an entry may be observed more than once."""
+
+    rows: NDArray[np.intp]
+    cols: NDArray[np.intp]
+    shape: tuple[int, int]
+    orthogonal = True
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def distinct(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+        """The distinct flat indices, the position of each observation among them, and their counts."""
+        flat = self.rows * self.shape[1] + self.cols
+        distinct, where, counts = np.unique(flat, return_inverse=True, return_counts=True)
+        return distinct, where, counts
+
+    def image(self, x: Point | LowRank) -> Image:
+        return np.asarray(x[self.rows, self.cols])
+
+    def image_of_atom(self, atom: Atom) -> Image:
+        match atom:
+            case RankOne():
+                z: Image = atom.u[self.rows]
+                z *= atom.v[self.cols]
+                z *= atom.scale
+                return z
+            case _:
+                return self.image(atom.dense())
+
+    def adjoint(self, r: Image) -> Point:
+        distinct, where, _ = self.distinct
+        g = np.zeros(self.shape)
+        g.reshape(-1)[distinct] = np.bincount(where, weights=r, minlength=len(distinct))
+        return g
+
+    def gram(self, weights: Image) -> NDArray[np.float64]:
+        return np.diag(self.adjoint(weights).reshape(-1))
+
+    @property
+    def norm_bound(self) -> float:
+        return float(np.sqrt(self.largest_eigenvalue))
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        _, _, counts = self.distinct
+        return float(counts.max(initial=0))
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        return self.size / math.prod(self.shape)
+
+    @property
+    def column_squares(self) -> Point:
+        distinct, _, counts = self.distinct
+        squares = np.zeros(self.shape)
+        squares.reshape(-1)[distinct] = counts
+        return squares
+
+    def largest_eigenvalue_by(self, weights: Point) -> float:
+        return float((self.column_squares / weights).max(initial=0.0))
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        _, _, counts = self.distinct
+        complete = len(counts) == self.shape[0] * self.shape[1]
+        return float(counts.min()) if complete else 0.0
