@@ -22,8 +22,8 @@ from dcgs.bench.rounds import RoundsStudy
 from dcgs.bench.time_report import counts_table, time_table
 from dcgs.bench.timing import POOL, TimeCost, Times, pool_cost, run_times, time_cost, times
 from dcgs.cli import main
+from dcgs.link import LINKS, Link
 from dcgs.study import Problem, ResultCache
-from dcgs.study.link import LINKS, Link
 
 
 def test_the_three_links_are_those_of_the_table() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 
 @pytest.mark.parametrize(

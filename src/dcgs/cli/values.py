@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dcgs import registry
 from dcgs.fitting.sets import AUTO, parse_value
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 Number = TypeVar("Number", int, float)
 

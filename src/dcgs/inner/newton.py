@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -13,14 +13,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
 from dcgs.objectives.centered import CenteredMap, CenteredMatrix
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
-from dcgs.projections import Derivative
+from dcgs.projections import Derivative, ProjectedPoint
 from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet
 from dcgs.validation import COUNT
 
@@ -35,6 +35,10 @@ _MOST, _TOLERANCE = 25, 0.1
 # An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
 # there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
 _MOST_ROWS, _MANY, _SLOW = 1500, 4, 0.4
+# Shares θ for which the bound of the distance is tried.
+_SHARES = (0.75, 0.9, 0.97)
+# Aᵀu is computed anew when its rounding error may be this multiple of what it is then.
+_DRIFT = 16.0
 # If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
 _FEW = 0.25
 
@@ -42,10 +46,15 @@ _FEW = 0.25
 @final
 @dataclass(eq=False)
 class NewtonState:
-    """The last answer, and the dual variable u of the last solve."""
+    """The last answer, and the dual variable u of the last solve with Aᵀu.
+
+    ``drift`` estimates the rounding error of Aᵀu, which grows as it is updated from step to step.
+    """
 
     x: Point
     u: Image
+    adjoint: Point
+    drift: float
 
 
 @final
@@ -54,7 +63,8 @@ class Newton(Inner):
     """Semismooth Newton steps for u = ∇ℓ(A x(u)), x(u) = argmin over X of ⟨w + Aᵀu, x⟩ + η/2 ‖x − center‖².
 
     x(u) is a projection, so every iterate is in X. If F = u − ∇ℓ(A x) then x is the exact solution of a
-    subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
+    subproblem whose gradient differs by AᵀF. So φ(x) − min φ ≤ ½ ⟨AᵀF, M⁻¹AᵀF⟩ for M = η I + h AᵀA, h the least
+    second derivative of ℓ; that is at most ‖AᵀF‖²/(2η). A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
@@ -99,10 +109,19 @@ class _Trial:
 
     u: Image
     adjoint: Point
-    x: Point
+    projected: ProjectedPoint
     image: Image
     F: Image
-    derivative: Derivative
+
+    @property
+    def x(self) -> Point:
+        """The point x(u)."""
+        return self.projected.point
+
+    @cached_property
+    def derivative(self) -> Derivative:
+        """The derivative of the projection, which only a further step needs."""
+        return self.projected.derivative()
 
 
 @final
@@ -126,13 +145,22 @@ class _NewtonSolver(Solver):
         self.f = reduced(task.f)
         self.metric = Metric(self.f)
         self.columns = _Columns(self.f)
-        x0 = frozen(task.x0)
-        first = NewtonState(x0, self.f.loss.grad(self.f.map.image(x0)))
-        self.state = task.restore(NewtonState) or first
+        self.state = task.restore(NewtonState) or self._at(task.x0)
+
+    def _at(self, x: Point) -> NewtonState:
+        """Return the state of a solver that starts at x."""
+        u = self.f.loss.grad(self.f.map.image(x))
+        return NewtonState(frozen(x), u, self.f.map.adjoint(u), self._rounding(u))
+
+    def _rounding(self, u: Image) -> float:
+        """Return an estimate of the rounding error of Aᵀu."""
+        return EPS * self.f.map.norm_bound * norm(u)
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
-        phi = phi.with_objective(self.f)
-        last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
+        phi, state = phi.with_objective(self.f), self.state
+        if state.drift > _DRIFT * self._rounding(state.u):
+            state.adjoint, state.drift = self.f.map.adjoint(state.u), self._rounding(state.u)
+        last = best = self._trial(phi, state.u, state.adjoint)
         step, length, exact = _Step(last.u, last.adjoint), 1.0, False
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
@@ -141,7 +169,8 @@ class _NewtonSolver(Solver):
                 ended, step = self._next_step(phi, best, accuracy, exact)
                 if ended is not None:
                     self.task.outcomes[ended] += 1
-                    self.state = NewtonState(frozen(best.x), best.u)
+                    drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
+                    self.state = NewtonState(frozen(best.x), best.u, best.adjoint, drift)
                     return self.state.x
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
@@ -160,12 +189,21 @@ class _NewtonSolver(Solver):
         target, floor = accuracy(trial.x), self._floor(phi, trial)
         none = _Step(trial.u, trial.adjoint)
         squared_norm = self.metric.smoothness(phi) / (self.f.loss.curvature[1] or 1.0)  # of A
-        ended = _ended(0.5 * squared_norm * vdot(trial.F, trial.F) / phi.eta, target, floor)
+        bound = partial(
+            _error_bound,
+            eta=phi.eta,
+            least=max(0.0, self.f.loss.curvature[0]),
+            by_distance=isinstance(accuracy, DistanceAccuracy),
+        )
+        # The bound increases with λ, and the largest λ is the squared norm.
+        ended = _ended(bound(vdot(trial.F, trial.F), squared_norm), target, floor)
         if ended is not None:
             return ended, none
-        approximate = None if exact else self.columns.approximate_step(phi, trial)
-        if approximate is not None:
-            return None, approximate
+        if not exact and self.columns.has_good_mean(phi, trial):
+            turned = self.columns.turned(trial.F)
+            if phi.preconditioner is None:
+                ended = _ended(bound(turned * turned, self.columns.spectrum[0]), target, floor)
+            return ended, none if ended is not None else self.columns.approximate_step(phi, trial, turned)
         change = self.f.map.adjoint(trial.F)
         ended = _ended(0.5 * vdot(change, phi.scaled(change)) / phi.eta, target, floor)
         return ended, none if ended is not None else _step(phi, trial, change, self.columns)
@@ -177,7 +215,7 @@ class _NewtonSolver(Solver):
         projected = self.X.projected(y, phi.preconditioner)
         image = self.columns.image(projected.point)
         F = u - self.f.loss.grad(image)
-        return _Trial(u, adjoint, projected.point, image, F, projected.derivative())
+        return _Trial(u, adjoint, projected, image, F)
 
     def _floor(self, phi: Subproblem, trial: _Trial) -> float:
         """Return the bound that rounding error of the point and of the residual alone makes."""
@@ -187,8 +225,24 @@ class _NewtonSolver(Solver):
     def _finish_by_projections(self, phi: Subproblem, accuracy: Accuracy, best: _Trial) -> Point:
         task = replace(self.task, f=self.f, x0=best.x, saved=None)
         x = ProjectedSolver(task, 100_000)(phi, accuracy)
-        self.state = NewtonState(x, self.f.loss.grad(self.f.map.image(x)))
-        return x
+        self.state = self._at(x)
+        return self.state.x
+
+
+def _error_bound(squares: Any, values: Any, eta: float, least: float, by_distance: bool) -> float:
+    """Return a bound of φ(x) − min φ, or of η/2 ‖x − x̂‖² if ``by_distance``.
+
+    ``squares`` are those of F in a basis of eigenvectors of A Aᵀ with eigenvalues λ = ``values``, and h = ``least``
+    is the least second derivative of the loss. The first is ½ Σ F² λ/(η + h λ), by strong convexity in the
+    norm of η I + h AᵀA. The second follows from η‖e‖² + h‖A e‖² ≤ −⟨F, A e⟩ for e = x − x̂: keep the share θ of
+    η‖e‖² on the left, and maximize the rest.
+    """
+    bound = 0.5 * float(np.sum(squares * values / (eta + least * values)))
+    if by_distance and least > 0.0:
+        for theta in _SHARES:
+            rest = float(np.sum(squares * values / ((1.0 - theta) * eta + least * values)))
+            bound = min(bound, rest / (8.0 * theta))
+    return bound
 
 
 def _ended(bound: float, target: float, floor: float) -> Outcome | None:
@@ -236,22 +290,21 @@ class _Columns:
                 return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
         return least * s <= _PASSES * math.prod(self.map.shape)
 
-    def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
-        """Return a step with the mean of k in place of K, if that is likely to be a good approximation.
+    def has_good_mean(self, phi: Subproblem, trial: _Trial) -> bool:
+        """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
+        n, hess = len(trial.u), phi.f.loss.hess(trial.image)
+        is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
+        return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
 
-        A K Aᵀ is about mean(k) A Aᵀ if x has many more nonzeros than A has rows. The step then costs one pass
-        over the data. None if it does not pay.
-        """
-        k = trial.derivative.k
-        n, mean = len(trial.u), float(k.mean())
-        hess = phi.f.loss.hess(trial.image)
-        if not (
-            n <= _MOST_ROWS and np.count_nonzero(k) > _MANY * n and float(hess.min()) == float(hess.max())
-        ):
-            return None
+    def turned(self, F: Image) -> Image:
+        """Return F in the basis of the eigenvectors of A Aᵀ."""
+        return np.asarray(self.spectrum[1].T @ F)
+
+    def approximate_step(self, phi: Subproblem, trial: _Trial, turned: Image) -> _Step:
+        """Return a step with mean(k) A Aᵀ in place of A K Aᵀ, which costs one pass over the data."""
         values, vectors = self.spectrum
-        scale = 1.0 + (hess[0] * mean / phi.eta) * values
-        u = -(vectors @ ((vectors.T @ trial.F) / scale))
+        mean, hess = float(trial.derivative.k.mean()), phi.f.loss.hess(trial.image)
+        u = -(vectors @ (turned / (1.0 + (hess[0] * mean / phi.eta) * values)))
         return _Step(u, self.map.adjoint(u))
 
     @cached_property
@@ -263,6 +316,8 @@ class _Columns:
     @cached_property
     def gram(self) -> NDArray[np.float64]:
         """A Aᵀ."""
+        if isinstance(self.map, DenseMap):
+            return self.map.row_gram
         return _gram(self.map.A, np.ones(self.map.A.shape[1]))
 
 

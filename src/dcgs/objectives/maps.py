@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dcgs.atoms import Atom, RankOne, Sparse, Spike
 from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import Image
-from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
+from dcgs.objectives.spectrum import DENSE_SIDE, largest_eigenvalue, largest_of_gram, smallest_eigenvalue
 from dcgs.parallel import is_wide, product
 from dcgs.points import Point
 
@@ -167,6 +167,16 @@ class DenseMap(MatrixMap):
 
     def gram(self, weights: Image) -> NDArray[np.float64]:
         return np.asarray(self.A.T @ (weights[:, None] * self.A))
+
+    @cached_property
+    def row_gram(self) -> NDArray[np.float64]:
+        """A Aᵀ, from which both the smoothness and Newton steps are computed."""
+        return np.asarray(self.A @ self.A.T)
+
+    @cached_property
+    def largest_eigenvalue(self) -> float:
+        n, d = self.A.shape
+        return largest_of_gram(self.row_gram) if n < d and n <= DENSE_SIDE else largest_eigenvalue(self.A)
 
     @property
     def prefers_blas_threads(self) -> bool:
