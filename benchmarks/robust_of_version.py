@@ -1,13 +1,13 @@
 """Run the problems of ``dcgs bench robust`` with another version of dcgs, and write their rows as JSON.
 
-The problems are those of this checkout (``src/dcgs/bench/random_problems.py``); the solver is the version that
-Python imports. Each run gets one core and some seconds. For 0.3.0:
+The problems are those of this checkout (``src/dcgs/bench/random_problems.py``); the solver is the version
+that Python imports. Each run gets one core and some seconds. For 0.3.0:
 
     git worktree add --detach ../dcgs-0.3.0 96963ec
     PYTHONPATH=../dcgs-0.3.0/src python benchmarks/robust_of_version.py --problems 200 --out robust-0.3.0.json
 
-``python benchmarks/robust_of_version.py --compare robust-0.3.0.json benchmarks/robust.json`` prints the shares
-of both files by set, for the seeds that both have.
+``python benchmarks/robust_of_version.py --compare robust-0.3.0.json benchmarks/robust.json`` prints the
+shares of both files by set, for the seeds that both have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def random_problem(seed: int) -> Any:
     """Return the problem of a seed, made of the classes of the version that is imported."""
     if "dcgs_random_problems" not in sys.modules:
         study = types.ModuleType("dcgs.study")  # older versions have no such module; only this name is used
-        study.Problem = namedtuple("Problem", "objectives X graph")  # type: ignore[attr-defined]  # noqa: PYI024
+        study.Problem = namedtuple("Problem", "objectives X graph")  # type: ignore[attr-defined]
         sys.modules["dcgs.study"] = study
         spec = util.spec_from_file_location("dcgs_random_problems", PROBLEMS)
         assert spec is not None

@@ -20,8 +20,9 @@ LEGEND = (
     "of the busiest agent over one link, plus the latency of each round. `pool` sends all data to one site "
     "over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent where that is "
     "faster. The least time of all methods is bold, and that of the pool where it is less than all of them. "
-    "> is a run that did not reach the level within its limits, and the time that it took so far: a run ends when it has "
-    "taken more than a multiple of the time of FastDCGS to 1e-3 over each link, or at its limit of seconds or rounds. "
+    "> is a run that did not reach the level within its limits, and the time that it took so far: a run ends "
+    "when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each link, or at its limit "
+    "of seconds or rounds. "
     "— is a run that failed, or a level for which f* is not known accurately enough."
 )
 
@@ -79,8 +80,8 @@ def markdown(
     parts = [
         "# Seconds to an accuracy",
         f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}, {machine['processor']}, "
-        f"{machine['cores']} cores, {study.jobs} at a time; at most {study.seconds:g} seconds a run, times the "
-        "`time_factor` in `bench/instances.py` and `bench/entries.py`, and at most "
+        f"{machine['cores']} cores, {study.jobs} runs at a time; at most {study.seconds:g} seconds a run, "
+        "times the `time_factor` in `bench/instances.py` and `bench/entries.py`, and at most "
         f"{study.patience or math.inf:g} times the time of FastDCGS over each link.",
         LEGEND,
         "![Seconds to an accuracy, for each link](time.png)",

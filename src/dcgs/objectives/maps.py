@@ -62,6 +62,11 @@ class LinearMap(ABC):
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
         return self.image(atom.dense())
 
+    @property
+    def entries(self) -> int:
+        """The number of entries of A that are stored; a product reads each once."""
+        return self.size
+
     orthogonal: bool = False
     """True if AᵀA is diagonal: different coordinates have orthogonal images."""
 
@@ -118,6 +123,10 @@ class MatrixMap(LinearMap):
     @property
     def size(self) -> int:
         return int(self.A.shape[0])
+
+    @property
+    def entries(self) -> int:
+        return int(self.A.nnz if sp.issparse(self.A) else self.A.size)
 
     @cached_property
     def norm_bound(self) -> float:
