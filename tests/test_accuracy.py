@@ -24,7 +24,7 @@ from dcgs.inner import (
     gap_at_most,
 )
 from dcgs.inner.projected import reduced
-from dcgs.points import Point, vdot
+from dcgs.points import EPS, Point, norm, vdot
 from dcgs.sets import ConvexSet
 from dcgs.sets.base import DiagonallyProjectableSet, ProjectableSet
 
@@ -154,6 +154,22 @@ def test_newton_steps_come_as_near_to_the_minimizer_as_asked_for(rows: str, loss
         x = near(phi, DistanceAccuracy(gap_at_most(e)))
         # The minimizer is found to rounding error, 1e-7 in a distance.
         assert 0.5 * phi.eta * phi.squared(x - minimizer) <= e * (1.0 + 1e-6)
+
+
+def test_rounding_errors_of_the_kept_adjoint_do_not_outgrow_it() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5, SIZE))
+    f = dcgs.LeastSquares(A, A @ np.full(SIZE, 1e6))
+    solver, _ = started(Newton(), f, dcgs.Box(np.full(SIZE, -1e9), np.full(SIZE, 1e9)))
+    # The dual variable falls from 1e7 to less than 1, so the error of its first product would be seen.
+    for center in (0.0, 1e6, 1e6, 1e6):
+        phi = Subproblem(f, np.zeros(SIZE), 1e-3, np.full(SIZE, center))
+        solver(phi, DistanceAccuracy(gap_at_most(1e-12)))
+    state = solver.state
+    assert norm(state.u) < 1.0
+    # The solver recomputes Aᵀu when its error may exceed 16 roundings of it.
+    limit = 17.0 * EPS * norm(A) * norm(state.u)
+    assert norm(state.adjoint - f.map.adjoint(state.u)) <= limit
 
 
 @pytest.mark.parametrize("a", [0.1, 0.5, 1.0, 3.0])
