@@ -110,6 +110,13 @@ LASSO = problem(np.random.default_rng(5), 6, 2)
 CYCLE = nx.cycle_graph(6)
 
 
+def check_the_link(runtime: dcgs.MPI) -> None:
+    """Told the link, all processes choose the same form, from sizes that none of them has alone."""
+    alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 3}
+    same(runtime, alone | {"method": dcgs.FastDCGS("oracle", link="1GB/s")})
+    same(runtime, alone | {"method": dcgs.FastDCGS("oracle", link="1GB/s,1s")})
+
+
 def check_whole_sequences(runtime: dcgs.MPI) -> None:
     """Every process may be given a list of all objectives; entries of other agents are ignored."""
     held = runtime.hosts(6)
@@ -332,6 +339,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     2: [check_messages_of_every_size, check_messages_for_some_neighbors, check_completion_in_factors],
     3: [
         check_whole_sequences,
+        check_the_link,
         check_oracle_calls_end_a_run_before_the_first_round,
         check_the_largest_number_of_calls_of_any_agent_ends_a_run,
         check_nothing_measured,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dcgs.datasets import Kind, Source
 from dcgs.experiments.results import Claim, Curve, Findings, Measure, OracleCost, Skipped, Study, Verdict
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 LOSSES = (
     Measure("local_loss", "each agent's model on its own data", "Σᵢ fᵢ(xᵢ)"),

@@ -14,6 +14,7 @@ from dcgs.counting import CountedOracle
 from dcgs.inner import (
     Block,
     Corrective,
+    DistanceAccuracy,
     Inner,
     Newton,
     Outcome,
@@ -24,7 +25,7 @@ from dcgs.inner import (
     gap_at_most,
 )
 from dcgs.inner.projected import reduced
-from dcgs.points import Point, vdot
+from dcgs.points import EPS, Point, norm, vdot
 from dcgs.sets import ConvexSet
 from dcgs.sets.base import DiagonallyProjectableSet, ProjectableSet
 
@@ -135,6 +136,50 @@ def test_projected_steps_are_as_accurate_as_asked_for(where: str, loss: str) -> 
 def test_newton_steps_are_as_accurate_as_asked_for(where: str, rows: str, loss: str, metric: bool) -> None:
     X = SETS[where]
     assert_accurate(Newton(), objective(X, loss, ROWS[rows], sparse=rows == "wide"), X, metric)
+
+
+@pytest.mark.parametrize("metric", [False, True], ids=["", "preconditioned"])
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("rows", ROWS)
+def test_newton_steps_come_as_near_to_the_minimizer_as_asked_for(rows: str, loss: str, metric: bool) -> None:
+    X = SETS["l1"]
+    f = objective(X, loss, ROWS[rows])
+    near, _ = started(Newton(), f, X)
+    exact, _ = started(Newton(), f, X)
+    for seed, e in enumerate([1e-1, 1e-2, 1e-3, 1e-4]):
+        phi = subproblem(f, X, seed, metric)
+        minimizer = exact(phi, gap_at_most(0.0))
+        x = near(phi, DistanceAccuracy(gap_at_most(e)))
+        # The minimizer is found to rounding error, 1e-7 in a distance.
+        assert 0.5 * phi.eta * phi.squared(x - minimizer) <= e * (1.0 + 1e-6)
+
+
+def test_rounding_errors_of_the_kept_adjoint_do_not_outgrow_it() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((5, SIZE))
+    f = dcgs.LeastSquares(A, A @ np.full(SIZE, 1e6))
+    solver, _ = started(Newton(), f, dcgs.Box(np.full(SIZE, -1e9), np.full(SIZE, 1e9)))
+    # The dual variable falls from 1e7 to less than 1, so the error of its first product would be seen.
+    for center in (0.0, 1e6, 1e6, 1e6):
+        phi = Subproblem(f, np.zeros(SIZE), 1e-3, np.full(SIZE, center))
+        solver(phi, DistanceAccuracy(gap_at_most(1e-12)))
+    state = solver.state
+    assert norm(state.u) < 1.0
+    # The solver recomputes Aᵀu when its error may exceed 16 roundings of it.
+    limit = 17.0 * EPS * norm(A) * norm(state.u)
+    assert norm(state.adjoint - f.map.adjoint(state.u)) <= limit
+
+
+@pytest.mark.parametrize("a", [0.1, 0.5, 1.0, 3.0])
+def test_the_bound_of_the_distance_is_sharp_for_one_unknown(a: float) -> None:
+    # φ(x) = (a x)² + x², so η = h = 2, and λ = a². From the dual variable u = 1: x = −a/2, F = 1 + a².
+    f = dcgs.LeastSquares([[a]], [0.0])
+    solver = Newton().start(Task(f, dcgs.Box([-9.0], [9.0]), CountedOracle(SETS["box"]), np.zeros(1)))
+    phi = Subproblem(f, np.zeros(1), 2.0, np.zeros(1))
+    bound = solver._error_bound(phi, (1.0 + a * a) ** 2, by_distance=True)  # type: ignore[attr-defined]
+    # The error is a²/4; the bound is equal to it up to λ = η/h = 1, and F²/(8 h) from there on.
+    expected = a * a / 4.0 if a <= 1.0 else (1.0 + a * a) ** 2 / 16.0
+    assert bound == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

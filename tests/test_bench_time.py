@@ -18,12 +18,13 @@ from dcgs.bench.instances import instance
 from dcgs.bench.optimum import Optimum, solve
 from dcgs.bench.pool import Pooled, pool, pooled_objective
 from dcgs.bench.random_problems import random_problem
-from dcgs.bench.rounds import RoundsStudy
+from dcgs.bench.rounds import RoundsStudy, run_study
+from dcgs.bench.time_cost import TimeCost, time_cost
 from dcgs.bench.time_report import counts_table, time_table
-from dcgs.bench.timing import POOL, TimeCost, Times, pool_cost, run_times, time_cost, times
+from dcgs.bench.timing import POOL, Times, pool_cost, run_times, times
 from dcgs.cli import main
+from dcgs.link import LINKS, Link
 from dcgs.study import Problem, ResultCache
-from dcgs.study.link import LINKS, Link
 
 
 def test_the_three_links_are_those_of_the_table() -> None:
@@ -128,6 +129,27 @@ def test_recorded_runs_are_read_and_not_repeated(tmp_path: Path) -> None:
     costs = times(study, chosen, entries, 1e-3).costs["quick-noisy"]
     assert list(costs) == ["FastDCGS", "ProjectedAGD", POOL]
     assert all(cost is not None and cost.computing > 0.0 for cost in costs.values())
+
+
+def test_a_run_far_behind_fastdcgs_ends_and_shows_what_it_took(tmp_path: Path) -> None:
+    study = RoundsStudy(ResultCache(tmp_path), seconds=60.0, level=1e-3, patience=0.5)
+    chosen, entries = [instance("quick-noisy")], [entry("DFW"), entry("FastDCGS")]
+    failures: list[str] = []
+
+    def report(name: str, sentence: str | None) -> None:
+        failures.extend([] if sentence is None else [sentence])
+
+    run_study(study, chosen, entries, report)
+    assert not failures
+    found = times(study, chosen, entries, 1e-3)
+    ours = found.costs["quick-noisy"]["FastDCGS"]
+    assert ours is not None
+    assert found.costs["quick-noisy"]["DFW"] is None
+    spent = found.spent["quick-noisy", "DFW"]
+    # A round takes at least the latency, and all rounds before the last were within half of our time.
+    assert all(spent.seconds(link) > 0.5 * ours.seconds(link) for link in LINKS.values())
+    (row,) = time_table(found, "wan", LINKS["wan"]).rows
+    assert [text for text, _ in row if text.startswith(">")] == [f">{spent.seconds(LINKS['wan']):.3g}"]
 
 
 def test_a_random_problem_repeats_from_its_seed() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from dcgs.experiments.cost_to_accuracy import conclusion, costs_to_accuracy, modeled_seconds
 from dcgs.experiments.results import Curve, Findings
+from dcgs.link import Link
 from dcgs.report.page import render
-from dcgs.study.link import Link
 from study_sample import lasso, sample
 
 

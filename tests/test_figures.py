@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 
 from dcgs.datasets import Kind
 from dcgs.experiments.results import Findings
+from dcgs.link import Link
 from dcgs.report.figures import COLORS, all_data_figure, encoded, line, paper_figure, study_figures
-from dcgs.study.link import Link
 from study_sample import sample
 
 LINK = Link(2e6)

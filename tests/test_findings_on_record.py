@@ -9,8 +9,8 @@ import pytest
 
 from dcgs.experiments.findings import load
 from dcgs.experiments.numbers import count, short_number
+from dcgs.link import Link
 from dcgs.study import ResultCache
-from dcgs.study.link import Link
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "benchmarks" / "reproduction"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 
 @pytest.mark.parametrize(
@@ -26,10 +26,33 @@ def test_a_speed_is_read_as_people_write_it(text: str, speed: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "10MB", "MB/s", "-1MB/s", "0MB/s", "10mb/s", "1.2.3MB/s", "1e999GB/s"]
+    ("text", "latency"), [("10MB/s,20ms", 0.02), ("1GB/s, 200 us", 2e-4), ("1GB/s,1s", 1.0), ("1GB/s", 0.0)]
+)
+def test_a_latency_may_follow_the_speed(text: str, latency: float) -> None:
+    assert Link.parse(text).latency == pytest.approx(latency, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10MB/s,",
+        "10MB/s,-1ms",
+        "10MB/s,5",
+        "10MB/s,1h",
+        "20ms",
+        "",
+        "10",
+        "10MB",
+        "MB/s",
+        "-1MB/s",
+        "0MB/s",
+        "10mb/s",
+        "1.2.3MB/s",
+        "1e999GB/s",
+    ],
 )
 def test_what_is_no_speed_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(ValueError, match=r"such as 10MB/s, 1GB/s or 100Mbit/s; got ") as caught:
+    with pytest.raises(ValueError, match=r"such as 10MB/s, 1GB/s or 100Mbit/s, .* got ") as caught:
         Link.parse(text)
     assert repr(text) in str(caught.value)
 

@@ -27,7 +27,7 @@ from recorder import Recorded, Recorder
 
 import dcgs
 from dcgs.datasets import completion_synthetic
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "benchmarks" / "links" / "results.json"

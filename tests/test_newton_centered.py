@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dcgs.inner.newton import _solve_by_columns
+from dcgs.inner.newton_system import solve_by_columns
 from dcgs.objectives.centered import CenteredMatrix
 
 RNG = np.random.default_rng(0)
@@ -19,7 +19,7 @@ def test_a_centered_matrix_is_solved_as_if_it_were_filled_in(low_rank: Any) -> N
     S = sp.random_array((30, 6), density=0.4, rng=RNG, format="csr")
     A = CenteredMatrix.of(S, np.ones(30), np.asarray(S.mean(axis=0)).ravel())
     R, roots, rhs = RNG.random(30), RNG.random(6), RNG.standard_normal(30)
-    found = _solve_by_columns(A, R, roots, low_rank, 0.7, rhs)
-    expected = _solve_by_columns(A.toarray(), R, roots, low_rank, 0.7, rhs)
+    found = solve_by_columns(A, R, roots, low_rank, 0.7, rhs)
+    expected = solve_by_columns(A.toarray(), R, roots, low_rank, 0.7, rhs)
     # Rounding of sums in another order.
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

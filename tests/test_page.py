@@ -20,9 +20,9 @@ import pytest
 from dcgs.experiments import numbers
 from dcgs.experiments.cost_to_accuracy import costs_to_accuracy, modeled_seconds
 from dcgs.experiments.results import Curve, Findings, Study
+from dcgs.link import Link
 from dcgs.report.page import render
 from dcgs.report.page.view import MOST_POINTS, thinned
-from dcgs.study.link import Link
 from study_sample import SHAPES, columns, curves, lasso, lookalike, manifest, sample
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from dcgs.experiments.manifest import open_manifest, write_manifest
 from dcgs.experiments.results import Experiment, PlannedRun, Prepared, Study
 from dcgs.experiments.runner import Runner
 from dcgs.front import Callback, Result, Snapshot, minimize
+from dcgs.link import Link
 from dcgs.methods import DCGS, DFW
 from dcgs.points import Point
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball
 from dcgs.study import Budget, FolderError, Problem, ResultCache
-from dcgs.study.link import Link
 
 SETTINGS = {"seed": 0}
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from problem import ENTRIES, ProblemFolder, shares
 
 from dcgs.datasets import Ratings
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 Array = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from problem import ENTRIES, RADIUS, ratings, write_shares
 
 from dcgs.bench.record import environment
 from dcgs.datasets import DataNotFoundError, Ratings
+from dcgs.link import Link
 from dcgs.report.figures import save
-from dcgs.study.link import Link
 
 RANK = Path(__file__).with_name("rank.py")
 SIZES = (10_000, 150_360, 943 * 1682)

@@ -56,6 +56,16 @@ class ProjectionFacts:
 
 @final
 @dataclass(frozen=True)
+class SizeFacts:
+    """Sizes that every agent knows if FastDCGS is told the link; see :class:`Facts`."""
+
+    most_neighbors: int
+    most_entries: int
+    has_uneven_columns: bool
+
+
+@final
+@dataclass(frozen=True)
 class Facts:
     """The numbers that every agent knows before the run. Three of them depend on the agents' data.
 
@@ -68,6 +78,9 @@ class Facts:
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
+    * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
+      ``most_entries`` of an agent's data that are stored, and ``has_uneven_columns`` if the columns of some
+      agent differ so much that FastDCGS needs a preconditioner. The last two depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
@@ -93,6 +106,7 @@ class Facts:
     horizon: int | None = None
     accuracy: float | None = None
     projection: ProjectionFacts | None = None
+    sizes: SizeFacts | None = None
 
     @property
     def extreme_eigenvalues(self) -> tuple[float, float]:

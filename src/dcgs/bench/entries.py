@@ -54,6 +54,10 @@ class Adapted(Method):
     def projects(self) -> bool:  # type: ignore[override]  # the wrapped method's
         return self.method.projects
 
+    @property
+    def uses_sizes(self) -> bool:  # type: ignore[override]  # the wrapped method's
+        return self.method.uses_sizes
+
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return self.method.incompatibility(objectives, X)
 

@@ -7,12 +7,14 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeAlias, final
 
-from dcgs.bench.entries import Adapted, Entry, SparseObservation, entry
+from dcgs.bench.entries import OURS, Adapted, Entry, SparseObservation, entry
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.optimum import TARGET, Optimum, solve
 from dcgs.bench.ranking import LEVELS, Trial, cost_to_accuracy
+from dcgs.bench.time_cost import TimeCost, time_cost
 from dcgs.datasets import DataNotFoundError
 from dcgs.front import Snapshot, versions
+from dcgs.link import LINKS
 from dcgs.runtime import Lockstep
 from dcgs.study import Budget, Problem, ResultCache, execute, run_in_processes
 
@@ -26,12 +28,18 @@ GOAL = 1e-3
 @final
 @dataclass(frozen=True)
 class RoundsStudy:
-    """The result cache, and what results depend on beside instance and entry."""
+    """The result cache, and what results depend on beside instance and entry.
+
+    A run ends at the error ``level``. With ``patience``, a run also ends when its modeled time is more than
+    that multiple of the time of FastDCGS to 1e-3, over each of the links of ``dcgs bench time``.
+    """
 
     cache: ResultCache
     seed: int = 0
     seconds: float = 40.0
     jobs: int = 1
+    level: float = LEVELS[-1]
+    patience: float | None = None
 
     def key(self, chosen: Instance, one: Entry | None = None) -> dict[str, Any]:
         """Return all that a run depends on; without an entry, all that f* depends on."""
@@ -41,7 +49,22 @@ class RoundsStudy:
         limits = {
             name: limit for name, limit in asdict(self.budget(chosen, one)).items() if limit is not None
         }
-        return key | {"method": repr(one.method), "level": _last_level(one)} | limits
+        if self.patience is not None and one.name != OURS:
+            limits["patience"] = self.patience
+        return key | {"method": repr(one.method), "level": self.last_level(one)} | limits
+
+    def last_level(self, one: Entry) -> float:
+        """Return the error at which a run ends."""
+        return GOAL if one.setting else self.level
+
+    def most_seconds(self, chosen: Instance, one: Entry) -> dict[str, float]:
+        """Return for each link the modeled time at which a run ends; empty if there is no such limit."""
+        if self.patience is None or one.name == OURS:
+            return {}
+        optimum, ours = self.optimum(chosen), entry(OURS)
+        run = self.cache.run(chosen.file, ours.file, self.key(chosen, ours))
+        cost = None if run is None or optimum is None else time_cost(run.columns, optimum, GOAL)
+        return {} if cost is None else {n: self.patience * cost.seconds(link) for n, link in LINKS.items()}
 
     def budget(self, chosen: Instance, one: Entry) -> Budget:
         """Return the limits of a run. A setting gets the rounds that its default settings take to 1e-3."""
@@ -92,12 +115,12 @@ def run_study(
     for spec, sentence in run_in_processes(study.jobs, partial(find_optimum, study), missing):
         report(f"f* of {spec}", sentence)
     known = [chosen for chosen in instances if study.optimum(chosen) is not None]
-    for with_setting in (False, True):  # the rounds of the default settings limit those of the grid
+    for stage in range(3):  # the rounds of the default settings limit those of the grid, those of ours all
         runs = [
             (_spec(chosen), _spec(one))
             for chosen in known
             for one in entries
-            if bool(one.setting) == with_setting and not study.has_trial(chosen, one)
+            if _stage(one) == stage and not study.has_trial(chosen, one)
         ]
         for (problem, method), sentence in run_in_processes(study.jobs, partial(run_entry, study), runs):
             report(f"{method} on {problem}", sentence)
@@ -139,22 +162,26 @@ def run_entry(study: RoundsStudy, specs: tuple[str, str]) -> str | None:
     optimum = study.optimum(chosen)
     assert optimum is not None
 
-    def last_level_reached(snapshot: Snapshot) -> bool:
-        return bool(optimum.relative(snapshot.worst_loss) <= _last_level(one))
+    most = study.most_seconds(chosen, one)
+
+    def is_over(snapshot: Snapshot) -> bool:
+        spent = TimeCost(snapshot.computing, snapshot.bytes, snapshot.rounds)
+        is_slow = bool(most) and all(spent.seconds(LINKS[name]) > limit for name, limit in most.items())
+        return is_slow or bool(optimum.relative(snapshot.worst_loss) <= study.last_level(one))
 
     method, once = Adapted(one.method, SparseObservation()), Lockstep(threads=1)
     try:
         problem, budget = _problem(specs[0], study.seed), study.budget(chosen, one)
-        result = execute(problem, method, budget, study.seed, last_level_reached, once)
+        result = execute(problem, method, budget, study.seed, is_over, once)
     except Exception as error:
         return f"failed, and is not recorded: {type(error).__name__}: {error}"
     study.cache.save_run(chosen.file, one.file, study.key(chosen, one), result)
     return None
 
 
-def _last_level(one: Entry) -> float:
-    """Return the level at which a run ends."""
-    return GOAL if one.setting else LEVELS[-1]
+def _stage(one: Entry) -> int:
+    """Return when an entry is run: first ours, then other methods with default settings, then settings."""
+    return 2 if one.setting else int(one.name != OURS)
 
 
 def _spec(one: Instance | Entry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from dcgs.bench.instances import Instance
 from dcgs.bench.ranking import NOT_REACHED, TextTable
 from dcgs.bench.rounds import RoundsStudy
 from dcgs.bench.timing import POOL, Times, recorded_pool
-from dcgs.study.link import LINKS, Link
+from dcgs.link import LINKS, Link
 
 LEGEND = (
     "Seconds until the worst agent's model has this relative error on everyone's data. The time of a run is "
@@ -19,7 +20,10 @@ LEGEND = (
     "of the busiest agent over one link, plus the latency of each round. `pool` sends all data to one site "
     "over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent where that is "
     "faster. The least time of all methods is bold, and that of the pool where it is less than all of them. "
-    "— is a run that did not reach the level within its limits."
+    "> is a run that did not reach the level within its limits, and the time that it took so far: a run ends "
+    "when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each link, or at its limit "
+    "of seconds or rounds. "
+    "— is a run that failed, or a level for which f* is not known accurately enough."
 )
 
 
@@ -33,7 +37,9 @@ def time_table(times: Times, name: str, link: Link) -> TextTable:
         for method in times.names:
             own = times.seconds(chosen, method, link)
             best = own is not None and (least is None or own <= least)
-            cells.append((NOT_REACHED if own is None else _seconds(own), best))
+            spent = times.spent.get((chosen, method))
+            missed = NOT_REACHED if spent is None else f">{_seconds(spent.seconds(link))}"
+            cells.append((missed if own is None else _seconds(own), best))
         rows.append([(chosen, False), *cells])
     return TextTable(title, [f"{name}: s to {times.level:.0e}", *times.names], rows)
 
@@ -74,8 +80,9 @@ def markdown(
     parts = [
         "# Seconds to an accuracy",
         f"`{made['command']}`, seed {study.seed}, dcgs {made['versions']['dcgs']}, {machine['processor']}, "
-        f"{machine['cores']} cores; at most {study.seconds:g} seconds a run, times the `time_factor` in "
-        "`bench/instances.py` and `bench/entries.py`.",
+        f"{machine['cores']} cores, {study.jobs} runs at a time; at most {study.seconds:g} seconds a run, "
+        "times the `time_factor` in `bench/instances.py` and `bench/entries.py`, and at most "
+        f"{study.patience or math.inf:g} times the time of FastDCGS over each link.",
         LEGEND,
         "![Seconds to an accuracy, for each link](time.png)",
     ]
@@ -109,6 +116,8 @@ def as_json(
         "environment": record.environment(study.seed),
         "links": {name: vars(link) for name, link in LINKS.items()},
         "seconds": study.seconds,
+        "patience": study.patience,
+        "jobs": study.jobs,
         "notes": list(notes),
         "levels": {f"{times.level:.0e}": costs(times) for times in all_times},
         "counts": {

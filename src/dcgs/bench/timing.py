@@ -7,19 +7,17 @@ the busiest agent over its link, plus the latency of each round.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
 
-import numpy as np
-
 from dcgs.bench.entries import Entry
 from dcgs.bench.instances import Instance, instance
-from dcgs.bench.optimum import Optimum
 from dcgs.bench.pool import Pooled, pool
 from dcgs.bench.rounds import Report, RoundsStudy, run_study
+from dcgs.bench.time_cost import TimeCost, time_cost, time_spent
+from dcgs.link import Link
 from dcgs.study import run_in_processes
-from dcgs.study.link import Link
 
 LEVELS = (1e-2, 1e-3)
 """Relative errors of the worst agent."""
@@ -30,25 +28,15 @@ _ROUNDS_OF_POOL = 2  # the data go in, a model comes back
 
 @final
 @dataclass(frozen=True)
-class TimeCost:
-    """Seconds of computing, bytes of the busiest agent and rounds until a level was reached."""
-
-    computing: float
-    bytes: int
-    rounds: int
-
-    def seconds(self, link: Link) -> float:
-        """Return the time over such links."""
-        return self.computing + link.seconds(self.bytes, self.rounds)
-
-
-@final
-@dataclass(frozen=True)
 class Times:
-    """The cost of every method, and of the pool, on every instance, at one level; None if not reached."""
+    """The cost of every method, and of the pool, on every instance, at one level; None if not reached.
+
+    ``spent`` is what runs that did not reach the level have spent.
+    """
 
     level: float
     costs: Mapping[str, Mapping[str, TimeCost | None]]
+    spent: Mapping[tuple[str, str], TimeCost] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -78,6 +66,7 @@ class Times:
 def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry], level: float) -> Times:
     """Return the costs of all recorded runs at a level."""
     costs: dict[str, dict[str, TimeCost | None]] = {}
+    spent: dict[tuple[str, str], TimeCost] = {}
     for chosen in instances:
         optimum = study.optimum(chosen)
         if optimum is None:
@@ -87,21 +76,14 @@ def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[E
             run = study.cache.run(chosen.file, one.file, study.key(chosen, one))
             if run is not None:
                 row[one.name] = time_cost(run.columns, optimum, level)
+                if row[one.name] is None and optimum.resolves(level):
+                    spent[chosen.name, one.name] = time_spent(run.columns)
         pooled = recorded_pool(study, chosen)
         if pooled is not None:
             row[POOL] = pool_cost(pooled, level)
         if row:
             costs[chosen.name] = row
-    return Times(level, costs)
-
-
-def time_cost(columns: Mapping[str, Sequence[float]], optimum: Optimum, level: float) -> TimeCost | None:
-    """Return the cost at the first recorded point of the level, or None if it was not reached."""
-    at = np.flatnonzero(optimum.relative(columns["worst_loss"]) <= level)
-    if at.size == 0 or not optimum.resolves(level):
-        return None
-    k = int(at[0])
-    return TimeCost(float(columns["computing"][k]), int(columns["bytes"][k]), int(columns["rounds"][k]))
+    return Times(level, costs, spent)
 
 
 def pool_cost(pooled: Pooled, level: float) -> TimeCost | None:

@@ -22,9 +22,9 @@ from dcgs.cli.bench_study import (
     run_with_progress,
     with_outside,
 )
-from dcgs.cli.values import job, option, positive, seed
+from dcgs.cli.values import count, job, option, positive, seed
+from dcgs.link import LINKS
 from dcgs.study import ResultCache
-from dcgs.study.link import LINKS
 
 _ABOUT = """\
 Run every method once on every instance of a table, with one core for each agent. Print the seconds that
@@ -34,8 +34,8 @@ data sent to one site over the same link, and a centralized solver there.
 
 _MORE = """\
 Links: lan (1 Gbit/s, 0.2 ms a round), paper (10 MB/s, 1 ms), wan (100 Mbit/s, 20 ms). Runs are recorded as
-by dcgs bench rounds, and a recorded run is not repeated. Times are only comparable if the machine was idle:
-there is one process, which computes on one core.
+by dcgs bench rounds, and a recorded run is not repeated. Times are processor time. They are only comparable
+if the machine was otherwise idle: other processes compete for its memory.
 
 examples:
   dcgs bench time --quick                              small problems, under a minute
@@ -43,7 +43,7 @@ examples:
   dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
 """
 
-_SECONDS, _QUICK_SECONDS = 20.0, 3.0
+_SECONDS, _QUICK_SECONDS, _PATIENCE = 20.0, 3.0, 20.0
 
 
 def add(benches: Any) -> None:
@@ -56,7 +56,10 @@ def add(benches: Any) -> None:
     switch("--rerun", help="repeat the chosen runs even if they are recorded")
     text = "time limit of each run (default: 20, more for the largest instances; 3 with --quick)"
     add("--seconds S", text, positive)
+    text = "end a run that has taken N times the time of FastDCGS over each link (default: 20)"
+    add("--patience N", text, positive, default=_PATIENCE)
     add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+    add("--jobs N", "processes, with one core each (default: 1)", count, default=1)
     add("--out DIR", "output (default: out/time; out/time-quick with --quick)", Path)
     parser.set_defaults(run=_run)
 
@@ -68,7 +71,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     entries = chosen_by_name("a method", args.methods, methods)
     out = args.out or Path("out/time-quick" if args.quick else "out/time")
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
-    study = RoundsStudy(ResultCache(out), args.seed, limit, jobs=1)
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, min(LEVELS), args.patience)
     study.cache.check_writable()
     if args.rerun:
         for chosen in instances:

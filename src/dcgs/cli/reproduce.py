@@ -23,9 +23,9 @@ from dcgs.experiments.oracle_cost import PAPER_SIDE
 from dcgs.experiments.results import Study
 from dcgs.experiments.runner import Runner
 from dcgs.front import versions
+from dcgs.link import Link
 from dcgs.report import Progress
 from dcgs.study import ResultCache
-from dcgs.study.link import Link
 
 _ABOUT = """\
 Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dcgs import registry
 from dcgs.fitting.sets import AUTO, parse_value
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 Number = TypeVar("Number", int, float)
 
@@ -74,11 +74,14 @@ def shape(text: str) -> tuple[int, int]:
 
 
 def link(text: str) -> Link:
-    """Return a link of that speed."""
+    """Return a link of that speed; the pictures of the paper count no latency."""
     try:
-        return Link.parse(text)
+        found = Link.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    if found.latency > 0.0:
+        raise argparse.ArgumentTypeError(f"must be a speed without a latency, such as 10MB/s; got {text}")
+    return found
 
 
 def name_of(kind: registry.Kind, *others: str) -> Callable[[str], str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dcgs.experiments.numbers import count, short_duration, size
 from dcgs.experiments.results import Curve, Findings
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 ACCURACY = 0.01
 """A model is good if at most this share of the possible decrease of the loss is missing."""

@@ -22,8 +22,8 @@ from dcgs.experiments.results import (
     Study,
     Verdict,
 )
+from dcgs.link import Link
 from dcgs.study import FolderError, ResultCache
-from dcgs.study.link import Link
 
 
 def load(cache: ResultCache, link: Link) -> Study:

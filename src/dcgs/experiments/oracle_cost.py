@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_info
 
 from dcgs.experiments.numbers import share, short_duration
 from dcgs.experiments.results import Claim, OracleCost, Verdict
+from dcgs.link import Link
 from dcgs.sets import NuclearNormBall
-from dcgs.study.link import Link
 
 PAPER_LINK = Link(10e6)
 PAPER_SIDE = 10_000

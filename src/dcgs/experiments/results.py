@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets import Kind, Source
+from dcgs.link import Link
 from dcgs.methods import Method
 from dcgs.study import Budget, Problem
-from dcgs.study.link import Link
 
 AGENTS = 10
 

@@ -72,7 +72,7 @@ def build(problem: Problem) -> Run:
     counters = _counters(problem)
     observer = Observer(problem, counters)
     facts = replace(
-        facts_of(f, problem.X, problem.network, method.projects),
+        facts_of(f, problem.X, problem.network, method.projects, method.uses_sizes),
         horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
         accuracy=observer.accuracy,
     )

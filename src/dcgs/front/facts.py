@@ -12,11 +12,12 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
+from dcgs.methods.preconditioner import uneven_curvatures
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
-from dcgs.schedules import Facts, ProjectionFacts
+from dcgs.schedules import Facts, ProjectionFacts, SizeFacts
 from dcgs.sets.base import ConvexSet
 
 # A matrix with at most this many rows is formed, column by column.
@@ -24,9 +25,13 @@ _DENSE_SIDE = 32
 
 
 def facts_of(
-    objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, network: Network, smoothness: bool
+    objectives: Sequence[Objective] | DistributedObjective,
+    X: ConvexSet,
+    network: Network,
+    smoothness: bool,
+    sizes: bool = False,
 ) -> Facts:
-    """Return the facts of a problem; mixing and smoothness cost time, and are computed on request."""
+    """Return the facts of a problem; mixing, smoothness and sizes cost time, and are computed on request."""
     f = as_distributed(objectives)
     known = Facts(
         len(network),
@@ -38,6 +43,7 @@ def facts_of(
         network.connectivity,
         network.hub,
         *_sampling_facts(f),
+        sizes=_sizes(f, network) if sizes else None,
     )
     if not smoothness:
         return known
@@ -51,6 +57,16 @@ def facts_of(
         mean_smoothness=min(sum(each), sum_smoothness(f)) / len(each),
     )
     return replace(known, projection=projection)
+
+
+def _sizes(f: DistributedObjective, network: Network) -> SizeFacts:
+    """Return the sizes by which FastDCGS chooses its form for a link."""
+
+    def numbers(_: int, part: Objective) -> tuple[float, float]:
+        return float(part.map.entries), float(uneven_curvatures(part) is not None)
+
+    entries, uneven = f.numbers(numbers).max(axis=0).tolist()
+    return SizeFacts(max(map(len, network.neighbors)), int(entries), uneven > 0.0)
 
 
 def _sampling_facts(f: DistributedObjective) -> tuple[bool, float]:

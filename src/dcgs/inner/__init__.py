@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
+from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.block import Block
 from dcgs.inner.cg import CG
 from dcgs.inner.corrective import Corrective
@@ -38,6 +38,7 @@ __all__ = [
     "Accuracy",
     "Block",
     "Corrective",
+    "DistanceAccuracy",
     "Exact",
     "Inner",
     "Newton",

@@ -123,6 +123,27 @@ def gap_at_most(e: float) -> Accuracy:
 
 @final
 @dataclass(frozen=True, eq=False)
+class DistanceAccuracy:
+    """An accuracy for which η/2 ‖x − x̂‖² ≤ bound(x) is enough, x̂ the minimizer of φ.
+
+    φ(x) − min φ ≤ bound(x) implies it, because φ is η-strongly convex. A solver may also bound the distance
+    directly, which needs fewer steps.
+
+    >>> import dcgs, numpy as np
+    >>> accuracy = dcgs.DistanceAccuracy(lambda x: 1e-3)
+    >>> accuracy(np.zeros(2))
+    0.001
+    """
+
+    bound: Accuracy
+
+    def __call__(self, x: Point) -> float:
+        """Return the bound at x."""
+        return self.bound(x)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Task:
     """The input of an agent's inner solver, the same in all outer iterations.
 

@@ -8,33 +8,32 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dposv
 
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.newton_system import conjugate_gradient, solve_by_columns, solve_by_rows, weighted_gram
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
-from dcgs.objectives.centered import CenteredMap, CenteredMatrix
+from dcgs.objectives.centered import CenteredMap
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
-from dcgs.projections import Derivative
+from dcgs.projections import Derivative, ProjectedPoint
 from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet
 from dcgs.validation import COUNT
 
 # A Newton step of full length is halved up to this number of times if the residual does not fall.
 _HALVINGS = 5
 # The system of a Newton step is factorized if that takes less time than about this number of passes over the
-# data. Else it is solved by at most _MOST conjugate gradient steps, to this residual.
+# data. Else it is solved by some conjugate gradient steps.
 _PASSES = 40.0
 # The speed of dense products, relative to sparse ones.
 _DENSE_SPEED = 20.0
-_MOST, _TOLERANCE = 25, 0.1
 # An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
 # there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
 _MOST_ROWS, _MANY, _SLOW = 1500, 4, 0.4
+# Aᵀu is computed anew when its rounding error may be this multiple of what it is then.
+_DRIFT = 16.0
 # If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
 _FEW = 0.25
 
@@ -42,10 +41,15 @@ _FEW = 0.25
 @final
 @dataclass(eq=False)
 class NewtonState:
-    """The last answer, and the dual variable u of the last solve."""
+    """The last answer, and the dual variable u of the last solve with Aᵀu.
+
+    ``drift`` estimates the rounding error of Aᵀu, which grows as it is updated from step to step.
+    """
 
     x: Point
     u: Image
+    adjoint: Point
+    drift: float
 
 
 @final
@@ -54,7 +58,7 @@ class Newton(Inner):
     """Semismooth Newton steps for u = ∇ℓ(A x(u)), x(u) = argmin over X of ⟨w + Aᵀu, x⟩ + η/2 ‖x − center‖².
 
     x(u) is a projection, so every iterate is in X. If F = u − ∇ℓ(A x) then x is the exact solution of a
-    subproblem whose gradient differs by AᵀF, and φ(x) − min φ ≤ ‖AᵀF‖²/(2η). A step solves
+    subproblem whose gradient differs by AᵀF, which bounds its error: docs/methods.md. A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
@@ -99,10 +103,19 @@ class _Trial:
 
     u: Image
     adjoint: Point
-    x: Point
+    projected: ProjectedPoint
     image: Image
     F: Image
-    derivative: Derivative
+
+    @property
+    def x(self) -> Point:
+        """The point x(u)."""
+        return self.projected.point
+
+    @cached_property
+    def derivative(self) -> Derivative:
+        """The derivative of the projection, which only a further step needs."""
+        return self.projected.derivative()
 
 
 @final
@@ -126,13 +139,22 @@ class _NewtonSolver(Solver):
         self.f = reduced(task.f)
         self.metric = Metric(self.f)
         self.columns = _Columns(self.f)
-        x0 = frozen(task.x0)
-        first = NewtonState(x0, self.f.loss.grad(self.f.map.image(x0)))
-        self.state = task.restore(NewtonState) or first
+        self.state = task.restore(NewtonState) or self._at(task.x0)
+
+    def _at(self, x: Point) -> NewtonState:
+        """Return the state of a solver that starts at x."""
+        u = self.f.loss.grad(self.f.map.image(x))
+        return NewtonState(frozen(x), u, self.f.map.adjoint(u), self._rounding(u))
+
+    def _rounding(self, u: Image) -> float:
+        """Return an estimate of the rounding error of Aᵀu."""
+        return EPS * self.f.map.norm_bound * norm(u)
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
-        phi = phi.with_objective(self.f)
-        last = best = self._trial(phi, self.state.u, self.f.map.adjoint(self.state.u))
+        phi, state = phi.with_objective(self.f), self.state
+        if state.drift > _DRIFT * self._rounding(state.u):
+            state.adjoint, state.drift = self.f.map.adjoint(state.u), self._rounding(state.u)
+        last = best = self._trial(phi, state.u, state.adjoint)
         step, length, exact = _Step(last.u, last.adjoint), 1.0, False
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
@@ -141,7 +163,8 @@ class _NewtonSolver(Solver):
                 ended, step = self._next_step(phi, best, accuracy, exact)
                 if ended is not None:
                     self.task.outcomes[ended] += 1
-                    self.state = NewtonState(frozen(best.x), best.u)
+                    drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
+                    self.state = NewtonState(frozen(best.x), best.u, best.adjoint, drift)
                     return self.state.x
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
@@ -157,18 +180,38 @@ class _NewtonSolver(Solver):
         self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool
     ) -> tuple[Outcome | None, _Step]:
         """Return how the solve ends at a trial, or None, and the next step."""
-        target, floor = accuracy(trial.x), self._floor(phi, trial)
         none = _Step(trial.u, trial.adjoint)
-        squared_norm = self.metric.smoothness(phi) / (self.f.loss.curvature[1] or 1.0)  # of A
-        ended = _ended(0.5 * squared_norm * vdot(trial.F, trial.F) / phi.eta, target, floor)
-        if ended is not None:
-            return ended, none
-        approximate = None if exact else self.columns.approximate_step(phi, trial)
-        if approximate is not None:
-            return None, approximate
+        by_distance = isinstance(accuracy, DistanceAccuracy)
+        bound, target = self._error_bound(phi, vdot(trial.F, trial.F), by_distance), accuracy(trial.x)
+        if bound <= target:
+            return Outcome.REACHED, none
+        floor = self._floor(phi, trial)
+        if bound <= floor:
+            return Outcome.ROUNDING, none
+        if not exact and self.columns.has_good_mean(phi, trial):
+            return None, self.columns.approximate_step(phi, trial)
         change = self.f.map.adjoint(trial.F)
-        ended = _ended(0.5 * vdot(change, phi.scaled(change)) / phi.eta, target, floor)
-        return ended, none if ended is not None else _step(phi, trial, change, self.columns)
+        bound = 0.5 * vdot(change, phi.scaled(change)) / phi.eta
+        if bound <= max(target, floor):
+            return Outcome.REACHED if bound <= target else Outcome.ROUNDING, none
+        return None, _step(phi, trial, change, self.columns)
+
+    def _error_bound(self, phi: Subproblem, squared: float, by_distance: bool) -> float:
+        """Return a bound of φ(x) − min φ, or of η/2 ‖x − x̂‖² if ``by_distance``, given ‖F‖².
+
+        Let h be the least second derivative of the loss and λ = ‖A‖². The first bound is by strong convexity
+        in the norm of η I + h AᵀA. For e = x − x̂ and a share θ, η‖e‖² + h‖A e‖² ≤ −⟨F, A e⟩ implies
+        θ η‖e‖² ≤ −⟨F, A e⟩ − (h + (1 − θ) η/λ)‖A e‖² ≤ ‖F‖²/(4 (h + (1 − θ) η/λ)); the best θ is
+        (η + h λ)/(2η), and at most 1.
+        """
+        lower, upper = self.f.loss.curvature
+        norm_A, least = self.metric.smoothness(phi) / (upper or 1.0), max(0.0, lower)
+        total = phi.eta + least * norm_A
+        if not by_distance:
+            return 0.5 * squared * norm_A / total
+        if least * norm_A >= phi.eta:
+            return squared / (8.0 * least)
+        return 0.5 * squared * norm_A * phi.eta / total**2
 
     def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> _Trial:
         """Return x(u) and the residual there, given Aᵀu."""
@@ -177,7 +220,7 @@ class _NewtonSolver(Solver):
         projected = self.X.projected(y, phi.preconditioner)
         image = self.columns.image(projected.point)
         F = u - self.f.loss.grad(image)
-        return _Trial(u, adjoint, projected.point, image, F, projected.derivative())
+        return _Trial(u, adjoint, projected, image, F)
 
     def _floor(self, phi: Subproblem, trial: _Trial) -> float:
         """Return the bound that rounding error of the point and of the residual alone makes."""
@@ -187,15 +230,8 @@ class _NewtonSolver(Solver):
     def _finish_by_projections(self, phi: Subproblem, accuracy: Accuracy, best: _Trial) -> Point:
         task = replace(self.task, f=self.f, x0=best.x, saved=None)
         x = ProjectedSolver(task, 100_000)(phi, accuracy)
-        self.state = NewtonState(x, self.f.loss.grad(self.f.map.image(x)))
-        return x
-
-
-def _ended(bound: float, target: float, floor: float) -> Outcome | None:
-    """Return how a solve ends if φ(x) − min φ is at most ``bound``; None if it goes on."""
-    if bound <= target:
-        return Outcome.REACHED
-    return Outcome.ROUNDING if bound <= floor else None
+        self.state = self._at(x)
+        return self.state.x
 
 
 @final
@@ -236,22 +272,17 @@ class _Columns:
                 return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
         return least * s <= _PASSES * math.prod(self.map.shape)
 
-    def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step | None:
-        """Return a step with the mean of k in place of K, if that is likely to be a good approximation.
+    def has_good_mean(self, phi: Subproblem, trial: _Trial) -> bool:
+        """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
+        n, hess = len(trial.u), phi.f.loss.hess(trial.image)
+        is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
+        return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
 
-        A K Aᵀ is about mean(k) A Aᵀ if x has many more nonzeros than A has rows. The step then costs one pass
-        over the data. None if it does not pay.
-        """
-        k = trial.derivative.k
-        n, mean = len(trial.u), float(k.mean())
-        hess = phi.f.loss.hess(trial.image)
-        if not (
-            n <= _MOST_ROWS and np.count_nonzero(k) > _MANY * n and float(hess.min()) == float(hess.max())
-        ):
-            return None
+    def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step:
+        """Return a step with mean(k) A Aᵀ in place of A K Aᵀ, which costs one pass over the data."""
         values, vectors = self.spectrum
-        scale = 1.0 + (hess[0] * mean / phi.eta) * values
-        u = -(vectors @ ((vectors.T @ trial.F) / scale))
+        mean, hess = float(trial.derivative.k.mean()), phi.f.loss.hess(trial.image)
+        u = -(vectors @ ((vectors.T @ trial.F) / (1.0 + (hess[0] * mean / phi.eta) * values)))
         return _Step(u, self.map.adjoint(u))
 
     @cached_property
@@ -263,7 +294,9 @@ class _Columns:
     @cached_property
     def gram(self) -> NDArray[np.float64]:
         """A Aᵀ."""
-        return _gram(self.map.A, np.ones(self.map.A.shape[1]))
+        if isinstance(self.map, DenseMap):
+            return self.map.row_gram
+        return weighted_gram(self.map.A, np.ones(self.map.A.shape[1]))
 
 
 def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _Step:
@@ -287,79 +320,11 @@ def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _
         p = None if q is None else R[:, None] * (A @ K.columns)
         if n <= s:
             full = s == d and float(k.min()) == float(k.max())
-            gram = float(k[0]) * columns.gram if full else _gram(A, np.sqrt(k))
-            solution = _solve_by_rows(R, gram, p, phi.eta, rhs)
+            gram = float(k[0]) * columns.gram if full else weighted_gram(A, np.sqrt(k))
+            solution = solve_by_rows(R, gram, p, phi.eta, rhs)
         else:
-            solution = _solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
+            solution = solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
     else:
-        solution = _conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
+        solution = conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
     moved = R * solution
     return _Step(moved - trial.F, columns.map.adjoint(moved) - change)
-
-
-def _gram(A: Any, roots: Point) -> NDArray[np.float64]:
-    """Return A diag(roots²) Aᵀ."""
-    if isinstance(A, CenteredMatrix):
-        return A.scaled(roots).row_gram()
-    if sp.issparse(A):
-        scaled = A @ sp.diags_array(roots)
-        return np.asarray((scaled @ scaled.T).toarray())
-    scaled = A * roots
-    return np.asarray(scaled @ scaled.T)
-
-
-def _column_gram(A: Any, weights: Image) -> NDArray[np.float64]:
-    """Return Aᵀ diag(weights) A."""
-    if isinstance(A, CenteredMatrix):
-        return A.column_gram(weights)
-    if sp.issparse(A):
-        return np.asarray((A.T @ (sp.diags_array(weights) @ A)).toarray())
-    return np.asarray((weights[:, None] * A).T @ A)
-
-
-def _solve_by_rows(
-    R: Image, gram: NDArray[np.float64], p: NDArray[np.float64] | None, eta: float, rhs: Image
-) -> Image:
-    """Solve (I + (R gram R − p pᵀ)/η) q = rhs by a Cholesky factorization; p is a matrix."""
-    M = gram * (R[:, None] * (R / eta))
-    if p is not None:
-        M -= p @ p.T / eta
-    M.flat[:: len(R) + 1] += 1.0
-    return np.asarray(scipy.linalg.solve(M, rhs, assume_a="pos", check_finite=False, overwrite_a=True))
-
-
-def _solve_by_columns(
-    A: Any, R: Image, roots: Point, p: NDArray[np.float64] | None, eta: float, rhs: Image
-) -> Image:
-    """Solve the same system by one of as many unknowns as A has columns (Woodbury's identity)."""
-    scale = roots / math.sqrt(eta)  # the matrix is I + C Cᵀ − p pᵀ/η for C = diag(R) A diag(scale)
-    M = _column_gram(A, R * R) * np.outer(scale, scale)
-    M.flat[:: len(M) + 1] += 1.0
-    sides = rhs[:, None] if p is None else np.column_stack([rhs, p])
-    _, solved, info = dposv(M, scale[:, None] * (A.T @ (R[:, None] * sides)), overwrite_a=True)
-    if info != 0:
-        raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
-    inverse = sides - R[:, None] * (A @ (scale[:, None] * solved))  # (I + C Cᵀ)⁻¹ times both sides
-    x = np.asarray(inverse[:, 0])
-    if p is None:
-        return x
-    turned = inverse[:, 1:] / eta
-    small = np.eye(p.shape[1]) - p.T @ turned
-    return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
-
-
-def _conjugate_gradient(product: Any, rhs: Image) -> Image:
-    """Return an approximate solution of product(x) = rhs, for a symmetric matrix with eigenvalues ≥ 1."""
-    x = np.zeros_like(rhs)
-    r, p = rhs, rhs
-    size = float(r @ r)
-    goal = _TOLERANCE**2 * size
-    for _ in range(_MOST):
-        if size <= goal:
-            break
-        Mp = product(p)
-        alpha = size / float(p @ Mp)
-        x, r = x + alpha * p, r - alpha * Mp
-        before, size = size, float(r @ r)
-        p = r + (size / before) * p
-    return x

@@ -138,6 +138,8 @@ class Method(ABC):
     """True if its programs work with missing, late and old messages."""
     projects: bool = False
     """True if it projects onto X and calls no oracle. Facts then include smoothness and eigenvalues of W."""
+    uses_sizes: bool = False
+    """True if Facts are to include sizes of data and graph, by which the method chooses what to do."""
     State: ClassVar[Any] = None
     """The dataclass of its programs' state, or ``A | B`` if there are two forms; None: no checkpoints."""
 

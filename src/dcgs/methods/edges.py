@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.inner import Accuracy, Inner, Solver, Subproblem
+from dcgs.inner import Accuracy, DistanceAccuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
 from dcgs.methods.epoch import Epoch
 from dcgs.methods.links import Links, LossyLinks, ReliableLinks
@@ -76,7 +76,11 @@ def relative_accuracy(
 
     φ is η-strongly convex, so that φ(x) − φ(x̂) ≥ η/2 ‖x − x̂‖². An error of ``least`` in φ is always allowed.
     """
-    return lambda x: max(least, 0.5 * phi.eta * min(sigma**2 * phi.squared(x - reference), most**2))
+
+    def bound(x: Point) -> float:
+        return max(least, 0.5 * phi.eta * min(sigma**2 * phi.squared(x - reference), most**2))
+
+    return DistanceAccuracy(bound)
 
 
 def scheduled_gap(k: int, scale: float) -> float:

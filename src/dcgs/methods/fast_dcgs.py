@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, final
 
 from dcgs.inner import Block, Corrective, Exact, Inner, Newton, Projected, check_inner, choose_inner
+from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.completion import CompletionState, complete
 from dcgs.methods.edges import EdgesState, over_edges
+from dcgs.methods.link_rule import prefers_sums
 from dcgs.methods.second_order import SecondOrderState, by_second_order
 from dcgs.methods.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
@@ -24,7 +26,7 @@ from dcgs.objectives.sampling import Sampling
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
-from dcgs.validation import FLAG, POSITIVE, number, one_of
+from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 
 RELAXATION, LOSSY_RELAXATION = 1.9, 1.8
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
@@ -59,6 +61,12 @@ class FastDCGS(Method):
     when their error is at most ``precision`` times the distance from the center; solvers that stop by their
     Wolfe gap end at gaps that fall with the iterations at the latest.
 
+    ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
+    ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
+    are reliable, columns of the data are even, and an iteration by sums takes less than 2.5 times as long as
+    one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
+    the tree and the largest number of entries of an agent's data. Without it, the aim is few rounds.
+
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
     instead; it sees all data, and its work is not counted.
@@ -78,6 +86,7 @@ class FastDCGS(Method):
     precision: float = 0.05
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
+    link: str | None = None
     rounds_per_iteration = 1
     State = EdgesState | SumsState | SecondOrderState | CompletionState
 
@@ -88,6 +97,8 @@ class FastDCGS(Method):
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")
         FLAG(self.stops_itself, "stops_itself")
         one_of("auto", "edges", "sums", "newton")(self.form, "form")
+        if self.link is not None:
+            Link.parse(instance(self.link, str, "link", "be a text such as '10MB/s,20ms'"))
         if self.form == "sums" and self.eta is not None:
             raise ValueError(
                 f"eta must be None with form='sums', which has no such weight; got {self.eta!r}."
@@ -96,6 +107,10 @@ class FastDCGS(Method):
     @property
     def bears_faults(self) -> bool:  # type: ignore[override]  # depends on the form
         return self.form in ("auto", "edges")
+
+    @property
+    def uses_sizes(self) -> bool:  # type: ignore[override]  # depends on the settings
+        return self.link is not None
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())
@@ -120,8 +135,17 @@ class FastDCGS(Method):
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(agent)
-        if self.form == "sums" or (chooses and has_hub):
+        if self.form == "sums" or (chooses and (has_hub or self._prefers_sums(agent))):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X))
         inner = self.inner_solver(agent.f, agent.X)
         rho = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
         return over_edges(agent, inner, self.precision, self.eta, rho)
+
+    def _prefers_sums(self, agent: Agent) -> bool:
+        """Return True if the link is known, and sums take less time over it than edges."""
+        if self.link is None or not agent.degrees:
+            return False
+        assert agent.facts.sizes is not None
+        return prefers_sums(
+            Link.parse(self.link), agent.facts.sizes, max(1, 2 * agent.tree.height), agent.x0.size
+        )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Sparse, Spike
 from dcgs.objectives.losses import Image
-from dcgs.objectives.spectrum import largest_eigenvalue, smallest_eigenvalue
+from dcgs.objectives.spectrum import DENSE_SIDE, largest_eigenvalue, largest_of_gram, smallest_eigenvalue
 from dcgs.parallel import is_wide, product
 from dcgs.points import Point
 
@@ -60,6 +60,11 @@ class LinearMap(ABC):
     def image_of_atom(self, atom: Atom) -> Image:
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
         return self.image(atom.dense())
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of A that are stored; a product reads each once."""
+        return self.size
 
     orthogonal: bool = False
     """True if AᵀA is diagonal: different coordinates have orthogonal images."""
@@ -118,6 +123,10 @@ class MatrixMap(LinearMap):
     def size(self) -> int:
         return int(self.A.shape[0])
 
+    @property
+    def entries(self) -> int:
+        return int(self.A.nnz if sp.issparse(self.A) else self.A.size)
+
     @cached_property
     def norm_bound(self) -> float:
         return float(np.linalg.norm(self.A.data if sp.issparse(self.A) else self.A))
@@ -166,6 +175,16 @@ class DenseMap(MatrixMap):
 
     def gram(self, weights: Image) -> NDArray[np.float64]:
         return np.asarray(self.A.T @ (weights[:, None] * self.A))
+
+    @cached_property
+    def row_gram(self) -> NDArray[np.float64]:
+        """A Aᵀ, from which both the smoothness and Newton steps are computed."""
+        return np.asarray(self.A @ self.A.T)
+
+    @cached_property
+    def largest_eigenvalue(self) -> float:
+        n, d = self.A.shape
+        return largest_of_gram(self.row_gram) if n < d and n <= DENSE_SIDE else largest_eigenvalue(self.A)
 
     @property
     def prefers_blas_threads(self) -> bool:

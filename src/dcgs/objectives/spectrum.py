@@ -35,6 +35,11 @@ def largest_eigenvalue(A: Matrix) -> float:
     return largest_by_lanczos(operator)
 
 
+def largest_of_gram(gram: NDArray[np.float64]) -> float:
+    """Return the largest eigenvalue of a Gram matrix."""
+    return max(0.0, float(np.linalg.eigvalsh(gram)[-1]))
+
+
 def largest_by_lanczos(operator: LinearOperator) -> float:
     """Return an upper bound of the largest eigenvalue of a positive semidefinite operator, tight to 1e-6."""
     start = np.random.default_rng(0).standard_normal(operator.shape[0])

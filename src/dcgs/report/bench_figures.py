@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from dcgs.bench.entries import ENTRIES
 from dcgs.bench.timing import POOL, Times
+from dcgs.link import LINKS
 from dcgs.report.figures import COLORS
-from dcgs.study.link import LINKS
 
 _MARKERS = "osD^vP*X<>"
 

@@ -26,8 +26,8 @@ from dcgs.bench.entries import ENTRIES
 from dcgs.bench.ranking import Ranking, profile
 from dcgs.experiments.results import Curve, Findings, Measure, Study
 from dcgs.front import Result, curves
+from dcgs.link import Link
 from dcgs.preprocessing.path_result import Path as RadiusPath
-from dcgs.study.link import Link
 
 COLORS, DASHES = curves.COLORS, curves.DASHES
 _STYLE: dict[Any, Any] = {

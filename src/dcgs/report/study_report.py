@@ -6,10 +6,10 @@ from pathlib import Path
 
 from dcgs.experiments.findings import load
 from dcgs.experiments.results import Study
+from dcgs.link import Link
 from dcgs.report.figures import encoded, study_figures
 from dcgs.report.page import render
 from dcgs.study import ResultCache
-from dcgs.study.link import Link
 
 PAGE = "index.html"
 

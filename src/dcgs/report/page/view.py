@@ -16,7 +16,7 @@ from dcgs.datasets import Kind
 from dcgs.experiments.cost_to_accuracy import ACCURACY, conclusion, costs_to_accuracy, modeled_seconds
 from dcgs.experiments.numbers import count, duration, share
 from dcgs.experiments.results import Claim, Curve, Findings, Measure, Study, Verdict
-from dcgs.study.link import Link
+from dcgs.link import Link
 
 __all__ = ["ACCURACY", "conclusion", "costs_to_accuracy", "modeled_seconds"]
 

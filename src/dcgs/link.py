@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 Number = TypeVar("Number", float, NDArray[np.float64])
 
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-_SPEED = re.compile(r"\s*([0-9.eE+]+)\s*([kKMG]?)(B|bit)/s\s*")
+_SPEED = re.compile(r"\s*([0-9.eE+]+)\s*([kKMG]?)(B|bit)/s\s*(?:,\s*([0-9.eE+-]+)\s*(s|ms|us)\s*)?")
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 @final
@@ -36,20 +37,22 @@ class Link:
 
     @classmethod
     def parse(cls, text: str) -> Link:
-        """Return the link that text such as ``10MB/s`` or ``100Mbit/s`` describes.
+        """Return the link that text such as ``10MB/s``, ``100Mbit/s`` or ``10MB/s,20ms`` describes.
 
-        >>> Link.parse("100Mbit/s").speed
-        12500000.0
+        >>> Link.parse("100Mbit/s").speed, Link.parse("10MB/s,20ms").latency
+        (12500000.0, 0.02)
         """
         match = _SPEED.fullmatch(text)
         try:
             if match is None:
                 raise ValueError
-            number, prefix, unit = match.groups()
-            return cls(float(number) * _UNITS[prefix.replace("K", "k")] * (1.0 if unit == "B" else 0.125))
+            number, prefix, unit, latency, scale = match.groups()
+            speed = float(number) * _UNITS[prefix.replace("K", "k")] * (1.0 if unit == "B" else 0.125)
+            return cls(speed, float(latency) * _TIMES[scale] if latency else 0.0)
         except ValueError as error:
             raise ValueError(
-                f"a link must be a positive speed such as 10MB/s, 1GB/s or 100Mbit/s; got {text!r}."
+                "a link must be a positive speed such as 10MB/s, 1GB/s or 100Mbit/s, and may have a latency "
+                f"of at least 0, as in 10MB/s,20ms; got {text!r}."
             ) from error
 
     def __str__(self) -> str:

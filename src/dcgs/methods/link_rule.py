@@ -1,0 +1,34 @@
+"""Which form of FastDCGS takes less time over a link: a rule of known sizes, so that runs repeat to the bit.
+
+An iteration over edges takes one round and an inner solve. An iteration by sums takes as many rounds as a sum
+over the network, and two passes over the data; fewer of them are needed. No clock is read.
+"""
+
+from __future__ import annotations
+
+from dcgs.link import Link
+from dcgs.schedules import SizeFacts
+
+# What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
+# on the other instances with even columns 1.7 to 3.
+_WORTH = 2.5
+# Passes over an agent's data of an iteration, the bytes of memory that one core reads in a second, and the
+# seconds that an iteration takes without data: for each form, measured on the instances of `dcgs bench time`.
+_EDGE_PASSES, _SUM_PASSES = 6.0, 2.0
+_MEMORY = 8e9
+_EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
+
+
+def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
+    """Return True if the form by sums is expected to take less time over such links.
+
+    ``sum_rounds`` are the rounds of a sum over the network. The form by sums has no preconditioner, so it is
+    not chosen if the columns of an agent's data are uneven.
+    """
+    if sizes.has_uneven_columns:
+        return False
+    sending = link.waiting(8.0 * unknowns * sizes.most_neighbors)
+    one_pass = 8.0 * sizes.most_entries / _MEMORY
+    over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS
+    by_sums = sum_rounds * link.latency + sending + _SUM_PASSES * one_pass + _SUM_SECONDS
+    return by_sums < _WORTH * over_edges
