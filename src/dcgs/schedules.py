@@ -66,6 +66,7 @@ class Facts:
       ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
       the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
+      ``mean_degree`` is the mean number of neighbors of an agent.
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
@@ -93,6 +94,7 @@ class Facts:
     horizon: int | None = None
     accuracy: float | None = None
     projection: ProjectionFacts | None = None
+    mean_degree: float = 1.0
 
     @property
     def extreme_eigenvalues(self) -> tuple[float, float]:

@@ -38,6 +38,7 @@ def facts_of(
         network.connectivity,
         network.hub,
         *_sampling_facts(f),
+        mean_degree=2.0 * network.edges / len(network) or 1.0,
     )
     if not smoothness:
         return known
