@@ -167,7 +167,8 @@ def _silent_notes(run: Run) -> tuple[str, ...]:
     """Return a note with the links that were silent for too long, if a limit ended a run with faults."""
     problem, rounds = run.problem, run.counters.traffic.rounds
     faulty = not (problem.reliable or problem.settings.runtime.asynchronous)
-    patience = (problem.settings.runtime.faults or FaultSchedule).patience
+    schedule = problem.settings.runtime.faults
+    patience = FaultSchedule.patience if schedule is None else schedule.patience
     if not faulty or run.observer.status not in LIMITS or rounds < patience:
         return ()
     silent = [
