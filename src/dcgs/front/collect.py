@@ -169,7 +169,7 @@ def _silent_notes(run: Run) -> tuple[str, ...]:
     faulty = not (problem.reliable or problem.settings.runtime.asynchronous)
     schedule = problem.settings.runtime.faults
     patience = FaultSchedule.patience if schedule is None else schedule.patience
-    if not faulty or run.observer.status not in LIMITS or rounds < patience:
+    if not faulty or run.observer.status not in LIMITS:
         return ()
     silent = [
         (i, j)
