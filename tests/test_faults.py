@@ -162,6 +162,35 @@ def test_a_partition_that_never_heals_ends_with_a_status_and_its_parts() -> None
     )
 
 
+@pytest.mark.parametrize("dead", [[(0, 1)], [(0, 1), (1, 0)]])
+def test_links_that_are_silent_for_good_in_a_connected_network_are_named(dead: list[tuple[int, int]]) -> None:
+    result = run(dcgs.Faults(loss=dict.fromkeys(dead, 1.0), patience=50), gap=1e-9, rounds=60)
+    assert result.status is dcgs.Status.ROUNDS
+    by_receiver = sorted(dead, key=lambda edge: edge[1])
+    assert result.notes == (
+        f"no message arrived in the last 50 rounds over the links {by_receiver}, each from sender to "
+        "receiver; mend them, or take these edges out of the graph.",
+    )
+
+
+@pytest.mark.parametrize("rounds", [40, 60])
+def test_links_that_carry_a_message_now_and_then_are_not_named(rounds: int) -> None:
+    # After 40 rounds a link that never carried any was not silent for 50; after 60 all have carried some.
+    cut = {(0, 1): 1.0 if rounds < 50 else 0.7}
+    result = run(dcgs.Faults(loss=cut, patience=50), gap=1e-9, rounds=rounds)
+    assert result.status is dcgs.Status.ROUNDS
+    assert result.notes == ()
+
+
+def test_a_link_that_an_early_message_crossed_is_named_once_it_was_silent_for_too_long() -> None:
+    early = nx.Graph([(0, 1), (1, 2), (2, 3), (3, 0)])
+    late = nx.Graph([(1, 2), (2, 3), (3, 0)])
+    result = run(dcgs.Faults(patience=50), graph=lambda k: early if k <= 9 else late, gap=1e-9, rounds=59)
+    assert "over the links [(1, 0), (0, 1)]" in result.notes[0]
+    result = run(dcgs.Faults(patience=50), graph=lambda k: early if k <= 10 else late, gap=1e-9, rounds=59)
+    assert result.notes == ()
+
+
 def test_a_graph_that_falls_apart_ends_with_its_parts() -> None:
     halves = nx.Graph([(0, 1), (2, 3)])
     result = run(dcgs.Faults(patience=50), graph=lambda k: CYCLE if k < 3 else halves)

@@ -29,7 +29,7 @@ def steps_of(rho: Array, h: Array | None = None) -> list[StepSize]:
     def step(i: int) -> StepSize:
         weights = {j: float(rho[i, j]) for j in range(len(rho)) if rho[i, j] > 0.0}
         eta = float(rho[i].sum())
-        return StepSize(eta, eta, 1.0, eta, weights, dict(weights), 1.0, is_fixed=True, preconditioner=h)
+        return StepSize(eta, eta, 1.0, eta, weights, dict(weights), 1.0, True, 1.0, preconditioner=h)
 
     return [step(i) for i in range(len(rho))]
 

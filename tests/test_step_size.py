@@ -135,6 +135,28 @@ def test_where_messages_may_be_lost_eta_is_the_sum_of_the_weights_and_the_scale_
         assert step.scale == before
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_where_messages_may_be_lost_equal_agents_have_the_common_scale_from_the_start(seed: int) -> None:
+    graph = connected(seed)
+    local_etas = np.full(len(graph), 3.0)
+    first = after_meeting(graph, local_etas, reliable=False)
+    later = after_meeting(graph, local_etas, common=True, reliable=False)
+    for before, after in zip(first, later, strict=True):
+        # Resistances have mean 1 up to rounding error.
+        assert before.weights == pytest.approx(after.weights, rel=1e-12)
+        assert before.eta == pytest.approx(after.eta, rel=1e-12)
+
+
+def test_where_messages_may_be_lost_the_scale_with_a_preconditioner_is_by_the_mean_degree_too() -> None:
+    agent = agents_of(nx.star_graph(3), reliable=False)[0]
+    step = StepSize.local(agent, 2.0)
+    assert step.degree == pytest.approx(3.0)
+    assert step.scale == pytest.approx(2.0 / 1.5)
+    step.precondition(agent, np.array([1.0, 3.0]), switch=0)
+    step.advance(1)
+    assert step.scale == pytest.approx(step.local_eta / 1.5)
+
+
 def test_all_agents_switch_to_the_preconditioner_after_the_same_iteration() -> None:
     """If one end of an edge switched before the other, dual variables would not sum to zero."""
     (agent, *_), curvature = agents_of(nx.path_graph(2)), np.array([3.0, 1.0])

@@ -76,6 +76,7 @@ class Facts:
       ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
       the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
+      ``mean_degree`` is the mean number of neighbors of an agent.
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
     * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
@@ -107,6 +108,7 @@ class Facts:
     accuracy: float | None = None
     projection: ProjectionFacts | None = None
     sizes: SizeFacts | None = None
+    mean_degree: float = 1.0
 
     @property
     def extreme_eigenvalues(self) -> tuple[float, float]:

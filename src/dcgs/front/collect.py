@@ -18,9 +18,10 @@ from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
 from dcgs.front.result import Result
 from dcgs.front.start import FEASIBLE
-from dcgs.front.stopping import Status
+from dcgs.front.stopping import LIMITS, Status
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
+from dcgs.runtime import FaultSchedule
 
 
 def collect(run: Run) -> Result:
@@ -51,6 +52,7 @@ def collect(run: Run) -> Result:
             *run.checkpoints.notes,
             *_rounding_notes(observer),
             *_partition_notes(observer),
+            *_silent_notes(run),
             *_notes(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
@@ -160,3 +162,25 @@ def versions() -> dict[str, str]:
     """Return the versions that results depend on."""
     packages = {name: version(name) for name in ("dcgs", "numpy", "scipy", "networkx")}
     return packages | {"python": platform.python_version()}
+
+
+def _silent_notes(run: Run) -> tuple[str, ...]:
+    """Return a note with the links that were silent for too long, if a limit ended a run with faults."""
+    problem, rounds = run.problem, run.counters.traffic.rounds
+    faulty = not (problem.reliable or problem.settings.runtime.asynchronous)
+    schedule = problem.settings.runtime.faults
+    patience = FaultSchedule.patience if schedule is None else schedule.patience
+    if not faulty or run.observer.status not in LIMITS:
+        return ()
+    silent = [
+        (i, j)
+        for j, links in sorted(run.checkpoints.links.items())
+        for i in problem.network.neighbors[j]
+        if links.newest.get(i, 0) <= rounds - patience
+    ]
+    if not silent:
+        return ()
+    return (
+        f"no message arrived in the last {patience} rounds over the links {silent}, each from sender to "
+        "receiver; mend them, or take these edges out of the graph.",
+    )

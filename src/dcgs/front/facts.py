@@ -44,6 +44,7 @@ def facts_of(
         network.hub,
         *_sampling_facts(f),
         sizes=_sizes(f, network) if sizes else None,
+        mean_degree=2.0 * network.edges / len(network) or 1.0,
     )
     if not smoothness:
         return known

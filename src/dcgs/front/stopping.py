@@ -44,6 +44,10 @@ class Status(Enum):
         return self in (Status.GAP, Status.AGREED)
 
 
+LIMITS = frozenset({Status.ITERATIONS, Status.ROUNDS, Status.LMO_CALLS, Status.SECONDS})
+"""The statuses of runs that a limit ended."""
+
+
 @final
 @dataclass(frozen=True)
 class Limits:

@@ -28,7 +28,7 @@ from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 
-RELAXATION, LOSSY_RELAXATION = 1.9, 1.8
+RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
@@ -45,7 +45,7 @@ class FastDCGS(Method):
 
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
-    by default 1.9, and 1.8 where messages may be lost or late. Only this form bears such messages.
+    by default 1.9, and 1.86 where messages may be lost or late. Only this form bears such messages.
     ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height
     rounds: two if one agent is a neighbor of all others; one round if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.

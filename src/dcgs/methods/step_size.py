@@ -1,8 +1,10 @@
 """Step sizes of FastDCGS over edges: the weights ρᵢⱼ of edges, and η of the agents' subproblems.
 
 At first the weight of an edge depends on its two ends only: ρᵢⱼ = rᵢⱼ √(eᵢ eⱼ), where eᵢ is the local η of
-agent i divided by its degree. After the first epoch all agents use one common scale s: ρᵢⱼ = rᵢⱼ s. After
-each further epoch, s changes if the primal and the dual half of the residual differ too much.
+agent i divided by its degree. If messages may be lost, it is divided by the mean degree of all agents: agents
+with equal local η then have the common scale from the start, and an epoch takes long. After the first epoch
+all agents use one common scale s: ρᵢⱼ = rᵢⱼ s. After each further epoch, s changes if the primal and the dual
+half of the residual differ too much.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class StepSize:
     ``local_eta`` suits its own objective; ``eta`` and the ``weights`` of its edges are in use. ``scale`` is
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
     Before there is a common scale, η is ``margin`` times the sum of the weights; then ``share`` times that
-    sum.
+    sum. The agent's own scale is its local η divided by ``scale_degree``.
     ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
     ``next_preconditioner`` and ``next_scale`` are used after iteration ``switch``; ``is_common`` is True from
     the first common scale on.
@@ -50,6 +52,7 @@ class StepSize:
     weights: dict[int, float]
     share: float
     is_fixed: bool
+    scale_degree: float
     margin: float = 1.0
     switches_together: bool = True
     theirs: dict[int, float] = field(default_factory=dict)
@@ -66,14 +69,14 @@ class StepSize:
         resistances = dict(agent.weights or dict.fromkeys(agent.degrees, 1.0))
         degree = sum(resistances.values()) or 1.0
         eta = local_eta or 1.0
-        weights = {j: r * eta / degree for j, r in resistances.items()}
+        scale_degree = degree if agent.reliable else agent.facts.mean_degree
+        weights = {j: r * eta / scale_degree for j, r in resistances.items()}
         # Only if no message is lost, a non-bipartite graph allows a smaller η.
         margin = _MARGIN if agent.reliable else 1.0
         share = 0.5 * margin * agent.facts.normalized_norm if agent.reliable else 1.0
         is_fixed = is_fixed or not agent.reliable
-        scale = local_eta / degree
-        together = agent.reliable
-        return cls(local_eta, degree, scale, eta, resistances, weights, share, is_fixed, margin, together)
+        own = local_eta, degree, local_eta / scale_degree, eta
+        return cls(*own, resistances, weights, share, is_fixed, scale_degree, margin, agent.reliable)
 
     def meet(self, scales: Mapping[int, float]) -> None:
         """Set the weights of edges and η, given the scales of neighbors."""
@@ -112,7 +115,7 @@ class StepSize:
             return
         if self.next_preconditioner is not None:
             self.preconditioner, self.next_preconditioner = self.next_preconditioner, None
-            self.scale = self.local_eta / self.degree
+            self.scale = self.local_eta / self.scale_degree
         if self.next_scale is not None:
             self.scale, self.next_scale, self.is_common = self.next_scale, None, True
             self.meet(dict.fromkeys(self.theirs, self.scale) if self.switches_together else {})
