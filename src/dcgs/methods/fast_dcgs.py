@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, final
 from dcgs.inner import Block, Corrective, Exact, Inner, Newton, Projected, check_inner, choose_inner
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.completion import CompletionState, complete
+from dcgs.methods.completion_shared import SharedState, complete_shared
 from dcgs.methods.edges import EdgesState, over_edges
 from dcgs.methods.second_order import SecondOrderState, by_second_order
 from dcgs.methods.sums import SumsState, by_sums
@@ -79,7 +80,7 @@ class FastDCGS(Method):
     stops_itself: bool = True
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
     rounds_per_iteration = 1
-    State = EdgesState | SumsState | SecondOrderState | CompletionState
+    State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
         check_inner(self.inner, "oracle")
@@ -116,7 +117,7 @@ class FastDCGS(Method):
     def program(self, agent: Agent) -> Program[Any]:
         has_hub = agent.facts.hub is not None
         if agent.low_rank_start is not None:
-            return complete(agent)
+            return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(agent)
