@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -12,7 +13,8 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result, Status
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
-from dcgs.methods import completion
+from dcgs.methods.completion import complete
+from dcgs.methods.completion_shared import complete_shared
 from dcgs.methods.spectral_norm import SpectralNorm
 from dcgs.objectives.maps import Sampling
 from dcgs.objectives.sampled import SampledEntries
@@ -93,9 +95,8 @@ def messages_of(
 ) -> tuple[list[Array], Result]:
     """Return every array of every message of a run, and the result."""
     arrays: list[Any] = []
-    original = completion.complete
 
-    def recorded(agent: Any) -> Any:
+    def recorded(original: Any, agent: Any) -> Any:
         program = original(agent)
         try:
             outbox = next(program)
@@ -106,7 +107,8 @@ def messages_of(
         except StopIteration as end:
             return end.value
 
-    monkeypatch.setattr("dcgs.methods.fast_dcgs.complete", recorded)
+    for form in (complete, complete_shared):
+        monkeypatch.setattr(f"dcgs.methods.fast_dcgs.{form.__name__}", partial(recorded, form))
     return arrays, dcgs.minimize(objectives, X, nx.cycle_graph(5), gap=1e-4, iterations=500)
 
 

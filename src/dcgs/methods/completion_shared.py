@@ -17,7 +17,7 @@ import numpy as np
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.completion_gap import Command
-from dcgs.methods.completion_shared_root import Blocks, SharedRoot, SharedRootState
+from dcgs.methods.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap
 from dcgs.objectives.sampled import SampledEntries
@@ -25,8 +25,6 @@ from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.block import extended
 
-# Vectors of the first blocks.
-_FIRST = 8
 # The first L, relative to the largest second derivative of an entry.
 _SHORTER = 0.75
 
@@ -87,14 +85,14 @@ class _Worker:
         U, R = np.linalg.qr(start.rows_of(self.entries.rows))
         V, S = np.linalg.qr(start.V)
         u, c, vt = np.linalg.svd(R @ S.T)
-        columns = min(max(_FIRST, 2 * start.rank), *self.shape)
+        columns = min(max(FEWEST, 2 * start.rank), *self.shape)
         x = Blocks(extended(U @ u, columns), extended(V @ vt.T, columns), c)
-        image = self.entries.image(x.U, x.V)
+        image = self.entries.image(x.left_factor, x.right_factor)
         return SharedState(x, x, image, image, _SHORTER * (self.agent.facts.entry_smoothness or 1.0))
 
     def model(self, at: SharedState) -> LowRank:
         """Return the model in factors."""
-        return LowRank(at.blocks.U, at.blocks.V, self.shape)
+        return LowRank(at.blocks.left_factor, at.blocks.right_factor, self.shape)
 
     def products(self, at: SharedState, root: SharedRoot) -> Program[Value]:
         """Return the answer of the root to the gradient's products with both blocks."""
@@ -122,7 +120,7 @@ class _Worker:
         numbers, left, right, c = answer
         _, theta, L, columns = numbers.tolist()
         x = Blocks(extended(left, int(columns)), extended(right, int(columns)), c)
-        image = self.entries.image(x.U, x.V)
+        image = self.entries.image(x.left_factor, x.right_factor)
         loss, y = self.agent.f.loss, at.image + at.theta * (at.image - at.image_prev)
         at.judged = np.array([loss.value(y), float(loss.grad(y) @ (image - y))])
         before = (x, image) if is_back else (at.blocks, at.image)

@@ -16,8 +16,10 @@ from dcgs.points import EPS, Point
 from dcgs.sets.block import onto_ball
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
-# Blocks have _SPARE + rank // _SHARE vectors more than x.
-_SPARE, _SHARE = 6, 6
+# Blocks have _SPARE + rank // _SHARE vectors more than x, and at least FEWEST.
+_SPARE, _SHARE = 4, 8
+FEWEST = 12
+"""The least number of vectors of a block, and that of the first."""
 # Triples are left out of a step whose change of Z is at most this share of the length of the step.
 _SIGMA = 0.3
 # Singular values below this share of the largest are rounding error.
@@ -38,18 +40,19 @@ class Blocks:
     c: Point
 
     @property
-    def U(self) -> Matrix:
+    def left_factor(self) -> Matrix:
         """The left factor of x."""
         return self.left[:, : len(self.c)] * self.c
 
     @property
-    def V(self) -> Matrix:
+    def right_factor(self) -> Matrix:
         """The right factor of x."""
         return np.ascontiguousarray(self.right[:, : len(self.c)])
 
     def dot(self, other: Blocks) -> float:
         """Return the inner product of the two matrices x."""
-        return float(np.sum((self.U.T @ other.U) * (self.V.T @ other.V)))
+        left, right = self.left_factor.T @ other.left_factor, self.right_factor.T @ other.right_factor
+        return float(np.sum(left * right))
 
 
 @final
@@ -75,13 +78,13 @@ class _Extrapolated:
 
     def times(self, Q: Matrix) -> Matrix:
         """Return y Q."""
-        ahead = (1.0 + self.theta) * (self.x.U @ (self.x.V.T @ Q))
-        return ahead - self.theta * (self.x_prev.U @ (self.x_prev.V.T @ Q))
+        ahead = (1.0 + self.theta) * (self.x.left_factor @ (self.x.right_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.left_factor @ (self.x_prev.right_factor.T @ Q))
 
     def transposed_times(self, Q: Matrix) -> Matrix:
         """Return yᵀ Q."""
-        ahead = (1.0 + self.theta) * (self.x.V @ (self.x.U.T @ Q))
-        return ahead - self.theta * (self.x_prev.V @ (self.x_prev.U.T @ Q))
+        ahead = (1.0 + self.theta) * (self.x.right_factor @ (self.x.left_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.right_factor @ (self.x_prev.left_factor.T @ Q))
 
     def dot(self, other: Blocks) -> float:
         """Return the inner product with another matrix."""
@@ -152,7 +155,7 @@ class SharedRoot:
         state.squared = max(0.0, _distance(x, y))
         uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
         theta = state.momentum.weight(restart=uphill)
-        columns = min(len(x.c) + len(x.c) // _SHARE + _SPARE, self.side)
+        columns = min(max(FEWEST, len(x.c) + len(x.c) // _SHARE + _SPARE), self.side)
         kept = Blocks(x.left[:, :columns], x.right[:, :columns], x.c)
         return _described(Command.STEP, kept, theta, y.L, columns)
 
