@@ -24,7 +24,7 @@ FEWEST = 12
 _SIGMA = 0.3
 # Singular values below this share of the largest are rounding error.
 _LEAST = 1e-12
-# A smoothness that was too small is multiplied by this factor.
+# A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
 # How much f may exceed a bound by rounding error, relative to its value.
 _ROUNDING = 1e3 * EPS
@@ -118,7 +118,8 @@ class SharedRoot:
         bound = before + promised + 0.5 * L * state.squared
         if state.squared > 0.0 and value > bound + _ROUNDING * abs(value):
             state.momentum, state.squared = Momentum(), 0.0
-            return _described(Command.BACK, x_prev, 0.0, max(self.smoothness, _INCREASE * L))
+            larger = self.smoothness if self.smoothness > L else _INCREASE * L
+            return _described(Command.BACK, x_prev, 0.0, larger)
         estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
         self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
         gap = GapEstimate(estimate, state.first - value, noise)
