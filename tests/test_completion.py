@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -12,10 +13,14 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result, Status
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
-from dcgs.methods import completion
+from dcgs.methods import completion_shared_root
+from dcgs.methods.completion import complete
+from dcgs.methods.completion_gap import Command
+from dcgs.methods.completion_shared import complete_shared
 from dcgs.methods.spectral_norm import SpectralNorm
 from dcgs.objectives.sampled import SampledEntries
 from dcgs.objectives.sampling import Sampling
+from dcgs.sets.block import onto_ball
 from problems import Array
 from reference import optimum
 
@@ -93,9 +98,8 @@ def messages_of(
 ) -> tuple[list[Array], Result]:
     """Return every array of every message of a run, and the result."""
     arrays: list[Any] = []
-    original = completion.complete
 
-    def recorded(agent: Any) -> Any:
+    def recorded(original: Any, agent: Any) -> Any:
         program = original(agent)
         try:
             outbox = next(program)
@@ -106,7 +110,8 @@ def messages_of(
         except StopIteration as end:
             return end.value
 
-    monkeypatch.setattr("dcgs.methods.fast_dcgs.complete", recorded)
+    for form in (complete, complete_shared):
+        monkeypatch.setattr(f"dcgs.methods.fast_dcgs.{form.__name__}", partial(recorded, form))
     return arrays, dcgs.minimize(objectives, X, nx.cycle_graph(5), gap=1e-4, iterations=500)
 
 
@@ -136,6 +141,57 @@ def test_dense_forms_find_the_same_optimum() -> None:
     dense = dcgs.minimize(objectives, X, nx.path_graph(4), FastDCGS(form="edges"), gap=1e-5, every=0)
     first = float(factored.history.mean_loss[0])
     assert abs(factored.history.mean_loss[-1] - dense.history.mean_loss[-1]) <= 2e-5 * first
+
+
+# Shared rows.
+
+
+def test_shared_rows_take_one_sum_an_iteration() -> None:
+    objectives, X = agents(False), NuclearNormBall((ROWS, COLUMNS), 8.0)
+    result = dcgs.minimize(objectives, X, nx.path_graph(4), gap=None, iterations=5)
+    assert result.rounds == 5 * 4  # the tree of a path of four agents has height 2
+
+
+def test_no_gradient_is_sent_if_rows_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a model that all know, a sparse gradient would tell the ratings."""
+    objectives = agents(False, count=5, rows=60, columns=50)
+    arrays, result = messages_of(monkeypatch, objectives, NuclearNormBall((60, 50), 20.0))
+    assert result.status is Status.AGREED
+    assert len(arrays) > 50
+    assert (60, 50) not in {array.shape for array in arrays}
+
+
+def test_a_step_that_is_too_long_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All agents have the same entries, so f has five times the smoothness of an agent."""
+    f = agents(False, count=1)[0]
+    X = NuclearNormBall((ROWS, COLUMNS), 12.0)
+    arrays, result = messages_of(monkeypatch, [f] * 5, X)
+    assert result.status is Status.AGREED
+    assert [Command.BACK] in [array[:1].tolist() for array in arrays if array.shape == (4,)]
+    _, least = optimum(dense_pairs([f]), X)
+    first = float(result.history.mean_loss[0])
+    # The gap certifies 1e-4 of the decrease; the reference is right to 1e-8 or so.
+    assert -1e-7 * first <= float(result.history.mean_loss[-1]) - 5.0 * least <= 1.1e-4 * first
+
+
+@pytest.mark.parametrize("radius", [1.0, 4.0, 100.0])
+@pytest.mark.parametrize("tolerance", [0.0, 0.3, 2.0])
+def test_a_step_of_fewer_triples_is_the_projection_of_a_matrix_near_enough(
+    radius: float, tolerance: float
+) -> None:
+    sigma = np.array([3.0, 2.5, 2.0, 1.0, 0.5, 0.2, 0.1])
+    rank = completion_shared_root._rank(sigma, radius, tolerance)
+    c = np.zeros(len(sigma))
+    c[:rank] = onto_ball(sigma[:rank], radius)
+    tau = float((sigma[:rank] - c[:rank]).min())
+    near = sigma.copy()
+    near[rank:] = np.minimum(near[rank:], tau)
+    np.testing.assert_allclose(onto_ball(np.sort(near)[::-1], radius), np.sort(c)[::-1], atol=1e-14)
+    assert np.linalg.norm(near - sigma) <= tolerance
+    # One triple less would be too few.
+    fewer = onto_ball(sigma[: rank - 1], radius) if rank > 1 else np.zeros(0)
+    lower = float((sigma[: rank - 1] - fewer).min()) if rank > 1 else 0.0
+    assert rank == 1 or np.linalg.norm(np.maximum(sigma[rank - 1 :] - lower, 0.0)) > tolerance
 
 
 # The spectral norm.

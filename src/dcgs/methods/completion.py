@@ -1,9 +1,9 @@
 """FastDCGS for matrix completion: accelerated steps on a matrix that all agents hold in factors.
 
 The gradient of f is sparse, and every agent has its own part of it. A step needs singular vectors of the
-matrix Z = y − ∇f(y)/L. The agents multiply Z with a block Q of k vectors. If every row of the matrix is with
-one agent, its rows of the left factor stay there, and one sum of (columns + k) × k numbers goes to the root
-of the spanning tree. Else all agents have all rows, and two sums are needed. ``completion_root.py`` has what
+matrix Z = y − ∇f(y)/L. The agents multiply Z with a block Q of k vectors. Every row of the matrix is with one
+agent here: its rows of the left factor stay there, and one sum of (columns + k) × k numbers goes to the root
+of the spanning tree. ``completion_shared.py`` is for agents that share rows. ``completion_root.py`` has what
 the root computes. The line numbers are those of the box "FastDCGS for matrix completion" in
 docs/completion.md.
 """
@@ -18,7 +18,8 @@ import numpy as np
 
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.completion_root import Command, Root, RootState, StepAnswer
+from dcgs.methods.completion_gap import Command
+from dcgs.methods.completion_root import Root, RootState, StepAnswer
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap
 from dcgs.objectives.sampled import SampledEntries
@@ -72,7 +73,7 @@ class CompletionState:
 
 
 def complete(agent: Agent) -> Program[LowRank]:
-    """Run FastDCGS for matrix completion, for one agent."""
+    """Run FastDCGS for matrix completion, for one agent that shares no rows."""
     worker = _Worker(agent)
     at = agent.restore(CompletionState) or worker.first_state()  # line 1
     root = Root(agent, at.root)
@@ -103,10 +104,7 @@ class _Worker:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent = agent
         self.shape = agent.X.shape[0], agent.X.shape[1]
-        self.has_own_rows = agent.facts.separate_rows
-        self.entries = SampledEntries(agent.f, all_rows=not self.has_own_rows)
-        # Where all agents have all rows, one of them adds what all of them know.
-        self.share = 1.0 if self.has_own_rows or agent.tree.parent is None else 0.0
+        self.entries = SampledEntries(agent.f, all_rows=False)
 
     def first_state(self) -> CompletionState:
         """Return the state before the first iteration."""
@@ -121,7 +119,7 @@ class _Worker:
     def model(self, at: CompletionState) -> LowRank:
         """Return the model: the factors, with the rows that this agent has."""
         V = np.ascontiguousarray(at.Q[:, : at.x.rank])
-        return LowRank(at.x.U, V, self.shape, self.entries.rows if self.has_own_rows else None)
+        return LowRank(at.x.U, V, self.shape, self.entries.rows)
 
     def block(self, at: CompletionState, root: Root) -> Program[tuple[Matrix, Value]]:
         """Return this agent's rows of W = Z Q, and the answer of the root to the sums over all agents."""
@@ -131,31 +129,21 @@ class _Worker:
         GQ = np.asarray(G @ at.Q)
         slope = float(f.loss.grad(image) @ image)
         numbers = np.array([f.loss.value(x.image), f.grad_noise(x.image), slope, *at.judged])
-        if not self.has_own_rows:
-            GQ, numbers = yield from network_answer((GQ, numbers), self.agent, lambda total: total)
         W = -GQ / at.L  # line 4
         W[:, : x.rank] += (1.0 + theta) * x.U
         if theta:
             W -= theta * (before.U @ at.before)
-        small = (x.U.T @ W, before.U.T @ W, W.T @ W, GQ.T @ GQ, numbers)
-        shared = small if self.share else tuple(0.0 * part for part in small)
-        own = small if self.has_own_rows else shared
+        own = (np.asarray(G.T @ W), x.U.T @ W, before.U.T @ W, W.T @ W, GQ.T @ GQ, numbers)
         decide = partial(root.answer, at.Q, x.rank, theta, at.L)
-        answer = yield from network_answer((np.asarray(G.T @ W), *own), self.agent, decide)  # lines 5 and 6
+        answer = yield from network_answer(own, self.agent, decide)  # lines 5 and 6
         return W, answer
 
     def gram_product(self, at: CompletionState, B: Matrix, root: Root) -> Program[Value]:
-        """Return the answer of the root to Gᵀ(G B) and ⟨G, x⟩, for the gradient G at x.
-
-        Where agents share rows, G B is summed first: Gᵀ G is not the sum of the agents' products.
-        """
+        """Return the answer of the root to Gᵀ(G B) and ⟨G, x⟩, for the gradient G at x."""
         image = at.x.image
         G = self.entries.gradient(image)
         slope = np.array([float(self.agent.f.loss.grad(image) @ image)])
-        GB = np.asarray(G @ B)
-        if not self.has_own_rows:
-            (GB,) = yield from network_answer((GB,), self.agent, lambda total: total)
-        return (yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify))
+        return (yield from network_answer((np.asarray(G.T @ (G @ B)), slope), self.agent, root.certify))
 
     def go_back(self, at: CompletionState, answer: StepAnswer) -> None:
         """Undo the last step, which was too long; the next one has a larger L."""
@@ -189,4 +177,4 @@ class _Worker:
         slope = float(loss.grad(image) @ (x.image - image))
         squared = x.squared - 2.0 * y_x + y_y
         ascent = y_x - y_before - x.squared + with_x
-        return np.array([loss.value(image), slope, self.share * squared, self.share * ascent])
+        return np.array([loss.value(image), slope, squared, ascent])

@@ -1,18 +1,19 @@
-"""The root of the spanning tree in FastDCGS for matrix completion: it decides on steps and when to stop."""
+"""The root of the spanning tree in FastDCGS for matrix completion, where every row is with one agent.
+
+It decides on steps and when to stop.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import final
 
 import numpy as np
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
+from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
 from dcgs.methods.reduction import Value
-from dcgs.methods.spectral_norm import SpectralNorm
-from dcgs.methods.target import CertifiedGap
 from dcgs.momentum import Momentum
 from dcgs.points import EPS
 from dcgs.sets.block import extended, onto_ball
@@ -23,29 +24,10 @@ from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 _SPARE, _SHARE, _GROWTH = 6, 6, 1.6
 # Singular values below this share of the largest are rounding error.
 _LEAST = 1e-13
-# An estimate of the gap must be below this share of the target before the gap is computed.
-_LIKELY = 0.9
-# Estimates count as too small by at most this factor, however small they once were.
-_MOST_TRUST = 100.0
-# The error of the spectral norm, as a share of what the target allows.
-_ACCURACY = 0.1
 # A smoothness that was too small is multiplied by this factor.
 _INCREASE = 2.0
 # How much f may exceed a bound by rounding error, relative to its value.
 _ROUNDING = 1e3 * EPS
-
-
-class Command(IntEnum):
-    """What all agents do next."""
-
-    STEP = 0
-    """Take the step that the answer describes."""
-    BACK = 1
-    """Undo the last step, which was too long."""
-    CERTIFY = 2
-    """Multiply the gradient at x with a block of vectors, to compute the gap."""
-    STOP = 3
-    """Return x, whose gap is certified."""
 
 
 @final
@@ -92,17 +74,12 @@ class RootState:
 class _Sums:
     """The sums of an iteration, and with which block, momentum and smoothness they were made.
 
-    P = Zᵀ Z Q and C = (Z Q)ᵀ Z Q. ``value`` is f(x), ``decrease`` is f(x⁰) − f(x), and ``noise`` the rounding
-    error of a gradient. ``estimate`` is an estimate of the gap that is too small.
+    P = Zᵀ Z Q and C = (Z Q)ᵀ Z Q.
     """
 
     P: Matrix
     C: Matrix
     L: float
-    value: float
-    decrease: float
-    noise: float
-    estimate: float
 
 
 @final
@@ -111,11 +88,10 @@ class Root:
 
     def __init__(self, agent: Agent, state: RootState | None) -> None:
         assert isinstance(agent.X, NuclearNormBall)
-        self.agent = agent
         self.radius = agent.X.radius
         self.side = min(agent.X.shape)
         self.state = state
-        self._search: SpectralNorm | None = None
+        self._search = GapSearch(agent)
         self._sums: _Sums | None = None
 
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
@@ -131,36 +107,18 @@ class Root:
             state.momentum = Momentum()
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
         estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
-        sums = self._sums = _Sums(P, C, L, value, state.first - value, noise, estimate)
-        if self.agent.target is not None and estimate * state.trust <= _LIKELY * self._threshold(sums):
-            self._search = SpectralNorm.start(Q)
-            return np.array([Command.CERTIFY], dtype=np.float64), self._search.block
-        return self._step(state, sums)
+        sums = self._sums = _Sums(P, C, L)
+        gap = GapEstimate(estimate, state.first - value, noise)
+        return self._search.begin(gap, Q, state.trust) or self._step(state, sums)
 
     def certify(self, total: Value) -> Value:
         """Return the next block of the certificate, or what follows from the gap at x."""
-        target, search, sums, state = self.agent.target, self._search, self._sums, self.state
-        assert target is not None
-        assert search is not None
+        sums, state = self._sums, self.state
         assert sums is not None
         assert state is not None
-        image, slope = total
-        if not search.add(image, _ACCURACY * self._threshold(sums) / self.radius):
-            return np.array([Command.CERTIFY], dtype=np.float64), search.block
-        gap = float(slope[0]) + self.radius * (search.value + search.error)
-        noise = 2.0 * self.radius * sums.noise + EPS * self.radius * search.value
-        found = CertifiedGap(gap, sums.decrease, noise)
-        self.agent.certify(found)
-        if target.ends(found):
-            return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),)
-        state.trust = min(_MOST_TRUST, max(state.trust, gap / max(sums.estimate, EPS * gap)))
-        return self._step(state, sums)
-
-    def _threshold(self, sums: _Sums) -> float:
-        """Return the largest gap that is small enough, or that is rounding error."""
-        target = self.agent.target
-        assert target is not None
-        return max(target.threshold(sums.decrease), self.radius * sums.noise)
+        answer, ratio = self._search.proceed(total)
+        state.trust = max(state.trust, ratio)
+        return answer or self._step(state, sums)
 
     def _back(self, state: RootState, columns: int, L: float) -> Value:
         Q = extended(state.V, min(max(columns, state.V.shape[1]), self.side))

@@ -3,8 +3,9 @@
 It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
 are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
 with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
-for matrix completion. The last three sum along a spanning tree. In all forms the agents decide themselves
-when to stop. docs/methods.md has the algorithms and the proofs.
+for matrix completion; ``completion_shared.py``, if agents share rows of the matrix. The last three forms sum
+along a spanning tree. In all forms the agents decide themselves when to stop. docs/methods.md has the
+algorithms and the proofs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dcgs.inner import Block, Corrective, Exact, Inner, Newton, Projected, check
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.completion import CompletionState, complete
+from dcgs.methods.completion_shared import SharedState, complete_shared
 from dcgs.methods.edges import EdgesState, over_edges
 from dcgs.methods.link_rule import prefers_sums
 from dcgs.methods.second_order import SecondOrderState, by_second_order
@@ -88,7 +90,7 @@ class FastDCGS(Method):
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
     link: str | None = None
     rounds_per_iteration = 1
-    State = EdgesState | SumsState | SecondOrderState | CompletionState
+    State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
         check_inner(self.inner, "oracle")
@@ -131,7 +133,7 @@ class FastDCGS(Method):
     def program(self, agent: Agent) -> Program[Any]:
         has_hub = agent.facts.hub is not None
         if agent.low_rank_start is not None:
-            return complete(agent)
+            return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(agent)

@@ -1,0 +1,207 @@
+"""The root of the spanning tree in FastDCGS for matrix completion where agents share rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+
+from dcgs.low_rank import Matrix
+from dcgs.methods.base import Agent
+from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
+from dcgs.methods.reduction import Value
+from dcgs.momentum import Momentum
+from dcgs.points import EPS, Point
+from dcgs.sets.block import onto_ball
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+
+# Blocks have _SPARE + rank // _SHARE vectors more than x, and at least FEWEST.
+_SPARE, _SHARE = 4, 8
+FEWEST = 12
+"""The least number of vectors of a block, and that of the first."""
+# Triples are left out of a step whose change of Z is at most this share of the length of the step.
+_SIGMA = 0.3
+# Singular values below this share of the largest are rounding error.
+_LEAST = 1e-12
+# A smoothness that was too small is multiplied by this factor, once it is that of an entry.
+_INCREASE = 2.0
+# How much f may exceed a bound by rounding error, relative to its value.
+_ROUNDING = 1e3 * EPS
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Orthonormal vectors on both sides; x = Σᵢ cᵢ leftᵢ rightᵢᵀ is made of the first of them."""
+
+    left: Matrix
+    right: Matrix
+    c: Point
+
+    @property
+    def left_factor(self) -> Matrix:
+        """The left factor of x."""
+        return self.left[:, : len(self.c)] * self.c
+
+    @property
+    def right_factor(self) -> Matrix:
+        """The right factor of x."""
+        return np.ascontiguousarray(self.right[:, : len(self.c)])
+
+    def dot(self, other: Blocks) -> float:
+        """Return the inner product of the two matrices x."""
+        left, right = self.left_factor.T @ other.left_factor, self.right_factor.T @ other.right_factor
+        return float(np.sum(left * right))
+
+
+@final
+@dataclass(eq=False)
+class SharedRootState:
+    """The momentum, f(x⁰), ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off."""
+
+    momentum: Momentum = field(default_factory=Momentum)
+    first: float | None = None
+    squared: float = 0.0
+    trust: float = 1.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Extrapolated:
+    """y = x + θ (x − x_prev), in factors, and the smoothness L with which Z = y − ∇f(y)/L is made."""
+
+    x: Blocks
+    x_prev: Blocks
+    theta: float
+    L: float
+
+    def times(self, Q: Matrix) -> Matrix:
+        """Return y Q."""
+        ahead = (1.0 + self.theta) * (self.x.left_factor @ (self.x.right_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.left_factor @ (self.x_prev.right_factor.T @ Q))
+
+    def transposed_times(self, Q: Matrix) -> Matrix:
+        """Return yᵀ Q."""
+        ahead = (1.0 + self.theta) * (self.x.right_factor @ (self.x.left_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.right_factor @ (self.x_prev.left_factor.T @ Q))
+
+    def dot(self, other: Blocks) -> float:
+        """Return the inner product with another matrix."""
+        return (1.0 + self.theta) * self.x.dot(other) - self.theta * self.x_prev.dot(other)
+
+    @property
+    def squared(self) -> float:
+        """‖y‖²."""
+        return (1.0 + self.theta) * self.dot(self.x) - self.theta * self.dot(self.x_prev)
+
+
+@final
+class SharedRoot:
+    """What the root computes; other agents have one and do not call it."""
+
+    def __init__(self, agent: Agent, state: SharedRootState | None) -> None:
+        assert isinstance(agent.X, NuclearNormBall)
+        self.radius = agent.X.radius
+        self.side = min(agent.X.shape)
+        self.smoothness = agent.facts.entry_smoothness
+        self.state = state
+        self._search = GapSearch(agent)
+        self._sums: tuple[_Extrapolated, Matrix, Matrix] | None = None
+
+    def answer(self, x: Blocks, x_prev: Blocks, theta: float, L: float, total: Value) -> Value:
+        """Return what follows from the sums over all agents; x, θ and L are those they were made with."""
+        GQ, GtQ, numbers = total
+        value, noise, slope, before, promised = numbers.tolist()
+        state = self.state = self.state or SharedRootState()
+        state.first = value if state.first is None else state.first
+        bound = before + promised + 0.5 * L * state.squared
+        if state.squared > 0.0 and value > bound + _ROUNDING * abs(value):
+            state.momentum, state.squared = Momentum(), 0.0
+            larger = self.smoothness if self.smoothness > L else _INCREASE * L
+            return _described(Command.BACK, x_prev, 0.0, larger)
+        estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
+        self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
+        gap = GapEstimate(estimate, state.first - value, noise)
+        return self._search.begin(gap, x.right, state.trust) or self._step(state)
+
+    def certify(self, total: Value) -> Value:
+        """Return the next block of the certificate, or what follows from the gap at x."""
+        assert self.state is not None
+        answer, ratio = self._search.proceed(total)
+        self.state.trust = max(self.state.trust, ratio)
+        return answer or self._step(self.state)
+
+    def _step(self, state: SharedRootState) -> Value:
+        """Return the step to the nearest point of X to the part of Z that the products determine.
+
+        With A = Z Q and B = Zᵀ P, for the blocks P and Q, that part is P Bᵀ + (I − P Pᵀ) A Qᵀ.
+        """
+        assert self._sums is not None
+        y, GQ, GtQ = self._sums
+        P, Q = y.x.left, y.x.right
+        A, B = y.times(Q) - GQ / y.L, y.transposed_times(P) - GtQ / y.L
+        C = P.T @ A
+        P_new, R_left = _rest(A, P)
+        Q_new, R_right = _rest(B, Q)
+        core = np.block([[C, R_right.T], [R_left, np.zeros((len(R_left), len(R_right)))]])
+        u, sigma, vt = np.linalg.svd(core)
+        count = min(self.side, int(np.count_nonzero(sigma > _LEAST * sigma[0])))
+        left = _orthonormal(np.hstack([P, P_new]) @ u[:, :count])
+        right = _orthonormal(np.hstack([Q, Q_new]) @ vt[:count].T)
+        whole = Blocks(left, right, _positive(onto_ball(sigma[:count], self.radius)) if count else sigma[:0])
+        length = np.sqrt(max(0.0, _distance(whole, y)))
+        rank = _rank(sigma[:count], self.radius, _SIGMA * float(length))
+        x = Blocks(left, right, _positive(onto_ball(sigma[:rank], self.radius)) if rank else sigma[:0])
+        state.squared = max(0.0, _distance(x, y))
+        uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
+        theta = state.momentum.weight(restart=uphill)
+        columns = min(max(FEWEST, len(x.c) + len(x.c) // _SHARE + _SPARE), self.side)
+        kept = Blocks(x.left[:, :columns], x.right[:, :columns], x.c)
+        return _described(Command.STEP, kept, theta, y.L, columns)
+
+
+def _described(command: Command, x: Blocks, theta: float, L: float, columns: int | None = None) -> Value:
+    """Return the answer as arrays; agents extend the blocks to this number of columns."""
+    columns = x.left.shape[1] if columns is None else columns
+    return np.array([command, theta, L, columns], dtype=np.float64), x.left, x.right, x.c
+
+
+def _rest(A: Matrix, P: Matrix) -> tuple[Matrix, Matrix]:
+    """Return an orthonormal basis of the part of A that is orthogonal to P, and its coefficients."""
+    rest = A - P @ (P.T @ A)
+    rest = rest - P @ (P.T @ rest)  # twice, because one pass leaves rounding errors
+    basis, coefficients = np.linalg.qr(rest)
+    return basis, coefficients
+
+
+def _orthonormal(block: Matrix) -> Matrix:
+    """Return the block with its rounding errors removed."""
+    basis, coefficients = np.linalg.qr(block)
+    return np.asarray(basis * np.where(np.diag(coefficients) < 0.0, -1.0, 1.0))
+
+
+def _positive(c: Point) -> Point:
+    return c[: int(np.count_nonzero(c))]
+
+
+def _distance(x: Blocks, y: _Extrapolated) -> float:
+    """Return ‖x − y‖², up to rounding error."""
+    return x.dot(x) - 2.0 * y.dot(x) + y.squared
+
+
+def _rank(sigma: Point, radius: float, tolerance: float) -> int:
+    """Return the least number of singular values whose projection is that of a matrix near enough.
+
+    If all triples but the first r are left out, and τ is the threshold that their projection subtracts, then
+    this is the projection of a matrix at the distance √Σ_{i > r} max(σᵢ − τ, 0)².
+    """
+    excess = (np.cumsum(sigma) - radius) / np.arange(1, len(sigma) + 1)
+    tau = np.maximum(np.maximum.accumulate(excess), 0.0)
+    rank = len(sigma)
+    while rank > 1:
+        left_out = np.maximum(sigma[rank - 1 :] - tau[rank - 2], 0.0)
+        if np.sqrt(left_out @ left_out) > tolerance:
+            break
+        rank -= 1
+    return rank
