@@ -47,9 +47,10 @@ def path(
 
     ``set_of`` gives the set of a radius, such as ``lambda r: dcgs.L1Ball(10, r)``. A :class:`Fold` has the
     objectives that agents train on, and those of rows that they held out. Without ``radii`` the path starts
-    below the radius where a single atom would end, and goes on by a factor of 1.5, until the set bounds the
-    model no more, or until the error on held-out rows has clearly turned. Models are found to a gap of 3 %.
-    ``start`` is the point of no model, by default that of the set.
+    below the radius where a single atom would end, and goes on by a factor of 1.5 (with more than 64 unknowns
+    by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
+    until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
+    clearly too large. ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
