@@ -13,14 +13,21 @@ from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 
 
 def main() -> None:
-    """Fit both models to the rows of this process."""
+    """Fit three models to the rows of this process."""
     X, y = load_breast_cancer(return_X_y=True)
     own = np.arange(len(y)) % 2 == MPI.COMM_WORLD.rank
     runtime = dcgs.MPI(timeout=60.0)
     classifier = DecentralizedLogisticRegression(runtime=runtime).fit(X[own, :6], y[own])
     lasso = DecentralizedLasso(runtime=runtime).fit(X[own, :6], X[own, 6])
+    wide = DecentralizedLasso(runtime=runtime).fit(products(X)[own], y[own])
     if MPI.COMM_WORLD.rank == 0:
-        print(json.dumps([classifier.coef_[0].tolist(), lasso.coef_.tolist(), classifier.rounds_]))
+        models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
+        print(json.dumps([*models, classifier.rounds_, wide.rounds_]))
+
+
+def products(X: np.ndarray) -> np.ndarray:
+    """Return 100 features: all products of two of ten columns. Their path is made by sums of gradients."""
+    return (X[:, :10, None] * X[:, None, :10]).reshape(len(X), 100)
 
 
 if __name__ == "__main__":

@@ -189,6 +189,8 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     graph = nx.complete_graph(2)
     classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
     lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
+    products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(y), 100)
+    wide = DecentralizedLasso(graph=graph).fit(products, y, sites=sites)  # its path is by sums of gradients
     done = subprocess.run(
         [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
         capture_output=True,
@@ -199,5 +201,6 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
         cwd=Path(__file__).parent,
     )
     assert done.returncode == 0, done.stderr
-    expected = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), classifier.rounds_]
+    models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
+    expected = [*models, classifier.rounds_, wide.rounds_]
     assert json.loads(done.stdout) == expected

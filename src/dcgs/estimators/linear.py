@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+import networkx as nx
 import numpy as np
 
 from dcgs.front.minimize import minimize
@@ -22,7 +23,7 @@ from dcgs.preprocessing import (
     SiteData,
     Statistics,
     design,
-    path_over,
+    design_path,
 )
 from dcgs.sets import ConvexSet, L1Ball
 from dcgs.validation import POSITIVE, shown
@@ -118,16 +119,17 @@ def fit_linear(
     made = design(sites, network, loss, spec.intercept, spec.standardize, found)
     features = len(made.statistics.mean)
     spec.check(features)
-    path = None
+    path, x0 = None, None
     rule: dict[str, Any] = {"gap": spec.gap}
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
         path = find_path(sites, network, made, spec)
-        radius, x0 = path.best.radius, path.best_model
+        radius = path.best.radius
         decrease = (path.null.loss - path.best.loss) * made.statistics.weight
-        rule |= {"gap_abs": spec.gap * decrease} if decrease > 0.0 else {}
+        if _starts_warm(network.graph, features) and decrease > 0.0:
+            x0 = path.best_model
+            rule |= {"gap_abs": spec.gap * decrease}
     else:
         radius = 1.0 if spec.radius == "auto" else float(spec.radius)
-        x0 = None
     ball = spec.ball(features, radius)
     X = made.set_of(ball)
     start = made.start(ball) if x0 is None or X.violation(x0) > 1e-9 * X.diameter else x0
@@ -139,11 +141,19 @@ def fit_linear(
     return LinearFit(made.model(result.x), known, path, result, made, sent)
 
 
+def _starts_warm(graph: nx.Graph, features: int) -> bool:
+    """Return True if a run from the model of the path takes fewer rounds than one from no model.
+
+    That is so for steps along sums. Over edges the dual variables start at zero in any case: from the model
+    of the path, women's-clothing on a cycle of ten sites took 580 rounds in place of 450.
+    """
+    return features < _FEW or any(degree == len(graph) - 1 for _, degree in graph.degree())
+
+
 def find_path(sites: Mapping[int, SiteData], network: Reductions, made: Design, spec: LinearSpec) -> Path:
     """Return the path of radii of a design."""
     features = len(made.statistics.mean)
     few = features < _FEW
     folds = spec.folds or (_FOLDS if few else 1)
     how = HoldOut(folds, max(_PARTS, folds), spec.seed, by_class=made.loss is LogisticLoss)
-    start = made.start(spec.ball(features, 1.0))
-    return path_over(network, how.of(sites, made), lambda r: made.set_of(spec.ball(features, r)), start=start)
+    return design_path(sites, network, made, lambda radius: spec.ball(features, radius), how)

@@ -19,8 +19,8 @@ from dcgs.fitting.samples import Preparation, PreparedSites
 from dcgs.objectives import LogisticLoss, Objective, SquaredLoss
 from dcgs.points import Point
 from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
+from dcgs.preprocessing.design_path import design_path
 from dcgs.preprocessing.folds import HoldOut
-from dcgs.preprocessing.path import path_over
 from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.preprocessing.site_data import SiteData
@@ -92,11 +92,10 @@ class SampleProblem:
 
         ``runtime`` is that of the path, which may report its progress.
         """
-        folds = HoldOut(seed=seed, by_class=self.labels).of(self.sites, self.design)
-        start = self.start(set_of(1.0))
         network = self.agreement.network
         observed = Reductions(network.graph, runtime, network.sent)
-        return path_over(observed, folds, lambda radius: self.set_of(set_of(radius)), None, start)
+        how = HoldOut(seed=seed, by_class=self.labels)
+        return design_path(self.sites, observed, self.design, set_of, how)
 
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""

@@ -2,6 +2,7 @@
 
 from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, row_factors
 from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
+from dcgs.preprocessing.design_path import design_path
 from dcgs.preprocessing.folds import Fold, HoldOut, deal
 from dcgs.preprocessing.path import path, path_over
 from dcgs.preprocessing.path_result import Path, PathPoint
@@ -26,6 +27,7 @@ __all__ = [
     "balanced_weights",
     "deal",
     "design",
+    "design_path",
     "extremes",
     "path",
     "path_over",

@@ -21,6 +21,7 @@ from dcgs.preprocessing.design import Design
 from dcgs.preprocessing.site_data import SiteData
 
 Numbers = NDArray[np.intp]
+Rows = dict[int, SiteData]
 
 # Successive multiples of the golden ratio, modulo 1, are spread evenly: small sites hold out different folds.
 _GOLDEN = 0.6180339887498949
@@ -118,18 +119,27 @@ class HoldOut:
 
     def of(self, sites: Mapping[int, SiteData], design: Design) -> list[Fold]:
         """Return the folds of the rows of the sites of this process."""
-        numbers = {i: fold_numbers(site, i, self) for i, site in sites.items()}
-        return [self._fold(sites, design, numbers, fold) for fold in range(self.folds)]
+        return [fold_of(train, held_out, design) for train, held_out in self.split(sites)]
 
-    def _fold(
-        self, sites: Mapping[int, SiteData], design: Design, numbers: Mapping[int, Numbers], fold: int
-    ) -> Fold:
-        train, held_out, weights = {}, {}, {}
-        for i, site in sites.items():
-            out = numbers[i] == fold
-            if out.all():
-                out = np.zeros_like(out)  # a site trains on something
-            train[i] = design.objective(site.some(~out))
-            held_out[i] = design.judge(site.some(out))
-            weights[i] = float(site.counts[~out].sum())
-        return Fold(train, held_out, weights)
+    def split(self, sites: Mapping[int, SiteData]) -> list[tuple[Rows, Rows]]:
+        """Return for each fold the rows that the sites of this process train on, and those they hold out."""
+        numbers = {i: fold_numbers(site, i, self) for i, site in sites.items()}
+        found = []
+        for fold in range(self.folds):
+            train, held_out = {}, {}
+            for i, site in sites.items():
+                out = numbers[i] == fold
+                if out.all():
+                    out = np.zeros_like(out)  # a site trains on something
+                train[i], held_out[i] = site.some(~out), site.some(out)
+            found.append((train, held_out))
+        return found
+
+
+def fold_of(train: Rows, held_out: Rows, design: Design) -> Fold:
+    """Return the fold of these rows."""
+    return Fold(
+        design.objectives(train),
+        {i: design.judge(site) for i, site in held_out.items()},
+        {i: float(site.counts.sum()) for i, site in train.items()},
+    )

@@ -14,8 +14,11 @@ from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
 from dcgs.preprocessing.path_result import Path, PathPoint, from_sums
+from dcgs.preprocessing.path_search import searched
+from dcgs.preprocessing.path_sums import SumsPath
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.runtime import Lockstep, Runtime
+from dcgs.sets.base import ProjectableSet
 from dcgs.sets.product_set import Product
 from dcgs.validation import finite, instance, shown, vector
 
@@ -44,9 +47,10 @@ def path(
 
     ``set_of`` gives the set of a radius, such as ``lambda r: dcgs.L1Ball(10, r)``. A :class:`Fold` has the
     objectives that agents train on, and those of rows that they held out. Without ``radii`` the path starts
-    below the radius where a single atom would end, and goes on by a factor of 1.5, until the set bounds the
-    model no more, or until the error on held-out rows has clearly turned. Models are found to a gap of 3 %.
-    ``start`` is the point of no model, by default that of the set.
+    below the radius where a single atom would end, and goes on by a factor of 1.5 (with more than 64 unknowns
+    by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
+    until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
+    clearly too large. ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
@@ -88,13 +92,25 @@ def path_over(
     before = network.rounds, network.bytes
     x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
     few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
-    models: PathModels = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
-    fitted, stopped = _fitted(models, folds, network, _radii(models, radii), patient=radii is not None)
+    models: PathModels | SumsPath
+    if not few and _sums(set_of, x0, network):
+        models = SumsPath(folds, set_of, network, x0)
+        fitted, stopped = searched(models, radii)
+    else:
+        models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
+        fitted, stopped = _fitted(models, folds, network, _radii(models, radii), patient=radii is not None)
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
     return Path(tuple(points), null, rounds, sent, len(folds), stopped, found)
+
+
+def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
+    """Return True if the models of the path are found by sums."""
+    X = set_of(1.0)
+    cheap = isinstance(X, ProjectableSet) and X.cheap_projection
+    return cheap and not isinstance(x0, LowRank) and network.runtime.reliable
 
 
 def _radii(models: PathModels, radii: Sequence[float] | None) -> Iterator[float]:

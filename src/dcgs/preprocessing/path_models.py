@@ -40,13 +40,15 @@ _SHARE = 0.25
 class Fitted:
     """A model of each fold at one radius, their training losses, and sums over rows that were held out.
 
-    ``judged`` is None if the sums have not been made yet.
+    ``judged`` is None if the sums have not been made yet. ``finished`` is False if the models have not
+    reached the gap of the path.
     """
 
     radius: float
     models: tuple[Any, ...]
     losses: tuple[float, ...]
     judged: Sums | None
+    finished: bool = True
 
 
 class PathModels(ABC):
@@ -179,16 +181,13 @@ class MinimizePath(PathModels):
         self.null = Fitted(0.0, tuple(self.models), self.losses, None)
 
     def first_radius(self) -> float:
-        fold, x = self.folds[0], self.models[0]
+        x = self.models[0]
         if isinstance(x, LowRank):
             # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
             return 2.0 * math.sqrt(self.losses[0])
-        own = {i: [f.grad(x)] for i, f in fold.train.items()}
+        own = {i: [f.grad(x)] for i, f in self.folds[0].train.items()}
         (grad,) = self.network.sum("the gradient of no model", own)
-        atom = unit_atom(self.set_of(1.0), grad)
-        curvatures = {i: [_curvature_along(f, x, atom)] for i, f in fold.train.items()}
-        (curvature,) = self.network.sum("its curvature along one atom", curvatures)
-        return _atom_weight(-vdot(grad, atom), float(curvature))
+        return first_atom_radius(self.folds[0], self.set_of, self.network, x, grad)
 
     def fit(self, radius: float) -> Fitted:
         X, models, network = self.set_of(radius), [], self.network
@@ -231,6 +230,14 @@ def unit_atom(X: ConvexSet, grad: Point) -> Point:
     atom = np.zeros(X.shape)
     atom[X.slices[0]] = X.parts[0].lmo(X.split(grad)[0]).dense().reshape(-1)
     return atom
+
+
+def first_atom_radius(fold: Fold, set_of: SetOf, network: Reductions, x: Point, grad: Point) -> float:
+    """Return the radius at which one atom alone, with the best weight, would end; ``grad`` is that at x."""
+    atom = unit_atom(set_of(1.0), grad)
+    curvatures = {i: [_curvature_along(f, x, atom)] for i, f in fold.train.items()}
+    (curvature,) = network.sum("its curvature along one atom", curvatures)
+    return _atom_weight(-vdot(grad, atom), float(curvature))
 
 
 def _atom_weight(slope: float, curvature: float) -> float:

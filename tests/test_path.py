@@ -1,0 +1,125 @@
+"""The path of radii by batched sums: its models are certified, cheap in rounds, and judged without a leak."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.linear_model import LassoCV, LogisticRegressionCV
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import dcgs
+from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
+from dcgs.preprocessing import HoldOut, Reductions, SiteData, design, design_path
+
+GRAPH = nx.cycle_graph(4)
+TEXTS = Path(os.environ.get("DCGS_DATA", "DCGS_DATA is not set"), "sparse-regression", "womens-clothing.npz")
+
+
+def wide_folds(seed: int = 0) -> list[dcgs.Fold]:
+    """Two folds of 160 rows with 80 features, six of which matter, over four sites."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((4, 40, 80))
+    b = A[:, :, :6] @ np.array([3.0, -2.0, 1.5, 1.0, -1.0, 0.5]) + rng.standard_normal((4, 40))
+    return [
+        dcgs.Fold(
+            {i: dcgs.LeastSquares(np.delete(A[i], out, 0), np.delete(b[i], out)) for i in range(4)},
+            {i: dcgs.LeastSquares(A[i, out], b[i, out]) for i in range(4)},
+        )
+        for out in (np.arange(10), np.arange(10, 20))
+    ]
+
+
+def test_models_of_the_path_are_as_good_as_promised() -> None:
+    folds = wide_folds()
+    found = dcgs.path(folds, lambda r: dcgs.L1Ball(80, r), GRAPH, radii=[1.0, 9.0])
+    for point, models in zip(found.points, found.models, strict=True):
+        for fold, x in zip(folds, models, strict=True):
+            X, objectives = dcgs.L1Ball(80, point.radius), list(fold.train.values())
+            best = dcgs.minimize(objectives, X, GRAPH, gap=1e-4, every=None).x
+            value, least, null = (sum(f.value(at) for f in objectives) for at in (x, best, np.zeros(80)))
+            assert X.violation(x) <= 1e-9
+            assert value - least <= 0.03 * (null - value)  # the gap to which a path is found
+
+
+def test_the_path_finds_the_true_size_in_few_rounds() -> None:
+    folds = wide_folds()
+    found = dcgs.path(folds, lambda r: dcgs.L1Ball(80, r), GRAPH)
+    assert 5.0 < found.best.radius < 13.0  # the true one is 9
+    one_fit = dcgs.minimize(
+        list(folds[0].train.values()), dcgs.L1Ball(80, found.best.radius), GRAPH, gap=1e-4, every=None
+    )
+    assert found.rounds <= 3 * one_fit.rounds  # with the fit itself at most four times
+    radii = found.columns()["radius"]
+    assert (np.diff(radii) > 0.0).all()
+    assert 7 <= len(radii) <= 14
+    assert "not finished" in found.stopped
+
+
+def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With the deviations of all rows, held-out rows would know which words are rare among them.
+    rng = np.random.default_rng(1)
+    rows, b = sp.random_array((200, 70), density=0.05, rng=rng, format="csr"), rng.standard_normal(200)
+    sites = {i: SiteData(rows[i::4], b[i::4]) for i in range(4)}
+    network = Reductions(GRAPH)
+    made = design(sites, network, dcgs.SquaredLoss)
+    given: list[dcgs.Fold] = []
+    monkeypatch.setattr(
+        import_module("dcgs.preprocessing.design_path"),
+        "path_over",
+        lambda _, folds, *rest, **more: given.extend(folds),
+    )
+    design_path(sites, network, made, lambda r: dcgs.L1Ball(70, r), HoldOut())
+    (fold,) = given
+    squares = np.sum([f.map.column_squares for f in fold.train.values()], axis=0)
+    trained_on = sum(f.loss.size for f in fold.train.values())
+    constant = squares < 1e-9
+    np.testing.assert_allclose(squares[~constant], trained_on, rtol=1e-9)  # rounding
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_radius_found_is_as_good_as_that_of_pooled_rows(seed: int) -> None:
+    X, y = load_diabetes(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    model = DecentralizedLasso().fit(X_train, y_train, sites=np.arange(len(y_train)) % 4)
+    pooled = make_pipeline(StandardScaler(), LassoCV()).fit(X_train, y_train)
+    assert model.score(X_test, y_test) >= 0.99 * pooled.score(X_test, y_test)
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+    classifier = DecentralizedLogisticRegression().fit(X_train, y_train, sites=np.arange(len(y_train)) % 4)
+    inner = LogisticRegressionCV(
+        l1_ratios=(1.0,), solver="liblinear", scoring="neg_log_loss", use_legacy_attributes=False
+    )
+    judge = make_pipeline(StandardScaler(), inner).fit(X_train, y_train)
+    own, theirs = (roc_auc_score(y_test, one.decision_function(X_test)) for one in (classifier, judge))
+    assert own >= theirs - 0.005
+
+
+@pytest.mark.skipif(not TEXTS.exists(), reason="DCGS_DATA has no sparse-regression/womens-clothing.npz")
+def test_reviews_get_the_radius_and_the_error_of_pooled_rows_within_four_times_the_rounds() -> None:
+    with np.load(TEXTS) as npz:
+        X = sp.csr_array((npz["data"], npz["indices"], npz["indptr"]), shape=tuple(npz["shape"]))
+        y = npz["y"].astype(float)
+    rows = np.random.default_rng(0).permutation(len(y))[:4000]
+    X = X[rows]
+    X = X[:, np.flatnonzero((X > 0).sum(axis=0) >= 20)]
+    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)  # as scikit-learn needs them
+    X_train, X_test, y_train, y_test = train_test_split(X, y[rows], test_size=0.25, random_state=0)
+    sites = np.arange(len(y_train)) % 10
+    model = DecentralizedLasso().fit(X_train, y_train, sites=sites)
+    known = DecentralizedLasso(model.radius_).fit(X_train, y_train, sites=sites)
+    pooled = make_pipeline(StandardScaler(with_mean=False), LassoCV(alphas=15, cv=3, eps=2e-2, tol=1e-3))
+    pooled.fit(X_train, y_train)
+    errors = [np.mean((one.predict(X_test) - y_test) ** 2) for one in (model, pooled)]
+    assert errors[0] <= 1.01 * errors[1]
+    assert model.rounds_ <= 4 * known.rounds_
