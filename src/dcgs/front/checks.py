@@ -18,21 +18,18 @@ from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import Network, as_network
+from dcgs.front.start import check_start, same_bytes, start_of_all, with_rows_of
 from dcgs.front.stopping import Limits
 from dcgs.front.varying import EdgesUp, GraphArgument, edges_up, union_of
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, frozen
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
-from dcgs.validation import SEED, finite, function_or_none, instance, nonfinite, reals, shown
+from dcgs.validation import SEED, function_or_none, instance, nonfinite, shown
 
 # Products of four numbers of at most this size, or of at least its reciprocal, do not overflow or underflow.
 _LARGEST = 1e70
-
-FEASIBLE = 1e-9
-"""A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
 
 
 @final
@@ -72,6 +69,27 @@ class Problem:
             return {}
         varying = "a graph that changes, " if self.edges_up is not None else ""
         return {"faults": varying + settings_of((self.settings.runtime.faults, self.edges_up))}
+
+    def start_of(self, i: int) -> Model:
+        """Return the starting point of agent i: its own rows, if this process does not have all rows."""
+        x0, part = self.x0, self.f.local[i]
+        if not isinstance(x0, LowRank) or x0.rows is None or x0.rank == 0:
+            return x0
+        return with_rows_of(x0, part)
+
+    def low_rank_start(self, i: int, own_rows: bool) -> LowRank | None:
+        """Return the starting point of agent i in factors; with ``own_rows`` its own rows."""
+        x0 = self.x0
+        if not isinstance(x0, LowRank):
+            return None
+        if own_rows and x0.rank > 0:
+            return with_rows_of(x0, self.f.local[i])
+        if x0.rows is not None and x0.rank > 0:
+            raise ValueError(
+                "x0 must have all rows in all processes where entries of a row are with several agents; "
+                f"it has {len(x0.rows)} of {x0.shape[0]}."
+            )
+        return x0
 
     @property
     def method(self) -> Method:
@@ -113,9 +131,11 @@ def check(
         check_compatible(problem.f, X, method)
         uses_factors = problem.f.numbers(lambda _, part: [float(method.uses_factors(part, X))])
         factors = problem.reliable and bool(uses_factors.all())
-        problem = replace(problem, x0=agreed(group, lambda: check_start(x0, X, factors)))
+        start = agreed(group, lambda: check_start(x0, X, factors, group.size > 1))
+        problem = replace(problem, x0=start)
         if group.size > 1:
             check_same(group, _identity(problem))
+            problem = replace(problem, x0=start_of_all(start, X, group))
         check_certifiable(problem)
     return problem
 
@@ -130,7 +150,7 @@ def _identity(problem: Problem) -> dict[str, str]:
         "set": _settings(problem.X),
         "limits": repr(problem.limits),
         "seed": repr(int(problem.settings.seed)),
-        "x0": f"a point {_digest(_bytes(problem.x0))}",
+        "x0": f"a point {_digest(same_bytes(problem.x0))}",
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
 
@@ -259,54 +279,6 @@ def check_running(runtime: Runtime, seed: int, callback: object) -> None:
     instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
     SEED(seed, "seed")
     function_or_none(callback, "callback", "a Snapshot")
-
-
-def _bytes(x: Model) -> bytes:
-    return x.U.tobytes() + x.V.tobytes() if isinstance(x, LowRank) else x.tobytes()
-
-
-def check_start(x0: ArrayLike | LowRank | None, X: ConvexSet, factors: bool = False) -> Model:
-    """Return the starting point: the user's, which must be in X, or the default of the set.
-
-    With ``factors`` it is a matrix in factors.
-    """
-    if x0 is None:
-        shape = (X.shape[0], X.shape[-1])
-        return LowRank.zeros(shape) if factors else frozen(X.start())
-    if factors:
-        return _start_in_factors(x0, X)
-    return frozen(_dense_start(np.asarray(x0) if isinstance(x0, LowRank) else x0, X))
-
-
-def _dense_start(x0: ArrayLike, X: ConvexSet) -> Point:
-    x = reals(x0, "x0")
-    if x.shape != X.shape:
-        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    _check_violation(X.violation(finite(x, "x0")), X)
-    return x
-
-
-def _check_violation(violation: float, X: ConvexSet) -> None:
-    if violation > FEASIBLE * X.diameter:
-        raise ValueError(
-            f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
-            "Scale it into X, or leave x0 out."
-        )
-
-
-def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet) -> LowRank:
-    """Return the starting point of a method whose models are matrices in factors."""
-    if not isinstance(x0, LowRank):
-        u, sigma, vt = np.linalg.svd(_dense_start(x0, X), full_matrices=False)
-        rank = int(np.count_nonzero(sigma > FEASIBLE * X.diameter))
-        return LowRank(u[:, :rank] * sigma[:rank], vt[:rank].T, (X.shape[0], X.shape[1]))
-    if x0.shape != X.shape:
-        raise ValueError(f"x0 must have shape {X.shape}, as X; got {x0.shape}.")
-    finite(x0.U, "x0.U")
-    finite(x0.V, "x0.V")
-    _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
-    # All agents start with all rows, also if some are zero.
-    return LowRank(x0.rows_of(np.arange(x0.shape[0])), x0.V, x0.shape)
 
 
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:

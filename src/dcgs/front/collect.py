@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dcgs.front.answers import Model, average, whole
 from dcgs.front.build import Run
-from dcgs.front.checks import FEASIBLE, Problem
+from dcgs.front.checks import Problem
 from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
 from dcgs.front.result import Result
+from dcgs.front.start import FEASIBLE
 from dcgs.front.stopping import Status
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -27,6 +28,8 @@ _FIRST, _RATIO, _MOST = 0.25, 1.5, 30
 # many times in a row above it by one. The set bounds nothing more if the loss on training rows fell as often
 # by less than this share.
 _TIMES, _STILL = 2, 1e-3
+# Errors of matrices in factors differ smoothly from radius to radius: two that rise in a row are enough.
+_RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
 
@@ -46,6 +49,7 @@ def path(
     objectives that agents train on, and those of rows that they held out. Without ``radii`` the path starts
     below the radius where a single atom would end, and goes on by a factor of 1.5, until the set bounds the
     model no more, or until the error on held-out rows has clearly turned. Models are found to a gap of 3 %.
+    Matrices in factors are found to a gap of 10 %, and an error that rises twice in a row has turned.
     ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
@@ -94,7 +98,8 @@ def path_over(
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found)
+    size = "rank" if isinstance(x0, LowRank) else "features"
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size)
 
 
 def _radii(models: PathModels, radii: Sequence[float] | None) -> Iterator[float]:
@@ -119,7 +124,7 @@ def _fitted(
         if not patient and _is_still(fitted):
             stopped = "a larger radius does not change the model"
             break
-        if not patient and not models.exact and _has_turned(fitted):
+        if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
     return _all_judged(fitted, folds, network), stopped
@@ -155,6 +160,14 @@ def _has_turned(fitted: Sequence[Fitted]) -> bool:
     return (
         len(points) > _TIMES and best.radius < points[-1].radius and (above[-1] > _TIMES or min(above) > 1.0)
     )
+
+
+def _has_risen(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the models are matrices in factors, and the error rose with each of the last radii."""
+    if len(fitted) <= _RISES or not isinstance(fitted[-1].models[0], LowRank):
+        return False
+    errors = [_point(one, 1.0, lambda x: 0).error for one in fitted[-_RISES - 1 :]]
+    return all(a < b for a, b in pairwise(errors))
 
 
 def _point(one: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:
