@@ -23,6 +23,8 @@ from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
 from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
+from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing.reductions import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
 from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, prepare
 from dcgs.ratings.offsets import OffsetsTask, Part
@@ -65,6 +67,25 @@ class LoadedRatings:
     separate_rows: bool
     ridge: float | None
     cost: Cost
+    path: Path | None = None
+    path_sent: tuple[Sent, ...] = ()
+
+    @property
+    def task(self) -> OffsetsTask:
+        """What all agents know of the offsets."""
+        return OffsetsTask((self.data.shape[0], self.data.shape[1]), self.separate_rows, self.ridge)
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """What all agents sent beside the run."""
+        name = "ids of columns, how many rows agents have, range and offsets of ratings"
+        before = Sent(name, "fit", self.data.shape[1], self.cost.rounds, int(self.cost.bytes.sum()))
+        return (before, *self.path_sent)
+
+    def about(self) -> dict[str, Any]:
+        """Return what a model says of its fit."""
+        about: dict[str, Any] = {"sent": [each.to_dict() for each in self.sent]}
+        return about if self.path is None else about | {"path": self.path.to_dict()}
 
     def models(self, result: Result, about: Mapping[str, Any]) -> dict[int, RatingsFile]:
         """Return the models of the agents of this process."""
@@ -91,6 +112,7 @@ class LoadedRatings:
                 "messages": int(self.cost.messages.sum()),
                 "bytes": int(self.cost.bytes.sum()),
             },
+            **self.about(),
         }
 
 
