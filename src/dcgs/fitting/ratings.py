@@ -20,7 +20,7 @@ from dcgs.fitting.loading import LoadedData
 from dcgs.fitting.naming import Labels, Naming, Numbering
 from dcgs.fitting.ratings_model import RatingsFile
 from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
-from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated
+from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_rated_parquet
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
 from dcgs.preprocessing.path_result import Path
@@ -178,9 +178,11 @@ def _read_agent(source: DataSource, i: int, layout: EntriesLayout) -> Rated:
 
 
 def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:
-    """Return ratings with ids, from a table of text or from any other file, where ids are numbers."""
+    """Return ratings with ids, from a table of text, Parquet, or any other file, where ids are numbers."""
     if kind_of(file) in ("text", "other"):
         return read_rated(file, layout)
+    if kind_of(file) == "parquet":
+        return read_rated_parquet(file, layout)
     entries = read_entries(file, layout)
     return Rated(coded_numbers(entries.rows), coded_numbers(entries.cols), entries.values)
 

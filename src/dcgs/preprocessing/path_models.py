@@ -203,7 +203,8 @@ class MinimizePath(PathModels):
                 dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
             )
             name = f"the model of radius {radius:.4g}"
-            network.sent.append(Sent(name, "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
+            # Of a matrix, blocks of vectors with an entry for each column are sent.
+            network.sent.append(Sent(name, "fit", X.shape[-1], result.rounds, int(result.bytes.sum())))
             models.append(result.x)
         self.models = models
         own: dict[int, list[Any]] = {
