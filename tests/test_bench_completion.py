@@ -101,10 +101,8 @@ def test_the_command_reads_a_file_of_ratings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(completion, "alone", lambda function, *arguments: function(*arguments))
-    assert (
-        main(["bench", "completion", "--sets", "reading", "--ratings", "300", "--rows", "20", "--cols", "10"])
-        == 0
-    )
+    command = "bench completion --sets reading --ratings 300 --rows 20 --cols 10"
+    assert main(command.split()) == 0
     assert "reading 300 lines" in capsys.readouterr().out
 
 

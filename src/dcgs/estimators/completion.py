@@ -109,7 +109,8 @@ class DecentralizedCompletion(BaseEstimator):
             options |= {"x0": path.best_model} | ({"gap_abs": self.gap * decrease} if decrease > 0.0 else {})
         self.ratings_ = fit_placed(placed, graph, replace(config, radius=radius, options=options), cost)
         self.result_ = self.ratings_.result
-        network.sent.append(Sent("offsets and matrix", "fit", 0, cost.rounds, int(np.sum(cost.bytes))))
+        here = int(np.sum(cost.bytes[list(network.hosts)]))
+        network.sent.append(Sent("offsets and matrix", "fit", 0, cost.rounds, here))
         self.sent_, self.path_, self.radius_ = list(network.sent), path, radius
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations

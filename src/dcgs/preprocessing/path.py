@@ -14,7 +14,7 @@ from dcgs.low_rank import LowRank
 from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
-from dcgs.preprocessing.path_result import Path, PathPoint, from_sums
+from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.product_set import Product
@@ -166,8 +166,8 @@ def _has_risen(fitted: Sequence[Fitted]) -> bool:
     """Return True if the models are matrices in factors, and the error rose with each of the last radii."""
     if len(fitted) <= _RISES or not isinstance(fitted[-1].models[0], LowRank):
         return False
-    errors = [_point(one, 1.0, lambda x: 0).error for one in fitted[-_RISES - 1 :]]
-    return all(a < b for a, b in pairwise(errors))
+    points = [_point(one, 1.0, lambda x: 0) for one in fitted[-_RISES - 1 :]]
+    return all(a.error + SAME * a.standard_error < b.error for a, b in pairwise(points))
 
 
 def _point(one: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:

@@ -204,7 +204,8 @@ class MinimizePath(PathModels):
             )
             name = f"the model of radius {radius:.4g}"
             # Of a matrix, blocks of vectors with an entry for each column are sent.
-            network.sent.append(Sent(name, "fit", X.shape[-1], result.rounds, int(result.bytes.sum())))
+            here = int(result.bytes[list(network.hosts)].sum())  # a result has those of all processes
+            network.sent.append(Sent(name, "fit", X.shape[-1], result.rounds, here))
             models.append(result.x)
         self.models = models
         own: dict[int, list[Any]] = {

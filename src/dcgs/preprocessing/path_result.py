@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dcgs.front.curves import pyplot
 
-# Errors that differ by less than this share of their standard error are equal: models are found to a gap.
-_SAME = 0.01
+SAME = 0.01
+"""Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
 
 
 @final
@@ -71,7 +71,7 @@ class Path:
     def best(self) -> PathPoint:
         """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error."""
         least = min(self.points, key=lambda point: point.error)
-        most = least.error + _SAME * least.standard_error
+        most = least.error + SAME * least.standard_error
         return next((point for point in self.points if point.error <= most), least)
 
     @property
