@@ -35,8 +35,7 @@ examples:
   dcgs bench completion --sets 100k --seconds 600 --out completion.json
   dcgs bench completion --sets 100k --methods FastDCGS 'centralized optimum' --seeds 5
   dcgs bench completion --sets synthetic --ratings 10000000 --methods FastDCGS
-  dcgs bench completion --sets synthetic --ratings 1000000 --rows 1000000 --cols 100000 --radius 500 \\
-      --methods FastDCGS
+  dcgs bench completion --sets synthetic --rows 1000000 --cols 100000 --radius 500 --methods FastDCGS
   dcgs bench completion --sets 100k --methods FastDCGS --radius 1e4 --no-offsets
   dcgs bench completion --sets reading --ratings 10000000
   dcgs bench completion --sets growth --figure growth.svg
