@@ -67,6 +67,9 @@ def test_what_is_derived_for_projected_agd_is_what_it_does() -> None:
     assert derived["rounds"] == measured["rounds"] - offsets["rounds"]
     assert derived["rmse"] == pytest.approx(measured["rmse"], rel=1e-6)
     assert derived["bytes"] == derived["rounds"] * 2 * 8 * 40 * 25
+    # What is counted has headers, of some hundred bytes a message.
+    sent = measured["bytes"] - offsets["bytes"]
+    assert derived["sparse_bytes"] < sent < derived["sparse_bytes"] + 2 * 300 * derived["rounds"]
 
 
 def test_pairs_in_order_count_ties_as_half() -> None:
