@@ -70,7 +70,7 @@ def test_a_tenth_is_held_out_by_row_and_column_alone() -> None:
     shuffled = Part(rows[order], cols[order], np.ones(len(rows)))
     np.testing.assert_array_equal(held_out(shuffled, 50, seed=0), out[order])
     assert (held_out(part, 50, seed=1) != out).any()
-    assert not held_out(Part(rows[out], cols[out], rows[out] * 1.0), 50, seed=0)[0]
+    assert not held_out(Part(rows[out], cols[out], np.ones(int(out.sum()))), 50, seed=0)[0]
 
 
 def test_radii_are_judged_on_ratings_that_were_not_fitted() -> None:
