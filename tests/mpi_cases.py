@@ -321,6 +321,12 @@ def check_completion_in_factors(runtime: dcgs.MPI) -> None:
         expected = list(range(18)) if not own_rows else list(range(3 * held[0], 3 * held[-1] + 3))
         assert rows.tolist() == expected
         assert np.asarray(local.x)[rows].tobytes() == np.asarray(first.x)[rows].tobytes()
+        # A start with the rows of the agents of this process only is that with all rows.
+        again = alone | {"gap": 0.9, "gap_abs": 1e-3, "iterations": 6}
+        whole = dcgs.minimize(**again | {"x0": first.x})
+        parted = dcgs.minimize(**again | mine | {"x0": local.x}, runtime=runtime)
+        assert parted.history.mean_loss.tolist() == whole.history.mean_loss.tolist()
+        assert np.asarray(parted.x).tobytes() == np.asarray(whole.x).tobytes()
 
 
 def check_an_agent_without_neighbors_must_send_numbers_too(runtime: dcgs.MPI) -> None:

@@ -32,6 +32,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (3, "fit lasso --data 'site-{rank}.npz' --radius 2 --graph path"),
         (2, "fit completion --data ratings.npz --shape 6,7 --radius 9 --agents 5 --rounds 25 --measure 5"),
         (3, "fit completion --data 'stars-{rank}.csv' --radius 9 --graph path"),
+        (2, "fit completion --data 'stars-{rank}.csv' --radius auto --graph path --agents 3"),
     ],
 )
 def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command: str) -> None:
@@ -42,7 +43,18 @@ def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command
     assert printed.count("written: many/agent-000.npz …, summary.json") == 1
     assert printed.count("s waiting") == 1
     one, many = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("one", "many"))
-    for name in ("status", "iterations", "rounds", "messages", "bytes", "before the run", "offsets"):
+    names = (
+        "status",
+        "iterations",
+        "rounds",
+        "messages",
+        "bytes",
+        "before the run",
+        "offsets",
+        "path",
+        "sent",
+    )
+    for name in names:
         assert many.get(name) == one.get(name)
     assert all(agent["computing"] > 0.0 and agent["waiting"] > 0.0 for agent in many["agents"])
     assert many.get("measures") == one.get("measures")

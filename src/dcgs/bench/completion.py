@@ -15,21 +15,18 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, Final, final
 
-import networkx as nx
 import numpy as np
 
+from dcgs.bench import completion_runners as runners
+from dcgs.bench.completion_runners import DERIVED, IMPLICIT, OPTIMUM, SURPRISE
 from dcgs.datasets import Kind, Ratings, Source, movielens1m, movielens100k
-from dcgs.front import minimize
-from dcgs.methods import DFW, FastDCGS, Method, ProjectedAGD
-from dcgs.objectives import MatrixCompletion
-from dcgs.ratings import RatingsConfig, fit_ratings
 from dcgs.ratings.offsets import Numbers
-from dcgs.sets import NuclearNormBall
 
 GAP = 1e-3
 # Dense methods run if ten agents with six points each have at most this number of bytes.
 _DENSE_BYTES = 4e9
-_RIDGE = 5.0
+# The centralized optimum is found where there are at most this number of ratings.
+_MOST_CENTRAL = 2_000_000
 # The radius of synthetic data, as a share of the nuclear norm of the matrix that they were made from.
 _SHARE = 0.2
 
@@ -40,7 +37,7 @@ class Case:
     """A data set, a method and limits.
 
     ``data`` is ``"100k"``, ``"1m"`` or ``"synthetic"``; the sizes are of the latter. ``iterations`` None
-    means until the gap is certified.
+    means until the gap is certified. ``held_out`` is the share of MovieLens to judge by.
     """
 
     data: str
@@ -54,21 +51,32 @@ class Case:
     rank: int = 5
     agents: int = 10
     iterations: int | None = None
-    ridge: float | None = _RIDGE
+    ridge: float | None = 5.0
+    gap: float = GAP
+    held_out: float = 0.2
 
 
-def comparison(data: str, seconds: float, seed: int, ratings: int = 10_000_000) -> Iterator[Case]:
+def synthetic_size(ratings: int, rows: int | None = None, cols: int | None = None) -> dict[str, int]:
+    """Return the sizes of synthetic data; by default as dense as 10⁷ ratings of a 70,000 × 10,000 matrix."""
+    share = (ratings / 1e7) ** 0.5
+    shape = rows or max(40, round(70_000 * share)), cols or max(30, round(10_000 * share))
+    return {"ratings": ratings, "rows": shape[0], "cols": shape[1]}
+
+
+def comparison(data: str, seconds: float, seed: int, size: dict[str, int] | None = None) -> Iterator[Case]:
     """Yield the cases of one data set: baselines, our method, dense ones, and other libraries."""
-    size: dict[str, Any] = {}
+    size = (size or synthetic_size(10_000_000)) if data == "synthetic" else {}
     if data == "synthetic":
-        share = (ratings / 1e7) ** 0.5
-        rows, cols = max(40, round(70_000 * share)), max(30, round(10_000 * share))
-        size = {"ratings": ratings, "rows": rows, "cols": cols}
-        radius, shape = _SHARE * (5.0 * rows * cols) ** 0.5, (rows, cols)
+        shape, ratings = (size["rows"], size["cols"]), size["ratings"]
+        radius = _SHARE * (5.0 * shape[0] * shape[1]) ** 0.5
     else:
-        radius, shape = {"100k": (500.0, (943, 1682)), "1m": (3000.0, (6040, 3952))}[data]
+        radius, shape, ratings = {
+            "100k": (500.0, (943, 1682), 100_000),
+            "1m": (3000.0, (6040, 3952), 1_000_000),
+        }[data]
     dense = 8.0 * shape[0] * shape[1] * 60 <= _DENSE_BYTES
-    methods = ["mean", "offsets", "FastDCGS", *(_DENSE if dense else ()), *_installed()]
+    central = (OPTIMUM, DERIVED) if ratings <= _MOST_CENTRAL else ()
+    methods = ["mean", "offsets", "FastDCGS", *central, *(_DENSE if dense else ()), *_installed()]
     for method in methods:
         yield Case(data, method, radius, seconds, seed, **size)
 
@@ -91,23 +99,57 @@ def growth(quick: bool, seconds: float, seed: int) -> Iterator[tuple[str, Case]]
 
 def run_alone(case: Case) -> dict[str, Any]:
     """Run one case in a new process; return its numbers."""
+    found: dict[str, Any] = alone(run, case)
+    return found
+
+
+def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns in a new process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(run, case).result()
+        return pool.submit(function, *arguments).result()
 
 
 def run(case: Case) -> dict[str, Any]:
     """Run one case; return its numbers. The memory is the peak of this process, with the data."""
     train, test = load(case)
+    fitted, shape, data = len(train), list(train.shape), [train]
+    del train  # a runner that has made its own arrays of the ratings lets go of them
     begin, cpu = time.perf_counter(), time.process_time()
-    found = _RUNNERS[case.method](case, train)
+    found = runners.RUNNERS[case.method](case, data)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     predict = found.pop("predict")
-    error = float(np.sqrt(np.mean((predict(test.rows, test.cols) - test.values) ** 2)))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    judged: dict[str, float | None] = {"rmse": None, "pairs": None}
+    if len(test):
+        predictions = predict(test.rows, test.cols)
+        judged["rmse"] = float(np.sqrt(np.mean((predictions - test.values) ** 2)))
+    peak = peak_memory()
+    if len(test):
+        judged["pairs"] = pairs_in_order(test.rows, predictions, test.values)
     counted = {"rounds": 0, "bytes": 0, "iterations": 0, "found_rank": 0, "status": ""} | found
-    times = {"seconds": seconds, "cpu": cpu, "memory": peak, "rmse": error}
-    return asdict(case) | {"fitted": len(train), "shape": list(train.shape)} | times | counted
+    times = {"seconds": seconds, "cpu": cpu, "memory": peak}
+    return asdict(case) | {"fitted": fitted, "shape": shape} | times | judged | counted
+
+
+def peak_memory() -> int:
+    """Return the peak memory of this process in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def pairs_in_order(users: Any, predictions: Numbers, values: Numbers) -> float | None:
+    """Return the share of pairs of ratings of one user that are predicted in their order; a tie is half.
+
+    None means that no user has two different ratings.
+    """
+    order = np.argsort(users, kind="stable")
+    ends = np.flatnonzero(np.diff(users[order])) + 1
+    right = total = 0.0
+    for own in np.split(order, ends):
+        more = values[own][:, None] > values[own]
+        ahead = np.sign(predictions[own][:, None] - predictions[own])
+        total += float(more.sum())
+        right += float((0.5 + 0.5 * ahead)[more].sum())
+    return right / total if total else None
 
 
 def load(case: Case) -> tuple[Ratings, Ratings]:
@@ -115,7 +157,9 @@ def load(case: Case) -> tuple[Ratings, Ratings]:
     if case.data == "synthetic":
         return synthetic(case)
     whole = {"100k": movielens100k, "1m": movielens1m}[case.data]()
-    return whole.split(0.2, case.seed)
+    if case.held_out == 0.0:
+        return whole, whole.take(np.empty(0, dtype=np.intp))
+    return whole.split(case.held_out, case.seed)
 
 
 def synthetic(case: Case) -> tuple[Ratings, Ratings]:
@@ -136,104 +180,9 @@ def synthetic(case: Case) -> tuple[Ratings, Ratings]:
     return whole.take(places[: case.ratings]), whole.take(places[case.ratings :])
 
 
-def _sites(train: Ratings, agents: int) -> list[tuple[Any, Any, Numbers]]:
-    """Return the ratings of each agent; every row is with one."""
-    order = np.argsort(train.rows, kind="stable")
-    rows = train.rows[order]
-    ends = [int(np.searchsorted(rows, rows[len(rows) * k // agents])) for k in range(1, agents)]
-    return [(train.rows[part], train.cols[part], train.values[part]) for part in np.split(order, ends)]
-
-
-def _mean(case: Case, train: Ratings) -> dict[str, Any]:
-    mean = float(train.values.mean())
-    return {"predict": lambda rows, cols: np.full(len(rows), mean)}
-
-
-def _ours(case: Case, train: Ratings) -> dict[str, Any]:
-    """Fit offsets and the matrix; with the method "offsets" a matrix that is nearly zero."""
-    options: dict[str, Any] = {"gap": GAP, "seconds": case.seconds, "every": None}
-    if case.iterations is not None:
-        options = {"iterations": case.iterations, "every": None}
-    radius = case.radius
-    if case.method == "offsets":
-        radius, options = 1e-9, {"iterations": 1, "every": None}
-    config = RatingsConfig(radius, case.ridge, options=options)
-    fitted = fit_ratings(_sites(train, case.agents), nx.cycle_graph(case.agents), config)
-    result = fitted.result
-    return {
-        "predict": fitted.predict,
-        "rounds": fitted.cost.rounds,
-        "bytes": int(np.max(fitted.cost.bytes)),
-        "iterations": result.iterations,
-        "found_rank": result.x.rank,
-        "status": str(result.status),
-    }
-
-
-def _dense(method: Method) -> Callable[[Case, Ratings], dict[str, Any]]:
-    """Return a runner of a method with dense points, on what the offsets leave."""
-
-    def run_dense(case: Case, train: Ratings) -> dict[str, Any]:
-        sites, graph = _sites(train, case.agents), nx.cycle_graph(case.agents)
-        before = fit_ratings(
-            sites, graph, RatingsConfig(1e-9, _RIDGE, options={"iterations": 1, "every": None})
-        )
-        objectives = [
-            MatrixCompletion(rows, cols, values - before.predict(rows, cols), train.shape)
-            for rows, cols, values in sites
-        ]
-        X = NuclearNormBall(train.shape, case.radius)
-        # The observer measures the gap, off the clock; a method without a certificate stops by it.
-        result = minimize(
-            objectives,
-            X,
-            graph,
-            method,
-            gap=GAP,
-            seconds=case.seconds,
-            every=1 if method.stops_itself else 10,
-        )
-        x = np.asarray(result.x)
-        return {
-            "predict": lambda rows, cols: before.predict(rows, cols) + x[rows, cols],
-            "rounds": result.rounds,
-            "bytes": int(result.bytes.max()),
-            "iterations": result.iterations,
-            "found_rank": int(np.linalg.matrix_rank(x)),
-            "status": str(result.status),
-        }
-
-    return run_dense
-
-
-def _surprise(case: Case, train: Ratings) -> dict[str, Any]:
-    """Fit scikit-surprise's SVD with its default settings; one process, all ratings in one place."""
-    import pandas as pd
-    import surprise  # type: ignore[import-not-found,unused-ignore]
-
-    scale = surprise.Reader(rating_scale=(float(train.values.min()), float(train.values.max())))
-    frame = pd.DataFrame({"user": train.rows, "item": train.cols, "rating": train.values})
-    model = surprise.SVD(random_state=case.seed)
-    model.fit(surprise.Dataset.load_from_df(frame, scale).build_full_trainset())
-
-    def predict(rows: Any, cols: Any) -> Numbers:
-        pairs = zip(rows.tolist(), cols.tolist(), strict=True)
-        return np.array([model.predict(row, col).est for row, col in pairs])
-
-    return {"predict": predict, "status": "its default number of epochs"}
-
-
-_DENSE: Final = ("FastDCGS(form='edges')", "DFW", "ProjectedAGD")
-_RUNNERS: dict[str, Callable[[Case, Ratings], dict[str, Any]]] = {
-    "mean": _mean,
-    "offsets": _ours,
-    "FastDCGS": _ours,
-    "FastDCGS(form='edges')": _dense(FastDCGS(form="edges")),
-    "DFW": _dense(DFW()),
-    "ProjectedAGD": _dense(ProjectedAGD()),
-    "scikit-surprise SVD": _surprise,
-}
+_DENSE: Final = tuple(runners.DENSE)
 
 
 def _installed() -> list[str]:
-    return ["scikit-surprise SVD"] if find_spec("surprise") is not None else []
+    modules = {SURPRISE: "surprise", IMPLICIT: "implicit"}
+    return [name for name, module in modules.items() if find_spec(module) is not None]

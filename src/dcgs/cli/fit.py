@@ -98,7 +98,7 @@ def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> di
         from dcgs.report.page.fit_view import fit_page
 
         files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
-    path = None if fitted.samples is None else fitted.samples.path
+    path = fitted.path
     if path is not None:
         from dcgs.report.figures import path_picture
 

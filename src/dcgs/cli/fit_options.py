@@ -66,7 +66,7 @@ examples:
   dcgs fit logistic --data 'hospital-{agent}.csv' --target ill --radius auto --out model/
   dcgs fit logistic --data patients.csv --target ill --drop name --agents 4 --radius 3 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
-  dcgs fit completion --data ratings.csv --radius 500 --agents 10 --out model/
+  dcgs fit completion --data ratings.csv --radius auto --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
   dcgs fit lasso --data data.svm --agents 10 --radius 10 --method dfw --rounds 500 --out model/
   mpiexec -n 10 dcgs fit lasso --data 'site-{rank}.npz' --radius 1000 --out model/
@@ -188,7 +188,10 @@ def _add_set(group: Any) -> None:
         text = f"of {', '.join(sets_with(each))}: {each.help}"
         kind = types.get(each.kind, str)
         if each.name == "radius":
-            kind, text = radius, f"{text}; auto finds it: sites judge radii on rows that they hold out"
+            kind, text = (
+                radius,
+                f"{text}; auto finds it: sites judge radii on rows or ratings that they hold out",
+            )
         add(f"--{each.name} {each.name.upper()}", text, kind)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])

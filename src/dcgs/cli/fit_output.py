@@ -32,21 +32,20 @@ def print_result(
         console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
     total = size(result.bytes.sum())
     console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
-    if fitted.samples is not None:
-        sent = fitted.samples.sent
-        console.print(
-            f"beside the run {sum(each.rounds for each in sent)} rounds and "
-            f"{size(sum(each.bytes for each in sent))}, for what the agents agree on: summary.json lists it",
-            soft_wrap=True,
-        )
+    sent = fitted.sent
+    console.print(
+        f"beside the run {sum(each.rounds for each in sent)} rounds and "
+        f"{size(sum(each.bytes for each in sent))}, for what the agents agree on: summary.json lists it",
+        soft_wrap=True,
+    )
     if summary.get("checkpoint", {}).get("resumed"):
         console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
     _print_reading(fitted, console)
     for name, value in summary.get("measures", {}).items():
         console.print(f"{name} {value:.6g}")
+    if fitted.path is not None:
+        _print_path(fitted.path, "rows" if fitted.ratings is None else "ratings", console)
     if fitted.samples is not None:
-        if fitted.samples.path is not None:
-            _print_path(fitted.samples.path, console)
         _print_scores(fitted.samples.scores, fitted.samples.problem.options.balanced, console)
         for note in fitted.samples.notes:
             console.print(f"note: {note}", soft_wrap=True)
@@ -104,10 +103,10 @@ def _print_reading(fitted: FitResult, console: Console) -> None:
         console.print(f"label {low} was mapped to -1 and {high} to +1")
 
 
-def _print_path(path: RadiusPath, console: Console) -> None:
+def _print_path(path: RadiusPath, what: str, console: Console) -> None:
     """Print what each radius is worth, and which one was taken."""
-    table = Table(title="radii, judged on rows that the sites held out")
-    for name in ("radius", "mean loss", "standard error", "features", ""):
+    table = Table(title=f"radii, judged on {what} that the sites held out")
+    for name in ("radius", "mean loss", "standard error", path.size, ""):
         table.add_column(name, justify="left" if not name else "right")
     for point in path.points:
         marks = [

@@ -78,6 +78,12 @@ def _facts(about: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(gap, Mapping):
         share = f", {gap['share']:.2g} of the decrease of the loss" if "share" in gap else ""
         facts["certified gap"] = f"{gap['gap']:.3g}{share}"
+    if "path" in about:
+        path = about["path"]
+        facts["radius"] = (
+            f"best of {len(path['points'])}: {path['best_radius']:.4g}; within one standard error: "
+            f"{path['one_standard_error_radius']:.4g}"
+        )
     facts["rounds"] = f"{about.get('rounds', '?')}, of {about.get('agents', '?')} agents"
     if "bytes" in about:
         facts["bytes sent"] = size(float(about["bytes"]))
@@ -102,12 +108,6 @@ def _of_samples(model: Model) -> dict[str, str]:
     if "standardized" in about:
         facts["intercept"] = f"{model.intercept:.6g}" if about["intercept"] else "none"
         facts["columns"] = "standardized for the fit" if about["standardized"] else "as they are"
-    if "path" in about:
-        path = about["path"]
-        facts["radius"] = (
-            f"best of {len(path['points'])}: {path['best_radius']:.4g}; within one standard error: "
-            f"{path['one_standard_error_radius']:.4g}"
-        )
     return facts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self, final
 from zlib import crc32
 
@@ -12,12 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.ratings_path import RatingsPath, Site
 from dcgs.estimators.seeds import as_seed
 from dcgs.estimators.sites import nodes_of
 from dcgs.preprocessing import Reductions, Sent
-from dcgs.ratings import RatingsConfig, fit_ratings
+from dcgs.preprocessing.ratings_path import ratings_path
+from dcgs.ratings import RatingsConfig
+from dcgs.ratings.completing import Cost, Site, fit_placed, place
 from dcgs.ratings.ids import as_texts
+from dcgs.ratings.offsets import OffsetsTask
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.validation import COUNT, POSITIVE, vector
 
@@ -91,23 +94,23 @@ class DecentralizedCompletion(BaseEstimator):
         seed = as_seed(self.random_state)
         runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
         graph, split = self._split(as_texts(rows), as_texts(cols), vector(values, "values"), sites)
-        network = Reductions(graph, runtime)
+        network, cost = Reductions(graph, runtime), Cost()
         options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
-        path = None
-        if self.radius == "auto":
-            path = RatingsPath(self.ridge, seed).over(network, split)
+        config = RatingsConfig(1.0, self.ridge, runtime, options)  # raises unless the ridge is valid
+        radius = None if self.radius == "auto" else POSITIVE(self.radius, "radius (or 'auto')")
+        placed, path = place(split, graph, runtime, cost), None
+        if radius is None:
+            path = ratings_path(placed.parts, OffsetsTask(placed.shape, True, self.ridge), network, seed)
             radius = path.best.radius
-            if runtime.group().size == 1:
-                count = sum(len(site[2]) for site in split.values())
-                decrease = (path.null.loss - path.best.loss) * count
-                options |= {"x0": path.best_model} | (
-                    {"gap_abs": self.gap * decrease} if decrease > 0.0 else {}
-                )
-        else:
-            radius = POSITIVE(self.radius, "radius (or 'auto')")
-        self.ratings_ = fit_ratings(split, graph, RatingsConfig(radius, self.ridge, runtime, options))
-        cost, self.result_ = self.ratings_.cost, self.ratings_.result
-        network.sent.append(Sent("offsets and matrix", "fit", 0, cost.rounds, int(np.sum(cost.bytes))))
+            (count,) = network.sum(
+                "how many ratings there are", {i: [len(part.values)] for i, part in placed.parts.items()}
+            )
+            decrease = (path.null.loss - path.best.loss) * float(count)
+            options |= {"x0": path.best_model} | ({"gap_abs": self.gap * decrease} if decrease > 0.0 else {})
+        self.ratings_ = fit_placed(placed, graph, replace(config, radius=radius, options=options), cost)
+        self.result_ = self.ratings_.result
+        here = int(np.sum(cost.bytes[list(network.hosts)]))
+        network.sent.append(Sent("offsets and matrix", "fit", 0, cost.rounds, here))
         self.sent_, self.path_, self.radius_ = list(network.sent), path, radius
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations

@@ -45,8 +45,11 @@ class FitConfig:
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""
         self.set.check()
-        if self.set.finds_radius and self.problem.entries:
-            raise ValueError(f"--radius auto is not for {self.problem.name}; give a number.")
+        if self.set.finds_radius and self.problem.entries and self.set.name != "nuclear":
+            raise ValueError(
+                f"--radius auto of {self.problem.name} is for --set nuclear; got {self.set.name}. "
+                "Give a number, or leave --set out."
+            )
         if self.measure is not None or self.method.stops_itself:
             return
         name = type(self.method).__name__

@@ -14,6 +14,8 @@ from dcgs.fitting.models import Model, ModelFile, model_name
 from dcgs.fitting.ratings import LoadedRatings
 from dcgs.fitting.sample_fit import SampleFit
 from dcgs.front import Result
+from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing.reductions import Sent
 
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 
@@ -65,7 +67,18 @@ class FitResult:
             "seed": self.config.seed,
             "versions": result.about["versions"],
         }
-        return about if self.samples is None else about | self.samples.about()
+        parts = [part.about() for part in (self.samples, self.ratings) if part is not None]
+        return about | parts[0]
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the radii, if the radius was found."""
+        return next((part.path for part in (self.samples, self.ratings) if part is not None), None)
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """What all agents sent beside the run."""
+        return next((part.sent for part in (self.samples, self.ratings) if part is not None), ())
 
     @property
     def certified_gap(self) -> dict[str, float] | None:

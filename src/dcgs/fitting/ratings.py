@@ -20,9 +20,11 @@ from dcgs.fitting.loading import LoadedData
 from dcgs.fitting.naming import Labels, Naming, Numbering
 from dcgs.fitting.ratings_model import RatingsFile
 from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
-from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated
+from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_rated_parquet
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
+from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing.reductions import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
 from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, prepare
 from dcgs.ratings.offsets import OffsetsTask, Part
@@ -65,6 +67,25 @@ class LoadedRatings:
     separate_rows: bool
     ridge: float | None
     cost: Cost
+    path: Path | None = None
+    path_sent: tuple[Sent, ...] = ()
+
+    @property
+    def task(self) -> OffsetsTask:
+        """What all agents know of the offsets."""
+        return OffsetsTask((self.data.shape[0], self.data.shape[1]), self.separate_rows, self.ridge)
+
+    @property
+    def sent(self) -> tuple[Sent, ...]:
+        """What all agents sent beside the run."""
+        name = "ids of columns, how many rows agents have, range and offsets of ratings"
+        before = Sent(name, "fit", self.data.shape[1], self.cost.rounds, int(self.cost.bytes.sum()))
+        return (before, *self.path_sent)
+
+    def about(self) -> dict[str, Any]:
+        """Return what a model says of its fit."""
+        about: dict[str, Any] = {"sent": [each.to_dict() for each in self.sent]}
+        return about if self.path is None else about | {"path": self.path.to_dict()}
 
     def models(self, result: Result, about: Mapping[str, Any]) -> dict[int, RatingsFile]:
         """Return the models of the agents of this process."""
@@ -91,6 +112,7 @@ class LoadedRatings:
                 "messages": int(self.cost.messages.sum()),
                 "bytes": int(self.cost.bytes.sum()),
             },
+            **self.about(),
         }
 
 
@@ -156,9 +178,11 @@ def _read_agent(source: DataSource, i: int, layout: EntriesLayout) -> Rated:
 
 
 def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:
-    """Return ratings with ids, from a table of text or from any other file, where ids are numbers."""
+    """Return ratings with ids, from a table of text, Parquet, or any other file, where ids are numbers."""
     if kind_of(file) in ("text", "other"):
         return read_rated(file, layout)
+    if kind_of(file) == "parquet":
+        return read_rated_parquet(file, layout)
     entries = read_entries(file, layout)
     return Rated(coded_numbers(entries.rows), coded_numbers(entries.cols), entries.values)
 

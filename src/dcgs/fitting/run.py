@@ -20,6 +20,8 @@ from dcgs.fitting.samples import SiteReader
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
+from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.sets import ConvexSet
@@ -39,21 +41,16 @@ def fit(
     config.check()
     agents = config.count_agents(group.size)
     graph = config.graph.build(agents)
+    how = FitRun(runtime, observed(runtime), group, callback)
     if isinstance(config.layout, EntriesLayout):
-        options = RatingsOptions(config.shape, config.ridge)
-        ratings = load_ratings(config.source, config.layout, options, Site(graph.graph, runtime, group))
-        data = ratings.data
-        X = config.set.make(data.shape)
-        group.barrier()  # a process that could not load ends the others here
-        result = _minimize(config, data.objectives, X, graph, observed(runtime), callback)
-        return FitResult(config, data, graph, result, ratings=ratings)
-    return _fit_samples(config, config.layout, graph, SampleRun(runtime, observed(runtime), group, callback))
+        return _fit_ratings(config, config.layout, graph, how)
+    return _fit_samples(config, config.layout, graph, how)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class SampleRun:
-    """How a fit of samples is run: ``runtime`` before and after the run, ``observed`` during the run."""
+class FitRun:
+    """How a fit is run: ``runtime`` before and after the run, ``observed`` during the run."""
 
     runtime: Runtime
     observed: Runtime
@@ -61,7 +58,26 @@ class SampleRun:
     callback: Callback | None
 
 
-def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, how: SampleRun) -> FitResult:
+def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
+    options = RatingsOptions(config.shape, config.ridge)
+    ratings = load_ratings(config.source, layout, options, Site(graph.graph, how.runtime, how.group))
+    if config.set.finds_radius:
+        network = Reductions(graph.graph, how.observed)
+        path = _with_all_bytes(ratings_path(ratings.parts, ratings.task, network, config.seed), how.group)
+        ratings = replace(ratings, path=path, path_sent=_sent_by_all(network, how.group))
+        config = replace(config, set=config.set.with_radius(path.best.radius))
+    X = config.set.make(ratings.data.shape)
+    how.group.barrier()  # a process that could not load ends the others here
+    result = _minimize(config, ratings.data.objectives, X, graph, how.observed, how.callback)
+    return FitResult(config, ratings.data, graph, result, ratings=ratings)
+
+
+def _with_all_bytes(path: Path, group: ProcessGroup) -> Path:
+    """Return the path with the bytes that the agents of all processes sent for it."""
+    return replace(path, bytes=int(np.sum(group.allgather([np.array([float(path.bytes)])]))))
+
+
+def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
     agents, group = len(graph.graph), how.group
     agreement = Agreement(Reductions(graph.graph, how.runtime), config.source.describe)
     reader = SiteReader(config.source, agents, agreement, group, config.problem.labels)
@@ -72,8 +88,7 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     if config.set.finds_radius:
         spec = config.set
         path = problem.path(lambda radius: spec.with_radius(radius).make(shape), config.seed, how.observed)
-        sent_here = np.array([float(path.bytes)])
-        path = replace(path, bytes=int(np.sum(group.allgather([sent_here]))))
+        path = _with_all_bytes(path, group)
         config = replace(config, set=config.set.with_radius(path.best.radius))
     X = config.set.make(shape)
     rows = {i: len(site.targets) for i, site in prepared.fitted.items()}

@@ -95,7 +95,7 @@ def _agent(
         X=problem.X,
         lmo=observer.counters.oracles[i],
         x0=np.empty((0, 0)) if isinstance(x0, LowRank) else x0,
-        low_rank_start=x0 if isinstance(x0, LowRank) else None,
+        low_rank_start=problem.low_rank_start(i, facts.separate_rows),
         degrees=network.degrees(i),
         weights=network.weights(i),
         tree=network.tree[i],

@@ -12,13 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from dcgs.front.answers import Model
 from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
 from dcgs.front.network import Network, as_network
 from dcgs.front.problem import Problem, Settings
-from dcgs.front.start import check_start
+from dcgs.front.start import check_start, same_bytes, start_of_all
 from dcgs.front.varying import GraphArgument, edges_up, union_of
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
@@ -60,9 +59,11 @@ def check(
         check_compatible(problem.f, X, method)
         uses_factors = problem.f.numbers(lambda _, part: [float(method.uses_factors(part, X))])
         factors = problem.reliable and bool(uses_factors.all())
-        problem = replace(problem, x0=agreed(group, lambda: check_start(x0, X, factors)))
+        start = agreed(group, lambda: check_start(x0, X, factors, group.size > 1))
+        problem = replace(problem, x0=start)
         if group.size > 1:
             check_same(group, _identity(problem))
+            problem = replace(problem, x0=start_of_all(start, X, group))
         check_certifiable(problem)
     return problem
 
@@ -77,7 +78,7 @@ def _identity(problem: Problem) -> dict[str, str]:
         "set": _settings(problem.X),
         "limits": repr(problem.limits),
         "seed": repr(int(problem.settings.seed)),
-        "x0": f"a point {_digest(_bytes(problem.x0))}",
+        "x0": f"a point {_digest(same_bytes(problem.x0))}",
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
 
@@ -88,10 +89,6 @@ def _settings(thing: object) -> str:
         return settings_of(thing)
     except TypeError:
         return described(thing)
-
-
-def _bytes(x: Model) -> bytes:
-    return x.U.tobytes() + x.V.tobytes() if isinstance(x, LowRank) else x.tobytes()
 
 
 def _digest(data: bytes) -> str:

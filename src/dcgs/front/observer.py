@@ -48,7 +48,7 @@ class Observer:
         self.parts: list[list[int]] = []
         self.agreed: set[int] = set()
         self.iterations = 0
-        self.answers: dict[int, Model] = dict.fromkeys(problem.f.local, problem.x0)
+        self.answers: dict[int, Model] = {i: problem.start_of(i) for i in problem.f.local}
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False

@@ -11,8 +11,10 @@ from dcgs.front.distributed import DistributedObjective
 from dcgs.front.fingerprint import settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import Network
+from dcgs.front.start import with_rows_of
 from dcgs.front.stopping import Limits
 from dcgs.front.varying import EdgesUp
+from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
@@ -55,6 +57,27 @@ class Problem:
             return {}
         varying = "a graph that changes, " if self.edges_up is not None else ""
         return {"faults": varying + settings_of((self.settings.runtime.faults, self.edges_up))}
+
+    def start_of(self, i: int) -> Model:
+        """Return the starting point of agent i: its own rows, if this process does not have all rows."""
+        x0, part = self.x0, self.f.local[i]
+        if not isinstance(x0, LowRank) or x0.rows is None or x0.rank == 0:
+            return x0
+        return with_rows_of(x0, part)
+
+    def low_rank_start(self, i: int, own_rows: bool) -> LowRank | None:
+        """Return the starting point of agent i in factors; with ``own_rows`` its own rows."""
+        x0 = self.x0
+        if not isinstance(x0, LowRank):
+            return None
+        if own_rows and x0.rank > 0:
+            return with_rows_of(x0, self.f.local[i])
+        if x0.rows is not None and x0.rank > 0:
+            raise ValueError(
+                "x0 must have all rows in all processes where entries of a row are with several agents; "
+                f"it has {len(x0.rows)} of {x0.shape[0]}."
+            )
+        return x0
 
     @property
     def method(self) -> Method:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -13,7 +14,7 @@ from dcgs.low_rank import LowRank
 from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
-from dcgs.preprocessing.path_result import Path, PathPoint, from_sums
+from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
 from dcgs.preprocessing.path_search import searched
 from dcgs.preprocessing.path_sums import SumsPath
 from dcgs.preprocessing.reductions import Reductions
@@ -30,6 +31,8 @@ _FIRST, _RATIO, _MOST = 0.25, 1.5, 30
 # many times in a row above it by one. The set bounds nothing more if the loss on training rows fell as often
 # by less than this share.
 _TIMES, _STILL = 2, 1e-3
+# Errors of matrices in factors differ smoothly from radius to radius: two that rise in a row are enough.
+_RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
 
@@ -50,7 +53,8 @@ def path(
     below the radius where a single atom would end, and goes on by a factor of 1.5 (with more than 64 unknowns
     by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
     until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
-    clearly too large. ``start`` is the point of no model, by default that of the set.
+    clearly too large. Matrices in factors are found to a gap of 10 %, and an error that rises twice in a row
+    has turned. ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
@@ -103,7 +107,8 @@ def path_over(
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found)
+    size = "rank" if isinstance(x0, LowRank) else "features"
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size)
 
 
 def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
@@ -135,7 +140,7 @@ def _fitted(
         if not patient and _is_still(fitted):
             stopped = "a larger radius does not change the model"
             break
-        if not patient and not models.exact and _has_turned(fitted):
+        if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
     return _all_judged(fitted, folds, network), stopped
@@ -171,6 +176,14 @@ def _has_turned(fitted: Sequence[Fitted]) -> bool:
     return (
         len(points) > _TIMES and best.radius < points[-1].radius and (above[-1] > _TIMES or min(above) > 1.0)
     )
+
+
+def _has_risen(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the models are matrices in factors, and the error rose with each of the last radii."""
+    if len(fitted) <= _RISES or not isinstance(fitted[-1].models[0], LowRank):
+        return False
+    points = [_point(one, 1.0, lambda x: 0) for one in fitted[-_RISES - 1 :]]
+    return all(a.error + SAME * a.standard_error < b.error for a, b in pairwise(points))
 
 
 def _point(one: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:

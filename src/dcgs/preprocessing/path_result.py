@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from dcgs.front.curves import pyplot
 
-# Errors that differ by less than this share of their standard error are equal: models are found to a gap.
-_SAME = 0.01
+SAME = 0.01
+"""Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
 
 
 @final
@@ -43,6 +43,7 @@ class Path:
 
     ``null`` is the point of radius 0: no model but an intercept. ``stopped`` says why there is no larger
     radius. ``models`` are the points that ``minimize`` or Newton steps found, for each radius one per fold.
+    ``size`` says what ``features`` of the points count: features, or the rank of a matrix.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -64,12 +65,13 @@ class Path:
     folds: int
     stopped: str
     models: tuple[tuple[Any, ...], ...] = field(repr=False)
+    size: str = "features"
 
     @property
     def best(self) -> PathPoint:
         """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error."""
         least = min(self.points, key=lambda point: point.error)
-        most = least.error + _SAME * least.standard_error
+        most = least.error + SAME * least.standard_error
         return next((point for point in self.points if point.error <= most), least)
 
     @property
@@ -104,6 +106,7 @@ class Path:
             "rounds": self.rounds,
             "bytes": self.bytes,
             "folds": self.folds,
+            "size": self.size,
             "stopped": self.stopped,
         }
 
@@ -128,7 +131,7 @@ class Path:
         axes.legend(loc="upper center")
         counts = axes.twinx()
         counts.plot(table["radius"], table["features"], color="tab:green", alpha=0.6)
-        counts.set_ylabel("features in the model", color="tab:green")
+        counts.set_ylabel(f"{self.size} of the model", color="tab:green")
         return axes
 
     def __str__(self) -> str:

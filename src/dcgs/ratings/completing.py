@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dcgs.front import Result, agree_on_texts, allreduce, minimize, run_programs
-from dcgs.low_rank import LowRank
+from dcgs.low_rank import Index, LowRank
 from dcgs.objectives import MatrixCompletion, Objective
 from dcgs.ratings.ids import Ids, as_texts
 from dcgs.ratings.model import RatingsModel
@@ -172,27 +172,58 @@ def fit_ratings(
     >>> fitted.agents[0].top(1, 2)[0][0]
     '0'
     """
-    runtime, cost = config.runtime, Cost()
+    cost = Cost()
     given = dict(sites.items() if isinstance(sites, Mapping) else enumerate(sites))
-    users = {i: Ids.of(site[0]) for i, site in given.items()}
-    agreed = agree_on_texts({i: Ids.of(site[1]).tolist() for i, site in given.items()}, graph, runtime)
+    return fit_placed(place(given, graph, config.runtime, cost), graph, config, cost)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PlacedRatings:
+    """The ratings of the agents of this process with the numbers of rows and columns, and the ids of these.
+
+    ``firsts`` are the numbers of the first row of each agent.
+    """
+
+    users: Mapping[int, Ids]
+    items: Ids
+    firsts: Index
+    parts: Mapping[int, Part]
+    shape: tuple[int, int]
+
+
+def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Cost) -> PlacedRatings:
+    """Agree on the ids of items and on how many users agents have; number rows and columns."""
+    users = {i: Ids.of(site[0]) for i, site in sites.items()}
+    agreed = agree_on_texts({i: Ids.of(site[1]).tolist() for i, site in sites.items()}, graph, runtime)
     cost.add(agreed)
     items = Ids.of(agreed.texts)
     firsts, count = first_rows({i: len(own) for i, own in users.items()}, graph, runtime, cost)
     parts = {
         i: Part(users[i].places(site[0]) + firsts[i], items.places(site[1]), _ratings(i, site))
-        for i, site in given.items()
+        for i, site in sites.items()
     }
-    shape = count, len(items)
-    prepared = prepare(parts, OffsetsTask(shape, True, config.ridge), graph, runtime, cost)
-    X = NuclearNormBall(shape, config.radius)
+    return PlacedRatings(users, items, firsts, parts, (count, len(items)))
+
+
+def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, cost: Cost) -> FittedRatings:
+    """Fit a model to ratings whose rows and columns have numbers; ``cost`` is what these took."""
+    runtime, parts = config.runtime, placed.parts
+    task = OffsetsTask(placed.shape, True, config.ridge)
+    prepared = prepare(parts, task, graph, runtime, cost)
+    X = NuclearNormBall(placed.shape, config.radius)
     options = {"every": None} | dict(config.options)
     result = minimize(prepared.objectives, X, graph, runtime=runtime, **options)
     cost.add(result)
     models = dict(zip(result.hosted.tolist(), result.agents, strict=True))
     agents = {
-        i: AgentRatings(users[i], items, own_model(models[i], prepared.offsets[i], parts[i]), int(firsts[i]))
-        for i in given
+        i: AgentRatings(
+            placed.users[i],
+            placed.items,
+            own_model(models[i], prepared.offsets[i], part),
+            int(placed.firsts[i]),
+        )
+        for i, part in parts.items()
     }
     return FittedRatings(agents, result, cost)
 

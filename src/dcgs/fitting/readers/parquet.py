@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import unreadable
-from dcgs.fitting.data import Numbers
+from dcgs.fitting.data import Indices, Numbers
 from dcgs.fitting.readers.layout import Choose, Header
 from dcgs.fitting.tables import Column, dates_error
+from dcgs.ratings.ids import Texts, as_texts
 
 
 def read_parquet(file: Path, choose: Choose) -> tuple[Header, Numbers]:
@@ -24,6 +26,54 @@ def read_parquet_columns(file: Path, choose: Choose) -> tuple[Header, list[Colum
     """Return the header of a table and the chosen columns, of numbers or of words, with holes."""
     header, columns = _read(file, choose)
     return header, [_column(file, name, column) for name, column in columns.items()]
+
+
+def read_parquet_ids(file: Path, choose: Choose) -> tuple[list[tuple[Indices, Texts]], Numbers | None]:
+    """Return two columns of ids, and a third column of numbers if it is chosen.
+
+    A column of ids is the place of each among the distinct ones, and these as texts.
+    """
+    _, columns = _read(file, choose)
+    (row, rows), (col, cols), *rest = columns.items()
+    values = _numbers(file, *rest[0]) if rest else None
+    return [_ids(file, row, rows), _ids(file, col, cols)], values
+
+
+def _ids(file: Path, name: str, column: Any) -> tuple[Indices, Texts]:
+    """Return the place of each id among the distinct ones, and these."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
+    is_text = kinds.is_string(kind) or kinds.is_large_string(kind)
+    if not is_text and not (kinds.is_integer(kind) or kinds.is_floating(kind)):
+        raise BrokenDataError(
+            f"column {name!r} of {file} must be of ids, texts or whole numbers; it is of {column.type}. "
+            "Turn it into texts."
+        )
+    plain = column.cast(kind) if kinds.is_dictionary(column.type) else column
+    if plain.null_count:
+        _refuse_id(file, name, plain.is_null().to_numpy(), "empty")
+    coded = pa.chunked_array([pa.concat_arrays(plain.chunks)] if plain.num_chunks else [], type=kind)
+    coded = coded.dictionary_encode().combine_chunks()
+    coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+    codes = np.asarray(coded.indices.to_numpy(), dtype=np.intp)
+    if is_text:
+        texts = as_texts(np.array(coded.dictionary.to_pylist(), dtype=object))
+        _refuse_id(file, name, (texts == b"")[codes], "empty")
+        return codes, texts
+    numbers = coded.dictionary.to_numpy()
+    _refuse_id(file, name, (numbers != np.floor(numbers))[codes], "no whole number")
+    return codes, as_texts(numbers)
+
+
+def _refuse_id(file: Path, name: str, bad: NDArray[np.bool_], found: str) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0]) + 1
+        raise BrokenDataError(
+            f"column {name!r} of {file} must have an id in every row; that of row {row} is {found}. "
+            "Fill it in, or leave the row out."
+        )
 
 
 def _read(file: Path, choose: Choose) -> tuple[Header, dict[str, Any]]:

@@ -20,6 +20,7 @@ from dcgs.datasets import BrokenDataError
 from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Indices, Numbers
 from dcgs.fitting.readers.layout import EntriesLayout, Header
+from dcgs.fitting.readers.parquet import read_parquet_ids
 from dcgs.ratings.ids import Ids, Texts
 
 _CHUNK = 1 << 23  # bytes of text at a time
@@ -84,6 +85,15 @@ def read_rated(file: Path, layout: EntriesLayout) -> Rated:
     merged = [_merged(column) for column in columns]
     values = _numbers(merged[2]) if len(merged) > 2 else None
     return Rated(merged[0], merged[1], values)
+
+
+def read_rated_parquet(file: Path, layout: EntriesLayout) -> Rated:
+    """Return the ratings in a Parquet file."""
+    ids, values = read_parquet_ids(file, layout.choose)
+    if len(ids[0][0]) == 0:
+        raise BrokenDataError(f"{file} must have at least one rating; it has none.")
+    rows, cols = (_merged([column]) for column in ids)
+    return Rated(rows, cols, values)
 
 
 def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | None, bytes, int]:

@@ -17,6 +17,7 @@ from dcgs.preprocessing.path_result import Path, PathPoint
 from dcgs.report.page.view import thinned
 
 _MOST_COEFFICIENTS = 40
+_SIZES = {"features": "coefficients that are not 0", "rank": "singular values that are not 0"}
 
 
 @final
@@ -92,7 +93,7 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
         facts=_facts(fitted, summary),
         command=str(summary["command"]),
         charts=charts,
-        path=None if samples is None else samples.path,
+        path=fitted.path,
         coefficients=_coefficients(fitted),
         coefficient_count=(0, 0) if model is None else (int(np.count_nonzero(model.x)), int(model.x.size)),
         intercept=model.intercept if model is not None and has_intercept else None,
@@ -166,13 +167,13 @@ def _gap_chart(fitted: FitResult) -> dict[str, Any] | None:
 
 
 def _path_chart(fitted: FitResult) -> dict[str, Any] | None:
-    path = None if fitted.samples is None else fitted.samples.path
+    path = fitted.path
     if path is None:
         return None
     table = path.columns()
     measures = [
         {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
-        {"key": "features", "label": "features in the model", "symbol": "coefficients that are not 0"},
+        {"key": "features", "label": f"{path.size} of the model", "symbol": _SIZES[path.size]},
     ]
     missing = np.full(len(path.points), np.nan)
     upper = {"error": table["error"] + table["standard_error"], "features": missing}
@@ -250,4 +251,4 @@ def _sent(fitted: FitResult) -> list[dict[str, Any]]:
         "rounds": result.rounds,
         "bytes": int(result.bytes.sum()),
     }
-    return [run, *(each.to_dict() for each in (fitted.samples.sent if fitted.samples is not None else ()))]
+    return [run, *(each.to_dict() for each in fitted.sent)]
