@@ -13,7 +13,9 @@ LassoCV of the texts tries few penalties, with three folds and a loose tolerance
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dcgs.bench.record import write
+from dcgs.bench.record import environment
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 
 
@@ -139,4 +141,5 @@ if __name__ == "__main__":
             {key: value if key == "data" else round(value, 4) for key, value in rows[-1].items()}, flush=True
         )
         if args.json is not None:
-            write(args.json, rows, seed=0)
+            about = environment(0) | {"command": " ".join(["python", *sys.argv])}
+            args.json.write_text(json.dumps({"environment": about, "rows": rows}, indent=2) + "\n")
