@@ -6,7 +6,8 @@ The first two come with scikit-learn; their rows are shifted and scaled site by 
 with other instruments. The others are read from the folder ``sparse-regression`` of the folder that DCGS_DATA
 names. A quarter of the rows (a fifth of the texts) is a test set that no fit sees. Prints one line per data
 set: the test score of both, rounds of the fit with a radius that is found and with the radius known, and
-seconds of CPU. ``error_ratio`` is our mean squared error on the test set, divided by that of pooled rows.
+seconds of CPU. ``error_ratio`` is 1 − our score, divided by 1 − the pooled one; for R² that is the ratio of
+squared errors.
 LassoCV of the texts tries few penalties, with three folds and a loose tolerance: else it takes hours.
 """
 
