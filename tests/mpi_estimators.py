@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
 
 import dcgs
@@ -25,9 +26,9 @@ def main() -> None:
         print(json.dumps([*models, classifier.rounds_, wide.rounds_]))
 
 
-def products(X: np.ndarray) -> np.ndarray:
+def products(X: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 100 features: all products of two of ten columns. Their path is made by sums of gradients."""
-    return (X[:, :10, None] * X[:, None, :10]).reshape(len(X), 100)
+    return np.asarray(X[:, :10, None] * X[:, None, :10]).reshape(len(X), 100)
 
 
 if __name__ == "__main__":
