@@ -33,7 +33,7 @@ extensions = [
 ]
 templates_path = ["_templates"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build", "auto_*/*.ipynb", "tutorials/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "generated/listed.rst", "auto_*/*.ipynb", "tutorials/GALLERY_HEADER.rst"]
 suppress_warnings = ["config.cache"]  # functions in the settings of the gallery cannot be cached
 
 html_theme = "pydata_sphinx_theme"
@@ -59,7 +59,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 
 # Pages are generated for the names of the page Reference. Its lines @dcgs.sets and @dcgs.methods stand for
 # all names of these packages, which a file of their own lists for the generator.
-_LISTED = Path(__file__).parent / "generated" / "listed.txt"
+_LISTED = Path(__file__).parent / "generated" / "listed.rst"
 autosummary_generate = ["api.md", str(_LISTED)]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

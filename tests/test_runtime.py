@@ -14,7 +14,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dcgs
-from dcgs import DCGS, DFW, PCG, FastDCGS, Lockstep, PrimalDual
+from dcgs import DCGS, DFW, PCG, FastDCGS, Lockstep, PrimalDual, parallel
 from dcgs.points import Point
 from dcgs.protocol import Outbox, Program
 from dcgs.runtime import Job, Traffic
@@ -354,7 +354,9 @@ def test_the_number_of_threads_changes_no_bit_of_the_closed_form() -> None:
 
 
 def blas_threads() -> list[int]:
-    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    """Return the threads of NumPy's and SciPy's libraries; a solver of another package may have its own."""
+    used = {library.filepath for library in parallel._libraries}
+    return [library["num_threads"] for library in threadpool_info() if library["filepath"] in used]
 
 
 @pytest.fixture
