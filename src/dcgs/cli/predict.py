@@ -81,9 +81,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _print_calibration(predictions: Predictions, console: Console) -> None:
-    table = Table(
-        "rows", "mean probability", "observed share", title="calibration: rows in order of their probability"
-    )
+    several = "probability" not in predictions.columns
+    of, share = ("that of their label", "share that is right") if several else ("their probability", "observed share")
+    table = Table("rows", "mean probability", share, title=f"calibration: rows in order of {of}")
     for group in predictions.calibration:
         table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
     console.print(table)
