@@ -194,7 +194,10 @@ def _add_set(group: Any) -> None:
                 f"{text}; auto finds it: sites judge radii on rows or ratings that they hold out",
             )
         add(f"--{each.name} {each.name.upper()}", text, kind)
-    text = "of --radius auto: how many parts of its rows each site judges radii on, one after the other (default: 1, a quarter)"
+    text = (
+        "of --radius auto: how many parts of its rows each site judges radii on, one after the other "
+        "(default: 1, a quarter of the rows)"
+    )
     add("--folds K", text, count)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])

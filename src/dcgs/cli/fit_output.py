@@ -143,7 +143,7 @@ def _print_reading(fitted: FitResult, console: Console) -> None:
 
 
 def _print_path(path: RadiusPath, label: str, what: str, console: Console) -> None:
-    """Print what each radius is worth, and which one was taken; ``label`` is that of one of several models."""
+    """Print what each radius is worth, and which one was taken; ``label`` is the class of the model."""
     of = f" of {escape(label)}" if label else ""
     table = Table(title=f"radii{of}, judged on {what} that the sites held out")
     for name in ("radius", "mean loss", "standard error", path.size, ""):

@@ -82,8 +82,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 def _print_calibration(predictions: Predictions, console: Console) -> None:
     several = "probability" not in predictions.columns
-    of, share = ("that of their label", "share that is right") if several else ("their probability", "observed share")
-    table = Table("rows", "mean probability", share, title=f"calibration: rows in order of {of}")
+    observed = "share that is right" if several else "observed share"
+    order = "the probability of their label" if several else "their probability"
+    table = Table("rows", "mean probability", observed, title=f"calibration: rows in order of {order}")
     for group in predictions.calibration:
         table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
     console.print(table)

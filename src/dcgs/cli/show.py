@@ -27,8 +27,9 @@ gap, how good it was on rows held out, and what the agents sent each other.
 
 _MORE = """\
 A coefficient is in the units of your column: by how much the prediction (for logistic, the log odds of
-the higher label, or of each class against all others) changes if the column grows by 1. To compare columns of different units, multiply it by the
-column's deviation. The name of a category's coefficient is column=level.
+the higher label; of more than two, of each class against all others) changes if the column grows by 1.
+To compare columns of different units, multiply it by the column's deviation. The name of a category's
+coefficient is column=level.
 
 examples:
   dcgs show model/

@@ -99,7 +99,7 @@ def fit_scores(
 @final
 @dataclass(frozen=True)
 class _Judge:
-    """How rows are judged: the scores of a site, its part of network sums, and the scores of all from them."""
+    """How rows are judged: the scores of a site, its part of network sums, and from them those of all."""
 
     names: tuple[str, ...]
     scores: Callable[[Numbers, Numbers], dict[str, Comparison]]
@@ -108,16 +108,17 @@ class _Judge:
 
 
 def _judge(constant: float | Sequence[float], labels: bool) -> _Judge:
-    if not labels:
-        names = ("RMSE", "mean absolute error", "R²")
-        own = partial(number_scores, mean=constant)
-        return _Judge(names, own, partial(_number_sums, mean=constant), _number_totals)
     names = ("accuracy", "AUC", "log loss")
-    if isinstance(constant, float):
-        own = partial(class_scores, share=constant)
-        return _Judge(names, own, partial(_class_sums, share=constant), _class_totals)
-    own = partial(several_class_scores, shares=constant)
-    return _Judge(names, own, partial(_several_class_sums, shares=constant), _several_class_totals)
+    if not isinstance(constant, float):
+        several = partial(several_class_scores, shares=constant)
+        return _Judge(names, several, partial(_several_class_sums, shares=constant), _several_class_totals)
+    if labels:
+        two = partial(class_scores, share=constant)
+        return _Judge(names, two, partial(_class_sums, share=constant), _class_totals)
+    own = partial(number_scores, mean=constant)
+    return _Judge(
+        ("RMSE", "mean absolute error", "R²"), own, partial(_number_sums, mean=constant), _number_totals
+    )
 
 
 def _sent(value: float) -> float:

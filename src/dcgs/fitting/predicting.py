@@ -132,7 +132,9 @@ def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predict
     known = ~target.missing
     codes = class_numbers([text for text in own if text is not None], texts)
     if len(texts) > 2:
-        shares = model.about.get("constant", np.bincount(codes.astype(int), minlength=len(texts)) / len(codes))
+        shares = model.about.get(
+            "constant", np.bincount(codes.astype(int), minlength=len(texts)) / len(codes)
+        )
         judged = _judged(columns, several_class_scores(scores[known], codes, shares), model)
         return replace(judged, calibration=tuple(label_calibration(scores[known], codes)))
     signs = 2.0 * codes - 1.0

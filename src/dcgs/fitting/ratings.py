@@ -137,7 +137,9 @@ def load_ratings(
     one = next(iter(naming.values()))
     reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
     data = LoadedData(shape, reading, {i: len(part.values) for i, part in parts.items()})
-    return LoadedRatings(data, prepared.objectives, parts, prepared.offsets, naming, separate, options.ridge, cost)
+    return LoadedRatings(
+        data, prepared.objectives, parts, prepared.offsets, naming, separate, options.ridge, cost
+    )
 
 
 Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]

@@ -1,4 +1,4 @@
-"""The problem of a fit of samples, in standardized units with a free intercept: one model, or one per class."""
+"""The problem of a fit of samples: one model, or one per class, in standardized units."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SampleOptions:
     """What the user said about samples; None stands for the default.
 
     An intercept is the default, except for a loss of another package, which may not be least at its target.
-    Columns are standardized if the set bounds the size of the model. ``folds`` are those of the path of radii.
+    Columns are standardized if the set bounds the size of the model. ``folds`` are those of the path.
     """
 
     preparation: Preparation = field(default_factory=Preparation)

@@ -243,8 +243,8 @@ def _refuse_holes(table: Table) -> None:
 
 def _empty(A: Numbers, encoding: Encoding) -> frozenset[str]:
     """Return the features that have no value."""
-    missing = np.isnan(A).all(axis=0)
-    return frozenset(name for name, none in zip(encoding.features, missing, strict=True) if none)
+    missing = np.flatnonzero(np.isnan(A).all(axis=0))
+    return frozenset(encoding.features[at] for at in missing)
 
 
 def _sum_and_count(A: Numbers) -> list[Numbers]:

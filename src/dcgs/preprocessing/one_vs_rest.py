@@ -50,7 +50,7 @@ def stacked(models: Sequence[LinearModel]) -> LinearModel:
 
 
 def class_log_probabilities(scores: Numbers) -> Numbers:
-    """Return the log of the probability of each class, from a column of scores ⟨a, coef⟩ + intercept per class.
+    """Return the log of the probability of each class, from a column of scores per class.
 
     The probability is that of the class's own model, divided by the sum over all classes. It is found from
     logs: scores far below zero would all have the probability 0, and no sum to divide by.

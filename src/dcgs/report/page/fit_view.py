@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from dcgs.experiments.numbers import capitalized, count, number, share, size
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.scores import warning
-from dcgs.fitting.tables import text_of
+from dcgs.fitting.tables import label_texts
+from dcgs.front import Result
 from dcgs.preprocessing.path_result import Path, PathPoint
 from dcgs.report.page.view import thinned
 
-_MOST_COEFFICIENTS = 40
+_MOST_COEFFICIENTS, _MOST_PER_CLASS = 40, 15
 _SIZES = {"features": "coefficients that are not 0", "rank": "singular values that are not 0"}
 
 
@@ -29,6 +30,46 @@ class Coefficient:
     value: float
     standardized: float
     width: float
+
+
+@final
+@dataclass(frozen=True)
+class CoefficientTable:
+    """The largest coefficients of a model, and how many are not 0; ``label`` is that of one of several."""
+
+    label: str
+    rows: Sequence[Coefficient]
+    used: int
+    intercept: float | None
+
+
+@final
+@dataclass(frozen=True)
+class PathView:
+    """The path of the radii of a model; ``key`` is the name of its chart."""
+
+    label: str
+    key: str
+    path: Path
+
+    def mark(self, point: PathPoint) -> str:
+        """Return what a radius of the path is: the best, or the one within one standard error."""
+        marks = (("best", self.path.best), ("one standard error", self.path.one_standard_error))
+        return ", ".join(text for text, chosen in marks if chosen is point)
+
+
+@final
+@dataclass(frozen=True)
+class ClassRow:
+    """The run of one of several classes; what may be missing is a text."""
+
+    label: str
+    share: str
+    radius: str
+    gap: str
+    gap_share: str
+    rounds: int
+    bytes: int
 
 
 @final
@@ -54,10 +95,10 @@ class FitPage:
     facts: Mapping[str, str]
     command: str
     charts: Sequence[Mapping[str, Any]]
-    path: Path | None
-    coefficients: Sequence[Coefficient]
-    coefficient_count: tuple[int, int]
-    intercept: float | None
+    paths: Sequence[PathView]
+    classes: Sequence[ClassRow]
+    coefficients: Sequence[CoefficientTable]
+    features: int
     score_names: Sequence[str]
     scores: Sequence[ScoreRow]
     held_out: bool
@@ -66,25 +107,19 @@ class FitPage:
     sent: Sequence[Mapping[str, Any]]
     agents: Sequence[Mapping[str, Any]]
 
-    def mark(self, point: PathPoint) -> str:
-        """Return what a radius of the path is: the best, or the one within one standard error."""
-        assert self.path is not None
-        marks = (("best", self.path.best), ("one standard error", self.path.one_standard_error))
-        return ", ".join(text for text, chosen in marks if chosen is point)
-
     @property
-    def has_gaps(self) -> bool:
-        """Whether a gap was certified or measured."""
-        return any(chart["name"] == "gap" for chart in self.charts)
+    def gap_curves(self) -> Sequence[Mapping[str, Any]]:
+        """The curves of gaps that were certified or measured."""
+        return next((chart["curves"] for chart in self.charts if chart["name"] == "gap"), ())
 
 
 def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
     """Return the page of a fit, given its summary."""
     samples, result = fitted.samples, fitted.result
-    charts = [chart for chart in (_gap_chart(fitted), _path_chart(fitted)) if chart is not None]
+    paths = _paths(fitted)
+    gaps = _gap_chart(fitted)
+    charts = [*([] if gaps is None else [gaps]), *map(_path_chart, paths)]
     scores = None if samples is None else samples.scores
-    model = next(iter(fitted.linear_models.values()), None)
-    has_intercept = samples is not None and samples.problem.options.intercept
     return FitPage(
         title=f"A fit of {fitted.config.problem.name}",
         lead=_lead(fitted),
@@ -93,10 +128,10 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
         facts=_facts(fitted, summary),
         command=str(summary["command"]),
         charts=charts,
-        path=fitted.path,
+        paths=paths,
+        classes=_classes(summary),
         coefficients=_coefficients(fitted),
-        coefficient_count=(0, 0) if model is None else (int(np.count_nonzero(model.x)), int(model.x.size)),
-        intercept=model.intercept if model is not None and has_intercept else None,
+        features=fitted.data.shape[0],
         score_names=[] if scores is None else list(scores.everyone.scores),
         scores=_scores(fitted),
         held_out=scores is not None and scores.held_out,
@@ -118,15 +153,14 @@ def _lead(fitted: FitResult) -> str:
     target = fitted.data.reading.get("target")
     what = f"{target!r}" if target else "the target"
     features = count(fitted.data.shape[0])
-    return f"A model of {what} from {features} features, whose rows {agents} hold. No row left its agent."
+    models = "A model" if len(fitted.runs) == 1 else f"Models of the {len(fitted.runs)} classes"
+    return f"{models} of {what} from {features} features, whose rows {agents} hold. No row left its agent."
 
 
 def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
     result, chosen = fitted.result, dict(summary["set"])
     name = str(chosen.pop("name"))
-    options = [
-        f"{key} {number(value) if isinstance(value, float) else value}" for key, value in chosen.items()
-    ]
+    options = [f"{key} {_text(value)}" for key, value in chosen.items()]
     facts = {"Set": ", ".join([name, *options])}
     gap = fitted.certified_gap
     if gap is not None:
@@ -145,31 +179,68 @@ def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
         facts["Intercept"] = "free" if options_.intercept else "none"
         facts["Columns"] = "standardized" if options_.standardize else "as they are"
     if "labels" in fitted.data.reading:
-        low, high = (
-            label if isinstance(label, str) else text_of(label) for label in fitted.data.reading["labels"]
-        )
-        facts["Labels"] = f"{low} (−1), {high} (+1)"
+        low, *more = label_texts(fitted.data.reading["labels"])
+        facts["Labels"] = f"{low} (−1), {more[0]} (+1)" if len(more) == 1 else ", ".join([low, *more])
     facts["Method"] = type(fitted.config.method).__name__
     return facts
 
 
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "of each class"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _classes(summary: Mapping[str, Any]) -> list[ClassRow]:
+    """Return what the run of each class found; nothing if there is one run only."""
+    radius, shares = summary["set"].get("radius", "–"), summary.get("constant", ())
+    rows = []
+    for at, (label, run) in enumerate(summary.get("classes", {}).items()):
+        gap = run["gap"] or {}
+        rows.append(
+            ClassRow(
+                label,
+                share(shares[at]),
+                _text(radius[at] if isinstance(radius, list) else radius),
+                number(gap["gap"]) if gap else "–",
+                share(gap["share"]) if "share" in gap else "–",
+                run["rounds"],
+                run["bytes"],
+            )
+        )
+    return rows
+
+
 def _gap_chart(fitted: FitResult) -> dict[str, Any] | None:
-    """Return the curve of the gap: those that agents certified, or else those that were measured."""
-    rows, history = fitted.result.certificates, fitted.result.history
-    if len(rows):
-        columns = {"rounds": rows[:, 0], "all_bytes": rows[:, 1], "gap": np.maximum(rows[:, 2], 0.0)}
-    elif len(history):
-        columns = {"rounds": history.rounds, "all_bytes": fitted.agents * history.bytes, "gap": history.gap}
-    else:
-        return None
+    """Return the curves of the gap, one for each run."""
+    curves = []
+    for at, (label, run) in enumerate(fitted.runs.items()):
+        columns = _gaps(run)
+        if columns is not None:
+            curves.append((f"run-{at}" if label else "run", label or "this fit", columns))
     measure = {"key": "gap", "label": "certified gap", "symbol": "f(x) − f* is at most"}
-    return _chart("gap", [measure], [("run", "this fit", columns)])
+    return _chart("gap", [measure], curves) if curves else None
 
 
-def _path_chart(fitted: FitResult) -> dict[str, Any] | None:
-    path = fitted.path
-    if path is None:
-        return None
+def _gaps(run: Result) -> dict[str, NDArray[Any]] | None:
+    """Return the gaps that the agents of a run certified, or else those that were measured."""
+    rows, history = run.certificates, run.history
+    if len(rows):
+        return {"rounds": rows[:, 0], "all_bytes": rows[:, 1], "gap": np.maximum(rows[:, 2], 0.0)}
+    if len(history):
+        return {"rounds": history.rounds, "all_bytes": len(run.bytes) * history.bytes, "gap": history.gap}
+    return None
+
+
+def _paths(fitted: FitResult) -> list[PathView]:
+    return [
+        PathView(label, f"path-{at}" if label else "path", path)
+        for at, (label, path) in enumerate(fitted.paths.items())
+    ]
+
+
+def _path_chart(view: PathView) -> dict[str, Any]:
+    path = view.path
     table = path.columns()
     measures = [
         {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
@@ -182,7 +253,7 @@ def _path_chart(fitted: FitResult) -> dict[str, Any] | None:
     curves = [("held-out", "rows held out", held), ("upper", "one standard error above", upper)]
     curves.append(("trained", "rows trained on", trained))
     return _chart(
-        "path", measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves]
+        view.key, measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves]
     )
 
 
@@ -203,20 +274,26 @@ def _plain(value: Any) -> float | None:
     return float(f"{float(value):.7g}") if np.isfinite(value) else None
 
 
-def _coefficients(fitted: FitResult) -> list[Coefficient]:
-    """Return the largest coefficients of the first model, in the order of their standardized size."""
+def _coefficients(fitted: FitResult) -> list[CoefficientTable]:
+    """Return the largest coefficients of the first agent's models, by their standardized size."""
     if fitted.samples is None:
         return []
-    model = next(iter(fitted.linear_models.values()))
-    statistics = fitted.samples.problem.design.statistics
-    standardized = model.x * statistics.deviation
-    names, most = model.features, float(np.abs(standardized).max(initial=0.0)) or 1.0
-    order = np.argsort(-np.abs(standardized), kind="stable")
-    chosen = [at for at in order if model.x[at] != 0.0][:_MOST_COEFFICIENTS]
-    return [
-        Coefficient(names[at], float(model.x[at]), float(standardized[at]), float(standardized[at]) / most)
-        for at in chosen
-    ]
+    problem, model = fitted.samples.problem, next(iter(fitted.linear_models.values()))
+    deviation = problem.models[0].design.statistics.deviation
+    names = model.features
+    limit = _MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS
+    found = []
+    for label, x, intercept in model.classes:
+        standardized = x * deviation
+        most = float(np.abs(standardized).max(initial=0.0)) or 1.0
+        order = np.argsort(-np.abs(standardized), kind="stable")
+        rows = [
+            Coefficient(names[at], float(x[at]), float(standardized[at]), float(standardized[at]) / most)
+            for at in [at for at in order if x[at] != 0.0][:limit]
+        ]
+        own = intercept if problem.options.intercept else None
+        found.append(CoefficientTable(label, rows, int(np.count_nonzero(x)), own))
+    return found
 
 
 def _scores(fitted: FitResult) -> list[ScoreRow]:
