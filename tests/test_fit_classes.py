@@ -19,6 +19,7 @@ import dcgs
 from dcgs.cli import main, make_parser
 from dcgs.cli.fit_options import config_of
 from dcgs.estimators import DecentralizedLogisticRegression
+from dcgs.experiments.numbers import number
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.held_out import fit_scores
 from dcgs.fitting.models import Model
@@ -218,7 +219,11 @@ def test_the_summary_has_a_certificate_for_each_class_and_their_sum(fitted: Path
     assert told["set"]["radius"] == [path["best_radius"] for path in told["paths"].values()]
     assert json.loads((fitted / "m" / "path.json").read_text()) == told["paths"]
     assert told["data_notes"][0].endswith("trees-2.csv) has no rows of class 'cedar'.")
-    assert "labels" in [each["name"] for each in told["sent"]]
+    rounds = {each["name"]: each["rounds"] for each in told["sent"]}
+    assert rounds["labels"] > 0
+    # Columns have the same statistics for all classes, and are counted once; sums by class are of each.
+    once = rounds["squared differences from the means"]
+    assert rounds["sums of the columns of one class"] == 3 * once == 3 * rounds["rows held out"]
 
 
 def test_predictions_have_the_scores_of_scikit_learn(
@@ -291,7 +296,9 @@ def test_the_page_has_the_coefficients_and_the_path_of_each_class(fitted: Path) 
     parts = text.split("<h3>")[1:]
     for kind, part, x in zip(KINDS, parts, model(fitted / "m").x, strict=True):
         assert part.startswith(f"{kind}</h3>")
-        assert [name for name, value in zip(NAMES, x, strict=True) if value and name not in part] == []
+        for name, value in zip(NAMES, x, strict=True):
+            line = part.partition(f'<th scope="row">{name}</th>')[2].partition("</tr>")[0]
+            assert line.endswith(f"<td>{number(value)}</td>") == (value != 0.0)
 
 
 def test_a_model_whose_rows_are_not_those_of_its_labels_is_refused(
