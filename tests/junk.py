@@ -436,6 +436,7 @@ PARAMETERS: dict[str, Parameter] = {
     "labels": Parameter("[1.0, -1.0]", either(labels, classes)),
     "latency": Parameter("0.5", number(0.0, open_=False)),
     "laziness": Parameter("0.5", lambda value: number(0.0, 1.0, open_=False)(value) and value < 1.0),
+    "link": Parameter("'10MB/s,20ms'", optional(lambda value: isinstance(value, str) and "/s" in value)),
     "lmo_calls": Parameter("50", optional(whole(1))),
     "loss": Parameter("dcgs.SquaredLoss([1.0, 2.0])", instance(dcgs.Loss)),
     "lower": Parameter("[0.0, 0.0]", numbers(1)),
@@ -549,6 +550,7 @@ ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Point", "Program"}
 PARTS = {"Option", "projector", "Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
 PARTS |= {
     "Derivative",
+    "DistanceAccuracy",
     "ProjectedPoint",
     "gap_at_most",
     "average",
