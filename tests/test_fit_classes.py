@@ -174,6 +174,15 @@ def test_a_resumed_fit_has_the_bits_of_one_that_was_not_interrupted(lost: tuple[
     assert summary()["rounds"] == summary("whole")["rounds"]
 
 
+def test_a_fit_that_is_resumed_after_its_end_has_the_same_certificates() -> None:
+    fixed = f"{FIT} --radius 3 --method-option form=edges --no-report --checkpoint saved --every 3"
+    run(f"{fixed} --out whole")
+    run(f"{fixed} --resume --out m")
+    assert summary("whole")["certified"]
+    assert summary()["classes"] == summary("whole")["classes"]
+    assert (summary()["gap"], bits("m")) == (summary("whole")["gap"], bits("whole"))
+
+
 def test_a_fit_without_any_checkpoint_cannot_be_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     text = refused(f"{FIT} --radius 3 --checkpoint saved --resume --out m", capsys)
     assert "there must be a checkpoint to resume" in text

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dcgs.front import Checkpoint, Result
+from dcgs.front import Checkpoint, Result, Status
 
 _COUNTERS = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
 _TOTALS = ("iterations", "rounds", "seconds")
@@ -48,10 +48,17 @@ def _checkpoints(runs: Sequence[Result]) -> dict[str, Any]:
 
 
 def certified_gap(run: Result) -> dict[str, float] | None:
-    """Return the last gap that a run certified, and the decrease of the loss up to then."""
-    if len(run.certificates) == 0:
+    """Return the last gap that a run certified, and the decrease of the loss up to then.
+
+    A run that was resumed after its end has certified no other gap than the one that it ended by.
+    """
+    if len(run.certificates):
+        gap, decrease = run.certificates[-1, 2:].tolist()
+    elif run.status is Status.AGREED:
+        gap, decrease = (float(run.about["certified"][name]) for name in ("gap", "decrease"))
+    else:
         return None
-    return {"gap": max(float(run.certificates[-1, 2]), 0.0), "decrease": float(run.certificates[-1, 3])}
+    return {"gap": max(gap, 0.0), "decrease": decrease}
 
 
 def with_share(gap: Mapping[str, float]) -> dict[str, float]:
