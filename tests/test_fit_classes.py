@@ -304,7 +304,7 @@ def test_the_page_has_the_coefficients_and_the_path_of_each_class(fitted: Path) 
     text = unescape(html).partition('id="coefficients"')[2].partition("</section>")[0]
     parts = text.split("<h3>")[1:]
     for kind, part, x in zip(KINDS, parts, model(fitted / "m").x, strict=True):
-        assert part.startswith(f"{kind}</h3>")
+        assert part.startswith(f"Class {kind}</h3>")
         for name, value in zip(NAMES, x, strict=True):
             line = part.partition(f'<th scope="row">{name}</th>')[2].partition("</tr>")[0]
             assert line.endswith(f"<td>{number(value)}</td>") == (value != 0.0)

@@ -46,9 +46,10 @@ one file for each agent, counted from 0. The name of a file determines its forma
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
 Tables may have words and empty cells. A column of words is a category: one feature for each level that
-some site has. Empty cells are filled with the mean of all sites. Labels may be words. Sites may have
-their columns in any order. The model has a free intercept, and columns are scaled by deviations
-of all sites; coefficients are written in your units. --radius auto finds the radius.
+some site has. Empty cells are filled with the mean of all sites. Labels are words or numbers; with more
+than two, each has a model against all others. Sites may have their columns in any order. The model has a
+free intercept, and columns are scaled by deviations of all sites; coefficients are written in your units.
+--radius auto finds the radius.
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
 report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
@@ -65,6 +66,7 @@ examples:
   dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
   dcgs fit logistic --data 'hospital-{agent}.csv' --target ill --radius auto --out model/
   dcgs fit logistic --data patients.csv --target ill --drop name --agents 4 --radius 3 --out model/
+  dcgs fit logistic --data flowers.csv --target species --agents 4 --radius auto --folds 5 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
   dcgs fit completion --data ratings.csv --radius auto --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/

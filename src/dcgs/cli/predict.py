@@ -29,7 +29,7 @@ MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --a
 the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
 order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
 targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
-AUC, log loss and calibration.
+AUC (of more than two classes, the mean of each against all others), log loss and calibration.
 
 examples:
   dcgs predict model/ --data new.svm
