@@ -366,18 +366,10 @@ def test_an_agent_may_have_rows_of_one_class_only() -> None:
     assert run("fit logistic --data c.npy --split sorted --agents 4 --radius 4 --rounds 9 --out m") == 0
 
 
-@pytest.mark.parametrize(
-    ("labels", "sentence"),
-    [
-        ([1.0] * 24, "there must be two classes; all labels are 1."),
-        ([0.0, 1.0, 2.0] * 8, "there are 0 and 2, and row 2 of agent 0, in l.npy, has 1."),
-    ],
-)
-def test_labels_must_be_of_two_classes(
-    labels: list[float], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.save("l.npy", np.column_stack([A, labels]))
-    assert sentence in refused("fit logistic --data l.npy --agents 2 --radius 1 --out m", capsys)
+def test_labels_must_be_of_two_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("l.npy", np.column_stack([A, [1.0] * 24]))
+    printed = refused("fit logistic --data l.npy --agents 2 --radius 1 --out m", capsys)
+    assert "there must be two classes; all labels are 1." in printed
 
 
 def test_libsvm_files_of_different_widths_get_the_largest_width() -> None:

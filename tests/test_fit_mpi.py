@@ -24,6 +24,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         users, items, stars = rng.integers(0, 9, 50), rng.integers(3 * i, 12, 50), rng.integers(1, 6, 50)
         pairs = zip(users.tolist(), items.tolist(), stars.tolist(), strict=True)
         Path(f"stars-{i}.csv").write_text("".join(f"user {u},film-{v},{s}\n" for u, v, s in pairs))
+        A = rng.standard_normal((30, 3))
+        np.savez(f"kinds-{i}.npz", A=A, b=np.digitize(A[:, 0] + rng.standard_normal(30), [-0.6, 0.6]))
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (2, "fit completion --data ratings.npz --shape 6,7 --radius 9 --agents 5 --rounds 25 --measure 5"),
         (3, "fit completion --data 'stars-{rank}.csv' --radius 9 --graph path"),
         (2, "fit completion --data 'stars-{rank}.csv' --radius auto --graph path --agents 3"),
+        (2, "fit logistic --data 'kinds-{rank}.npz' --radius auto --agents 3 --class-weight balanced"),
     ],
 )
 def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command: str) -> None:
@@ -52,6 +55,8 @@ def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command
         "before the run",
         "offsets",
         "path",
+        "paths",
+        "classes",
         "sent",
     )
     for name in names:

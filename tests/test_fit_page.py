@@ -90,6 +90,9 @@ def test_the_curves_are_those_of_the_run_and_of_the_path(folder: Path) -> None:
     assert held_out["radius"] == pytest.approx([point["radius"] for point in points], rel=1e-6)
     errors = np.array([[point["error"], point["standard_error"]] for point in points])
     assert upper["error"] == pytest.approx(errors.sum(axis=1).tolist(), rel=1e-6)
+    table = text_of(folder).partition('aria-label="Radii and what they are worth"')[2]
+    counts = re.findall(r"<td>([^<]*)</td><td>[^<]*</td></tr>", table.partition("</table>")[0])
+    assert counts == [f"{point['features']:g}" for point in points]  # 2, and not 2.000
 
 
 def test_names_of_columns_and_levels_are_text_and_nothing_else(folder: Path) -> None:
@@ -119,6 +122,16 @@ def test_curves_are_drawn_and_follow_the_axis(page: Page, folder: Path) -> None:
     assert gap.get_attribute("d") != by_rounds
     assert "bytes sent by all agents" in (page.locator("#gap .axis-label").text_content() or "")
     assert page.locator("#path path.curve").count() == 6
+
+
+def test_a_logarithmic_axis_of_radii_has_no_zero(page: Page, folder: Path) -> None:
+    ticks = "#path figure:first-of-type .tick:not(.y-tick)"
+    assert "0" not in page.locator(ticks).all_text_contents()
+    assert page.locator(ticks).count() >= 3
+    button = page.locator("#path [data-role='x-scale']")
+    button.click()
+    assert page.locator(ticks).all_text_contents()[0] == "0"
+    button.click()
 
 
 def test_hovering_reads_the_gap(page: Page, folder: Path) -> None:

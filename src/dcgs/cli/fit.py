@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -98,11 +99,12 @@ def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> di
         from dcgs.report.page.fit_view import fit_page
 
         files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
-    path = fitted.path
-    if path is not None:
+    if fitted.paths:
         from dcgs.report.figures import path_picture
 
-        files |= {PATH: path.to_json().encode(), PATH_PICTURE: path_picture(path)}
+        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
+        text = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False)
+        files |= {PATH: text.encode(), PATH_PICTURE: path_picture(fitted.paths)}
     return files
 
 
@@ -113,7 +115,7 @@ def _print_interrupted(
     mark_printed()
     common = group.size == 1 or scope_of(stop) is Scope.ALL or not str(stop)
     who = "interrupted" if common else group.describe(stop).rstrip(".")
-    there = folder is not None and any(folder.glob("agent-*/*.dcgs"))
+    there = folder is not None and any(folder.rglob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {folder}; continue by the same command with --resume."
     console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
 

@@ -27,7 +27,7 @@ from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import NAMED, GraphSpec
 from dcgs.fitting.problems import PROBLEMS, Problem, method_named, problem_named
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sample_fit import SampleOptions
+from dcgs.fitting.sample_problem import SampleOptions
 from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options, sets_with
 from dcgs.front import Checkpoint
@@ -46,9 +46,10 @@ one file for each agent, counted from 0. The name of a file determines its forma
 cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
 
 Tables may have words and empty cells. A column of words is a category: one feature for each level that
-some site has. Empty cells are filled with the mean of all sites. Labels may be words. Sites may have
-their columns in any order. The model has a free intercept, and columns are scaled by deviations
-of all sites; coefficients are written in your units. --radius auto finds the radius.
+some site has. Empty cells are filled with the mean of all sites. Labels are words or numbers; with more
+than two, each has a model against all others. Sites may have their columns in any order. The model has a
+free intercept, and columns are scaled by deviations of all sites; coefficients are written in your units.
+--radius auto finds the radius.
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
 report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
@@ -65,6 +66,7 @@ examples:
   dcgs fit lasso --data 'site-{agent}.npz' --graph path --radius 1000 --out model/
   dcgs fit logistic --data 'hospital-{agent}.csv' --target ill --radius auto --out model/
   dcgs fit logistic --data patients.csv --target ill --drop name --agents 4 --radius 3 --out model/
+  dcgs fit logistic --data flowers.csv --target species --agents 4 --radius auto --folds 5 --out model/
   dcgs fit least-squares --data houses.csv.gz --target price --agents 5 --set simplex --out model/
   dcgs fit completion --data ratings.csv --radius auto --agents 10 --out model/
   dcgs fit lasso --data data.svm --graph network.graphml --radius 10 --seconds 60 --out model/
@@ -84,6 +86,7 @@ _SAMPLES_ONLY = (
     "intercept",
     "standardize",
     "class_weight",
+    "folds",
 )
 
 
@@ -193,6 +196,11 @@ def _add_set(group: Any) -> None:
                 f"{text}; auto finds it: sites judge radii on rows or ratings that they hold out",
             )
         add(f"--{each.name} {each.name.upper()}", text, kind)
+    text = (
+        "of --radius auto: how many parts of its rows each site judges radii on, one after the other "
+        "(default: 1, a quarter of the rows)"
+    )
+    add("--folds K", text, count)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])
 
@@ -206,7 +214,7 @@ def _add_samples(group: Any) -> None:
         "coefficients are written in your units (default: yes for l1, l2, linf, k-sparse and group-l1)"
     )
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=text)
-    text = "balanced: rows of the rarer class count more, so that both classes count alike"
+    text = "balanced: rows of rarer classes count more, so that all classes count alike"
     add("--class-weight", text, choices=["balanced"])
 
 
@@ -305,7 +313,10 @@ def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions
     if args.class_weight is not None and not problem.labels:
         raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
     how = Preparation(tuple(args.categorical), args.missing, args.held_out)
-    return SampleOptions(how, args.intercept, args.standardize, args.class_weight == "balanced")
+    if args.folds is not None and args.radius != "auto":
+        raise ValueError("--folds is for --radius auto, whose radii are judged on them. Leave it out.")
+    balanced = args.class_weight == "balanced"
+    return SampleOptions(how, args.intercept, args.standardize, balanced, args.folds or 1)
 
 
 def _ridge(args: argparse.Namespace, problem: Problem) -> float | None:

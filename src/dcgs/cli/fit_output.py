@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dcgs.experiments.numbers import size
+from dcgs.fitting.class_runs import certified_gap, with_share
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.held_out import FitScores
 from dcgs.fitting.scores import warning
-from dcgs.fitting.tables import text_of
+from dcgs.fitting.tables import label_texts
 from dcgs.preprocessing.path_result import Path as RadiusPath
 
 _PRINTED_AGENTS = 20
@@ -27,6 +30,8 @@ def print_result(
     """Print why the run ended, what it cost, how good the models are, and where they are."""
     result = fitted.result
     console.print(str(result.status), soft_wrap=True)
+    if "classes" in summary:
+        console.print(_classes_table(fitted))
     console.print(_agents_table(fitted))
     if fitted.agents > _PRINTED_AGENTS:
         console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
@@ -41,10 +46,9 @@ def print_result(
     if summary.get("checkpoint", {}).get("resumed"):
         console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
     _print_reading(fitted, console)
-    for name, value in summary.get("measures", {}).items():
-        console.print(f"{name} {value:.6g}")
-    if fitted.path is not None:
-        _print_path(fitted.path, "rows" if fitted.ratings is None else "ratings", console)
+    _print_measures(summary.get("measures", {}), console)
+    for label, path in fitted.paths.items():
+        _print_path(path, label, "rows" if fitted.ratings is None else "ratings", console)
     if fitted.samples is not None:
         _print_scores(fitted.samples.scores, fitted.samples.problem.options.balanced, console)
         for note in fitted.samples.notes:
@@ -54,6 +58,38 @@ def print_result(
     more = " …" if fitted.agents > 1 else ""
     pages = ", report.html" if page else ""
     console.print(f"written: {out}/agent-000.npz{more}, summary.json{pages}", soft_wrap=True)
+
+
+def _classes_table(fitted: FitResult) -> Table:
+    """Return what the run of each class found, and what it cost."""
+    table = Table("class", title="one model for each class, against all others")
+    for name in ("radius", "certified gap", "of the decrease", "features", "rounds", "bytes"):
+        table.add_column(name, justify="right")
+    options = fitted.set_options()
+    model = next(iter(fitted.linear_models.values()))
+    for at, (label, run) in enumerate(fitted.runs.items()):
+        radius, gap = options.get("radius", ""), certified_gap(run)
+        radius = radius[at] if isinstance(radius, list) else radius
+        found = {} if gap is None else with_share(gap)
+        table.add_row(
+            escape(label),
+            f"{radius:.4g}" if isinstance(radius, float) else str(radius),
+            *(_number(found.get(name, math.nan)) for name in ("gap", "share")),
+            str(np.count_nonzero(model.x[at])),
+            str(run.rounds),
+            size(run.bytes.sum()),
+        )
+    return table
+
+
+def _print_measures(measures: Mapping[str, Any], console: Console) -> None:
+    """Print the last measures; those of several classes with their label."""
+    for name, value in measures.items():
+        if isinstance(value, Mapping):
+            texts = ", ".join(f"{each} {number:.6g}" for each, number in value.items())
+            console.print(f"{name}: {texts}", soft_wrap=True, markup=False)
+        else:
+            console.print(f"{name} {value:.6g}")
 
 
 def _agents_table(fitted: FitResult) -> Table:
@@ -99,13 +135,17 @@ def _print_reading(fitted: FitResult, console: Console) -> None:
                 soft_wrap=True,
             )
     if "labels" in reading:
-        low, high = (label if isinstance(label, str) else text_of(label) for label in reading["labels"])
-        console.print(f"label {low} was mapped to -1 and {high} to +1")
+        labels = label_texts(reading["labels"])
+        if len(labels) == 2:
+            console.print(f"label {labels[0]} was mapped to -1 and {labels[1]} to +1")
+        else:
+            console.print(f"{len(labels)} classes: {', '.join(labels)}", soft_wrap=True, markup=False)
 
 
-def _print_path(path: RadiusPath, what: str, console: Console) -> None:
-    """Print what each radius is worth, and which one was taken."""
-    table = Table(title=f"radii, judged on {what} that the sites held out")
+def _print_path(path: RadiusPath, label: str, what: str, console: Console) -> None:
+    """Print what each radius is worth, and which one was taken; ``label`` is the class of the model."""
+    of = f" of {escape(label)}" if label else ""
+    table = Table(title=f"radii{of}, judged on {what} that the sites held out")
     for name in ("radius", "mean loss", "standard error", path.size, ""):
         table.add_column(name, justify="left" if not name else "right")
     for point in path.points:

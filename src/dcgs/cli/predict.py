@@ -29,7 +29,7 @@ MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --a
 the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
 order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
 targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
-AUC, log loss and calibration.
+AUC (of more than two classes, the mean of each against all others), log loss and calibration.
 
 examples:
   dcgs predict model/ --data new.svm
@@ -81,9 +81,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
 
 
 def _print_calibration(predictions: Predictions, console: Console) -> None:
-    table = Table(
-        "rows", "mean probability", "observed share", title="calibration: rows in order of their probability"
-    )
+    several = "probability" not in predictions.columns
+    observed = "share that is right" if several else "observed share"
+    order = "the probability of their label" if several else "their probability"
+    table = Table("rows", "mean probability", observed, title=f"calibration: rows in order of {order}")
     for group in predictions.calibration:
         table.add_row(str(group.rows), f"{group.predicted:.3f}", f"{group.observed:.3f}")
     console.print(table)

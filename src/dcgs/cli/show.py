@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
@@ -17,7 +19,6 @@ from dcgs.experiments.numbers import size
 from dcgs.fitting.models import Model, find_model
 from dcgs.fitting.problems import PROBLEMS
 from dcgs.fitting.ratings_model import RatingsFile, is_ratings_file
-from dcgs.fitting.tables import text_of
 
 _ABOUT = """\
 Print what a model of dcgs fit is: its largest coefficients by name, the set and the radius, the certified
@@ -26,8 +27,9 @@ gap, how good it was on rows held out, and what the agents sent each other.
 
 _MORE = """\
 A coefficient is in the units of your column: by how much the prediction (for logistic, the log odds of
-the higher label) changes if the column grows by 1. To compare columns of different units, multiply it by the
-column's deviation. The name of a category's coefficient is column=level.
+the higher label; of more than two, of each class against all others) changes if the column grows by 1.
+To compare columns of different units, multiply it by the column's deviation. The name of a category's
+coefficient is column=level.
 
 examples:
   dcgs show model/
@@ -55,7 +57,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     for name, text in (_facts(about) | own | {"method": str(about.get("method", "?"))}).items():
         console.print(f"{name}: {text}", soft_wrap=True, highlight=False)
     if isinstance(model, Model) and not problem.entries:
-        console.print(_coefficients(model, args.top))
+        for label, x, _ in model.classes:
+            console.print(_coefficients(model, label, x, args.top))
     scores = about.get("scores")
     if isinstance(scores, Mapping) and scores.get("scores"):
         console.print(_scores(scores))
@@ -70,17 +73,14 @@ def _facts(about: Mapping[str, Any]) -> dict[str, str]:
     """Return what is known of any fit, by name."""
     gap, chosen = about.get("gap"), dict(about.get("set", {}))
     name = str(chosen.pop("name", "?"))
-    options = [
-        f"{key} {value:.6g}" if isinstance(value, float) else f"{key} {value}"
-        for key, value in chosen.items()
-    ]
+    options = [f"{key} {_shown(value)}" for key, value in chosen.items()]
     facts = {"set": ", ".join([name, *options]), "status": str(about.get("status", "?"))}
     if isinstance(gap, Mapping):
         share = f", {gap['share']:.2g} of the decrease of the loss" if "share" in gap else ""
         facts["certified gap"] = f"{gap['gap']:.3g}{share}"
-    if "path" in about:
-        path = about["path"]
-        facts["radius"] = (
+    paths = {"": about["path"]} if "path" in about else about.get("paths", {})
+    for label, path in paths.items():
+        facts[f"radius of {label}" if label else "radius"] = (
             f"best of {len(path['points'])}: {path['best_radius']:.4g}; within one standard error: "
             f"{path['one_standard_error_radius']:.4g}"
         )
@@ -88,6 +88,12 @@ def _facts(about: Mapping[str, Any]) -> dict[str, str]:
     if "bytes" in about:
         facts["bytes sent"] = size(float(about["bytes"]))
     return facts
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _of_ratings(model: RatingsFile) -> dict[str, str]:
@@ -103,22 +109,26 @@ def _of_samples(model: Model) -> dict[str, str]:
     """Return what is known of a model of samples."""
     about, facts = model.about, {}
     if "labels" in model.reading:
-        low, high = (label if isinstance(label, str) else text_of(label) for label in model.reading["labels"])
-        facts["labels"] = f"{low} (−1) and {high} (+1)"
+        low, *more = model.labels
+        facts["labels"] = f"{low} (−1) and {more[0]} (+1)"
+        if len(more) > 1:
+            facts["labels"] = f"{', '.join(model.labels)}; one model for each, against all others"
     if "standardized" in about:
-        facts["intercept"] = f"{model.intercept:.6g}" if about["intercept"] else "none"
+        own = ", ".join(f"{intercept:.6g}" for _, _, intercept in model.classes)
+        facts["intercept"] = own if about["intercept"] else "none"
         facts["columns"] = "standardized for the fit" if about["standardized"] else "as they are"
     return facts
 
 
-def _coefficients(model: Model, top: int) -> Table:
-    """Return the largest coefficients by name."""
-    used = int(np.count_nonzero(model.x))
-    table = Table("feature", title=f"{used} of {model.x.size} are not 0")
+def _coefficients(model: Model, label: str, x: NDArray[np.float64], top: int) -> Table:
+    """Return the largest coefficients by name; ``label`` is that of one of several classes."""
+    used = int(np.count_nonzero(x))
+    of = f"{label}: " if label else ""
+    table = Table("feature", title=Text(f"{of}{used} of {x.size} are not 0"))
     table.add_column("coefficient", justify="right")
     names = model.features
-    for at in np.argsort(-np.abs(model.x), kind="stable")[: min(top, used)]:
-        table.add_row(names[at], f"{model.x[at]:+.6g}")
+    for at in np.argsort(-np.abs(x), kind="stable")[: min(top, used)]:
+        table.add_row(Text(names[at]), f"{x[at]:+.6g}")
     return table
 
 

@@ -30,7 +30,7 @@ from dcgs.validation import POSITIVE, shown
 
 # With at most this number of unknowns, several folds cost no more rounds than one.
 _FEW = 64
-_FOLDS, _PARTS = 5, 4
+_FOLDS = 5
 
 
 @final
@@ -155,5 +155,5 @@ def find_path(sites: Mapping[int, SiteData], network: Reductions, made: Design, 
     features = len(made.statistics.mean)
     few = features < _FEW
     folds = spec.folds or (_FOLDS if few else 1)
-    how = HoldOut(folds, max(_PARTS, folds), spec.seed, by_class=made.loss is LogisticLoss)
+    how = HoldOut.in_folds(folds, spec.seed, by_class=made.loss is LogisticLoss)
     return design_path(sites, network, made, lambda radius: spec.ball(features, radius), how)

@@ -16,7 +16,16 @@ from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
 from dcgs.estimators.seeds import as_seed
 from dcgs.estimators.sites import Rows, SitePlan, Sites
 from dcgs.objectives.losses import LogisticLoss
-from dcgs.preprocessing import Reductions, agree_on_classes, balanced_weights, row_factors
+from dcgs.preprocessing import (
+    Reductions,
+    against_rest,
+    agree_on_classes,
+    balanced_weights,
+    class_numbers,
+    class_probabilities,
+    row_factors,
+    stacked,
+)
 from dcgs.validation import shown
 
 
@@ -136,8 +145,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
         fits: list[LinearFit] = []
-        for positive in self.classes_[1:] if len(self.classes_) == 2 else self.classes_:
-            data = where.data(Rows(X, np.where(y == positive, 1.0, -1.0), weights))
+        codes = class_numbers(y.tolist(), self.classes_.tolist())
+        for data in against_rest(where.data(Rows(X, codes, weights)), len(self.classes_)):
             known = fits[0].design.statistics if fits else None
             fits.append(fit_linear(data, network, LogisticLoss, spec, known))
         self._keep(fits)
@@ -173,8 +182,9 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
 
     def _keep(self, fits: list[LinearFit]) -> None:
         """Set the attributes of the fitted models; with two classes there is one model."""
-        self.coef_: NDArray[np.float64] = np.array([fit.model.coef for fit in fits])
-        self.intercept_ = np.array([fit.model.intercept for fit in fits])
+        model = stacked([fit.model for fit in fits])
+        self.coef_: NDArray[np.float64] = model.coef
+        self.intercept_ = np.asarray(model.intercept)
         self.n_iter_ = np.array([max(1, fit.result.iterations) for fit in fits])
         self.gap_: Any = np.array([fit.gap for fit in fits])
         self.radius_: Any = np.array([fit.radius for fit in fits])
@@ -198,10 +208,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
-        # Scores far below zero would all round to 0: subtracting the largest log leaves their ratios.
-        logs = -np.logaddexp(0.0, -scores)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        return class_probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of the probabilities."""

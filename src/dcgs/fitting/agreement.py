@@ -5,6 +5,7 @@ All sites come to the same answer, or to the same error, which names the sites t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -14,7 +15,7 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.encoding import EncodedColumn, Encoding
 from dcgs.fitting.readers.layout import listed
-from dcgs.fitting.tables import Column, Table
+from dcgs.fitting.tables import Column, Table, text_of
 from dcgs.preprocessing.reductions import Reductions
 
 MOST_LEVELS = 100
@@ -86,24 +87,56 @@ class Agreement:
         levels = self._levels(tables, names, categories, chosen)
         return Encoding(tuple(EncodedColumn(name, levels.get(at)) for at, name in enumerate(names)))
 
-    def labels(self, targets: Mapping[int, Column]) -> tuple[str | float, str | float]:
-        """Return the two labels: numbers in their order, or words in that of the alphabet."""
+    def labels(self, targets: Mapping[int, Column], own_files: bool) -> tuple[str | float, ...]:
+        """Return the labels of all sites: numbers in their order, or words in that of the alphabet.
+
+        With ``own_files`` every site has written its labels itself, maybe in another way than the others.
+        """
         own = {i: column.levels for i, column in targets.items()}
-        for i, found in own.items():
-            if len(found) > 2:
-                raise self._third_label(i, targets[i])
         texts = self.network.union("labels", own)
         if len(texts) == 1:
             raise BrokenDataError(f"there must be two classes; all labels are {texts[0]}.")
         if len(texts) > 2:
-            has = {i: listed(found) for i, found in own.items()}
-            raise BrokenDataError(
-                f"labels must be of two classes, the same at all agents; {self._tell(has)}. Write them alike."
-            )
+            self._check_classes(own, texts, own_files)
+            return _ordered_labels(texts)
         alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
         if self._any(alone, "sites that have one class only"):
             self.notes.append(f"{self._tell(alone)}.")
         return _ordered_labels(texts)
+
+    def check_class_counts(self, targets: Mapping[int, Column]) -> None:
+        """Raise if a site of this process has so many labels that they are no classes; nothing is sent."""
+        for i, column in targets.items():
+            count = len(column.levels)
+            if count > MOST_LEVELS:
+                raise BrokenDataError(
+                    f"labels must be of at most {MOST_LEVELS} classes at each agent; {self.who(i)} has "
+                    f"{count} different ones. To predict a number, fit lasso or least-squares."
+                )
+
+    def _check_classes(self, own: Mapping[int, list[str]], texts: Sequence[str], own_files: bool) -> None:
+        """Raise if more than two labels look like fewer classes in several spellings; note who lacks one."""
+        numbers = [text for text in texts if _is_number(text)]
+        alike = _alike(texts)
+        has = {i: np.isin(texts, found).astype(float) for i, found in own.items()}
+        (count,) = self.network.sum("how many sites have a label", {i: [each] for i, each in has.items()})
+        apart = {
+            i: listed(own[i])
+            for i, each in has.items()
+            if own_files and len(count) > each.sum() > 1 and count[each > 0.0].max() == 1.0
+        }
+        others = self._any(apart, "sites whose labels no other site has")
+        if others or alike or 0 < len(numbers) < len(texts):
+            told = {i: listed([t for t in found if not alike or t in alike]) for i, found in own.items()}
+            facts = {i: text for i, text in told.items() if text}
+            raise BrokenDataError(
+                f"labels must be of the same classes, written the same at all agents; {self._tell(facts)}. "
+                "Write them alike."
+            )
+        lacking = {i: [t for t, there in zip(texts, has[i], strict=True) if not there] for i in own}
+        without = {i: f"no rows of class {listed(found)}" for i, found in lacking.items() if found}
+        if count.min() < len(self.network.graph):
+            self.notes.append(f"{self._tell(without)}.")
 
     def tell(self, name: str, facts: Mapping[int, str]) -> str:
         """Return a text on each site that has one, for a sentence; ``name`` says what was sent for it."""
@@ -194,30 +227,26 @@ class Agreement:
                 " Leave it out with --drop, or if it is a category, name it with --categorical."
             )
 
-    def _third_label(self, i: int, column: Column) -> BrokenDataError:
-        texts = column.levels
-        low, high = _ordered_labels((min(texts), max(texts)))
-        if not column.has_words:
-            low, high = float(np.nanmin(column.numbers)), float(np.nanmax(column.numbers))
-        shown = [_shown(low), _shown(high)]
-        at = next(at for at, text in enumerate(column.texts) if text is not None and text not in shown)
-        return BrokenDataError(
-            f"labels must be of two classes; there are {shown[0]} and {shown[1]}, and row {at + 1} of "
-            f"{self.who(i).replace(' (', ', in ').rstrip(')')}, has {column.texts[at]}."
-        )
+
+def _ordered_labels(texts: Sequence[str]) -> tuple[str | float, ...]:
+    """Return labels in order; numbers as numbers."""
+    return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else tuple(texts)
 
 
-def _shown(label: str | float) -> str:
-    return label if isinstance(label, str) else f"{label:.12g}"
-
-
-def _ordered_labels(texts: Sequence[str]) -> tuple[str | float, str | float]:
-    """Return two labels in order; numbers as numbers."""
+def _is_number(text: str) -> bool:
+    """Return True if a label is a number; ``1_0`` and ``007`` among words are not."""
     try:
-        low, high = sorted(map(float, texts))
+        return math.isfinite(float(text)) and text_of(float(text)) == text
     except ValueError:
-        return texts[0], texts[-1]
-    return low, high
+        return False
+
+
+def _alike(texts: Sequence[str]) -> set[str]:
+    """Return the texts that differ from another one in capital letters and blanks only."""
+    by_letters: dict[str, list[str]] = {}
+    for text in texts:
+        by_letters.setdefault("".join(text.casefold().split()), []).append(text)
+    return {text for same in by_letters.values() if len(same) > 1 for text in same}
 
 
 def _places(table: Table, names: Sequence[str], first: bool) -> list[float]:

@@ -10,7 +10,7 @@ from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec
 from dcgs.fitting.problems import Problem
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sample_fit import SampleOptions
+from dcgs.fitting.sample_problem import SampleOptions
 from dcgs.fitting.sets import SetSpec
 from dcgs.front import Checkpoint
 from dcgs.methods import Method

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
+from dcgs.fitting.class_runs import certified_gap, joined, with_share
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.graphs import LabeledGraph
 from dcgs.fitting.loading import LoadedData
@@ -23,14 +25,22 @@ _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 @final
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """The result of a fit: that of the run, and a model for each hosted agent."""
+    """The result of a fit: that of each run, and a model for each hosted agent.
+
+    There is one run, whose name is empty, or with more than two classes one for each, named after its label.
+    """
 
     config: FitConfig
     data: LoadedData
     graph: LabeledGraph
-    result: Result
+    runs: Mapping[str, Result]
     samples: SampleFit | None = None
     ratings: LoadedRatings | None = None
+
+    @cached_property
+    def result(self) -> Result:
+        """What all runs found and cost together."""
+        return joined(list(self.runs.values()))
 
     @property
     def agents(self) -> int:
@@ -56,7 +66,7 @@ class FitResult:
         """What a model says of its fit."""
         result, gap = self.result, self.certified_gap
         about: dict[str, Any] = {
-            "set": self.config.set_options(),
+            "set": self.set_options(),
             "method": repr(self.config.method),
             "status": str(result.status),
             "certified": result.status.success,
@@ -66,14 +76,22 @@ class FitResult:
             "bytes": int(result.bytes.sum()),
             "seed": self.config.seed,
             "versions": result.about["versions"],
+            **self._classes(),
         }
         parts = [part.about() for part in (self.samples, self.ratings) if part is not None]
         return about | parts[0]
 
     @property
-    def path(self) -> Path | None:
-        """The path of the radii, if the radius was found."""
-        return next((part.path for part in (self.samples, self.ratings) if part is not None), None)
+    def paths(self) -> Mapping[str, Path]:
+        """The paths of the radii, if the radius was found: by the names of runs."""
+        if self.samples is not None:
+            return self.samples.paths
+        return {} if self.ratings is None or self.ratings.path is None else {"": self.ratings.path}
+
+    def set_options(self) -> dict[str, Any]:
+        """Return the set's name and options; a radius that was found for each class is a list."""
+        radii = {name: path.best.radius for name, path in self.paths.items() if name}
+        return self.config.set_options() | ({"radius": list(radii.values())} if radii else {})
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -82,16 +100,30 @@ class FitResult:
 
     @property
     def certified_gap(self) -> dict[str, float] | None:
-        """The last gap that was certified, absolute and as a share of the decrease of the loss."""
-        rows = self.result.certificates
-        if len(rows) == 0:
+        """The last gap that was certified, absolute and as a share of the decrease of the loss.
+
+        For several classes it is that of the sum of their losses: the sum of the gaps.
+        """
+        gaps = [certified_gap(run) for run in self.runs.values()]
+        known = [gap for gap in gaps if gap is not None]
+        if len(known) < len(gaps):
             return None
-        gap, decrease = float(rows[-1, 2]), float(rows[-1, 3])
-        return {
-            "gap": max(gap, 0.0),
-            "decrease": decrease,
-            **({"share": max(gap, 0.0) / decrease} if decrease > 0 else {}),
-        }
+        return with_share({name: sum(gap[name] for gap in known) for name in ("gap", "decrease")})
+
+    def _classes(self) -> dict[str, Any]:
+        """Return what the run of each class found; nothing if there is one run only."""
+        found = {}
+        for label, run in self.runs.items():
+            gap = certified_gap(run)
+            found[label] = {
+                "status": str(run.status),
+                "certified": run.status.success,
+                "gap": None if gap is None else with_share(gap),
+                "iterations": run.iterations,
+                "rounds": run.rounds,
+                "bytes": int(run.bytes.sum()),
+            }
+        return {} if "" in self.runs else {"classes": found}
 
     def summary(self, command: str) -> dict[str, Any]:
         """Return the content of summary.json."""
@@ -110,13 +142,14 @@ class FitResult:
             "seconds": result.seconds,
             "agents": [self._agent(i) for i in range(self.agents)],
             "data": self._data(),
-            "set": config.set_options(),
+            "set": self.set_options(),
             "graph": {"name": config.graph.text, "edges": self.graph.graph.number_of_edges()},
             "method": result.about["method"],
             "runtime": result.about["runtime"],
             "seed": config.seed,
             "versions": result.about["versions"],
             "notes": list(result.notes),
+            **self._classes(),
         }
         summary["gap"] = self.certified_gap
         if self.samples is not None:
@@ -129,14 +162,29 @@ class FitResult:
             summary["graph"]["agents are"] = list(self.graph.labels)
         history = self.history()
         if history is not None:
-            summary["measures"] = {name: history[name][-1] for name in _MEASURES}
+            summary["measures"] = self._measures()
         return summary
 
-    def history(self) -> dict[str, list[float]] | None:
+    def history(self) -> dict[str, list[Any]] | None:
         """Return the columns of history.csv; None if nothing was measured."""
         if self.config.measure is None:
             return None
-        return {name: column.tolist() for name, column in self.result.history.columns().items()}
+        parts = {name: run.history.columns() for name, run in self.runs.items()}
+        columns = {
+            name: [value for part in parts.values() for value in part[name].tolist()]
+            for name in next(iter(parts.values()))
+        }
+        if "" in self.runs:
+            return columns
+        return {"class": [name for name, run in self.runs.items() for _ in range(len(run.history))]} | columns
+
+    def _measures(self) -> dict[str, Any]:
+        """Return the last measures; those of each class if there are several runs."""
+        last = {
+            name: {measure: getattr(run.history, measure)[-1].item() for measure in _MEASURES}
+            for name, run in self.runs.items()
+        }
+        return last.get("", last)
 
     def _agent(self, i: int) -> dict[str, Any]:
         """Return the counters of an agent; its number of rows only if it is hosted."""
@@ -148,7 +196,7 @@ class FitResult:
     def _data(self) -> dict[str, Any]:
         """Return which files this process read, with their checksums, and how."""
         source = self.config.source
-        files = dict.fromkeys(source.file(i) for i in self.data.objectives)
+        files = dict.fromkeys(source.file(i) for i in self.data.rows)
         data: dict[str, Any] = {"files": {str(file): sha256_of(file) for file in files}}
         data |= {name: value for name, value in self.data.reading.items() if name not in ("names", "columns")}
         return data if source.is_per_agent else data | {"split": source.split}

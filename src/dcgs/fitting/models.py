@@ -21,6 +21,7 @@ from dcgs.datasets.store import unreadable
 from dcgs.files import Content, atomic_write_all
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
+from dcgs.fitting.tables import label_texts
 from dcgs.npz import ArrayHeader, NpzReader
 
 FORMAT = 2
@@ -48,16 +49,35 @@ class ModelFile(Protocol):
 class Model:
     """One agent's x and intercept, in the units of the data, and what is needed to predict with them.
 
+    A model of more than two classes has a row of x and an intercept for each class.
+
     ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels
-    of categories and what takes the place of a missing value, ``labels`` (the lower means −1, the higher
-    +1), ``base``, the index of the first row and column. ``about`` describes the fit.
+    of categories and what takes the place of a missing value, ``labels`` (of two, the lower means −1 and the
+    higher +1), ``base``, the index of the first row and column. ``about`` describes the fit.
     """
 
     x: NDArray[np.float64]
     problem: Problem
     reading: Mapping[str, Any]
     about: Mapping[str, Any]
-    intercept: float = 0.0
+    intercept: float | NDArray[np.float64] = 0.0
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return int(self.x.shape[-1])
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the classes as texts; empty for a model of numbers."""
+        return label_texts(self.reading.get("labels", ()))
+
+    @property
+    def classes(self) -> list[tuple[str, NDArray[np.float64], float]]:
+        """The coefficients and the intercept of each class; those of one model have an empty label."""
+        if self.x.ndim == 1:
+            return [("", self.x, float(self.intercept))]
+        return list(zip(self.labels, self.x, np.asarray(self.intercept).tolist(), strict=True))
 
     @property
     def features(self) -> list[str]:
@@ -66,7 +86,7 @@ class Model:
         if columns is not None:
             return Encoding.from_json(columns).features
         names = self.reading.get("names")
-        return [f"feature {at + 1}" for at in range(self.x.size)] if names is None else list(names)
+        return [f"feature {at + 1}" for at in range(self.width)] if names is None else list(names)
 
     def save(self, file: IO[bytes]) -> None:
         """Write the model to an open file."""
@@ -78,7 +98,7 @@ class Model:
             "about": dict(self.about),
         }
         np.savez_compressed(
-            file, x=self.x, intercept=np.float64(self.intercept), meta=np.array(json.dumps(meta))
+            file, x=self.x, intercept=np.asarray(self.intercept, float), meta=np.array(json.dumps(meta))
         )
 
     @classmethod
@@ -91,13 +111,13 @@ class Model:
                 version = meta["format"]
                 if version in (_OLD, FORMAT):
                     _check_header(npz.header("x"), meta["shape"])
-                    intercept = 0.0 if version == _OLD else float(npz.array("intercept"))
+                    intercept = np.zeros(()) if version == _OLD else npz.array("intercept")
                     model = cls(
                         npz.array("x"),
                         problem_named(meta["problem"]),
                         meta["reading"],
                         meta["about"],
-                        intercept,
+                        intercept if intercept.ndim else float(intercept),
                     )
                     _check(model)
                     return model
@@ -128,13 +148,21 @@ def _check_header(x: ArrayHeader, shape: object) -> None:
 def _check(model: Model) -> None:
     """Raise unless predictions can be made with the model."""
     x, reading = model.x, model.reading
-    ndim = 2 if model.problem.entries else 1
+    labels = reading.get("labels", ()) if isinstance(reading, dict) and model.problem.labels else ()
+    several = isinstance(labels, list) and len(labels) > 2
+    ndim = 2 if model.problem.entries or several else 1
     if x.ndim != ndim or not x.size:
         raise _ModelError(f"its x must have {ndim} dimensions and entries; it has shape {x.shape}")
+    sides = (len(labels),) if several else ()
+    if (several and len(x) != len(labels)) or np.shape(model.intercept) != sides:
+        raise _ModelError(
+            f"its x and intercept must be of {len(labels) if several else 1} models; they have shapes "
+            f"{x.shape} and {np.shape(model.intercept)}"
+        )
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         raise _ModelError(f"its x[{', '.join(map(str, bad[0]))}] is {x[tuple(bad[0])]}, not finite")
-    if not math.isfinite(model.intercept):
+    if not np.isfinite(model.intercept).all():
         raise _ModelError(f"its intercept is {model.intercept}, not finite")
     if not isinstance(reading, dict):
         raise _ModelError(f"it must say how data are read; it has {reading!r}")
@@ -154,7 +182,7 @@ def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
             names is None
             or (
                 isinstance(names, list)
-                and len(names) == len(reading_columns(model) or model.x)
+                and len(names) == (len(reading_columns(model)) or model.width)
                 and all(isinstance(n, str) for n in names)
             )
         ),
@@ -162,11 +190,12 @@ def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:
         "target_at": lambda at: at is None or _is_index(at),
     }
     if "columns" in model.reading:
-        checks["columns"] = lambda columns: _are_columns(columns, len(model.x))
+        checks["columns"] = lambda columns: _are_columns(columns, model.width)
     if model.problem.labels:
         checks["labels"] = lambda labels: (
             (_is_list(labels, str) or (_is_list(labels, float | int) and all(map(math.isfinite, labels))))
-            and len(labels) == 2
+            and len(labels) >= 2
+            and len(set(label_texts(labels))) == len(labels)
         )
     return checks
 

@@ -21,11 +21,14 @@ from dcgs.fitting.scores import (
     Comparison,
     calibration,
     class_scores,
+    label_calibration,
     number_scores,
     probabilities,
+    several_class_scores,
     warning,
 )
-from dcgs.fitting.tables import Column, Table, text_of
+from dcgs.fitting.tables import Column, Table
+from dcgs.preprocessing.one_vs_rest import class_numbers, class_probabilities
 
 
 @final
@@ -50,12 +53,12 @@ def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
     else:
         samples = read_samples(file, layout)
         A, target, notes = samples.A, None if samples.b is None else Column(samples.b), []
-    if A.shape[1] != len(model.x):
+    if A.shape[1] != model.width:
         raise BrokenDataError(
-            f"{file} must have {len(model.x)} features, as the model; it has {A.shape[1]}. "
+            f"{file} must have {model.width} features, as the model; it has {A.shape[1]}. "
             "Give the columns that the model was fitted with."
         )
-    scores = np.asarray(A @ model.x) + model.intercept
+    scores = np.asarray(A @ model.x.T) + model.intercept
     found = _of_classes(model, target, scores) if model.problem.labels else _of_numbers(model, target, scores)
     return replace(found, notes=(*notes, *found.notes))
 
@@ -90,7 +93,7 @@ def samples_layout(model: Model, target: str | None, header: bool | None) -> Sam
     return SamplesLayout(
         target=model.reading["target"] if target is None else target,
         header=header,
-        features=len(reading_columns(model) or model.x),
+        features=len(reading_columns(model)) or model.width,
         targets=target is not None,
         names=None if names is None else tuple(names),
         target_at=model.reading["target_at"],
@@ -110,15 +113,11 @@ def _of_numbers(model: Model, target: Column | None, scores: Numbers) -> Predict
 
 
 def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predictions:
-    low, high = model.reading["labels"]
-    columns: dict[str, Sequence[Any]] = {
-        "label": [high if score > 0.0 else low for score in scores.tolist()],
-        "probability": probabilities(scores).tolist(),
-    }
+    labels, texts = model.reading["labels"], model.labels
+    columns = _class_columns(labels, texts, scores)
     if target is None or target.missing.all():
         return Predictions(columns, {})
-    texts = [label if isinstance(label, str) else text_of(label) for label in (low, high)]
-    words = isinstance(high, str)
+    words = isinstance(labels[-1], str)
     own = target.texts
     columns["target"] = (
         ["" if text is None else (text if words else float(text)) for text in own]
@@ -127,14 +126,36 @@ def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predict
     )
     unknown = sorted({text for text in own if text is not None} - set(texts))
     if unknown:
-        known_labels = " and ".join(texts)
+        known_labels = f"{', '.join(texts[:-1])} and {texts[-1]}"
         note = f"no error is computed: the model knows labels {known_labels}, and the data have {unknown[0]}."
         return Predictions(columns, {}, notes=(note,))
     known = ~target.missing
-    signs = np.array([1.0 if text == texts[1] else -1.0 for text in own])[known]
+    codes = class_numbers([text for text in own if text is not None], texts)
+    if len(texts) > 2:
+        shares = model.about.get(
+            "constant", np.bincount(codes.astype(int), minlength=len(texts)) / len(codes)
+        )
+        judged = _judged(columns, several_class_scores(scores[known], codes, shares), model)
+        return replace(judged, calibration=tuple(label_calibration(scores[known], codes)))
+    signs = 2.0 * codes - 1.0
     share = float(model.about.get("constant", np.mean(signs > 0.0)))
     judged = _judged(columns, class_scores(scores[known], signs, share), model)
     return replace(judged, calibration=tuple(calibration(scores[known], signs)))
+
+
+def _class_columns(
+    labels: Sequence[str | float], texts: Sequence[str], scores: Numbers
+) -> dict[str, Sequence[Any]]:
+    """Return the label of each row, and the probability of the higher label, or of each of several."""
+    if len(labels) == 2:
+        low, high = labels
+        return {
+            "label": [high if score > 0.0 else low for score in scores.tolist()],
+            "probability": probabilities(scores).tolist(),
+        }
+    each = class_probabilities(scores).T.tolist()
+    named = {f"probability={text}": column for text, column in zip(texts, each, strict=True)}
+    return {"label": [labels[at] for at in scores.argmax(axis=1).tolist()], **named}
 
 
 def _judged(columns: Mapping[str, Sequence[Any]], found: dict[str, Comparison], model: Model) -> Predictions:

@@ -43,7 +43,12 @@ PROBLEMS = {
     for problem in (
         Problem("lasso", "squares", "l1", "‖A x − b‖² over an ℓ₁ ball: few features get a weight"),
         Problem("least-squares", "squares", "l2", "‖A x − b‖² over an ℓ₂ ball, or any other set"),
-        Problem("logistic", "logistic", "l1", "two classes: Σ log(1 + exp(−bᵢ (A x)ᵢ)) over an ℓ₁ ball"),
+        Problem(
+            "logistic",
+            "logistic",
+            "l1",
+            "classes: Σ log(1 + exp(−bᵢ (A x)ᵢ)) over an ℓ₁ ball; of more than two, each against all others",
+        ),
         Problem("completion", "entries", "nuclear", "a matrix from some of its entries, such as ratings"),
     )
 }

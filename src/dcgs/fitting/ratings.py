@@ -23,6 +23,7 @@ from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
 from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_rated_parquet
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
+from dcgs.objectives import Objective
 from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.reductions import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
@@ -61,6 +62,7 @@ class LoadedRatings:
     """The objectives of a fit of ratings, and what its models need."""
 
     data: LoadedData
+    objectives: Mapping[int, Objective]
     parts: Mapping[int, Part]
     offsets: Mapping[int, Offsets]
     naming: Mapping[int, Naming]
@@ -134,8 +136,10 @@ def load_ratings(
     cost.messages, cost.bytes = counts.astype(np.int64)
     one = next(iter(naming.values()))
     reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
-    data = LoadedData(prepared.objectives, shape, reading, {i: len(part.values) for i, part in parts.items()})
-    return LoadedRatings(data, parts, prepared.offsets, naming, separate, options.ridge, cost)
+    data = LoadedData(shape, reading, {i: len(part.values) for i, part in parts.items()})
+    return LoadedRatings(
+        data, prepared.objectives, parts, prepared.offsets, naming, separate, options.ridge, cost
+    )
 
 
 Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]

@@ -9,17 +9,21 @@ from typing import final
 import numpy as np
 
 from dcgs.fitting.agreement import Agreement
+from dcgs.fitting.class_runs import checkpoint_of
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.graphs import LabeledGraph
 from dcgs.fitting.loading import LoadedData
 from dcgs.fitting.ratings import RatingsOptions, Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sample_fit import SampleFit, sample_problem
+from dcgs.fitting.sample_fit import SampleFit
+from dcgs.fitting.sample_problem import ModelProblem, SampleProblem, sample_problem
 from dcgs.fitting.samples import SiteReader
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
+from dcgs.preprocessing.design import LinearModel
+from dcgs.preprocessing.one_vs_rest import stacked
 from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.preprocessing.reductions import Reductions, Sent
@@ -68,8 +72,8 @@ def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, 
         config = replace(config, set=config.set.with_radius(path.best.radius))
     X = config.set.make(ratings.data.shape)
     how.group.barrier()  # a process that could not load ends the others here
-    result = _minimize(config, ratings.data.objectives, X, graph, how.observed, how.callback)
-    return FitResult(config, ratings.data, graph, result, ratings=ratings)
+    result = _minimize(config, ratings.objectives, X, graph, how.observed, how.callback)
+    return FitResult(config, ratings.data, graph, {"": result}, ratings=ratings)
 
 
 def _with_all_bytes(path: Path, group: ProcessGroup) -> Path:
@@ -84,28 +88,40 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     options = config.samples.resolved(config.problem, config.set.name)
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
-    shape, path = (prepared.width,), None
-    if config.set.finds_radius:
-        spec = config.set
-        path = problem.path(lambda radius: spec.with_radius(radius).make(shape), config.seed, how.observed)
-        path = _with_all_bytes(path, group)
-        config = replace(config, set=config.set.with_radius(path.best.radius))
-    X = config.set.make(shape)
-    rows = {i: len(site.targets) for i, site in prepared.fitted.items()}
-    objectives = problem.objectives
     group.barrier()  # a process that could not load ends the others here
-    result = _minimize(
-        config, objectives, problem.set_of(X), graph, how.observed, how.callback, problem.start(X)
-    )
-    models = {
-        int(i): problem.model(x)
-        for i, x in zip(result.hosted, result.agents, strict=True)
-        if int(i) in prepared.fitted
-    }
-    scores = problem.scores(models)
-    data = LoadedData(objectives, shape, prepared.reading, rows)
+    runs, paths, models = {}, {}, []
+    for n, each in enumerate(problem.models):
+        one = replace(config, checkpoint=checkpoint_of(config.checkpoint, n, len(problem.models)))
+        if config.set.finds_radius:
+            paths[each.label] = _with_all_bytes(_path(config, problem, each, how), group)
+            one = replace(one, set=config.set.with_radius(paths[each.label].best.radius))
+        X = one.set.make((prepared.width,))
+        runs[each.label] = _minimize(
+            one, each.objectives, each.set_of(X), graph, how.observed, how.callback, each.start(X)
+        )
+        models.append(_models(each, runs[each.label]))
+    config = one if len(problem.models) == 1 else config
+    own = models[0] if len(models) == 1 else {i: stacked([each[i] for each in models]) for i in models[0]}
+    scores = problem.scores(own)
+    rows = {i: len(site.targets) for i, site in prepared.fitted.items()}
+    data = LoadedData((prepared.width,), prepared.reading, rows)
     sent = _sent_by_all(agreement.network, group)
-    return FitResult(config, data, graph, result, SampleFit(problem, models, scores, sent, path))
+    return FitResult(config, data, graph, runs, SampleFit(problem, own, scores, sent, paths))
+
+
+def _path(config: FitConfig, problem: SampleProblem, model: ModelProblem, how: FitRun) -> Path:
+    """Return the path of radii of a model."""
+    shape, spec = (problem.prepared.width,), config.set
+    network = problem.observed(how.observed)
+    return model.path(
+        lambda radius: spec.with_radius(radius).make(shape), problem.hold_out(config.seed), network
+    )
+
+
+def _models(problem: ModelProblem, result: Result) -> dict[int, LinearModel]:
+    """Return the models of the agents of this process."""
+    hosted = zip(result.hosted.tolist(), result.agents, strict=True)
+    return {i: problem.model(x) for i, x in hosted if i in problem.sites}
 
 
 def _minimize(

@@ -6,7 +6,7 @@ over the network, and ``Agreement.network.sent`` lists it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
@@ -20,8 +20,9 @@ from dcgs.fitting.data import DataSource, Indices, Numbers, Samples, path_of_age
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
 from dcgs.fitting.readers.layout import listed
-from dcgs.fitting.tables import Column, Table, text_of
+from dcgs.fitting.tables import Column, Table, label_texts, text_of
 from dcgs.front import agreed
+from dcgs.preprocessing.one_vs_rest import class_numbers
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.runtime import ProcessGroup
 
@@ -46,6 +47,7 @@ class PreparedSites:
     """The rows of the hosted agents as numbers: those to fit to, and those that are held out.
 
     ``reading`` says how new data are read. ``features`` are the names of the features, if there are any.
+    ``empty`` names the columns that had no value in the rows to fit to of an agent.
     """
 
     fitted: Mapping[int, SiteData]
@@ -54,6 +56,7 @@ class PreparedSites:
     features: list[str] | None
     reading: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    empty: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
 @final
@@ -104,7 +107,7 @@ class SiteReader:
             at = table.target.first(words=True)
             raise BrokenDataError(
                 f"the target must be of numbers; line {table.rows[at]} of {table.file} has "
-                f"{(table.target.words or ())[at]!r}. For two classes, fit logistic."
+                f"{(table.target.words or ())[at]!r}. For classes, fit logistic."
             )
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
@@ -112,7 +115,7 @@ class SiteReader:
         tables = self.agreement.columns(tables)
         encoding = self.agreement.encoding(tables, how.categorical)
         targets = {i: table.target for i, table in tables.items() if table.target is not None}
-        labels = self.agreement.labels(targets) if self.labels else None
+        labels = self._labels(targets)
         held = {i: self._held_out(i, len(table), how) for i, table in tables.items()}
         matrices = {i: encoding.matrix(table) for i, table in tables.items()}
         encoding = encoding.with_fill(self._means(matrices, held, encoding).tolist())
@@ -129,7 +132,15 @@ class SiteReader:
             i: SiteData(encoding.filled(A), _numbers(targets[i], labels), name=self.agreement.who(i))
             for i, A in matrices.items()
         }
-        return self._split(sites, held, encoding.features, reading)
+        empty = {i: _empty(np.delete(A, held[i], axis=0), encoding) for i, A in matrices.items()}
+        return replace(self._split(sites, held, encoding.features, reading), empty=empty)
+
+    def _labels(self, targets: Mapping[int, Column]) -> tuple[str | float, ...] | None:
+        """Return the labels that all sites agree on; None if targets are numbers."""
+        if not self.labels:
+            return None
+        agreed(self.group, lambda: self.agreement.check_class_counts(targets))
+        return self.agreement.labels(targets, self.source.is_per_agent)
 
     def _means(
         self, matrices: Mapping[int, Numbers], held: Mapping[int, Indices], encoding: Encoding
@@ -169,7 +180,7 @@ class SiteReader:
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:
         width = self._width(parts, features)
         targets = {i: Column(part.b) for i, part in parts.items() if part.b is not None}
-        labels = self.agreement.labels(targets) if self.labels else None
+        labels = self._labels(targets)
         first = next(iter(parts.values()))
         reading: dict[str, Any] = {"names": None, "target": first.target, "target_at": first.target_at}
         if labels is not None:
@@ -230,19 +241,27 @@ def _refuse_holes(table: Table) -> None:
             )
 
 
+def _empty(A: Numbers, encoding: Encoding) -> frozenset[str]:
+    """Return the features that have no value."""
+    missing = np.flatnonzero(np.isnan(A).all(axis=0))
+    return frozenset(encoding.features[at] for at in missing)
+
+
 def _sum_and_count(A: Numbers) -> list[Numbers]:
     return [np.nansum(A, axis=0), (~np.isnan(A)).sum(axis=0).astype(float)]
 
 
-def _numbers(target: Column, labels: tuple[str | float, str | float] | None) -> Numbers:
-    """Return targets as numbers; −1 for the lower label and +1 for the higher."""
+def _numbers(target: Column, labels: Sequence[str | float] | None) -> Numbers:
+    """Return targets as numbers; two labels as −1 and +1, more as their places from 0."""
     if labels is None:
         return np.ascontiguousarray(target.numbers)
-    high = labels[1] if isinstance(labels[1], str) else text_of(labels[1])
+    classes = label_texts(labels)
     if target.has_words:
-        return np.array([1.0 if text == high else -1.0 for text in target.texts])
-    values, place = np.unique(target.numbers, return_inverse=True)
-    return np.array([1.0 if text_of(value) == high else -1.0 for value in values.tolist()])[place]
+        codes = class_numbers(target.texts, classes)
+    else:
+        values, place = np.unique(target.numbers, return_inverse=True)
+        codes = class_numbers([text_of(value) for value in values.tolist()], classes)[place]
+    return 2.0 * codes - 1.0 if len(classes) == 2 else codes
 
 
 def _widened(A: Any, width: int) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from dcgs.fitting.data import Numbers
+from dcgs.preprocessing.one_vs_rest import class_log_probabilities, class_probabilities
 
 _GROUPS = 10
 
@@ -58,6 +60,36 @@ def class_scores(scores: Numbers, signs: Numbers, share: float) -> dict[str, Com
     }
 
 
+def several_class_scores(scores: Numbers, codes: Numbers, shares: Sequence[float]) -> dict[str, Comparison]:
+    """Return accuracy, AUC and log loss of several classes, from a column of scores for each.
+
+    ``codes`` are the places of the true classes. ``shares`` are the shares of the classes, which a constant
+    prediction knows. The AUC is the mean of those of each class against all others.
+
+    >>> scores = np.array([[2.0, -1.0, -3.0], [-1.0, 1.0, -2.0], [-2.0, 1.0, 0.5], [-3.0, -2.0, 2.0]])
+    >>> found = several_class_scores(scores, np.array([0.0, 1.0, 2.0, 2.0]), (0.25, 0.25, 0.5))
+    >>> {name: round(each.model, 3) for name, each in found.items()}
+    {'accuracy': 0.75, 'AUC': 1.0, 'log loss': 0.442}
+    """
+    places = codes.astype(np.intp)
+    logs, rows = class_log_probabilities(scores), np.arange(len(places))
+    areas = [auc(logs[:, k], np.where(places == k, 1.0, -1.0)) for k in range(scores.shape[1])]
+    constant = -np.log(np.clip(shares, 1e-12, 1.0))
+    return {
+        "accuracy": Comparison(
+            float(np.mean(scores.argmax(axis=1) == places)), float(np.mean(places == np.argmax(shares)))
+        ),
+        "AUC": Comparison(mean_area(areas), 0.5),
+        "log loss": Comparison(float(np.mean(-logs[rows, places])), float(np.mean(constant[places]))),
+    }
+
+
+def mean_area(areas: Sequence[float]) -> float:
+    """Return the mean of the AUC of classes, without those of which there are no rows, or no others."""
+    known = [area for area in areas if not np.isnan(area)]
+    return float(np.mean(known)) if known else float("nan")
+
+
 def number_scores(scores: Numbers, targets: Numbers, mean: float) -> dict[str, Comparison]:
     """Return the root mean square error, the mean absolute error and R²; ``mean`` is the constant prediction.
 
@@ -98,6 +130,17 @@ def calibration(scores: Numbers, signs: Numbers) -> list[CalibrationGroup]:
     return [
         CalibrationGroup(len(part), float(p[part].mean()), float(positive[part].mean())) for part in parts
     ]
+
+
+def label_calibration(scores: Numbers, codes: Numbers) -> list[CalibrationGroup]:
+    """Return up to ten groups of rows, in the order of the probability of the label that is predicted.
+
+    ``observed`` is the share of rows whose label is right.
+    """
+    p, right = class_probabilities(scores).max(axis=1), scores.argmax(axis=1) == codes
+    order = np.argsort(p, kind="stable")
+    parts = [part for part in np.array_split(order, _GROUPS) if len(part)]
+    return [CalibrationGroup(len(part), float(p[part].mean()), float(right[part].mean())) for part in parts]
 
 
 def warning(found: dict[str, Comparison], weighted: bool = False) -> str | None:

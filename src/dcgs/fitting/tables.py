@@ -171,6 +171,15 @@ def text_of(number: float) -> str:
     return f"{number:.12g}"
 
 
+def label_texts(labels: Sequence[str | float]) -> list[str]:
+    """Return labels as texts.
+
+    >>> label_texts([1.0, 2.5]), label_texts(["no", "yes"])
+    (['1', '2.5'], ['no', 'yes'])
+    """
+    return [label if isinstance(label, str) else text_of(label) for label in labels]
+
+
 def quoted(text: str) -> str:
     """Return a value of a table for a sentence."""
     return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")

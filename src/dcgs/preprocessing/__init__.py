@@ -1,9 +1,16 @@
 """From rows at several sites to a problem: statistics, standardization, intercept, folds and the path."""
 
-from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, row_factors
+from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, balancing, row_factors
 from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
 from dcgs.preprocessing.design_path import design_path
 from dcgs.preprocessing.folds import Fold, HoldOut, deal
+from dcgs.preprocessing.one_vs_rest import (
+    against_rest,
+    class_log_probabilities,
+    class_numbers,
+    class_probabilities,
+    stacked,
+)
 from dcgs.preprocessing.path import path, path_over
 from dcgs.preprocessing.path_result import Path, PathPoint
 from dcgs.preprocessing.reductions import Reductions, Sent
@@ -23,8 +30,13 @@ __all__ = [
     "Sent",
     "SiteData",
     "Statistics",
+    "against_rest",
     "agree_on_classes",
     "balanced_weights",
+    "balancing",
+    "class_log_probabilities",
+    "class_numbers",
+    "class_probabilities",
     "deal",
     "design",
     "design_path",
@@ -32,5 +44,6 @@ __all__ = [
     "path",
     "path_over",
     "row_factors",
+    "stacked",
     "statistics",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,11 +50,17 @@ def balanced_weights(
     """Return the weight of each class with which all classes count the same."""
     own = {i: [[float(weights[i][found == label].sum()) for label in classes]] for i, found in labels.items()}
     (sums,) = network.sum("weights of the classes", own)
-    total = float(sums.sum())
-    return {
-        label: total / (len(classes) * weight) if weight > 0.0 else 1.0
-        for label, weight in zip(classes.tolist(), sums.tolist(), strict=True)
-    }
+    return dict(zip(classes.tolist(), balancing(sums.tolist()), strict=True))
+
+
+def balancing(counts: Sequence[float]) -> list[float]:
+    """Return the weights with which classes of these numbers of rows count the same.
+
+    >>> balancing([30.0, 10.0, 20.0])
+    [0.6666666666666666, 2.0, 1.0]
+    """
+    total = float(np.sum(counts))
+    return [total / (len(counts) * count) if count > 0.0 else 1.0 for count in counts]
 
 
 def row_factors(labels: NDArray[Any], class_weights: Mapping[Any, float]) -> NDArray[np.float64]:

@@ -45,14 +45,17 @@ _SMALL = 1 << 16
 @final
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """z = ⟨a, coef⟩ + intercept, in the units of the user's columns."""
+    """z = ⟨a, coef⟩ + intercept, in the units of the user's columns.
+
+    A model of several classes has a row of coefficients and an intercept for each.
+    """
 
     coef: Vector
-    intercept: float
+    intercept: float | Vector
 
     def image(self, A: Any) -> Vector:
-        """Return z for each row of A."""
-        return np.asarray(A @ self.coef + self.intercept)
+        """Return z for each row of A; for several classes a column for each."""
+        return np.asarray(A @ self.coef.T + self.intercept)
 
 
 @final

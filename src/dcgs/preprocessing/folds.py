@@ -25,6 +25,8 @@ Rows = dict[int, SiteData]
 
 # Successive multiples of the golden ratio, modulo 1, are spread evenly: small sites hold out different folds.
 _GOLDEN = 0.6180339887498949
+# A fold is a quarter of the rows at most.
+_PARTS = 4
 
 
 @final
@@ -113,9 +115,14 @@ class HoldOut:
     """
 
     folds: int = 1
-    parts: int = 4
+    parts: int = _PARTS
     seed: int = 0
     by_class: bool = False
+
+    @classmethod
+    def in_folds(cls, folds: int, seed: int, by_class: bool) -> HoldOut:
+        """Return this number of folds, each of at most a quarter of the rows."""
+        return cls(folds, max(_PARTS, folds), seed, by_class)
 
     def of(self, sites: Mapping[int, SiteData], design: Design) -> list[Fold]:
         """Return the folds of the rows of the sites of this process."""

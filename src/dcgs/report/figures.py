@@ -256,11 +256,15 @@ def _plain(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def path_picture(path: RadiusPath) -> bytes:
-    """Return a picture of a path of radii, as PNG."""
+def path_picture(paths: Mapping[str, RadiusPath]) -> bytes:
+    """Return a picture of the path of radii of each class, or of one model with an empty name, as PNG."""
     with rc_context(_STYLE):
-        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-        path.plot(figure.subplots())
+        figure = Figure(figsize=(7.0, 4.2 * len(paths)), layout="constrained")
+        panels = figure.subplots(len(paths), squeeze=False)[:, 0]
+        for (label, path), axes in zip(paths.items(), panels, strict=True):
+            path.plot(axes)
+            if label:
+                axes.set_title(f"{label} against all others", parse_math=False)
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=150)
     return stream.getvalue()

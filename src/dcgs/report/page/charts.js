@@ -8,7 +8,7 @@ const AXES = {
   bytes: { name: "sent", label: () => "bytes sent, maximum over agents", tick: tickSize, read: size },
   time: { name: "modeled time", label: (link) => `modeled time, links of ${link.text}`, tick: tickDuration, read: duration, time: true },
   all_bytes: { name: "sent", label: () => "bytes sent by all agents", tick: tickSize, read: size },
-  radius: { name: "radius", label: () => "radius of the set", tick: tickNumber, read: number },
+  radius: { name: "radius", label: () => "radius of the set", tick: tickNumber, read: number, positive: true },
   computing: { name: "of computing", label: () => "computing time, one machine per agent", tick: tickDuration, read: duration, time: true },
 };
 
@@ -84,7 +84,7 @@ function drawPanel(chart, panel, values) {
   const labels = yLabels(yTicks(yScale(values, logY, clientHeight - MARGIN.bottom, MARGIN.top)));
   const area = plotArea(clientWidth, clientHeight, Math.max(1, ...labels.map(({ length }) => length)));
   panel.area = area;
-  panel.x = xScale(chart.stops, logX, area.left, area.right);
+  panel.x = logX && axis.positive ? logScale(extent(chart.stops), area.left, area.right) : xScale(chart.stops, logX, area.left, area.right);
   panel.y = yScale(values, logY, area.bottom, area.top);
   const measure = measureOf(chart, panel);
   const curves = visible(chart).map((curve) => curveOf(curve, panel.name, placesOf(chart, panel, curve)));

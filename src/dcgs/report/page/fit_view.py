@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcgs.experiments.numbers import capitalized, count, number, share, size
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.scores import warning
-from dcgs.fitting.tables import text_of
-from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.report.page.view import thinned
+from dcgs.fitting.tables import label_texts
+from dcgs.report.page.fit_charts import PathView, gap_chart, path_chart, path_views
 
-_MOST_COEFFICIENTS = 40
-_SIZES = {"features": "coefficients that are not 0", "rank": "singular values that are not 0"}
+_MOST_COEFFICIENTS, _MOST_PER_CLASS = 40, 15
 
 
 @final
@@ -29,6 +26,31 @@ class Coefficient:
     value: float
     standardized: float
     width: float
+
+
+@final
+@dataclass(frozen=True)
+class CoefficientTable:
+    """The largest coefficients of a model, and how many are not 0; ``label`` is that of one of several."""
+
+    label: str
+    rows: Sequence[Coefficient]
+    used: int
+    intercept: float | None
+
+
+@final
+@dataclass(frozen=True)
+class ClassRow:
+    """The run of one of several classes; what may be missing is a text."""
+
+    label: str
+    share: str
+    radius: str
+    gap: str
+    gap_share: str
+    rounds: int
+    bytes: int
 
 
 @final
@@ -54,10 +76,10 @@ class FitPage:
     facts: Mapping[str, str]
     command: str
     charts: Sequence[Mapping[str, Any]]
-    path: Path | None
-    coefficients: Sequence[Coefficient]
-    coefficient_count: tuple[int, int]
-    intercept: float | None
+    paths: Sequence[PathView]
+    classes: Sequence[ClassRow]
+    coefficients: Sequence[CoefficientTable]
+    features: int
     score_names: Sequence[str]
     scores: Sequence[ScoreRow]
     held_out: bool
@@ -66,25 +88,19 @@ class FitPage:
     sent: Sequence[Mapping[str, Any]]
     agents: Sequence[Mapping[str, Any]]
 
-    def mark(self, point: PathPoint) -> str:
-        """Return what a radius of the path is: the best, or the one within one standard error."""
-        assert self.path is not None
-        marks = (("best", self.path.best), ("one standard error", self.path.one_standard_error))
-        return ", ".join(text for text, chosen in marks if chosen is point)
-
     @property
-    def has_gaps(self) -> bool:
-        """Whether a gap was certified or measured."""
-        return any(chart["name"] == "gap" for chart in self.charts)
+    def gap_curves(self) -> Sequence[Mapping[str, Any]]:
+        """The curves of gaps that were certified or measured."""
+        return next((chart["curves"] for chart in self.charts if chart["name"] == "gap"), ())
 
 
 def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
     """Return the page of a fit, given its summary."""
     samples, result = fitted.samples, fitted.result
-    charts = [chart for chart in (_gap_chart(fitted), _path_chart(fitted)) if chart is not None]
+    paths = path_views(fitted)
+    gaps = gap_chart(fitted)
+    charts = [*([] if gaps is None else [gaps]), *map(path_chart, paths)]
     scores = None if samples is None else samples.scores
-    model = next(iter(fitted.linear_models.values()), None)
-    has_intercept = samples is not None and samples.problem.options.intercept
     return FitPage(
         title=f"A fit of {fitted.config.problem.name}",
         lead=_lead(fitted),
@@ -93,10 +109,10 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> FitPage:
         facts=_facts(fitted, summary),
         command=str(summary["command"]),
         charts=charts,
-        path=fitted.path,
+        paths=paths,
+        classes=_classes(summary),
         coefficients=_coefficients(fitted),
-        coefficient_count=(0, 0) if model is None else (int(np.count_nonzero(model.x)), int(model.x.size)),
-        intercept=model.intercept if model is not None and has_intercept else None,
+        features=fitted.data.shape[0],
         score_names=[] if scores is None else list(scores.everyone.scores),
         scores=_scores(fitted),
         held_out=scores is not None and scores.held_out,
@@ -118,15 +134,14 @@ def _lead(fitted: FitResult) -> str:
     target = fitted.data.reading.get("target")
     what = f"{target!r}" if target else "the target"
     features = count(fitted.data.shape[0])
-    return f"A model of {what} from {features} features, whose rows {agents} hold. No row left its agent."
+    models = "A model" if len(fitted.runs) == 1 else f"Models of the {len(fitted.runs)} classes"
+    return f"{models} of {what} from {features} features, whose rows {agents} hold. No row left its agent."
 
 
 def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
     result, chosen = fitted.result, dict(summary["set"])
     name = str(chosen.pop("name"))
-    options = [
-        f"{key} {number(value) if isinstance(value, float) else value}" for key, value in chosen.items()
-    ]
+    options = [f"{key} {_text(value)}" for key, value in chosen.items()]
     facts = {"Set": ", ".join([name, *options])}
     gap = fitted.certified_gap
     if gap is not None:
@@ -145,78 +160,58 @@ def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
         facts["Intercept"] = "free" if options_.intercept else "none"
         facts["Columns"] = "standardized" if options_.standardize else "as they are"
     if "labels" in fitted.data.reading:
-        low, high = (
-            label if isinstance(label, str) else text_of(label) for label in fitted.data.reading["labels"]
-        )
-        facts["Labels"] = f"{low} (−1), {high} (+1)"
+        low, *more = label_texts(fitted.data.reading["labels"])
+        facts["Labels"] = f"{low} (−1), {more[0]} (+1)" if len(more) == 1 else ", ".join([low, *more])
     facts["Method"] = type(fitted.config.method).__name__
     return facts
 
 
-def _gap_chart(fitted: FitResult) -> dict[str, Any] | None:
-    """Return the curve of the gap: those that agents certified, or else those that were measured."""
-    rows, history = fitted.result.certificates, fitted.result.history
-    if len(rows):
-        columns = {"rounds": rows[:, 0], "all_bytes": rows[:, 1], "gap": np.maximum(rows[:, 2], 0.0)}
-    elif len(history):
-        columns = {"rounds": history.rounds, "all_bytes": fitted.agents * history.bytes, "gap": history.gap}
-    else:
-        return None
-    measure = {"key": "gap", "label": "certified gap", "symbol": "f(x) − f* is at most"}
-    return _chart("gap", [measure], [("run", "this fit", columns)])
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "of each class"
+    return number(value) if isinstance(value, float) else str(value)
 
 
-def _path_chart(fitted: FitResult) -> dict[str, Any] | None:
-    path = fitted.path
-    if path is None:
-        return None
-    table = path.columns()
-    measures = [
-        {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
-        {"key": "features", "label": f"{path.size} of the model", "symbol": _SIZES[path.size]},
-    ]
-    missing = np.full(len(path.points), np.nan)
-    upper = {"error": table["error"] + table["standard_error"], "features": missing}
-    trained = {"error": table["loss"], "features": missing}
-    held = {"error": table["error"], "features": table["features"]}
-    curves = [("held-out", "rows held out", held), ("upper", "one standard error above", upper)]
-    curves.append(("trained", "rows trained on", trained))
-    return _chart(
-        "path", measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves]
-    )
-
-
-def _chart(
-    name: str, measures: list[dict[str, str]], curves: list[tuple[str, str, dict[str, NDArray[Any]]]]
-) -> dict[str, Any]:
-    made = []
-    for key, label, columns in curves:
-        places = thinned(
-            [columns[measure["key"]].tolist() for measure in measures], len(next(iter(columns.values())))
+def _classes(summary: Mapping[str, Any]) -> list[ClassRow]:
+    """Return what the run of each class found; nothing if there is one run only."""
+    radius, shares = summary["set"].get("radius", "–"), summary.get("constant", ())
+    rows = []
+    for at, (label, run) in enumerate(summary.get("classes", {}).items()):
+        gap = run["gap"] or {}
+        rows.append(
+            ClassRow(
+                label,
+                share(shares[at]),
+                _text(radius[at] if isinstance(radius, list) else radius),
+                number(gap["gap"]) if gap else "–",
+                share(gap["share"]) if "share" in gap else "–",
+                run["rounds"],
+                run["bytes"],
+            )
         )
-        plain = {column: [_plain(values[at]) for at in places] for column, values in columns.items()}
-        made.append({"key": key, "label": label, "columns": plain})
-    return {"name": name, "links": 1, "measures": measures, "curves": made}
+    return rows
 
 
-def _plain(value: Any) -> float | None:
-    return float(f"{float(value):.7g}") if np.isfinite(value) else None
-
-
-def _coefficients(fitted: FitResult) -> list[Coefficient]:
-    """Return the largest coefficients of the first model, in the order of their standardized size."""
+def _coefficients(fitted: FitResult) -> list[CoefficientTable]:
+    """Return the largest coefficients of the first agent's models, by their standardized size."""
     if fitted.samples is None:
         return []
-    model = next(iter(fitted.linear_models.values()))
-    statistics = fitted.samples.problem.design.statistics
-    standardized = model.x * statistics.deviation
-    names, most = model.features, float(np.abs(standardized).max(initial=0.0)) or 1.0
-    order = np.argsort(-np.abs(standardized), kind="stable")
-    chosen = [at for at in order if model.x[at] != 0.0][:_MOST_COEFFICIENTS]
-    return [
-        Coefficient(names[at], float(model.x[at]), float(standardized[at]), float(standardized[at]) / most)
-        for at in chosen
-    ]
+    problem, model = fitted.samples.problem, next(iter(fitted.linear_models.values()))
+    deviation = problem.models[0].design.statistics.deviation
+    names = model.features
+    limit = _MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS
+    found = []
+    for label, x, intercept in model.classes:
+        standardized = x * deviation
+        most = float(np.abs(standardized).max(initial=0.0)) or 1.0
+        order = np.argsort(-np.abs(standardized), kind="stable")
+        rows = [
+            Coefficient(names[at], float(x[at]), float(standardized[at]), float(standardized[at]) / most)
+            for at in [at for at in order if x[at] != 0.0][:limit]
+        ]
+        own = intercept if problem.options.intercept else None
+        found.append(CoefficientTable(label, rows, int(np.count_nonzero(x)), own))
+    return found
 
 
 def _scores(fitted: FitResult) -> list[ScoreRow]:
