@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -134,3 +135,13 @@ def test_cases_that_grow_differ_in_one_number(tmp_path: Path) -> None:
 def test_dense_methods_run_only_where_their_points_fit() -> None:
     assert "DFW" in [case.method for case in completion.comparison("100k", 60.0, 0)]
     assert "DFW" not in [case.method for case in completion.comparison("1m", 60.0, 0)]
+
+
+def test_a_figure_that_cannot_be_drawn_is_refused_before_any_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "dcgs.report.completion_figure", None)
+    monkeypatch.setattr(completion, "run", lambda case: pytest.fail("a case was run"))
+    with pytest.raises(SystemExit):
+        main(["bench", "completion", "--quick", "--figure", str(tmp_path / "growth.png")])
+    assert "the picture needs matplotlib" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from dcgs.bench import completion, record
 from dcgs.cli import bench_completion_reading
+from dcgs.cli.bench_study import drawing
 from dcgs.cli.values import count, fraction, job, option, positive, share
 from dcgs.experiments.numbers import size
 
@@ -76,20 +77,26 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     for path in (args.out, args.figure):
         if path is not None:
             record.check_writable(path)
+    draw = _figure_writer() if args.figure is not None else None  # what it needs is missed before the runs
     rows: list[dict[str, Any]] = []
     for data in args.sets:
         if data == "growth":
             rows += _growth(args, console)
         else:
             rows += _reading(args, console) if data == "reading" else _comparison(args, data, console)
-    if args.figure is not None:
-        from dcgs.report.completion_figure import growth_figure
-        from dcgs.report.figures import save
-
-        console.print(f"written: {save(growth_figure([row for row in rows if 'grows' in row]), args.figure)}")
     if args.out is not None:
         console.print(f"written: {record.write(args.out, rows, args.seed)}")
+    if draw is not None:
+        console.print(f"written: {draw([row for row in rows if 'grows' in row], args.figure)}")
     return 0
+
+
+def _figure_writer() -> Callable[[Sequence[Mapping[str, Any]], Path], Path]:
+    """Return the function that writes the figure; raise if matplotlib is not installed."""
+    with drawing(before_runs=True):
+        from dcgs.report.completion_figure import growth_figure
+        from dcgs.report.figures import save
+    return lambda rows, path: save(growth_figure(rows), path)
 
 
 def _comparison(args: argparse.Namespace, data: str, console: Console) -> list[dict[str, Any]]:

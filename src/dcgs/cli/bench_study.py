@@ -103,12 +103,13 @@ def rich_table(text: TextTable) -> Table:
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
+def drawing(before_runs: bool = False) -> Iterator[None]:
     """Say what to install if what is imported in here to draw with is not there."""
     try:
         yield
     except ImportError as error:
         raise ImportError(
             f"the picture needs matplotlib; {error.name} is not installed. "
-            "Install it with: pip install 'dcgs[plot]'; finished runs are recorded."
+            "Install it with: pip install 'dcgs[plot]'"
+            + ("." if before_runs else "; finished runs are recorded.")
         ) from error
