@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.compressed import CompressedSolver, used_columns
+from dcgs.inner.newton_state import CompressedState, NewtonState
 from dcgs.inner.newton_system import conjugate_gradient, solve_by_columns, solve_by_rows, weighted_gram
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
 from dcgs.objectives.centered import CenteredMap
@@ -39,20 +41,6 @@ _FEW = 0.25
 
 
 @final
-@dataclass(eq=False)
-class NewtonState:
-    """The last answer, and the dual variable u of the last solve with Aᵀu.
-
-    ``drift`` estimates the rounding error of Aᵀu, which grows as it is updated from step to step.
-    """
-
-    x: Point
-    u: Image
-    adjoint: Point
-    drift: float
-
-
-@final
 @dataclass(frozen=True)
 class Newton(Inner):
     """Semismooth Newton steps for u = ∇ℓ(A x(u)), x(u) = argmin over X of ⟨w + Aᵀu, x⟩ + η/2 ‖x − center‖².
@@ -61,6 +49,7 @@ class Newton(Inner):
     subproblem whose gradient differs by AᵀF, which bounds its error: docs/methods.md. A step solves
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
+    Over an ℓ₁ ball, coordinates in which a sparse A has no entries are left out until they are needed.
     Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
 
     >>> import dcgs, networkx as nx, numpy as np
@@ -73,7 +62,7 @@ class Newton(Inner):
     """
 
     max_steps: int = 50
-    State = NewtonState
+    State = NewtonState | CompressedState
     stops_by_gap = False
 
     def __post_init__(self) -> None:
@@ -93,7 +82,11 @@ class Newton(Inner):
         return True
 
     def start(self, task: Task) -> Solver:
-        return _NewtonSolver(self, task)
+        def make(task: Task, state: NewtonState | None) -> Solver:
+            return _NewtonSolver(self, task, state)
+
+        used = used_columns(task)
+        return make(task, task.restore(NewtonState)) if used is None else CompressedSolver(task, used, make)
 
 
 @final
@@ -131,7 +124,7 @@ class _Step:
 class _NewtonSolver(Solver):
     state: NewtonState
 
-    def __init__(self, spec: Newton, task: Task) -> None:
+    def __init__(self, spec: Newton, task: Task, state: NewtonState | None) -> None:
         assert isinstance(task.X, DiagonallyProjectableSet)
         self.spec = spec
         self.task = task
@@ -139,7 +132,7 @@ class _NewtonSolver(Solver):
         self.f = reduced(task.f)
         self.metric = Metric(self.f)
         self.columns = _Columns(self.f)
-        self.state = task.restore(NewtonState) or self._at(task.x0)
+        self.state = state or self._at(task.x0)
 
     def _at(self, x: Point) -> NewtonState:
         """Return the state of a solver that starts at x."""

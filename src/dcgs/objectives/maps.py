@@ -236,6 +236,18 @@ class SparseMap(MatrixMap):
     def adjoint(self, r: Image) -> Point:
         return np.asarray(self._transposed @ r).reshape(self.shape)
 
+    def with_columns(self, used: NDArray[np.intp], count: int) -> SparseMap:
+        """Return the map of ``count`` coordinates: the columns ``used``, with all entries, then zeros."""
+        place = np.zeros(self.A.shape[1], dtype=self.A.indices.dtype)
+        place[used] = np.arange(len(used), dtype=place.dtype)
+        shape = self.size, count
+        A = sp.csr_array((self.A.data, place[self.A.indices], self.A.indptr), shape=shape)
+        ends = self.columns.indptr[np.concatenate([used, np.full(count - len(used) + 1, self.A.shape[1])])]
+        columns = sp.csc_array((self.columns.data, self.columns.indices, ends), shape=shape)
+        small = SparseMap(A, columns, (count,))
+        small.__dict__["largest_eigenvalue"] = self.largest_eigenvalue  # zeros do not change it
+        return small
+
     def gram(self, weights: Image) -> NDArray[np.float64]:
         data = self.A.data * np.repeat(weights, np.diff(self.A.indptr))
         weighted = sp.csr_array((data, self.A.indices, self.A.indptr), shape=self.A.shape)
