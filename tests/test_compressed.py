@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
+from dcgs.counting import CountedOracle
 from dcgs.inner import compressed
 from dcgs.inner.compressed import CompressedSolver
 from dcgs.objectives.maps import SparseMap
@@ -60,7 +61,7 @@ def test_a_run_has_the_models_of_a_run_over_all_coordinates(
 
 def test_coordinates_are_added_when_neighbors_use_them() -> None:
     f, X = objectives()[1], dcgs.L1Ball(FEATURES, 2.0)
-    solver = dcgs.Newton().start(dcgs.Task(f, X, X.lmo, X.start()))
+    solver = dcgs.Newton().start(dcgs.Task(f, X, CountedOracle(X), X.start()))
     assert isinstance(solver, CompressedSolver)
     center = np.zeros(FEATURES)
     used = len(solver.state.coordinates)
@@ -71,7 +72,7 @@ def test_coordinates_are_added_when_neighbors_use_them() -> None:
     x = solver(dcgs.Subproblem(f, w, 1.0, center), dcgs.gap_at_most(1e-12))
     assert solver.state.coordinates[used:].tolist() == [398, 399]
     assert x[398] > x[399] > 0.0
-    reference = dcgs.Projected().start(dcgs.Task(f, X, X.lmo, X.start()))
+    reference = dcgs.Projected().start(dcgs.Task(f, X, CountedOracle(X), X.start()))
     exact = reference(dcgs.Subproblem(f, w, 1.0, center), dcgs.gap_at_most(1e-14))
     np.testing.assert_allclose(x, exact, atol=1e-5)  # √(2e/η)
 
