@@ -130,3 +130,23 @@ def test_the_command_runs_as_a_module() -> None:
         [sys.executable, "-m", "dcgs", "fit", "--help"], capture_output=True, text=True, check=True
     )
     assert "usage: dcgs fit" in done.stdout
+
+
+def test_a_signal_that_comes_while_mpiexec_starts_is_forwarded(tmp_path: Path) -> None:
+    script(
+        tmp_path / "mpiexec",
+        f'trap "touch {tmp_path}/signaled; exit 3" TERM INT\nwhile :; do sleep 0.05; done',
+    )
+    program = (
+        "import os, signal, subprocess, sys, time; from dcgs.cli import launch as l; "
+        f"l.find_mpiexec = lambda: {str(tmp_path / 'mpiexec')!r}; l.find_spec = lambda _: object()\n"
+        "started = subprocess.Popen\n"
+        "def slowly(*args, **options):\n"
+        "    process = started(*args, **options)\n"
+        "    time.sleep(0.5)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return process\n"
+        "l.subprocess.Popen = slowly; sys.exit(l.launch(['fit'], 2))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=240, check=False)
+    assert done.returncode == 128 + signal.SIGTERM

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from types import FrameType
 
@@ -39,29 +39,48 @@ def launch(argv: Sequence[str], ranks: int) -> int:
         )
     command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "dcgs", *argv]
     environment = {"OMP_NUM_THREADS": "1"} | dict(os.environ) | {_MARK: "1"}
-    # In a process group of their own they get a Ctrl-C of the terminal once: forwarded, as any other signal.
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
-    return _wait(process)
+
+    def start() -> subprocess.Popen[bytes]:
+        # In a process group of their own they get a Ctrl-C of the terminal once: forwarded, as any other
+        # signal.
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
+
+    return _run(start)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the process while forwarding signals; return its exit status as a shell does."""
+def _run(start: Callable[[], subprocess.Popen[bytes]]) -> int:
+    """Start a process and wait for it while forwarding signals; return its exit status as a shell does.
+
+    Signals are handled before the process starts, so that none ends this process and leaves the other.
+    """
     forwarded: list[tuple[int, float]] = []
+    process: subprocess.Popen[bytes] | None = None
+    is_sent = False
 
     def forward(number: int, _: FrameType | None) -> None:
+        nonlocal is_sent
         now = time.monotonic()
         if not forwarded:
             signal.setitimer(signal.ITIMER_REAL, _DEADLINE)
         if not forwarded or now - forwarded[-1][1] > _REPEATED:
             forwarded.append((number, now))
-            process.send_signal(number)
+            if process is not None:
+                is_sent = True
+                process.send_signal(number)
+
+    def kill(*_: object) -> None:
+        if process is not None:
+            process.kill()
 
     handlers = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGALRM)}
-    signal.signal(signal.SIGALRM, lambda *_: process.kill())
+    signal.signal(signal.SIGALRM, kill)
     for number, handler in handlers.items():
         if number in SIGNALS and handler is not signal.SIG_IGN:  # as nohup sets it
             signal.signal(number, forward)
     try:
+        process = start()
+        if forwarded and not is_sent:
+            process.send_signal(forwarded[0][0])
         code = process.wait()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
