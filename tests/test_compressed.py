@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -38,13 +39,13 @@ def objectives(scale: float = 1.0) -> list[dcgs.Objective]:
     return found
 
 
-def run(scale: float = 1.0, **options: object) -> dcgs.Result:
+def run(scale: float = 1.0, **options: Any) -> dcgs.Result:
     graph, X, method = (
         nx.cycle_graph(AGENTS),
         dcgs.L1Ball(FEATURES, 2.0),
         dcgs.FastDCGS(form="edges", precision=1e-8),
     )
-    return dcgs.minimize(objectives(scale), X, graph, method, **options)  # type: ignore[arg-type]
+    return dcgs.minimize(objectives(scale), X, graph, method, **options)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0], ids=["even columns", "a preconditioner"])
