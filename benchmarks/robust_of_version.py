@@ -62,7 +62,7 @@ def run_seed(seed: int) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_VIRTUAL, 1.2 * SECONDS)
     try:
         runtime = dcgs.Lockstep(threads=1)
-        result = dcgs.minimize(*problem, gap=GAP, seconds=60.0, every=0, runtime=runtime)
+        result = dcgs.minimize(*problem, gap=GAP, seconds=3600.0, every=0, runtime=runtime)
         ended = {"status": result.status.name, "certified": result.status.success, "rounds": result.rounds}
     except OutOfTimeError:
         ended = {"status": "SECONDS", "certified": False, "rounds": 0}
