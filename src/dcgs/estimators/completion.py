@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 from zlib import crc32
 
@@ -26,6 +26,7 @@ from dcgs.validation import COUNT, POSITIVE, vector
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedCompletion(BaseEstimator):
     """Offsets and a matrix of small nuclear norm, for entries at several sites that stay there.
 
@@ -66,25 +67,15 @@ class DecentralizedCompletion(BaseEstimator):
     array([3., 4.])
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        ridge: float | None = 5.0,
-        gap: float = 1e-3,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.ridge = ridge
-        self.gap = gap
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    ridge: float | None = 5.0
+    gap: float = 1e-3
+    random_state: Any = None
 
     def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
         """Fit the model to values at pairs of ids of rows and columns.

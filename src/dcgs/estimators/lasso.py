@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from dcgs.preprocessing import Reductions
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedLasso(RegressorMixin, BaseEstimator):
     """Least squares with bounded coefficients, for rows at several sites that stay there.
 
@@ -84,31 +86,18 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     (0.51, (10,))
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        set: Any = None,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        gap: float = 1e-4,
-        folds: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.set = set
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.gap = gap
-        self.folds = folds
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    set: Any = None
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    fit_intercept: bool = True
+    standardize: bool = True
+    gap: float = 1e-4
+    folds: int | None = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -30,6 +31,7 @@ from dcgs.validation import shown
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression with bounded coefficients, for rows at several sites that stay there.
 
@@ -101,33 +103,19 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     (True, array([0, 1]))
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        set: Any = None,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        gap: float = 1e-4,
-        folds: int | None = None,
-        class_weight: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.set = set
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.gap = gap
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    set: Any = None
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    fit_intercept: bool = True
+    standardize: bool = True
+    gap: float = 1e-4
+    folds: int | None = None
+    class_weight: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
