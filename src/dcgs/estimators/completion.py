@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import nodes_of
+from dcgs.estimators.linear import certified_gap
+from dcgs.estimators.sites import as_seed, nodes_of
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.ratings import RatingsConfig
@@ -105,7 +105,7 @@ class DecentralizedCompletion(BaseEstimator):
         self.sent_, self.path_, self.radius_ = list(network.sent), path, radius
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
-        self.gap_ = max(0.0, float(self.result_.about.get("certified", {}).get("gap", np.nan)))
+        self.gap_ = certified_gap(self.result_)
         return self
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:

@@ -12,10 +12,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearSpec, fit_linear
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import Rows, SitePlan
+from dcgs.estimators.sites import SitePlan, as_seed
 from dcgs.objectives.losses import SquaredLoss
-from dcgs.preprocessing import Reductions
+from dcgs.preprocessing import Reductions, SiteData
 
 
 @final
@@ -104,8 +103,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         seed = as_seed(self.random_state)
-        rows = Rows(X, np.asarray(y, dtype=np.float64), weights, sites)
-        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows)
+        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights)
+        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         spec = LinearSpec(
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed

@@ -14,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import Rows, SitePlan, Sites
+from dcgs.estimators.sites import SitePlan, Sites, as_seed
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
+    SiteData,
     against_rest,
     agree_on_classes,
     balanced_weights,
@@ -124,8 +124,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         seed = as_seed(self.random_state)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
-        rows = Rows(X, codes, weights, sites)
-        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows)
+        rows = SiteData(X, codes, weights)
+        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         self.classes_ = self._classes(y, where, network)
         weights = self._weights(y, weights, where, network)
@@ -134,7 +134,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         )
         fits: list[LinearFit] = []
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        for data in against_rest(where.data(Rows(X, codes, weights)), len(self.classes_)):
+        for data in against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)):
             known = fits[0].design.statistics if fits else None
             fits.append(fit_linear(data, network, LogisticLoss, spec, known))
         self._keep(fits)

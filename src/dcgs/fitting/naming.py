@@ -1,10 +1,12 @@
-"""Rows and columns of ratings by the names that people use: ids of users and items, or numbers."""
+"""Rows and columns of ratings by the names that people use: ids of users and items, or numbers.
+
+A naming turns names into the numbers of rows and columns, from 0, and back; −1 is a name that is not known.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,33 +16,9 @@ from dcgs.fitting.readers.ratings import Coded
 from dcgs.ratings.ids import Ids
 
 
-class Naming(ABC):
-    """Turns names into the numbers of rows and columns, from 0, and back; −1 is a name that is not known."""
-
-    @abstractmethod
-    def rows_of(self, names: Coded) -> Indices:
-        """Return the rows with these names."""
-
-    @abstractmethod
-    def cols_of(self, names: Coded) -> Indices:
-        """Return the columns with these names."""
-
-    @abstractmethod
-    def row_names(self, rows: Indices) -> list[Any]:
-        """Return the names of rows."""
-
-    @abstractmethod
-    def col_names(self, cols: Indices) -> list[Any]:
-        """Return the names of columns."""
-
-    @abstractmethod
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file needs."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class Labels(Naming):
+class Labels:
     """Ids of users, with the row of each, and ids of items, whose places are the columns."""
 
     users: Ids
@@ -63,12 +41,13 @@ class Labels(Naming):
         return self.items[cols]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file needs."""
         return {"users": self.users.texts, "numbers": self.numbers, "items": self.items.texts}
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Numbering(Naming):
+class Numbering:
     """Rows and columns with numbers; the first has the number ``base``, 0 or 1."""
 
     base: int
@@ -94,10 +73,11 @@ class Numbering(Naming):
         return {}
 
 
+Naming: TypeAlias = Labels | Numbering
+
+
 def _numbers(names: Coded) -> Indices:
     """Return the numbers that ids are; −1 for an id that is none."""
-    return np.array([_whole(text) for text in names.ids.texts.tolist()], dtype=np.intp)[names.codes]
-
-
-def _whole(text: bytes) -> int:
-    return int(text) if text.isdigit() and len(text) < 18 else -1
+    texts = names.ids.texts.tolist()
+    numbers = [int(text) if text.isdigit() and len(text) < 18 else -1 for text in texts]
+    return np.array(numbers, dtype=np.intp)[names.codes]

@@ -12,8 +12,8 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.fitting.data import Indices, Numbers
-from dcgs.fitting.models import find_model, models_in
 from dcgs.fitting.naming import Labels, Numbering
+from dcgs.fitting.output import find_model, models_in
 from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
 from dcgs.fitting.ratings_model import RatingsFile, together

@@ -11,12 +11,11 @@ import numpy as np
 from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.class_runs import checkpoint_of
 from dcgs.fitting.config import FitConfig
-from dcgs.fitting.fit_result import FitResult
+from dcgs.fitting.data import LoadedData
+from dcgs.fitting.fit_result import FitResult, SampleFit
 from dcgs.fitting.graphs import LabeledGraph
-from dcgs.fitting.loading import LoadedData
-from dcgs.fitting.ratings import RatingsOptions, Site, load_ratings
+from dcgs.fitting.ratings import Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sample_fit import SampleFit
 from dcgs.fitting.sample_problem import ModelProblem, SampleProblem, sample_problem
 from dcgs.fitting.samples import SiteReader
 from dcgs.front import Callback, Result, minimize
@@ -63,8 +62,7 @@ class FitRun:
 
 
 def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
-    options = RatingsOptions(config.shape, config.ridge)
-    ratings = load_ratings(config.source, layout, options, Site(graph.graph, how.runtime, how.group))
+    ratings = load_ratings(config, layout, Site(graph.graph, how.runtime, how.group))
     if config.set.finds_radius:
         network = Reductions(graph.graph, how.observed)
         path = _with_all_bytes(ratings_path(ratings.parts, ratings.task, network, config.seed), how.group)
