@@ -12,12 +12,11 @@ import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.checkpoint_manager import CheckpointManager
-from dcgs.front.counters import Counters
 from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
 from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Stopwatch
+from dcgs.front.stopping import Counters, Stopwatch
 from dcgs.low_rank import LowRank
 from dcgs.methods import Agent
 from dcgs.runtime import Job, Traffic

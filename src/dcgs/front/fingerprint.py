@@ -148,7 +148,7 @@ def _parts(thing: Any) -> list[Any]:
             return [matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
         case BuiltinFunctionType() | np.ufunc():
             return [thing.__name__]
-        case _ if getattr(thing, "__dict__", None) is None and not _has_slots(type(thing)):
+        case _ if getattr(thing, "__dict__", getattr(type(thing), "__slots__", None)) is None:
             raise TypeError(
                 "a run with a checkpoint must have settings that can be compared with those of the run that "
                 f"resumes it; a {type(thing).__name__} cannot be. Use numbers, texts, arrays or dataclasses."
@@ -168,10 +168,6 @@ def _attributes(thing: object) -> dict[str, Any]:
     }
     found = dict.fromkeys([*names, *slots, *values])
     return {name: getattr(thing, name, None) for name in found if name not in cached}
-
-
-def _has_slots(kind: type) -> bool:
-    return any("__slots__" in vars(each) for each in kind.__mro__)
 
 
 def _slots(kind: type) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import networkx as nx
 import numpy as np
@@ -85,10 +85,7 @@ class Network:
 
     def extreme_eigenvalues(self) -> tuple[float, float]:
         """Return the smallest and the second largest eigenvalue of the Metropolis matrix, by Lanczos."""
-        start = np.random.default_rng(0).standard_normal(len(self))
-        low = eigsh(self._metropolis(), k=1, which="SA", v0=start, return_eigenvectors=False)
-        high = eigsh(self._metropolis(), k=2, which="LA", v0=start, return_eigenvectors=False)
-        return float(low[0]), float(min(high))
+        return _lanczos(self._metropolis(), 1, "SA"), _lanczos(self._metropolis(), 2, "LA")
 
     def _metropolis(self) -> sp.csr_array:
         """Return W with Wᵢⱼ = 1 / (1 + max(degreeᵢ, degreeⱼ)) for neighbors, and rows that sum to 1."""
@@ -140,17 +137,8 @@ def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
         resistances = _resistances(neighbors)
         norm, connectivity = _normalized_spectrum(neighbors, resistances)
         norm_L = _norm_laplacian(graph)
-    tree = spanning_tree(neighbors, center(neighbors))
-    return Network(
-        nodes,
-        neighbors,
-        norm_L,
-        nx.diameter(graph, usebounds=True),
-        resistances,
-        norm,
-        connectivity,
-        tree,
-    )
+    diameter, tree = nx.diameter(graph, usebounds=True), spanning_tree(neighbors, center(neighbors))
+    return Network(nodes, neighbors, norm_L, diameter, resistances, norm, connectivity, tree)
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:
@@ -159,8 +147,7 @@ def _norm_laplacian(graph: nx.Graph) -> float:
     L = nx.laplacian_matrix(graph, weight=None).astype(np.float64)
     if len(graph) <= _DENSE_AGENTS:
         return float(np.linalg.eigvalsh(L.toarray())[-1])
-    start = np.random.default_rng(0).standard_normal(len(graph))
-    return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    return _lanczos(L, 1, "LA")
 
 
 def _resistances(neighbors: Neighbors) -> Weights:
@@ -193,10 +180,14 @@ def _normalized_spectrum(neighbors: Neighbors, weights: Weights) -> tuple[float,
     if m <= _DENSE_AGENTS:
         spectrum = np.linalg.eigvalsh(N.toarray())
         return float(spectrum[-1]), float(spectrum[1] / spectrum[-1])
-    start = np.random.default_rng(0).standard_normal(m)
-    high = float(eigsh(N, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    low = eigsh(high * sp.eye_array(m) - N, k=2, which="LA", v0=start, return_eigenvectors=False)
-    return high, float(high - min(low)) / high
+    high = _lanczos(N, 1, "LA")
+    return high, (high - _lanczos(high * sp.eye_array(m) - N, 2, "LA")) / high
+
+
+def _lanczos(M: Any, k: int, which: Literal["SA", "LA"]) -> float:
+    """Return the smallest of the k eigenvalues at one end of the spectrum of a large symmetric matrix."""
+    start = np.random.default_rng(0).standard_normal(M.shape[0])
+    return float(min(eigsh(M, k=k, which=which, v0=start, return_eigenvectors=False)))
 
 
 def _laplacian(neighbors: Neighbors, weights: Weights) -> sp.csr_array:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
+from typing import NamedTuple, final
 
 import numpy as np
 
 from dcgs.front.answers import Model, allgather_answers, average, whole
-from dcgs.front.counters import Counters
 from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Status
+from dcgs.front.stopping import Counters, Status
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
 from dcgs.runtime import Runtime
@@ -21,9 +20,7 @@ from dcgs.runtime import Runtime
 _LOSSES = 4.0
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Posted:
+class _Posted(NamedTuple):
     """An agent's model after an iteration, and its oracle calls and projections up to then."""
 
     answer: Model

@@ -109,18 +109,19 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
     separator = next((mark for mark in _SEPARATORS if mark in line), b" ")
     fields = _split(line, separator)
     unnamed = Header(file, len(fields), None)
-    has_names = _are_names(unnamed, fields, layout) if layout.header is None else layout.header
     names = tuple(field.decode(errors="replace").strip() for field in fields)
+    has_names = layout.header
+    if has_names is None:
+        has_names = (layout.columns is None and layout.finds_names(names)) or _lacks_value(
+            unnamed, fields, layout
+        )
     header = Header(file, len(fields), names) if has_names else unnamed
-    reader = _Reader(header, separator, tuple(layout.choose(header)), layout.values)
+    reader = _Reader(header, separator, tuple(layout.choose(header)))
     return reader, text[len(line) + 1 :] if has_names else text, skipped + has_names
 
 
-def _are_names(unnamed: Header, fields: list[bytes], layout: EntriesLayout) -> bool:
-    """Return True if the first line has names: known ones, or the value there is no number."""
-    names = tuple(field.decode(errors="replace").strip() for field in fields)
-    if layout.columns is None and layout.finds_names(names):
-        return True
+def _lacks_value(unnamed: Header, fields: list[bytes], layout: EntriesLayout) -> bool:
+    """Return True if the first line must have names, because the value there is no number."""
     try:
         chosen = layout.choose(unnamed)
     except BrokenDataError:  # columns are chosen by names
@@ -136,7 +137,6 @@ class _Reader:
     header: Header
     separator: bytes
     columns: tuple[int, ...]
-    values: bool
 
     def fields(self, first_line: int, text: bytes) -> Fields:
         """Return the chosen columns of these lines; raise with the first invalid line."""
@@ -190,9 +190,8 @@ class _Reader:
                 )
             rows.append([fields[at].strip() for at in self.columns])
             numbers.append(number)
-        return [
-            np.array([row[k] for row in rows], dtype=np.bytes_) for k in range(len(self.columns))
-        ], numbers
+        columns = [np.array([row[k] for row in rows], dtype=np.bytes_) for k in range(len(self.columns))]
+        return columns, numbers
 
     def _refuse(self, line: int, at: int, wanted: str, found: str) -> None:
         name = "" if self.header.names is None else f", {self.header.names[at]!r}"
