@@ -146,8 +146,9 @@ class FitResult:
 
     def set_options(self) -> dict[str, Any]:
         """Return the set's name and options; a radius that was found for each class is a list."""
+        chosen = self.config.set
         radii = {name: path.best.radius for name, path in self.paths.items() if name}
-        return self.config.set_options() | ({"radius": list(radii.values())} if radii else {})
+        return {"name": chosen.name, **chosen.options, **({"radius": list(radii.values())} if radii else {})}
 
     @property
     def sent(self) -> tuple[Sent, ...]:

@@ -18,8 +18,7 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource, Entries, Indices, LoadedData
-from dcgs.fitting.naming import Labels, Naming, Numbering
-from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.ratings_model import Labels, Naming, Numbering, RatingsFile
 from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
 from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_rated_parquet
 from dcgs.front import Result, agree_on_texts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, final
@@ -12,11 +12,10 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.fitting.data import Indices, Numbers
-from dcgs.fitting.naming import Labels, Numbering
 from dcgs.fitting.output import find_model, models_in
 from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
-from dcgs.fitting.ratings_model import RatingsFile, together
+from dcgs.fitting.ratings_model import Labels, Numbering, RatingsFile, together
 from dcgs.fitting.readers import EntriesLayout, read_entries
 from dcgs.fitting.readers.ratings import Coded
 from dcgs.ratings.ids import Ids
@@ -34,7 +33,12 @@ def predict_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> Predi
     pairs = _read_pairs(file, data, layout)
     scores = file.model.predict(pairs.rows, pairs.cols)
     columns = {"row": pairs.row_names, "column": pairs.col_names, "prediction": scores.tolist()}
-    notes = _notes(pairs)
+    rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
+    unseen = (
+        f"{rows} pairs have a row and {cols} a column that the model does not have; "
+        "their predictions are offsets alone."
+    )
+    notes = (unseen,) if rows or cols else ()
     if pairs.values is None:
         return Predictions(columns, {}, notes)
     columns["value"] = pairs.values.tolist()
@@ -78,22 +82,15 @@ def write_best_of_all(
         places = _places(rows, table.rows)
         known = (places >= 0) & (table.cols >= 0)
         pairs = places[known], table.cols[known]
-    stream.write(b"row,column,prediction\n")
-    for lines in _lines(file, rows, count, pairs):
-        stream.write(lines.encode())
-
-
-def _lines(
-    file: RatingsFile, rows: Indices, count: int, pairs: tuple[Indices, Indices] | None
-) -> Iterator[str]:
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row", "column", "prediction"))
     for some, best, scores in file.model.top_of_rows(rows, count, pairs):
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
         there = best >= 0
         names = np.repeat(np.arange(len(some)), there.sum(axis=1)).tolist()
         users, items = file.naming.row_names(some), file.naming.col_names(best[there])
         writer.writerows(zip((users[k] for k in names), items, scores[there].tolist(), strict=True))
-        yield buffer.getvalue()
+    text.detach()  # the caller closes the stream
 
 
 def _places(rows: Indices, wanted: Indices) -> Indices:
@@ -130,14 +127,3 @@ def _read_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> _Pairs:
     rows, cols = naming.rows_of(rated.rows), naming.cols_of(rated.cols)
     row_names, col_names = rated.rows.ids[rated.rows.codes], rated.cols.ids[rated.cols.codes]
     return _Pairs(_known(file, rows), cols, row_names, col_names, rated.values)
-
-
-def _notes(pairs: _Pairs) -> tuple[str, ...]:
-    """Return a note on pairs that the fit has not seen."""
-    rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
-    if not rows and not cols:
-        return ()
-    return (
-        f"{rows} pairs have a row and {cols} a column that the model does not have; "
-        "their predictions are offsets alone.",
-    )

@@ -132,6 +132,11 @@ class Table:
             rows=self.rows[chosen],
         )
 
+    def in_order(self, names: tuple[str, ...]) -> Table:
+        """Return the table with its columns in the order of these names."""
+        own = dict(zip(self.names or (), self.columns, strict=False))
+        return replace(self, names=names, columns=tuple(own[name] for name in names))
+
     def sort_key(self) -> Numbers:
         """Return the target, by which ``--split sorted`` sorts; words in the order of the alphabet."""
         if self.target is None:

@@ -15,10 +15,9 @@ given x is between the smallest and the largest target − z, and |z| ≤ ‖a�
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,19 +48,9 @@ class Columns:
         return np.asarray((values - self.center) / self.scale)
 
 
-class InterceptBound(ABC):
-    """What the data say of a free intercept; ``start`` is the best one without a model, or near it."""
-
-    start: float
-
-    @abstractmethod
-    def interval(self, X: ConvexSet) -> tuple[float, float]:
-        """Return an interval that has the intercept of an optimum over X in its interior."""
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class LogisticBound(InterceptBound):
+class LogisticBound:
     """The bound for the logistic loss: the share of positive rows and the means of both classes.
 
     ``mean_square`` is the mean of ‖a‖² over all rows.
@@ -73,10 +62,12 @@ class LogisticBound(InterceptBound):
     mean_square: float
 
     @property
-    def start(self) -> float:  # type: ignore[override]  # a property in place of an attribute
+    def start(self) -> float:
+        """The best intercept without a model."""
         return math.log(self.share / (1.0 - self.share))
 
     def interval(self, X: ConvexSet) -> tuple[float, float]:
+        """Return an interval that has the intercept of an optimum over X in its interior."""
         p, x = self.share, X.start()
         entropy = -p * math.log(p) - (1.0 - p) * math.log(1.0 - p)
         # At another start than zero, the loss without intercept is at most log 2 + |z| on each row.
@@ -88,7 +79,7 @@ class LogisticBound(InterceptBound):
 
 @final
 @dataclass(frozen=True, eq=False)
-class RangeBound(InterceptBound):
+class RangeBound:
     """The bound for losses of z + c − target: the range of targets, and the largest ‖a‖."""
 
     low: float
@@ -101,11 +92,16 @@ class RangeBound(InterceptBound):
         return self.low - z - _MARGIN, self.high + z + _MARGIN
 
 
+InterceptBound: TypeAlias = LogisticBound | RangeBound
+"""What the data say of a free intercept; ``start`` is the best one without a model, or near it."""
+
+
 def logistic_bound(
     sites: Mapping[int, SiteData], network: Reductions, found: Statistics, columns: Columns
 ) -> LogisticBound:
     """Return the bound for labels ±1; raise if all rows of all sites have one label."""
-    own = {i: _of_positives(site) for i, site in sites.items()}
+    positives = {i: np.where(site.targets > 0.0, site.counts, 0.0) for i, site in sites.items()}
+    own = {i: [float(weights.sum()), sites[i].A.T @ weights] for i, weights in positives.items()}
     weight, sums = network.sum("sums of the columns of one class", own)
     share = float(weight) / found.weight
     if not 0.0 < share < 1.0:
@@ -127,11 +123,6 @@ def range_bound(
     }
     (high, low, largest), *_ = (array.tolist() for array in network.max("largest target and row", own))
     return RangeBound(-low, high, largest, found.target_mean)
-
-
-def _of_positives(site: SiteData) -> list[Any]:
-    weights = np.where(site.targets > 0.0, site.counts, 0.0)
-    return [float(weights.sum()), site.A.T @ weights]
 
 
 def _largest(X: ConvexSet, direction: Vector) -> float:
