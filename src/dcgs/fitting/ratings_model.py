@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dcgs.datasets.store import unreadable
 from dcgs.fitting.data import Indices
-from dcgs.fitting.readers.ratings import Coded
 from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
 from dcgs.ratings import Ids, Offsets, RatingsModel
@@ -35,13 +34,9 @@ class Labels:
     numbers: Indices
     items: Ids
 
-    def rows_of(self, names: Coded) -> Indices:
-        places = self.users.places(names.ids.texts)
-        numbers = np.append(self.numbers, -1)  # the place −1 is the last
-        return numbers[places][names.codes]
-
-    def cols_of(self, names: Coded) -> Indices:
-        return self.items.places(names.ids.texts)[names.codes]
+    def rows_of(self, names: ArrayLike) -> Indices:
+        """Return the rows with these names."""
+        return np.append(self.numbers, -1)[self.users.places(names)]  # the place −1 is the last
 
     def row_names(self, rows: Indices) -> list[Any]:
         order = np.argsort(self.numbers, kind="stable")
@@ -63,11 +58,11 @@ class Numbering:
     base: int
     shape: tuple[int, int]
 
-    def rows_of(self, names: Coded) -> Indices:
-        return self.within(_numbers(names) - self.base, 0)
-
-    def cols_of(self, names: Coded) -> Indices:
-        return self.within(_numbers(names) - self.base, 1)
+    def rows_of(self, names: Sequence[str]) -> Indices:
+        """Return the rows with these names; −1 also for a name that is no number."""
+        known = [name.isascii() and name.isdigit() and len(name) < 18 for name in names]
+        numbers = [int(name) - self.base if ok else -1 for name, ok in zip(names, known, strict=True)]
+        return self.within(np.array(numbers, dtype=np.intp), 0)
 
     def within(self, numbers: Indices, axis: int) -> Indices:
         """Return numbers from 0, with −1 for those outside the matrix."""
@@ -84,13 +79,6 @@ class Numbering:
 
 
 Naming: TypeAlias = Labels | Numbering
-
-
-def _numbers(names: Coded) -> Indices:
-    """Return the numbers that ids are; −1 for an id that is none."""
-    texts = names.ids.texts.tolist()
-    numbers = [int(text) if text.isdigit() and len(text) < 18 else -1 for text in texts]
-    return np.array(numbers, dtype=np.intp)[names.codes]
 
 
 @final

@@ -17,8 +17,6 @@ from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
 from dcgs.fitting.ratings_model import Labels, Numbering, RatingsFile, together
 from dcgs.fitting.readers import EntriesLayout, read_entries
-from dcgs.fitting.readers.ratings import Coded
-from dcgs.ratings.ids import Ids
 
 
 def load_models(path: Path, agent: int | None) -> RatingsFile:
@@ -56,8 +54,7 @@ def best_columns(
         raise ValueError(
             f"the row must be that of one agent; several agents have a user {row!r}. Choose with --agent."
         )
-    name = Coded(np.zeros(1, dtype=np.intp), Ids.of([row]))
-    number = int(_known(file, file.naming.rows_of(name))[0])
+    number = int(_known(file, file.naming.rows_of([row]))[0])
     left_out = None
     if rated is not None:
         pairs = _read_pairs(file, rated, layout)
@@ -124,6 +121,8 @@ def _read_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> _Pairs:
         names = entries.rows.tolist(), entries.cols.tolist()
         return _Pairs(_known(file, rows), cols, *names, entries.values)
     rated = read_rated_table(data, layout)
-    rows, cols = naming.rows_of(rated.rows), naming.cols_of(rated.cols)
-    row_names, col_names = rated.rows.ids[rated.rows.codes], rated.cols.ids[rated.cols.codes]
-    return _Pairs(_known(file, rows), cols, row_names, col_names, rated.values)
+    row_ids, col_ids = rated.rows.ids, rated.cols.ids
+    rows = naming.rows_of(row_ids.texts)[rated.rows.codes]
+    cols = naming.items.places(col_ids.texts)[rated.cols.codes]
+    names = row_ids[rated.rows.codes], col_ids[rated.cols.codes]
+    return _Pairs(_known(file, rows), cols, *names, rated.values)
