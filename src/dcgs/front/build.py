@@ -50,7 +50,7 @@ class Run:
             links=self.checkpoints.links,
             repeats=not problem.reliable and not problem.method.bears_faults,
             slots=problem.method.rounds_per_iteration,
-            is_over=observer.is_over,
+            is_over=lambda: observer.status is not None,  # in an asynchronous run
             is_late=observer.is_late,
             allgather=problem.f.group.allgather,
             point_nbytes=0 if isinstance(problem.x0, LowRank) else problem.x0.nbytes,

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
-from dcgs.front.network import Network, as_network
+from dcgs.front.network import GraphArgument, Network, as_network, edges_up, union_of
 from dcgs.front.problem import Problem, Settings
 from dcgs.front.start import check_start, same_bytes, start_of_all
-from dcgs.front.varying import GraphArgument, edges_up, union_of
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective

@@ -108,10 +108,6 @@ class Observer:
         """Note that the network fell apart into these agents."""
         self.status, self.parts = Status.PARTITIONED, parts
 
-    def is_over(self) -> bool:
-        """Return whether the agents of this process have ended, in an asynchronous run."""
-        return self.status is not None
-
     def is_late(self) -> bool:
         """Return whether a limit was reached in this process, in an asynchronous run."""
         self.iterations = self.counters.traffic.rounds

@@ -37,19 +37,6 @@ _MARGIN = 1.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """What is subtracted from each column, and what it is then divided by."""
-
-    center: Vector
-    scale: Vector
-
-    def of(self, values: Vector) -> Vector:
-        """Return a row, or the mean of some rows, in these columns."""
-        return np.asarray((values - self.center) / self.scale)
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class LogisticBound:
     """The bound for the logistic loss: the share of positive rows and the means of both classes.
 
@@ -97,9 +84,12 @@ InterceptBound: TypeAlias = LogisticBound | RangeBound
 
 
 def logistic_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, columns: Columns
+    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
 ) -> LogisticBound:
-    """Return the bound for labels ±1; raise if all rows of all sites have one label."""
+    """Return the bound for labels ±1; raise if all rows of all sites have one label.
+
+    Columns are centered, and divided by ``scale``.
+    """
     positives = {i: np.where(site.targets > 0.0, site.counts, 0.0) for i, site in sites.items()}
     own = {i: [float(weights.sum()), sites[i].A.T @ weights] for i, weights in positives.items()}
     weight, sums = network.sum("sums of the columns of one class", own)
@@ -109,16 +99,16 @@ def logistic_bound(
         raise ValueError(f"the rows of all sites must have two classes; all have the label {label}.")
     positive = sums / float(weight)
     negative = (found.mean - share * positive) / (1.0 - share)
-    squares = float((columns.of(found.mean) ** 2 + (found.deviation / columns.scale) ** 2).sum())
-    return LogisticBound(share, columns.of(positive), columns.of(negative), squares)
+    squares = float(((found.deviation / scale) ** 2).sum())
+    return LogisticBound(share, (positive - found.mean) / scale, (negative - found.mean) / scale, squares)
 
 
 def range_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, columns: Columns
+    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
 ) -> RangeBound:
     """Return the bound from the extreme targets and the largest row."""
     own = {
-        i: [[site.targets.max(), -site.targets.min(), _largest_norm(site.A, columns)]]
+        i: [[site.targets.max(), -site.targets.min(), _largest_norm(site.A, found.mean, scale)]]
         for i, site in sites.items()
     }
     (high, low, largest), *_ = (array.tolist() for array in network.max("largest target and row", own))
@@ -130,9 +120,9 @@ def _largest(X: ConvexSet, direction: Vector) -> float:
     return -X.lmo(-direction.reshape(X.shape)).dot(-direction.reshape(X.shape))
 
 
-def _largest_norm(A: Any, columns: Columns) -> float:
-    """Return a bound of the largest ‖a‖ over the rows of A, in these columns."""
+def _largest_norm(A: Any, mean: Vector, scale: Vector) -> float:
+    """Return a bound of the largest ‖a‖ over the rows of A, centered and scaled."""
     if not sp.issparse(A):
-        return float(np.sqrt(np.square(columns.of(A)).sum(axis=1)).max())
-    scaled = A @ sp.diags_array(1.0 / columns.scale)
-    return float(np.sqrt(scaled.power(2).sum(axis=1)).max()) + norm(columns.center / columns.scale)
+        return float(np.sqrt(np.square((A - mean) / scale).sum(axis=1)).max())
+    scaled = A @ sp.diags_array(1.0 / scale)
+    return float(np.sqrt(scaled.power(2).sum(axis=1)).max()) + norm(mean / scale)
