@@ -80,14 +80,6 @@ class Entries:
         first = base if self.base is None else self.base
         return replace(self, rows=self.rows - first, cols=self.cols - first, base=0)
 
-    def first_outside(self, shape: tuple[int, int]) -> tuple[str, int, int, int] | None:
-        """Return the first entry outside a matrix: row or column, which entry, its index, and the side."""
-        for name, indices, side in (("row", self.rows, shape[0]), ("column", self.cols, shape[1])):
-            outside = np.flatnonzero((indices < 0) | (indices >= side))
-            if len(outside):
-                return name, int(outside[0]), int(indices[outside[0]]), side
-        return None
-
 
 @final
 @dataclass(frozen=True, eq=False)

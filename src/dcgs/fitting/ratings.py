@@ -57,16 +57,10 @@ class LoadedRatings:
     parts: Mapping[int, Part]
     offsets: Mapping[int, Offsets]
     naming: Mapping[int, Naming]
-    separate_rows: bool
-    ridge: float | None
+    task: OffsetsTask
     cost: Cost
     path: RadiusPath | None = None
     path_sent: tuple[Sent, ...] = ()
-
-    @property
-    def task(self) -> OffsetsTask:
-        """What all agents know of the offsets."""
-        return OffsetsTask((self.data.shape[0], self.data.shape[1]), self.separate_rows, self.ridge)
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -90,14 +84,14 @@ class LoadedRatings:
 
     def _own(self, i: int, x: Any) -> RatingsModel:
         """Return the model of agent i, with the rows that it has."""
-        rows = np.unique(self.parts[i].rows) if self.separate_rows else np.arange(self.data.shape[0])
+        rows = np.unique(self.parts[i].rows) if self.task.separate_rows else np.arange(self.data.shape[0])
         return own_model(x if isinstance(x, LowRank) else _factors(x), self.offsets[i], rows)
 
     def summary(self) -> dict[str, Any]:
         """Return what summary.json says of the offsets, and of what was sent before the run."""
-        offsets = next(iter(self.offsets.values()))
+        offsets, ridge = next(iter(self.offsets.values())), self.task.ridge
         return {
-            "offsets": None if self.ridge is None else {"mean": offsets.mean, "ridge": self.ridge},
+            "offsets": None if ridge is None else {"mean": offsets.mean, "ridge": ridge},
             "range of ratings": [offsets.low, offsets.high],
             "before the run": {
                 "rounds": self.cost.rounds,
@@ -116,8 +110,7 @@ def load_ratings(config: FitConfig, layout: EntriesLayout, site: Site) -> Loaded
         parts, naming, shape = _numbered(source, layout, config.shape, site)
     else:
         parts, naming, shape = _labeled(source, layout, site, cost)
-    separate = has_separate_rows(parts, site.graph, site.runtime, cost)
-    task = OffsetsTask(shape, separate, config.ridge)
+    task = OffsetsTask(shape, has_separate_rows(parts, site.graph, site.runtime, cost), config.ridge)
     prepared = prepare(parts, task, site.graph, site.runtime, cost)
     # Every process counts for its own agents, and has 0 for others.
     counts = site.group.allreduce_max(np.stack([cost.messages, cost.bytes]).astype(np.float64))
@@ -125,9 +118,7 @@ def load_ratings(config: FitConfig, layout: EntriesLayout, site: Site) -> Loaded
     one = next(iter(naming.values()))
     reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
     data = LoadedData(shape, reading, {i: len(part.values) for i, part in parts.items()})
-    return LoadedRatings(
-        data, prepared.objectives, parts, prepared.offsets, naming, separate, config.ridge, cost
-    )
+    return LoadedRatings(data, prepared.objectives, parts, prepared.offsets, naming, task, cost)
 
 
 Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]
@@ -206,14 +197,14 @@ def _base(parts: Collection[Entries], group: ProcessGroup) -> int:
 
 def _checked(source: DataSource, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Part:
     file = source.file(agent)
-    outside = part.first_outside(shape)
-    if outside is not None:
-        name, entry, found, side = outside
-        raise BrokenDataError(
-            f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
-            f"from {base}; entry {entry + 1} of agent {agent}, in {file}, has {found + base}. "
-            "Correct --shape, or give --zero-based or --one-based."
-        )
+    for name, indices, side in (("row", part.rows, shape[0]), ("column", part.cols, shape[1])):
+        outside = np.flatnonzero((indices < 0) | (indices >= side))
+        if len(outside):
+            raise BrokenDataError(
+                f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
+                f"from {base}; entry {outside[0] + 1} of agent {agent}, in {file}, has "
+                f"{indices[outside[0]] + base}. Correct --shape, or give --zero-based or --one-based."
+            )
     if part.values is None:
         raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
     return Part(part.rows, part.cols, part.values)

@@ -70,7 +70,7 @@ def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, 
         config = replace(config, set=config.set.with_radius(path.best.radius))
     X = config.set.make(ratings.data.shape)
     how.group.barrier()  # a process that could not load ends the others here
-    result = _minimize(config, ratings.objectives, X, graph, how.observed, how.callback)
+    result = _minimize(config, ratings.objectives, X, graph, how)
     return FitResult(config, ratings.data, graph, {"": result}, ratings=ratings)
 
 
@@ -94,9 +94,7 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
             paths[each.label] = _with_all_bytes(_path(config, problem, each, how), group)
             one = replace(one, set=config.set.with_radius(paths[each.label].best.radius))
         X = one.set.make((prepared.width,))
-        runs[each.label] = _minimize(
-            one, each.objectives, each.set_of(X), graph, how.observed, how.callback, each.start(X)
-        )
+        runs[each.label] = _minimize(one, each.objectives, each.set_of(X), graph, how, each.start(X))
         models.append(_models(each, runs[each.label]))
     config = one if len(problem.models) == 1 else config
     own = models[0] if len(models) == 1 else {i: stacked([each[i] for each in models]) for i in models[0]}
@@ -127,8 +125,7 @@ def _minimize(
     objectives: Mapping[int, Objective],
     X: ConvexSet,
     graph: LabeledGraph,
-    runtime: Runtime,
-    callback: Callback | None,
+    how: FitRun,
     x0: Point | None = None,
 ) -> Result:
     return minimize(
@@ -137,11 +134,11 @@ def _minimize(
         graph.graph,
         config.method,
         **config.rules,
-        runtime=runtime,
+        runtime=how.observed,
         seed=config.seed,
         x0=x0,
         every=config.measure,
-        callback=callback,
+        callback=how.callback,
         checkpoint=config.checkpoint,
     )
 
