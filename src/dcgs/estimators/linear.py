@@ -9,8 +9,7 @@ from typing import Any, final
 import networkx as nx
 import numpy as np
 
-from dcgs.front.minimize import minimize
-from dcgs.front.result import Result
+from dcgs.front import Result, minimize
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Design,

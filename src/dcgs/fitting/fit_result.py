@@ -14,13 +14,12 @@ from dcgs.fitting.data import LoadedData
 from dcgs.fitting.graphs import LabeledGraph
 from dcgs.fitting.held_out import FitScores
 from dcgs.fitting.models import Model
-from dcgs.fitting.output import ModelFile, model_name
+from dcgs.fitting.output import model_name
 from dcgs.fitting.ratings import LoadedRatings
+from dcgs.fitting.ratings_model import RatingsFile
 from dcgs.fitting.sample_problem import SampleProblem
 from dcgs.front import Result
-from dcgs.preprocessing.design import LinearModel
-from dcgs.preprocessing.path_result import Path
-from dcgs.preprocessing.reductions import Sent
+from dcgs.preprocessing import LinearModel, Path, Sent
 
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
 
@@ -98,7 +97,7 @@ class FitResult:
         return len(self.graph.graph)
 
     @property
-    def models(self) -> Mapping[int, ModelFile]:
+    def models(self) -> Mapping[int, Model | RatingsFile]:
         """The models of the hosted agents."""
         return self.linear_models if self.ratings is None else self.ratings.models(self.result, self.about)
 

@@ -20,9 +20,7 @@ from dcgs.fitting.scores import (
     number_scores,
     several_class_scores,
 )
-from dcgs.preprocessing.one_vs_rest import class_log_probabilities
-from dcgs.preprocessing.reductions import Reductions
-from dcgs.preprocessing.site_data import SiteData
+from dcgs.preprocessing import Reductions, SiteData, class_log_probabilities
 
 # Scores of rows are counted in bins of this width; the outermost bins have all beyond. Two rows in one bin
 # count as a tie in the AUC.

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from dcgs.files import Content, atomic_write_all
+from dcgs.fitting.models import Model
+from dcgs.fitting.ratings_model import RatingsFile
 
 _PATTERN = "agent-*.npz"
 SUMMARY = "summary.json"
@@ -22,13 +24,6 @@ PATH = "path.json"
 PATH_PICTURE = "path.png"
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
-
-
-class ModelFile(Protocol):
-    """A model that can be written to an open file."""
-
-    def save(self, file: IO[bytes]) -> None:
-        """Write the model."""
 
 
 def model_name(agent: int) -> str:
@@ -94,7 +89,7 @@ class OutputFolder:
 
     def write(
         self,
-        models: Mapping[int, ModelFile],
+        models: Mapping[int, Model | RatingsFile],
         summary: Mapping[str, Any] | None = None,
         history: Columns | None = None,
         others: Mapping[str, bytes] | None = None,

@@ -24,8 +24,8 @@ from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
 from dcgs.objectives import Objective
-from dcgs.preprocessing.path_result import Path as RadiusPath
-from dcgs.preprocessing.reductions import Sent
+from dcgs.preprocessing import Path as RadiusPath
+from dcgs.preprocessing import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
 from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, own_model, prepare
 from dcgs.ratings.offsets import OffsetsTask, Part

@@ -21,11 +21,8 @@ from dcgs.fitting.samples import SiteReader
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
-from dcgs.preprocessing.design import LinearModel
-from dcgs.preprocessing.one_vs_rest import stacked
-from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing import LinearModel, Path, Reductions, Sent, stacked
 from dcgs.preprocessing.ratings_path import ratings_path
-from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.sets import ConvexSet
 

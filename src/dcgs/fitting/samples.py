@@ -22,8 +22,7 @@ from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_word
 from dcgs.fitting.readers.layout import listed
 from dcgs.fitting.tables import Column, Table, label_texts, text_of
 from dcgs.front import agreed
-from dcgs.preprocessing.one_vs_rest import class_numbers
-from dcgs.preprocessing.site_data import SiteData
+from dcgs.preprocessing import SiteData, class_numbers
 from dcgs.runtime import ProcessGroup
 
 Missing: TypeAlias = Literal["mean", "drop", "error"]

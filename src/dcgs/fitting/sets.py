@@ -16,9 +16,8 @@ from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.readers import Npz, kind_of, read_npy, read_table
 from dcgs.fitting.readers.layout import listed
-from dcgs.sets import ConvexSet
+from dcgs.sets import ConvexSet, Kind, Option
 from dcgs.sets.base import shape_text
-from dcgs.sets.options import Kind, Option
 from dcgs.validation import COUNT, POSITIVE, Rule, number
 
 T = TypeVar("T")
@@ -135,11 +134,8 @@ def _groups(option: Option, text: str, shape: Shape) -> list[Sequence[int]]:
     if text.isdecimal() and int(text) > 0:
         size = int(text)
         return [range(low, min(low + size, entries)) for low in range(0, entries, size)]
-    return _groups_of(Path(text).expanduser(), entries)
-
-
-def _groups_of(file: Path, entries: int) -> list[Sequence[int]]:
-    """Return the groups of a file that names one on each line: line j is the group of feature j."""
+    # A file names a group on each line: line j is the group of feature j.
+    file = Path(text).expanduser()
     words: list[str] = []
     for _, content in whole_lines(file, 1 << 20):
         words += content.decode("utf-8", errors="replace").split("\n")

@@ -20,19 +20,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.objectives import LinearMap, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.objectives.centered import CenteredMap, CenteredMatrix
-from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss
-from dcgs.objectives.maps import LinearMap
-from dcgs.objectives.objective import Objective, matrix_map
 from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point
 from dcgs.preprocessing.intercept import InterceptBound, logistic_bound, range_bound
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
-from dcgs.sets.base import ConvexSet
-from dcgs.sets.box import Box
-from dcgs.sets.product_set import ProductSet
+from dcgs.sets import Box, ConvexSet, ProductSet
 
 Vector: TypeAlias = NDArray[np.float64]
 LossOf: TypeAlias = Callable[[Vector], Loss]
