@@ -84,7 +84,8 @@ class DecentralizedCompletion(BaseEstimator):
         """
         seed = as_seed(self.random_state)
         runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
-        graph, split = self._split(as_texts(rows), as_texts(cols), vector(values, "values"), sites)
+        given = as_texts(rows), as_texts(cols), vector(values, "values")
+        graph, split = self._split(*given, sites, runtime)
         network, cost = Reductions(graph, runtime), Cost()
         options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
         config = RatingsConfig(1.0, self.ridge, runtime, options)  # raises unless the ridge is valid
@@ -118,7 +119,7 @@ class DecentralizedCompletion(BaseEstimator):
         return float(r2_score(values, self.predict(rows, cols)))
 
     def _split(
-        self, rows: Any, cols: Any, values: NDArray[np.float64], sites: Any
+        self, rows: Any, cols: Any, values: NDArray[np.float64], sites: Any, runtime: Runtime
     ) -> tuple[nx.Graph, dict[int, Site]]:
         """Return the graph, and the ids and values of each site of this process."""
         if not len(rows) == len(cols) == len(values) > 0:
@@ -126,7 +127,6 @@ class DecentralizedCompletion(BaseEstimator):
                 "rows, cols and values must have one length, at least 1; got "
                 f"{len(rows)}, {len(cols)} and {len(values)}."
             )
-        runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
         processes = runtime.group().size
         graph = self.graph
         if graph is None and sites is not None:

@@ -94,11 +94,10 @@ class Agreement:
             raise BrokenDataError(f"there must be two classes; all labels are {texts[0]}.")
         if len(texts) > 2:
             self._check_classes(own, texts, own_files)
-            return _ordered_labels(texts)
-        alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
-        if self._any(alone, "sites that have one class only"):
-            self.notes.append(f"{self._tell(alone)}.")
-        return _ordered_labels(texts)
+        else:
+            alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
+            self.note("sites that have one class only", alone)
+        return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else texts
 
     def check_class_counts(self, targets: Mapping[int, Column]) -> None:
         """Raise if a site of this process has so many labels that they are no classes; nothing is sent."""
@@ -139,6 +138,12 @@ class Agreement:
         if not self._any(facts, name):
             return ""
         return self._tell(facts)
+
+    def note(self, name: str, facts: Mapping[int, str], more: str = "") -> None:
+        """Add a note on all sites that have a text, if any has; ``more`` goes on with the sentence."""
+        told = self.tell(name, facts)
+        if told:
+            self.notes.append(f"{told}{more}.")
 
     def _any(self, facts: Mapping[int, str], name: str) -> bool:
         flags = {i: [float(i in facts)] for i in self.network.hosts}
@@ -214,11 +219,6 @@ class Agreement:
                 f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}."
                 " Leave it out with --drop, or if it is a category, name it with --categorical."
             )
-
-
-def _ordered_labels(texts: Sequence[str]) -> tuple[str | float, ...]:
-    """Return labels in order; numbers as numbers."""
-    return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else tuple(texts)
 
 
 def _is_number(text: str) -> bool:

@@ -17,6 +17,7 @@ from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
 from dcgs.fitting.ratings_model import Labels, Numbering, RatingsFile, together
 from dcgs.fitting.readers import EntriesLayout, read_entries
+from dcgs.ratings.ids import places_in
 
 
 def load_models(path: Path, agent: int | None) -> RatingsFile:
@@ -76,7 +77,7 @@ def write_best_of_all(
     pairs = None
     if rated is not None:
         table = _read_pairs(file, rated, layout)
-        places = _places(rows, table.rows)
+        places = places_in(rows, table.rows)
         known = (places >= 0) & (table.cols >= 0)
         pairs = places[known], table.cols[known]
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
@@ -90,14 +91,9 @@ def write_best_of_all(
     text.detach()  # the caller closes the stream
 
 
-def _places(rows: Indices, wanted: Indices) -> Indices:
-    at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    return np.where(rows[at] == wanted, at, -1)
-
-
 def _known(file: RatingsFile, rows: Indices) -> Indices:
     """Return the rows, −1 for those that the model does not have."""
-    return np.where(_places(np.asarray(file.model.x.rows), rows) >= 0, rows, -1)
+    return np.where(places_in(np.asarray(file.model.x.rows), rows) >= 0, rows, -1)
 
 
 @final

@@ -256,6 +256,4 @@ def _note_constant_columns(prepared: PreparedSites, made: Design, agreement: Agr
             ]
         )
     }
-    told = agreement.tell("sites with a constant column", alone)
-    if told:
-        agreement.notes.append(f"{told}.")
+    agreement.note("sites with a constant column", alone)

@@ -170,9 +170,8 @@ class SiteReader:
             for i, A in matrices.items()
             if (names := [column.name for column, at in firsts if holes[i][at] == len(A)])
         }
-        told = self.agreement.tell("sites with an empty column", empty)
-        if told:
-            self.agreement.notes.append(f"{told}; the means of the other agents take its place.")
+        more = "; the means of the other agents take its place"
+        self.agreement.note("sites with an empty column", empty, more)
         return means
 
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:
