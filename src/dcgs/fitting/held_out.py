@@ -13,13 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.fitting.data import Numbers
-from dcgs.fitting.scores import (
-    Comparison,
-    class_scores,
-    mean_area,
-    number_scores,
-    several_class_scores,
-)
+from dcgs.fitting.scores import Comparison, class_scores, mean_area, number_scores, several_class_scores
 from dcgs.preprocessing import Reductions, SiteData, class_log_probabilities
 
 # Scores of rows are counted in bins of this width; the outermost bins have all beyond. Two rows in one bin

@@ -73,10 +73,7 @@ class Comparison:
         return spent
 
     def plot(
-        self,
-        x: str = "rounds",
-        y: str | Sequence[str] = ("relative", "gap", "disagreement"),
-        title: str = "",
+        self, x: str = "rounds", y: str | Sequence[str] = ("relative", "gap", "disagreement"), title: str = ""
     ) -> Figure:
         """Return a figure with a panel for each measure of ``y``, each run a curve against the cost ``x``.
 

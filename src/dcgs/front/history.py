@@ -118,9 +118,7 @@ class History:
         return pd.DataFrame(self.columns())
 
     def plot(
-        self,
-        x: str = "rounds",
-        y: str | Sequence[str] = ("worst_loss", "gap", "disagreement"),
+        self, x: str = "rounds", y: str | Sequence[str] = ("worst_loss", "gap", "disagreement")
     ) -> Figure:
         """Draw measures against a cost, a panel each; save it with ``savefig("run.pdf")``, or png, or svg.
 
