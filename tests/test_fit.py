@@ -20,7 +20,8 @@ import dcgs
 from dcgs.cli import main
 from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.data import DataSource
-from dcgs.fitting.models import Model, models_in
+from dcgs.fitting.models import Model
+from dcgs.fitting.output import models_in
 from dcgs.fitting.problems import PROBLEMS
 from dcgs.fitting.ratings_model import RatingsFile
 from dcgs.fitting.readers import SamplesLayout

@@ -19,9 +19,8 @@ import pytest
 import dcgs
 from dcgs.cli import main
 from dcgs.fitting.data import DataSource
-from dcgs.fitting.naming import Numbering
 from dcgs.fitting.ratings import split_places
-from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.ratings_model import Numbering, RatingsFile
 from dcgs.fitting.readers import ratings as reader
 from dcgs.fitting.readers.layout import EntriesLayout
 from dcgs.front import run_programs

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.front.varying import edges_up, union_of
+from dcgs.front.network import edges_up, union_of
 from problems import random_fits
 
 FITS = random_fits(4, rows=6, columns=5, seed=4)

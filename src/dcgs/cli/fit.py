@@ -17,7 +17,7 @@ from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.fit_result import FitResult
-from dcgs.fitting.models import PATH, PATH_PICTURE, REPORT, OutputFolder
+from dcgs.fitting.output import PATH, PATH_PICTURE, REPORT, OutputFolder
 from dcgs.fitting.run import fit
 from dcgs.front import agreed
 from dcgs.parallel import cores

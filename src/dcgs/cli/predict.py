@@ -13,7 +13,8 @@ from dcgs.cli.fit_options import add_reading_options, columns_of
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
 from dcgs.files import Content, atomic_write
-from dcgs.fitting.models import Model, csv_text, find_model
+from dcgs.fitting.models import Model
+from dcgs.fitting.output import csv_text, find_model
 from dcgs.fitting.predicting import Predictions, predict, samples_layout
 from dcgs.fitting.ratings_model import is_ratings_file
 from dcgs.fitting.ratings_predicting import best_columns, load_models, predict_pairs, write_best_of_all

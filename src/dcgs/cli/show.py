@@ -16,7 +16,8 @@ from rich.text import Text
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
 from dcgs.experiments.numbers import size
-from dcgs.fitting.models import Model, find_model
+from dcgs.fitting.models import Model
+from dcgs.fitting.output import find_model
 from dcgs.fitting.problems import PROBLEMS
 from dcgs.fitting.ratings_model import RatingsFile, is_ratings_file
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 from zlib import crc32
 
@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import nodes_of
+from dcgs.estimators.linear import certified_gap
+from dcgs.estimators.sites import as_seed, nodes_of
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.ratings import RatingsConfig
@@ -26,6 +26,7 @@ from dcgs.validation import COUNT, POSITIVE, vector
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedCompletion(BaseEstimator):
     """Offsets and a matrix of small nuclear norm, for entries at several sites that stay there.
 
@@ -66,25 +67,15 @@ class DecentralizedCompletion(BaseEstimator):
     array([3., 4.])
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        ridge: float | None = 5.0,
-        gap: float = 1e-3,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.ridge = ridge
-        self.gap = gap
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    ridge: float | None = 5.0
+    gap: float = 1e-3
+    random_state: Any = None
 
     def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
         """Fit the model to values at pairs of ids of rows and columns.
@@ -93,7 +84,8 @@ class DecentralizedCompletion(BaseEstimator):
         """
         seed = as_seed(self.random_state)
         runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
-        graph, split = self._split(as_texts(rows), as_texts(cols), vector(values, "values"), sites)
+        given = as_texts(rows), as_texts(cols), vector(values, "values")
+        graph, split = self._split(*given, sites, runtime)
         network, cost = Reductions(graph, runtime), Cost()
         options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
         config = RatingsConfig(1.0, self.ridge, runtime, options)  # raises unless the ridge is valid
@@ -114,7 +106,7 @@ class DecentralizedCompletion(BaseEstimator):
         self.sent_, self.path_, self.radius_ = list(network.sent), path, radius
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
-        self.gap_ = max(0.0, float(self.result_.about.get("certified", {}).get("gap", np.nan)))
+        self.gap_ = certified_gap(self.result_)
         return self
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
@@ -127,7 +119,7 @@ class DecentralizedCompletion(BaseEstimator):
         return float(r2_score(values, self.predict(rows, cols)))
 
     def _split(
-        self, rows: Any, cols: Any, values: NDArray[np.float64], sites: Any
+        self, rows: Any, cols: Any, values: NDArray[np.float64], sites: Any, runtime: Runtime
     ) -> tuple[nx.Graph, dict[int, Site]]:
         """Return the graph, and the ids and values of each site of this process."""
         if not len(rows) == len(cols) == len(values) > 0:
@@ -135,7 +127,6 @@ class DecentralizedCompletion(BaseEstimator):
                 "rows, cols and values must have one length, at least 1; got "
                 f"{len(rows)}, {len(cols)} and {len(values)}."
             )
-        runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
         processes = runtime.group().size
         graph = self.graph
         if graph is None and sites is not None:

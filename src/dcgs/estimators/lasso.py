@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -11,13 +12,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearSpec, fit_linear
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import Rows, SitePlan
+from dcgs.estimators.sites import SitePlan, as_seed
 from dcgs.objectives.losses import SquaredLoss
-from dcgs.preprocessing import Reductions
+from dcgs.preprocessing import Reductions, SiteData
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedLasso(RegressorMixin, BaseEstimator):
     """Least squares with bounded coefficients, for rows at several sites that stay there.
 
@@ -84,39 +85,26 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     (0.51, (10,))
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        set: Any = None,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        gap: float = 1e-4,
-        folds: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.set = set
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.gap = gap
-        self.folds = folds
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    set: Any = None
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    fit_intercept: bool = True
+    standardize: bool = True
+    gap: float = 1e-4
+    folds: int | None = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         seed = as_seed(self.random_state)
-        rows = Rows(X, np.asarray(y, dtype=np.float64), weights, sites)
-        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows)
+        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights)
+        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         spec = LinearSpec(
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed

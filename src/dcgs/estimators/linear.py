@@ -9,8 +9,7 @@ from typing import Any, final
 import networkx as nx
 import numpy as np
 
-from dcgs.front.minimize import minimize
-from dcgs.front.result import Result
+from dcgs.front import Result, minimize
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Design,
@@ -81,30 +80,23 @@ class LinearSpec:
 @final
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A fitted model, how it was found, and what that cost."""
+    """A fitted model, and how it was found."""
 
     model: LinearModel
     radius: float
     path: Path | None
     result: Result
     design: Design
-    sent: tuple[Sent, ...]
-
-    @property
-    def rounds(self) -> int:
-        """All rounds: of statistics, path and model."""
-        return sum(one.rounds for one in self.sent)
-
-    @property
-    def bytes(self) -> int:
-        """All bytes that the agents of this process sent."""
-        return sum(one.bytes for one in self.sent)
 
     @property
     def gap(self) -> float:
-        """The certified gap: the loss exceeds the least one by at most this."""
-        certified = self.result.about.get("certified", {})
-        return max(0.0, float(certified.get("gap", np.nan)))
+        """The certified gap."""
+        return certified_gap(self.result)
+
+
+def certified_gap(result: Result) -> float:
+    """Return the certified gap of a run: the loss exceeds the least one by at most this."""
+    return max(0.0, float(result.about.get("certified", {}).get("gap", np.nan)))
 
 
 def fit_linear(
@@ -115,7 +107,6 @@ def fit_linear(
     found: Statistics | None = None,
 ) -> LinearFit:
     """Return the model of all rows of all sites; ``found`` are the statistics of the columns, if known."""
-    first = len(network.sent)
     made = design(sites, network, loss, spec.intercept, spec.standardize, found)
     features = len(made.statistics.mean)
     spec.check(features)
@@ -137,8 +128,7 @@ def fit_linear(
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
     network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
     known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
-    sent = tuple(network.sent[first:])
-    return LinearFit(made.model(result.x), known, path, result, made, sent)
+    return LinearFit(made.model(result.x), known, path, result, made)
 
 
 def _starts_warm(graph: nx.Graph, features: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, final
 
 import numpy as np
@@ -13,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
-from dcgs.estimators.seeds import as_seed
-from dcgs.estimators.sites import Rows, SitePlan, Sites
+from dcgs.estimators.sites import SitePlan, Sites, as_seed
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
+    SiteData,
     against_rest,
     agree_on_classes,
     balanced_weights,
@@ -30,6 +31,7 @@ from dcgs.validation import shown
 
 
 @final
+@dataclass(eq=False, repr=False)
 class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression with bounded coefficients, for rows at several sites that stay there.
 
@@ -101,33 +103,19 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     (True, array([0, 1]))
     """
 
-    # scikit-learn reads the parameters from this signature, so that they cannot be fewer.
-    def __init__(
-        self,
-        radius: float | str = "auto",
-        *,
-        set: Any = None,
-        graph: Any = None,
-        n_sites: int = 4,
-        runtime: Any = None,
-        fit_intercept: bool = True,
-        standardize: bool = True,
-        gap: float = 1e-4,
-        folds: int | None = None,
-        class_weight: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.radius = radius
-        self.set = set
-        self.graph = graph
-        self.n_sites = n_sites
-        self.runtime = runtime
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.gap = gap
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
+    # scikit-learn reads the parameters from the signature that these make.
+    radius: float | str = "auto"
+    _: KW_ONLY
+    set: Any = None
+    graph: Any = None
+    n_sites: int = 4
+    runtime: Any = None
+    fit_intercept: bool = True
+    standardize: bool = True
+    gap: float = 1e-4
+    folds: int | None = None
+    class_weight: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
@@ -136,8 +124,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         seed = as_seed(self.random_state)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
-        rows = Rows(X, codes, weights, sites)
-        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows)
+        rows = SiteData(X, codes, weights)
+        where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         self.classes_ = self._classes(y, where, network)
         weights = self._weights(y, weights, where, network)
@@ -146,7 +134,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         )
         fits: list[LinearFit] = []
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        for data in against_rest(where.data(Rows(X, codes, weights)), len(self.classes_)):
+        for data in against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)):
             known = fits[0].design.statistics if fits else None
             fits.append(fit_linear(data, network, LogisticLoss, spec, known))
         self._keep(fits)

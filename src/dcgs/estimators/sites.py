@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
 from dcgs.preprocessing import SiteData, deal
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.validation import COUNT, instance
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """All rows of this process: features, targets as numbers, weights, and in ``sites`` a label for each.
-
-    Without ``sites`` rows are dealt out.
-    """
-
-    A: Any
-    targets: NDArray[np.float64]
-    weights: NDArray[np.float64] | None
-    sites: Any = None
 
 
 @final
@@ -39,14 +26,9 @@ class Sites:
     rows: Mapping[int, NDArray[np.intp]]
     names: Mapping[int, str]
 
-    def data(self, rows: Rows) -> dict[int, SiteData]:
+    def data(self, rows: SiteData) -> dict[int, SiteData]:
         """Return the rows of each site."""
-        whole = SiteData(rows.A, rows.targets, rows.weights)
-        return {
-            i: SiteData(some.A, some.targets, some.weights, self.names[i])
-            for i, own in self.rows.items()
-            for some in [whole.some(own)]
-        }
+        return {i: replace(rows.some(own), name=self.names[i]) for i, own in self.rows.items()}
 
 
 @final
@@ -59,8 +41,8 @@ class SitePlan:
     runtime: Runtime | None
     seed: int
 
-    def sites(self, rows: Rows) -> Sites:
-        """Return where each row is; rows of weight 0 are nowhere."""
+    def sites(self, rows: SiteData, labels: Any) -> Sites:
+        """Return where each of all rows is: by labels, or dealt out; rows of weight 0 are nowhere."""
         runtime = Lockstep() if self.runtime is None else self.runtime
         instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         processes = runtime.group().size
@@ -69,12 +51,11 @@ class SitePlan:
             kept = np.flatnonzero(rows.weights > 0.0)
             if len(kept) == 0:
                 raise ValueError("sample_weight must be positive for some rows; it is 0 for all.")
-        if rows.sites is not None:
-            return self._by_label(np.asarray(rows.sites), rows, kept, runtime)
+        if labels is not None:
+            return self._by_label(np.asarray(labels), len(rows.targets), kept, runtime)
         graph = self.graph
         if graph is None:
-            distinct = len(kept)
-            count = processes if processes > 1 else min(COUNT(self.n_sites, "n_sites"), distinct)
+            count = processes if processes > 1 else min(COUNT(self.n_sites, "n_sites"), len(kept))
             graph = nx.complete_graph(count)
         nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
@@ -82,12 +63,10 @@ class SitePlan:
         places = {i: kept[dealt == n] for n, i in enumerate(hosts)}
         return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in hosts})
 
-    def _by_label(self, labels: NDArray[Any], rows: Rows, kept: NDArray[np.intp], runtime: Runtime) -> Sites:
+    def _by_label(self, labels: NDArray[Any], rows: int, kept: NDArray[np.intp], runtime: Runtime) -> Sites:
         """Return the sites that the labels of the rows name."""
-        if labels.shape != (rows.A.shape[0],):
-            raise ValueError(
-                f"sites must have one label per row; got shape {labels.shape} for {rows.A.shape[0]} rows."
-            )
+        if labels.shape != (rows,):
+            raise ValueError(f"sites must have one label per row; got shape {labels.shape} for {rows} rows.")
         found = labels[kept].tolist()
         graph = self.graph
         if graph is None:
@@ -115,3 +94,12 @@ def nodes_of(graph: nx.Graph) -> list[Hashable]:
     instance(graph, nx.Graph, "graph", "be a networkx.Graph, or None")
     numbered = set(graph) == set(range(len(graph)))
     return sorted(graph) if numbered else list(graph)
+
+
+def as_seed(random_state: Any) -> int:
+    """Return the seed of a ``random_state``; None is the same as 0, so that every fit can be repeated."""
+    if random_state is None:
+        return 0
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

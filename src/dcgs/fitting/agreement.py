@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -35,7 +35,10 @@ class Agreement:
 
     def columns(self, tables: Mapping[int, Table]) -> dict[int, Table]:
         """Return the tables with their columns in one order, that of agent 0; they must be the same."""
-        own = {i: self._shape_of(table) for i, table in tables.items()}
+        own = {}
+        for i, table in tables.items():
+            has_names, width = float(table.names is not None), float(len(table.columns))
+            own[i] = [[has_names, 1.0 - has_names, width, -width]]
         named, unnamed, widest, narrowest = self.network.max("which columns there are", own)[0].tolist()
         if named == unnamed:  # both 1: some have names, and some have none
             has = {i: "no names" if table.names is None else "names" for i, table in tables.items()}
@@ -57,23 +60,16 @@ class Agreement:
                 f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns "
                 "with --use or --drop."
             )
-        agreed = [names[at] for at in np.argsort(order[:-1], kind="stable")]
-        return {i: _reordered(table, agreed) for i, table in tables.items()}
+        agreed = tuple(names[at] for at in np.argsort(order[:-1], kind="stable"))
+        return {i: table.in_order(agreed) for i, table in tables.items()}
 
     def encoding(self, tables: Mapping[int, Table], categorical: Sequence[str]) -> Encoding:
         """Return which columns are categories, and their levels."""
         first = next(iter(tables.values()))
-        names = (
-            [str(at + 1) for at in range(len(first.columns))] if first.names is None else list(first.names)
-        )
+        names = list(first.names or map(str, range(1, len(first.columns) + 1)))
         chosen = [_index(name, names) for name in categorical]
-        flags = {
-            i: [
-                [float(column.has_words) for column in table.columns],
-                [float(column.has_numbers) for column in table.columns],
-            ]
-            for i, table in tables.items()
-        }
+        kinds = {i: [(c.has_words, c.has_numbers) for c in table.columns] for i, table in tables.items()}
+        flags = {i: np.array(each, dtype=float).T.tolist() for i, each in kinds.items()}
         words, numbers = self.network.max("which columns are of words", flags)
         for at, name in enumerate(names):
             if words[at] and numbers[at] and at not in chosen:
@@ -98,11 +94,10 @@ class Agreement:
             raise BrokenDataError(f"there must be two classes; all labels are {texts[0]}.")
         if len(texts) > 2:
             self._check_classes(own, texts, own_files)
-            return _ordered_labels(texts)
-        alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
-        if self._any(alone, "sites that have one class only"):
-            self.notes.append(f"{self._tell(alone)}.")
-        return _ordered_labels(texts)
+        else:
+            alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
+            self.note("sites that have one class only", alone)
+        return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else texts
 
     def check_class_counts(self, targets: Mapping[int, Column]) -> None:
         """Raise if a site of this process has so many labels that they are no classes; nothing is sent."""
@@ -144,6 +139,12 @@ class Agreement:
             return ""
         return self._tell(facts)
 
+    def note(self, name: str, facts: Mapping[int, str], more: str = "") -> None:
+        """Add a note on all sites that have a text, if any has; ``more`` goes on with the sentence."""
+        told = self.tell(name, facts)
+        if told:
+            self.notes.append(f"{told}{more}.")
+
     def _any(self, facts: Mapping[int, str], name: str) -> bool:
         flags = {i: [float(i in facts)] for i in self.network.hosts}
         return bool(self.network.max(name, flags)[0])
@@ -158,23 +159,15 @@ class Agreement:
         more = f"; and {len(told) - _MOST_NOTES} agents more" if len(told) > _MOST_NOTES else ""
         return "; ".join(told[:_MOST_NOTES]) + more
 
-    @staticmethod
-    def _shape_of(table: Table) -> list[list[float]]:
-        named = float(table.names is not None)
-        return [[named, 1.0 - named, float(len(table.columns)), -float(len(table.columns))]]
-
     def _mixed(self, tables: Mapping[int, Table], at: int, name: str) -> BrokenDataError:
         facts = {}
         for i, table in tables.items():
             column = table.columns[at]
-            kinds = [
-                kind
-                for kind, there in (("a word", column.has_words), ("a number", column.has_numbers))
-                if there
-            ]
-            lines = [int(table.rows[column.first(kind == "a word")]) for kind in kinds]
-            facts[i] = " and ".join(f"{kind} in line {line}" for kind, line in zip(kinds, lines, strict=True))
-        told = self._tell({i: fact for i, fact in facts.items() if fact})
+            words = [f"a word in line {table.rows[column.first(True)]}"] if column.has_words else []
+            numbers = [f"a number in line {table.rows[column.first(False)]}"] if column.has_numbers else []
+            if words or numbers:
+                facts[i] = " and ".join(words + numbers)
+        told = self._tell(facts)
         return BrokenDataError(
             f"column {name!r} must be of numbers or of words; {told}. Correct it, make it a category with "
             f"--categorical {name}, or leave it out with --drop {name}."
@@ -228,11 +221,6 @@ class Agreement:
             )
 
 
-def _ordered_labels(texts: Sequence[str]) -> tuple[str | float, ...]:
-    """Return labels in order; numbers as numbers."""
-    return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else tuple(texts)
-
-
 def _is_number(text: str) -> bool:
     """Return True if a label is a number; ``1_0`` and ``007`` among words are not."""
     try:
@@ -254,11 +242,6 @@ def _places(table: Table, names: Sequence[str], first: bool) -> list[float]:
     own = table.names or ()
     lacks = float(any(name not in own for name in names))
     return [*(float(own.index(name)) if first and name in own else 0.0 for name in names), lacks]
-
-
-def _reordered(table: Table, names: Sequence[str]) -> Table:
-    own = table.names or ()
-    return replace(table, names=tuple(names), columns=tuple(table.columns[own.index(name)] for name in names))
 
 
 def _index(name: str, names: Sequence[str]) -> int:

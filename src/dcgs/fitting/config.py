@@ -82,7 +82,3 @@ class FitConfig:
             )
         self.source.check(agents)
         return agents
-
-    def set_options(self) -> dict[str, Any]:
-        """Return the set's name and the options that were given."""
-        return {"name": self.set.name, **self.set.options}

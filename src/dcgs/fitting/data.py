@@ -1,12 +1,15 @@
-"""Data read from a user's files, samples of a regression or entries of a matrix; and which file is whose."""
+"""Data read from a user's files, samples of a regression or entries of a matrix; and which file is whose.
+
+``samples.py`` and ``ratings.py`` make the data of a fit of them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,24 +80,25 @@ class Entries:
         first = base if self.base is None else self.base
         return replace(self, rows=self.rows - first, cols=self.cols - first, base=0)
 
-    def first_outside(self, shape: tuple[int, int]) -> tuple[str, int, int, int] | None:
-        """Return the first entry outside a matrix: row or column, which entry, its index, and the side."""
-        for name, indices, side in (("row", self.rows, shape[0]), ("column", self.cols, shape[1])):
-            outside = np.flatnonzero((indices < 0) | (indices >= side))
-            if len(outside):
-                return name, int(outside[0]), int(indices[outside[0]]), side
-        return None
 
-    def sort_key(self) -> Numbers:
-        """Return the row, by which ``--split sorted`` sorts: an agent then has whole rows."""
-        return self.rows.astype(np.float64)
+@final
+@dataclass(frozen=True, eq=False)
+class LoadedData:
+    """The data of a fit: the number of rows of each hosted agent, and the shape of the coefficients.
+
+    ``reading`` says how new data are read: names and target of the columns, the labels, the first index.
+    """
+
+    shape: tuple[int, ...]
+    reading: Mapping[str, Any]
+    rows: Mapping[int, int]
 
 
 Split = Literal["even", "random", "sorted"]
 
 
 class Rows(Protocol):
-    """Data that can be split into parts for the agents: samples, a table, or entries of a matrix."""
+    """Data that can be split into parts for the agents: samples, or a table."""
 
     def __len__(self) -> int: ...
 
@@ -105,6 +109,7 @@ class Rows(Protocol):
         """Return the numbers by which ``--split sorted`` sorts."""
 
 
+T = TypeVar("T")
 Data = TypeVar("Data", bound=Rows)
 
 
@@ -160,7 +165,7 @@ class DataSource:
         One file for all agents is read completely: no format says where an agent's rows start.
         """
         if self.is_per_agent:
-            return {i: self._read(i, read) for i in hosted}
+            return {i: self.read(i, read) for i in hosted}
         whole = read(self.file(0), 0)
         order = self._order(whole)
         if order is None and len(hosted) < agents:
@@ -168,7 +173,8 @@ class DataSource:
         ranges = [slice(*part) for part in cuts(len(whole), agents)]
         return {i: whole.take(ranges[i] if order is None else order[ranges[i]]) for i in hosted}
 
-    def _read(self, agent: int, read: Callable[[Path, int], Data]) -> Data:
+    def read(self, agent: int, read: Callable[[Path, int], T]) -> T:
+        """Return the data in the file of an agent; an error has a note that names the agent."""
         try:
             return read(self.file(agent), agent)
         except Exception as error:

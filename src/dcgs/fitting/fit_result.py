@@ -1,25 +1,74 @@
-"""The result of a fit: models, and the content of summary.json and history.csv."""
+"""The result of a fit: models, their scores, and the content of summary.json and history.csv."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
 from dcgs.fitting.class_runs import certified_gap, joined, with_share
 from dcgs.fitting.config import FitConfig
+from dcgs.fitting.data import LoadedData
 from dcgs.fitting.graphs import LabeledGraph
-from dcgs.fitting.loading import LoadedData
-from dcgs.fitting.models import Model, ModelFile, model_name
+from dcgs.fitting.held_out import FitScores
+from dcgs.fitting.models import Model
+from dcgs.fitting.output import model_name
 from dcgs.fitting.ratings import LoadedRatings
-from dcgs.fitting.sample_fit import SampleFit
+from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.sample_problem import SampleProblem
 from dcgs.front import Result
-from dcgs.preprocessing.path_result import Path
-from dcgs.preprocessing.reductions import Sent
+from dcgs.preprocessing import LinearModel, Path, Sent
 
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SampleFit:
+    """What a fit of samples has beside the result of its run: models in the user's units, scores, messages.
+
+    ``sent`` lists what the agents agreed on before and after the run. ``paths`` are those of the radii, if
+    they were found, by the class of the model; an empty text if there is one model only.
+    """
+
+    problem: SampleProblem
+    models: Mapping[int, LinearModel]
+    scores: FitScores
+    sent: tuple[Sent, ...]
+    paths: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the data."""
+        return self.problem.agreement.notes
+
+    def about(self) -> dict[str, Any]:
+        """Return what a model says of its fit."""
+        options, constant = self.problem.options, self.problem.constant
+        return {
+            "intercept": bool(options.intercept),
+            "standardized": bool(options.standardize),
+            "balanced": options.balanced,
+            "constant": constant if isinstance(constant, float) else list(constant),
+            "scores": {"held_out": self.scores.held_out, **self.scores.everyone.to_json()},
+            "sent": [each.to_dict() for each in self.sent],
+            **_paths(self.paths),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return what summary.json has of it."""
+        return self.about() | {"scores": self.scores.to_json(), "data_notes": self.notes}
+
+
+def _paths(paths: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the entry of JSON for the path of one model, or for those of several classes."""
+    if not paths:
+        return {}
+    if "" in paths:
+        return {"path": paths[""].to_dict()}
+    return {"paths": {label: path.to_dict() for label, path in paths.items()}}
 
 
 @final
@@ -48,7 +97,7 @@ class FitResult:
         return len(self.graph.graph)
 
     @property
-    def models(self) -> Mapping[int, ModelFile]:
+    def models(self) -> Mapping[int, Model | RatingsFile]:
         """The models of the hosted agents."""
         return self.linear_models if self.ratings is None else self.ratings.models(self.result, self.about)
 
@@ -78,8 +127,14 @@ class FitResult:
             "versions": result.about["versions"],
             **self._classes(),
         }
-        parts = [part.about() for part in (self.samples, self.ratings) if part is not None]
-        return about | parts[0]
+        return about | self._part.about()
+
+    @property
+    def _part(self) -> SampleFit | LoadedRatings:
+        """What is of samples, or of ratings."""
+        part = self.samples or self.ratings
+        assert part is not None
+        return part
 
     @property
     def paths(self) -> Mapping[str, Path]:
@@ -90,13 +145,14 @@ class FitResult:
 
     def set_options(self) -> dict[str, Any]:
         """Return the set's name and options; a radius that was found for each class is a list."""
+        chosen = self.config.set
         radii = {name: path.best.radius for name, path in self.paths.items() if name}
-        return self.config.set_options() | ({"radius": list(radii.values())} if radii else {})
+        return {"name": chosen.name, **chosen.options, **({"radius": list(radii.values())} if radii else {})}
 
     @property
     def sent(self) -> tuple[Sent, ...]:
         """What all agents sent beside the run."""
-        return next((part.sent for part in (self.samples, self.ratings) if part is not None), ())
+        return self._part.sent
 
     @property
     def certified_gap(self) -> dict[str, float] | None:
@@ -150,19 +206,19 @@ class FitResult:
             "versions": result.about["versions"],
             "notes": list(result.notes),
             **self._classes(),
+            "gap": self.certified_gap,
+            **self._part.summary(),
         }
-        summary["gap"] = self.certified_gap
-        if self.samples is not None:
-            summary |= self.samples.summary()
-        if self.ratings is not None:
-            summary |= self.ratings.summary()
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]
         if self.graph.labels is not None:
             summary["graph"]["agents are"] = list(self.graph.labels)
-        history = self.history()
-        if history is not None:
-            summary["measures"] = self._measures()
+        if config.measure is not None:
+            last = {
+                name: {measure: getattr(run.history, measure)[-1].item() for measure in _MEASURES}
+                for name, run in self.runs.items()
+            }
+            summary["measures"] = last.get("", last)  # those of each class if there are several runs
         return summary
 
     def history(self) -> dict[str, list[Any]] | None:
@@ -177,14 +233,6 @@ class FitResult:
         if "" in self.runs:
             return columns
         return {"class": [name for name, run in self.runs.items() for _ in range(len(run.history))]} | columns
-
-    def _measures(self) -> dict[str, Any]:
-        """Return the last measures; those of each class if there are several runs."""
-        last = {
-            name: {measure: getattr(run.history, measure)[-1].item() for measure in _MEASURES}
-            for name, run in self.runs.items()
-        }
-        return last.get("", last)
 
     def _agent(self, i: int) -> dict[str, Any]:
         """Return the counters of an agent; its number of rows only if it is hosted."""

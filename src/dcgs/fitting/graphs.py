@@ -67,7 +67,7 @@ class GraphSpec:
     def _named(self, agents: int) -> nx.Graph:
         grid, random = _GRID.fullmatch(self.text), _RANDOM.fullmatch(self.text)
         if grid is not None:
-            rows, cols = int(grid[1]), int(grid[2])
+            rows, cols = map(int, grid.groups())
             if rows * cols != agents:
                 raise ValueError(
                     f"a grid must have a place for each agent; {rows}x{cols} has {rows * cols} and there are "

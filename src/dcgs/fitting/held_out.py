@@ -6,24 +6,15 @@ sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from dcgs.fitting.data import Numbers
-from dcgs.fitting.scores import (
-    Comparison,
-    class_scores,
-    mean_area,
-    number_scores,
-    several_class_scores,
-)
-from dcgs.preprocessing.one_vs_rest import class_log_probabilities
-from dcgs.preprocessing.reductions import Reductions
-from dcgs.preprocessing.site_data import SiteData
+from dcgs.fitting.scores import Comparison, class_scores, mean_area, number_scores, several_class_scores
+from dcgs.preprocessing import Reductions, SiteData, class_log_probabilities
 
 # Scores of rows are counted in bins of this width; the outermost bins have all beyond. Two rows in one bin
 # count as a tie in the AUC.
@@ -78,47 +69,32 @@ def fit_scores(
 
     ``constant`` is the constant prediction: the share of +1, the shares of several classes, or the mean.
     """
-    judge = _judge(constant, labels)
-    agents = len(network.graph)
-    tables, sums = {}, {}
+    names = ("accuracy", "AUC", "log loss") if labels else ("RMSE", "mean absolute error", "R²")
+    parts = {}
     for i, (site, scores) in sites.items():
-        table = np.zeros((agents, 1 + 2 * len(judge.names)))
+        table = np.zeros((len(network.graph), 1 + 2 * len(names)))
+        own: Mapping[str, Comparison] = {}
         if len(scores):
-            own = judge.scores(scores, site.targets)
-            table[i] = [len(scores), *(_sent(v) for name in judge.names for v in asdict(own[name]).values())]
-        tables[i] = table
-        sums[i] = judge.sums(scores, site.targets)
-    table, *totals = network.sum(
-        "each site's scores, and sums for those of all sites", {i: [tables[i], *sums[i]] for i in sites}
-    )
-    each = tuple(_site(row, judge.names) for row in table)
+            own = _scores(scores, site.targets, constant, labels)
+            table[i] = [len(scores), *(_sent(v) for name in names for v in asdict(own[name]).values())]
+        if labels:
+            parts[i] = [table, *_class_sums(scores, site.targets, own)]
+        else:
+            parts[i] = [table, _number_sums(scores, site.targets, constant)]
+    table, *totals = network.sum("each site's scores, and sums for those of all sites", parts)
+    each = tuple(_site(row, names) for row in table)
     rows = sum(site.rows for site in each)
-    return each, SiteScores(rows, judge.totals(totals, rows) if rows else {})
+    of_all = _class_totals if labels else _number_totals
+    return each, SiteScores(rows, of_all(totals, rows) if rows else {})
 
 
-@final
-@dataclass(frozen=True)
-class _Judge:
-    """How rows are judged: the scores of a site, its part of network sums, and from them those of all."""
-
-    names: tuple[str, ...]
-    scores: Callable[[Numbers, Numbers], dict[str, Comparison]]
-    sums: Callable[[Numbers, Numbers], list[Numbers]]
-    totals: Callable[[list[Any], int], dict[str, Comparison]]
-
-
-def _judge(constant: float | Sequence[float], labels: bool) -> _Judge:
-    names = ("accuracy", "AUC", "log loss")
+def _scores(
+    scores: Numbers, targets: Numbers, constant: float | Sequence[float], labels: bool
+) -> dict[str, Comparison]:
+    """Return the scores of one site."""
     if not isinstance(constant, float):
-        several = partial(several_class_scores, shares=constant)
-        return _Judge(names, several, partial(_several_class_sums, shares=constant), _several_class_totals)
-    if labels:
-        two = partial(class_scores, share=constant)
-        return _Judge(names, two, partial(_class_sums, share=constant), _class_totals)
-    own = partial(number_scores, mean=constant)
-    return _Judge(
-        ("RMSE", "mean absolute error", "R²"), own, partial(_number_sums, mean=constant), _number_totals
-    )
+        return several_class_scores(scores, targets, constant)
+    return (class_scores if labels else number_scores)(scores, targets, constant)
 
 
 def _sent(value: float) -> float:
@@ -132,30 +108,28 @@ def _site(row: Numbers, names: tuple[str, ...]) -> SiteScores:
     return SiteScores(int(row[0]), scores if row[0] else {})
 
 
-def _class_sums(scores: Numbers, signs: Numbers, share: float) -> list[Numbers]:
-    own = class_scores(scores, signs, share) if len(scores) else {}
-    return [*_histograms(scores, signs), _means_times_rows(own, len(scores))]
+def _class_sums(scores: Numbers, targets: Numbers, own: Mapping[str, Comparison]) -> list[Numbers]:
+    """Return histograms of the scores, or of the log odds of each of several classes, and other sums."""
+    histograms = _histograms(scores, targets) if scores.ndim == 1 else []
+    if scores.ndim > 1:
+        logs = class_log_probabilities(scores)
+        with np.errstate(divide="ignore"):  # the odds of a probability that is 1 up to rounding
+            odds = logs - np.log(-np.expm1(np.minimum(logs, 0.0)))
+        for k in range(scores.shape[1]):
+            histograms += _histograms(odds[:, k], np.where(targets == k, 1.0, -1.0))
+    means = [value * len(scores) for name in own if name != "AUC" for value in asdict(own[name]).values()]
+    return [*histograms, np.array(means or [0.0] * 4)]
 
 
 def _class_totals(totals: list[Any], rows: int) -> dict[str, Comparison]:
-    ones, others, numbers = totals
-    return _with_area(_area(ones, others), numbers / rows)
-
-
-def _several_class_sums(scores: Numbers, codes: Numbers, shares: Sequence[float]) -> list[Numbers]:
-    """Return histograms of the log odds of each class, and sums of the other scores."""
-    own = several_class_scores(scores, codes, shares) if len(scores) else {}
-    logs = class_log_probabilities(scores)
-    with np.errstate(divide="ignore"):  # the odds of a probability that is 1 up to rounding
-        odds = logs - np.log(-np.expm1(np.minimum(logs, 0.0)))
-    pairs = [_histograms(odds[:, k], np.where(codes == k, 1.0, -1.0)) for k in range(len(shares))]
-    return [*(each for pair in pairs for each in pair), _means_times_rows(own, len(scores))]
-
-
-def _several_class_totals(totals: list[Any], rows: int) -> dict[str, Comparison]:
     *histograms, numbers = totals
     areas = [_area(*pair) for pair in zip(histograms[::2], histograms[1::2], strict=True)]
-    return _with_area(mean_area(areas), numbers / rows)
+    accuracy, constant_accuracy, loss, constant_loss = (numbers / rows).tolist()
+    return {
+        "accuracy": Comparison(accuracy, constant_accuracy),
+        "AUC": Comparison(mean_area(areas), 0.5),
+        "log loss": Comparison(loss, constant_loss),
+    }
 
 
 def _histograms(scores: Numbers, signs: Numbers) -> list[Numbers]:
@@ -172,24 +146,10 @@ def _area(ones: Numbers, others: Numbers) -> float:
     return float(ones @ (below + 0.5 * others)) / pairs if pairs else float("nan")
 
 
-def _means_times_rows(own: Mapping[str, Comparison], rows: int) -> Numbers:
-    numbers = [value * rows for name in own if name != "AUC" for value in asdict(own[name]).values()]
-    return np.array(numbers or [0.0] * 4)
-
-
-def _with_area(area: float, means: Numbers) -> dict[str, Comparison]:
-    accuracy, constant_accuracy, loss, constant_loss = means.tolist()
-    return {
-        "accuracy": Comparison(accuracy, constant_accuracy),
-        "AUC": Comparison(area, 0.5),
-        "log loss": Comparison(loss, constant_loss),
-    }
-
-
-def _number_sums(scores: Numbers, targets: Numbers, mean: float) -> list[Numbers]:
+def _number_sums(scores: Numbers, targets: Numbers, mean: Any) -> Numbers:
     error, constant = scores - targets, mean - targets
     parts = (error**2, np.abs(error), constant**2, np.abs(constant), constant)
-    return [np.array([float(part.sum()) for part in parts])]
+    return np.array([float(part.sum()) for part in parts])
 
 
 def _number_totals(totals: list[Any], rows: int) -> dict[str, Comparison]:

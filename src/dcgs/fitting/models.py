@@ -1,24 +1,19 @@
-"""What a fit writes: a model for each agent (NumPy's npz, nothing pickled), a summary, and a history."""
+"""The file of an agent's model of samples (NumPy's npz, nothing pickled)."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import IO, Any, Protocol, TypeAlias, final
+from typing import IO, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
-from dcgs.files import Content, atomic_write_all
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
 from dcgs.fitting.tables import label_texts
@@ -27,21 +22,6 @@ from dcgs.npz import ArrayHeader, NpzReader
 FORMAT = 2
 _OLD = 1
 """The format of version 0.4: no intercept, no categories. Its models can still be used."""
-_PATTERN = "agent-*.npz"
-SUMMARY = "summary.json"
-HISTORY = "history.csv"
-REPORT = "report.html"
-PATH = "path.json"
-PATH_PICTURE = "path.png"
-
-Columns: TypeAlias = Mapping[str, Sequence[Any]]
-
-
-class ModelFile(Protocol):
-    """A model that can be written to an open file."""
-
-    def save(self, file: IO[bytes]) -> None:
-        """Write the model."""
 
 
 @final
@@ -223,112 +203,3 @@ def _is_index(value: object) -> bool:
 
 def _is_list(values: object, kind: type | UnionType) -> bool:
     return isinstance(values, list) and all(isinstance(value, kind) for value in values)
-
-
-def model_name(agent: int) -> str:
-    """Return the name of an agent's file.
-
-    >>> model_name(7)
-    'agent-007.npz'
-    """
-    return f"agent-{agent:03d}.npz"
-
-
-def models_in(folder: Path) -> list[Path]:
-    """Return the models in a folder, in the order of agents."""
-    return sorted(folder.glob(_PATTERN), key=lambda file: (len(file.name), file.name))
-
-
-def find_model(path: Path, agent: int | None) -> Path:
-    """Return the file of a model: ``path``, or if that is a folder, an agent's file (default: 0) in it."""
-    if not path.is_dir():
-        if agent is not None:
-            raise ValueError(f"--agent chooses a model in a folder; {path} is not a folder. Leave it out.")
-        return path
-    file = path / model_name(0 if agent is None else agent)
-    if file.exists():
-        return file
-    there = [found.name for found in models_in(path)]
-    if not there:
-        raise ValueError(f"the folder must hold models, as dcgs fit writes them; {path} holds none.")
-    raise ValueError(
-        f"the folder must hold {file.name}; {path} holds {there[0]} to {there[-1]}. Choose with --agent."
-    )
-
-
-@final
-@dataclass(frozen=True)
-class OutputFolder:
-    """An output folder. ``barrier`` waits for all processes: they write all models or none."""
-
-    path: Path
-    barrier: Callable[[], object] = lambda: None
-
-    def check(self, force: bool) -> None:
-        """Raise if there are models in the folder that may not be replaced."""
-        found = [file.name for file in (*models_in(self.path), self.path / SUMMARY) if file.exists()]
-        if found and not force:
-            raise ValueError(
-                f"the output folder must hold no models; {self.path} holds {found[0]}"
-                f"{f' and {len(found) - 1} files more' if len(found) > 1 else ''}. "
-                "Choose another with --out, or replace them with --force."
-            )
-
-    def create(self) -> None:
-        """Create the folder, and check that files can be written there."""
-        with _writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path):
-                pass
-
-    def remove_if_empty(self) -> None:
-        """Remove the folder if nothing was written."""
-        with suppress(OSError):  # it is not empty
-            self.path.rmdir()
-
-    def write(
-        self,
-        models: Mapping[int, ModelFile],
-        summary: Mapping[str, Any] | None = None,
-        history: Columns | None = None,
-        others: Mapping[str, bytes] | None = None,
-    ) -> None:
-        """Write models and, in the root process, the summary, the history and other files; all or none.
-
-        The root process deletes files of an earlier fit: its history, its other files, and models of agents
-        beyond the last.
-        """
-        files: dict[Path, Content] = {self.path / model_name(i): model.save for i, model in models.items()}
-        if summary is not None:
-            files[self.path / SUMMARY] = (json.dumps(summary, indent=2, ensure_ascii=False) + "\n").encode()
-        if history is not None:
-            files[self.path / HISTORY] = csv_text(history).encode()
-        files |= {self.path / name: content for name, content in (others or {}).items()}
-        with _writing(self.path):
-            atomic_write_all(files, self.barrier)
-        if summary is not None:
-            current = {self.path / model_name(i) for i in range(len(summary["agents"]))}
-            old = {self.path / name for name in (HISTORY, REPORT, PATH, PATH_PICTURE)}
-            for file in {*models_in(self.path), *old} - current - files.keys():
-                file.unlink(missing_ok=True)
-
-
-def csv_text(columns: Columns) -> str:
-    """Return columns as CSV."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return buffer.getvalue()
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn the errors of a full disk or a forbidden folder into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"{path} must be a folder that can be written; {error.strerror or error}. No incomplete file "
-            "was left there. Free some space or choose another folder with --out."
-        ) from error

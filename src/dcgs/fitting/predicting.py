@@ -76,14 +76,11 @@ def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[s
                 f"column {column.name!r} of {table.file} must be of numbers, as in the fit; line "
                 f"{table.rows[at]} has {(own.words or ())[at]!r}. Correct it."
             )
+        has = f"column {column.name!r} has"
         if unknown:
-            notes.append(
-                f"column {column.name!r} has {listed(unknown)}, unknown to the model: taken as missing."
-            )
+            notes.append(f"{has} {listed(unknown)}, unknown to the model: taken as missing.")
         if own.missing.any():
-            notes.append(
-                f"column {column.name!r} has {int(own.missing.sum())} missing values, filled as in the fit."
-            )
+            notes.append(f"{has} {int(own.missing.sum())} missing values, filled as in the fit.")
     return encoding.filled(A), table.target, notes
 
 
@@ -117,13 +114,8 @@ def _of_classes(model: Model, target: Column | None, scores: Numbers) -> Predict
     columns = _class_columns(labels, texts, scores)
     if target is None or target.missing.all():
         return Predictions(columns, {})
-    words = isinstance(labels[-1], str)
-    own = target.texts
-    columns["target"] = (
-        ["" if text is None else (text if words else float(text)) for text in own]
-        if words or not target.has_words
-        else [text or "" for text in own]
-    )
+    own, has_words = target.texts, target.has_words or isinstance(labels[-1], str)
+    columns["target"] = ["" if text is None else text if has_words else float(text) for text in own]
     unknown = sorted({text for text in own if text is not None} - set(texts))
     if unknown:
         known_labels = f"{', '.join(texts[:-1])} and {texts[-1]}"

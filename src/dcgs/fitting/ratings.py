@@ -7,38 +7,29 @@ of items, on how many users each agent has, and on the offsets of items.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from pathlib import Path
+from typing import Any, TypeVar, final
 
 import networkx as nx
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.data import DataSource, Entries, Indices
-from dcgs.fitting.loading import LoadedData
-from dcgs.fitting.naming import Labels, Naming, Numbering
-from dcgs.fitting.ratings_model import RatingsFile
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.data import DataSource, Entries, Indices, LoadedData
+from dcgs.fitting.ratings_model import Labels, Naming, Numbering, RatingsFile
 from dcgs.fitting.readers import EntriesLayout, kind_of, read_entries
 from dcgs.fitting.readers.ratings import Rated, coded_numbers, read_rated, read_rated_parquet
 from dcgs.front import Result, agree_on_texts
 from dcgs.low_rank import LowRank
 from dcgs.objectives import Objective
-from dcgs.preprocessing.path_result import Path
-from dcgs.preprocessing.reductions import Sent
+from dcgs.preprocessing import Path as RadiusPath
+from dcgs.preprocessing import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
-from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, prepare
+from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, own_model, prepare
 from dcgs.ratings.offsets import OffsetsTask, Part
 from dcgs.runtime import ProcessGroup, Runtime
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RatingsOptions:
-    """The shape, if rows and columns have numbers; and the ridge of the offsets, None for no offsets."""
-
-    shape: tuple[int, int] | None = None
-    ridge: float | None = 5.0
 
 
 @final
@@ -66,16 +57,10 @@ class LoadedRatings:
     parts: Mapping[int, Part]
     offsets: Mapping[int, Offsets]
     naming: Mapping[int, Naming]
-    separate_rows: bool
-    ridge: float | None
+    task: OffsetsTask
     cost: Cost
-    path: Path | None = None
+    path: RadiusPath | None = None
     path_sent: tuple[Sent, ...] = ()
-
-    @property
-    def task(self) -> OffsetsTask:
-        """What all agents know of the offsets."""
-        return OffsetsTask((self.data.shape[0], self.data.shape[1]), self.separate_rows, self.ridge)
 
     @property
     def sent(self) -> tuple[Sent, ...]:
@@ -99,15 +84,14 @@ class LoadedRatings:
 
     def _own(self, i: int, x: Any) -> RatingsModel:
         """Return the model of agent i, with the rows that it has."""
-        factors = x if isinstance(x, LowRank) else _factors(x)
-        rows = np.unique(self.parts[i].rows) if self.separate_rows else np.arange(self.data.shape[0])
-        return RatingsModel(LowRank(factors.rows_of(rows), factors.V, factors.shape, rows), self.offsets[i])
+        rows = np.unique(self.parts[i].rows) if self.task.separate_rows else np.arange(self.data.shape[0])
+        return own_model(x if isinstance(x, LowRank) else _factors(x), self.offsets[i], rows)
 
     def summary(self) -> dict[str, Any]:
         """Return what summary.json says of the offsets, and of what was sent before the run."""
-        offsets = next(iter(self.offsets.values()))
+        offsets, ridge = next(iter(self.offsets.values())), self.task.ridge
         return {
-            "offsets": None if self.ridge is None else {"mean": offsets.mean, "ridge": self.ridge},
+            "offsets": None if ridge is None else {"mean": offsets.mean, "ridge": ridge},
             "range of ratings": [offsets.low, offsets.high],
             "before the run": {
                 "rounds": self.cost.rounds,
@@ -118,18 +102,15 @@ class LoadedRatings:
         }
 
 
-def load_ratings(
-    source: DataSource, layout: EntriesLayout, options: RatingsOptions, site: Site
-) -> LoadedRatings:
+def load_ratings(config: FitConfig, layout: EntriesLayout, site: Site) -> LoadedRatings:
     """Read the ratings of the agents of this process, and fit the offsets over the network."""
-    cost = Cost()
-    has_numbers = options.shape is not None or layout.base is not None
+    source, cost = config.source, Cost()
+    has_numbers = config.shape is not None or layout.base is not None
     if has_numbers or kind_of(source.file(0)) in ("npz", "npy"):
-        parts, naming, shape = _numbered(source, layout, options, site)
+        parts, naming, shape = _numbered(source, layout, config.shape, site)
     else:
         parts, naming, shape = _labeled(source, layout, site, cost)
-    separate = has_separate_rows(parts, site.graph, site.runtime, cost)
-    task = OffsetsTask(shape, separate, options.ridge)
+    task = OffsetsTask(shape, has_separate_rows(parts, site.graph, site.runtime, cost), config.ridge)
     prepared = prepare(parts, task, site.graph, site.runtime, cost)
     # Every process counts for its own agents, and has 0 for others.
     counts = site.group.allreduce_max(np.stack([cost.messages, cost.bytes]).astype(np.float64))
@@ -137,30 +118,39 @@ def load_ratings(
     one = next(iter(naming.values()))
     reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
     data = LoadedData(shape, reading, {i: len(part.values) for i, part in parts.items()})
-    return LoadedRatings(
-        data, prepared.objectives, parts, prepared.offsets, naming, separate, options.ridge, cost
-    )
+    return LoadedRatings(data, prepared.objectives, parts, prepared.offsets, naming, task, cost)
 
 
 Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]
+Data = TypeVar("Data", Rated, Entries)
+
+
+def _read(
+    source: DataSource, site: Site, read: Callable[[Path], Data], rows_of: Callable[[Data], Indices]
+) -> dict[int, Data]:
+    """Return the data of the agents of this process; ``rows_of`` gives the rows by which a file is split."""
+    if source.is_per_agent:
+        found = {i: source.read(i, lambda file, _: read(file)) for i in site.hosted}
+    else:
+        whole = read(source.file(0))
+        places = split_places(source, rows_of(whole), len(site.graph))
+        found = {i: whole.take(places[i]) for i in site.hosted}
+    site.group.barrier()  # a process that could not read ends the others here
+    return found
 
 
 def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) -> Loaded:
     """Return the ratings of a table with ids."""
     graph, runtime = site.graph, site.runtime
+    rated = _read(source, site, lambda file: read_rated_table(file, layout), lambda whole: whole.rows.codes)
     if source.is_per_agent:
-        rated = {i: _read_agent(source, i, layout) for i in site.hosted}
-        site.group.barrier()  # a process that could not read ends the others here
         agreed = agree_on_texts({i: own.cols.ids.tolist() for i, own in rated.items()}, graph, runtime)
         cost.add(agreed)
         items = Ids.of(agreed.texts)
         firsts, count = first_rows({i: len(r.rows.ids) for i, r in rated.items()}, graph, runtime, cost)
-    else:
-        whole = read_rated_table(source.file(0), layout)
-        site.group.barrier()
-        places = split_places(source, whole.rows.codes, len(graph))
-        rated = {i: whole.take(places[i]) for i in site.hosted}
-        items, firsts, count = whole.cols.ids, np.zeros(len(graph), dtype=np.intp), len(whole.rows.ids)
+    else:  # every part has the ids of the whole file
+        one = next(iter(rated.values()))
+        items, firsts, count = one.cols.ids, np.zeros(len(graph), dtype=np.intp), len(one.rows.ids)
     parts, naming = {}, {}
     for i, own in rated.items():
         values = own.values
@@ -173,15 +163,7 @@ def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) 
     return parts, dict(naming), (count, len(items))
 
 
-def _read_agent(source: DataSource, i: int, layout: EntriesLayout) -> Rated:
-    try:
-        return read_rated_table(source.file(i), layout)
-    except Exception as error:
-        error.add_note(f"raised in agent {i}")
-        raise
-
-
-def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:
+def read_rated_table(file: Path, layout: EntriesLayout) -> Rated:
     """Return ratings with ids, from a table of text, Parquet, or any other file, where ids are numbers."""
     if kind_of(file) in ("text", "other"):
         return read_rated(file, layout)
@@ -191,21 +173,15 @@ def read_rated_table(file: Any, layout: EntriesLayout) -> Rated:
     return Rated(coded_numbers(entries.rows), coded_numbers(entries.cols), entries.values)
 
 
-def _numbered(source: DataSource, layout: EntriesLayout, options: RatingsOptions, site: Site) -> Loaded:
+def _numbered(source: DataSource, layout: EntriesLayout, given: tuple[int, int] | None, site: Site) -> Loaded:
     """Return the ratings of files whose rows and columns have numbers, the same for all agents."""
-    if source.is_per_agent:
-        read = source.parts(len(site.graph), site.hosted, lambda file, _: read_entries(file, layout))
-    else:
-        whole = read_entries(source.file(0), layout)
-        places = split_places(source, whole.rows, len(site.graph))
-        read = {i: whole.take(places[i]) for i in site.hosted}
-    site.group.barrier()  # a process that could not read ends the others here
+    read = _read(source, site, lambda file: read_entries(file, layout), lambda whole: whole.rows)
     base = _base(read.values(), site.group)
     entries = {i: part.from_zero(base) for i, part in read.items()}
     sides = [part.shape or (0, 0) for part in entries.values()]
     sides += [(int(part.rows.max()) + 1, int(part.cols.max()) + 1) for part in entries.values()]
     highest = site.group.allreduce_max(np.array([max(side) for side in zip(*sides, strict=True)], float))
-    shape = options.shape or (int(highest[0]), int(highest[1]))
+    shape = given or (int(highest[0]), int(highest[1]))
     parts = {i: _checked(source, i, part, base, shape) for i, part in entries.items()}
     return parts, {i: Numbering(base, shape) for i in parts}, shape
 
@@ -221,14 +197,14 @@ def _base(parts: Collection[Entries], group: ProcessGroup) -> int:
 
 def _checked(source: DataSource, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Part:
     file = source.file(agent)
-    outside = part.first_outside(shape)
-    if outside is not None:
-        name, entry, found, side = outside
-        raise BrokenDataError(
-            f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
-            f"from {base}; entry {entry + 1} of agent {agent}, in {file}, has {found + base}. "
-            "Correct --shape, or give --zero-based or --one-based."
-        )
+    for name, indices, side in (("row", part.rows, shape[0]), ("column", part.cols, shape[1])):
+        outside = np.flatnonzero((indices < 0) | (indices >= side))
+        if len(outside):
+            raise BrokenDataError(
+                f"a {name} must be from {base} to {side - 1 + base}, for shape {shape[0]},{shape[1]} counted "
+                f"from {base}; entry {outside[0] + 1} of agent {agent}, in {file}, has "
+                f"{indices[outside[0]] + base}. Correct --shape, or give --zero-based or --one-based."
+            )
     if part.values is None:
         raise BrokenDataError(f"{file} must have a value for each entry; it has none.")
     return Part(part.rows, part.cols, part.values)

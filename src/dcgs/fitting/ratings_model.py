@@ -1,4 +1,8 @@
-"""The file of an agent's model of ratings: factors, offsets and ids (NumPy's npz, nothing pickled)."""
+"""The file of an agent's model of ratings: factors, offsets and ids (NumPy's npz, nothing pickled).
+
+Rows and columns have the names that people use: ids of users and items, or numbers. A naming turns names into
+the numbers of rows and columns, from 0, and back; −1 is a name that is not known.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,75 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, final
+from typing import IO, Any, TypeAlias, final
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dcgs.datasets.store import unreadable
-from dcgs.fitting.naming import Labels, Naming, Numbering
+from dcgs.fitting.data import Indices
 from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
 from dcgs.ratings import Ids, Offsets, RatingsModel
 
 FORMAT = 2
 KIND = "ratings"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Ids of users, with the row of each, and ids of items, whose places are the columns."""
+
+    users: Ids
+    numbers: Indices
+    items: Ids
+
+    def rows_of(self, names: ArrayLike) -> Indices:
+        """Return the rows with these names."""
+        return np.append(self.numbers, -1)[self.users.places(names)]  # the place −1 is the last
+
+    def row_names(self, rows: Indices) -> list[Any]:
+        order = np.argsort(self.numbers, kind="stable")
+        return self.users[order[np.searchsorted(self.numbers[order], rows)]]
+
+    def col_names(self, cols: Indices) -> list[Any]:
+        return self.items[cols]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file needs."""
+        return {"users": self.users.texts, "numbers": self.numbers, "items": self.items.texts}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """Rows and columns with numbers; the first has the number ``base``, 0 or 1."""
+
+    base: int
+    shape: tuple[int, int]
+
+    def rows_of(self, names: Sequence[str]) -> Indices:
+        """Return the rows with these names; −1 also for a name that is no number."""
+        known = [name.isascii() and name.isdigit() and len(name) < 18 for name in names]
+        numbers = [int(name) - self.base if ok else -1 for name, ok in zip(names, known, strict=True)]
+        return self.within(np.array(numbers, dtype=np.intp), 0)
+
+    def within(self, numbers: Indices, axis: int) -> Indices:
+        """Return numbers from 0, with −1 for those outside the matrix."""
+        return np.where((numbers >= 0) & (numbers < self.shape[axis]), numbers, -1)
+
+    def row_names(self, rows: Indices) -> list[Any]:
+        return list((rows + self.base).tolist())
+
+    def col_names(self, cols: Indices) -> list[Any]:
+        return list((cols + self.base).tolist())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+
+Naming: TypeAlias = Labels | Numbering
 
 
 @final

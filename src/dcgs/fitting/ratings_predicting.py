@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, final
@@ -12,14 +12,12 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.fitting.data import Indices, Numbers
-from dcgs.fitting.models import find_model, models_in
-from dcgs.fitting.naming import Labels, Numbering
+from dcgs.fitting.output import find_model, models_in
 from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
-from dcgs.fitting.ratings_model import RatingsFile, together
+from dcgs.fitting.ratings_model import Labels, Numbering, RatingsFile, together
 from dcgs.fitting.readers import EntriesLayout, read_entries
-from dcgs.fitting.readers.ratings import Coded
-from dcgs.ratings.ids import Ids
+from dcgs.ratings.ids import places_in
 
 
 def load_models(path: Path, agent: int | None) -> RatingsFile:
@@ -34,7 +32,12 @@ def predict_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> Predi
     pairs = _read_pairs(file, data, layout)
     scores = file.model.predict(pairs.rows, pairs.cols)
     columns = {"row": pairs.row_names, "column": pairs.col_names, "prediction": scores.tolist()}
-    notes = _notes(pairs)
+    rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
+    unseen = (
+        f"{rows} pairs have a row and {cols} a column that the model does not have; "
+        "their predictions are offsets alone."
+    )
+    notes = (unseen,) if rows or cols else ()
     if pairs.values is None:
         return Predictions(columns, {}, notes)
     columns["value"] = pairs.values.tolist()
@@ -52,8 +55,7 @@ def best_columns(
         raise ValueError(
             f"the row must be that of one agent; several agents have a user {row!r}. Choose with --agent."
         )
-    name = Coded(np.zeros(1, dtype=np.intp), Ids.of([row]))
-    number = int(_known(file, file.naming.rows_of(name))[0])
+    number = int(_known(file, file.naming.rows_of([row]))[0])
     left_out = None
     if rated is not None:
         pairs = _read_pairs(file, rated, layout)
@@ -75,35 +77,23 @@ def write_best_of_all(
     pairs = None
     if rated is not None:
         table = _read_pairs(file, rated, layout)
-        places = _places(rows, table.rows)
+        places = places_in(rows, table.rows)
         known = (places >= 0) & (table.cols >= 0)
         pairs = places[known], table.cols[known]
-    stream.write(b"row,column,prediction\n")
-    for lines in _lines(file, rows, count, pairs):
-        stream.write(lines.encode())
-
-
-def _lines(
-    file: RatingsFile, rows: Indices, count: int, pairs: tuple[Indices, Indices] | None
-) -> Iterator[str]:
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("row", "column", "prediction"))
     for some, best, scores in file.model.top_of_rows(rows, count, pairs):
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
         there = best >= 0
         names = np.repeat(np.arange(len(some)), there.sum(axis=1)).tolist()
         users, items = file.naming.row_names(some), file.naming.col_names(best[there])
         writer.writerows(zip((users[k] for k in names), items, scores[there].tolist(), strict=True))
-        yield buffer.getvalue()
-
-
-def _places(rows: Indices, wanted: Indices) -> Indices:
-    at = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    return np.where(rows[at] == wanted, at, -1)
+    text.detach()  # the caller closes the stream
 
 
 def _known(file: RatingsFile, rows: Indices) -> Indices:
     """Return the rows, −1 for those that the model does not have."""
-    return np.where(_places(np.asarray(file.model.x.rows), rows) >= 0, rows, -1)
+    return np.where(places_in(np.asarray(file.model.x.rows), rows) >= 0, rows, -1)
 
 
 @final
@@ -127,17 +117,8 @@ def _read_pairs(file: RatingsFile, data: Path, layout: EntriesLayout) -> _Pairs:
         names = entries.rows.tolist(), entries.cols.tolist()
         return _Pairs(_known(file, rows), cols, *names, entries.values)
     rated = read_rated_table(data, layout)
-    rows, cols = naming.rows_of(rated.rows), naming.cols_of(rated.cols)
-    row_names, col_names = rated.rows.ids[rated.rows.codes], rated.cols.ids[rated.cols.codes]
-    return _Pairs(_known(file, rows), cols, row_names, col_names, rated.values)
-
-
-def _notes(pairs: _Pairs) -> tuple[str, ...]:
-    """Return a note on pairs that the fit has not seen."""
-    rows, cols = int((pairs.rows < 0).sum()), int((pairs.cols < 0).sum())
-    if not rows and not cols:
-        return ()
-    return (
-        f"{rows} pairs have a row and {cols} a column that the model does not have; "
-        "their predictions are offsets alone.",
-    )
+    row_ids, col_ids = rated.rows.ids, rated.cols.ids
+    rows = naming.rows_of(row_ids.texts)[rated.rows.codes]
+    cols = naming.items.places(col_ids.texts)[rated.cols.codes]
+    names = row_ids[rated.rows.codes], col_ids[rated.cols.codes]
+    return _Pairs(_known(file, rows), cols, *names, rated.values)

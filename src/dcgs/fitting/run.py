@@ -11,22 +11,18 @@ import numpy as np
 from dcgs.fitting.agreement import Agreement
 from dcgs.fitting.class_runs import checkpoint_of
 from dcgs.fitting.config import FitConfig
-from dcgs.fitting.fit_result import FitResult
+from dcgs.fitting.data import LoadedData
+from dcgs.fitting.fit_result import FitResult, SampleFit
 from dcgs.fitting.graphs import LabeledGraph
-from dcgs.fitting.loading import LoadedData
-from dcgs.fitting.ratings import RatingsOptions, Site, load_ratings
+from dcgs.fitting.ratings import Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
-from dcgs.fitting.sample_fit import SampleFit
 from dcgs.fitting.sample_problem import ModelProblem, SampleProblem, sample_problem
 from dcgs.fitting.samples import SiteReader
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
-from dcgs.preprocessing.design import LinearModel
-from dcgs.preprocessing.one_vs_rest import stacked
-from dcgs.preprocessing.path_result import Path
+from dcgs.preprocessing import LinearModel, Path, Reductions, Sent, stacked
 from dcgs.preprocessing.ratings_path import ratings_path
-from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.sets import ConvexSet
 
@@ -63,8 +59,7 @@ class FitRun:
 
 
 def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
-    options = RatingsOptions(config.shape, config.ridge)
-    ratings = load_ratings(config.source, layout, options, Site(graph.graph, how.runtime, how.group))
+    ratings = load_ratings(config, layout, Site(graph.graph, how.runtime, how.group))
     if config.set.finds_radius:
         network = Reductions(graph.graph, how.observed)
         path = _with_all_bytes(ratings_path(ratings.parts, ratings.task, network, config.seed), how.group)
@@ -72,7 +67,7 @@ def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, 
         config = replace(config, set=config.set.with_radius(path.best.radius))
     X = config.set.make(ratings.data.shape)
     how.group.barrier()  # a process that could not load ends the others here
-    result = _minimize(config, ratings.objectives, X, graph, how.observed, how.callback)
+    result = _minimize(config, ratings.objectives, X, graph, how)
     return FitResult(config, ratings.data, graph, {"": result}, ratings=ratings)
 
 
@@ -96,9 +91,7 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
             paths[each.label] = _with_all_bytes(_path(config, problem, each, how), group)
             one = replace(one, set=config.set.with_radius(paths[each.label].best.radius))
         X = one.set.make((prepared.width,))
-        runs[each.label] = _minimize(
-            one, each.objectives, each.set_of(X), graph, how.observed, how.callback, each.start(X)
-        )
+        runs[each.label] = _minimize(one, each.objectives, each.set_of(X), graph, how, each.start(X))
         models.append(_models(each, runs[each.label]))
     config = one if len(problem.models) == 1 else config
     own = models[0] if len(models) == 1 else {i: stacked([each[i] for each in models]) for i in models[0]}
@@ -129,8 +122,7 @@ def _minimize(
     objectives: Mapping[int, Objective],
     X: ConvexSet,
     graph: LabeledGraph,
-    runtime: Runtime,
-    callback: Callback | None,
+    how: FitRun,
     x0: Point | None = None,
 ) -> Result:
     return minimize(
@@ -139,11 +131,11 @@ def _minimize(
         graph.graph,
         config.method,
         **config.rules,
-        runtime=runtime,
+        runtime=how.observed,
         seed=config.seed,
         x0=x0,
         every=config.measure,
-        callback=callback,
+        callback=how.callback,
         checkpoint=config.checkpoint,
     )
 

@@ -238,7 +238,7 @@ def _note_constant_columns(prepared: PreparedSites, made: Design, agreement: Agr
     if names is None:
         return
     everywhere = [names[at] for at in made.statistics.constant]
-    if everywhere and made.centers:
+    if everywhere and made.intercept:
         agreement.notes.append(
             f"{listed(everywhere)} {'has' if len(everywhere) == 1 else 'have'} the same value in all rows of "
             "all agents, and cannot help to predict."
@@ -256,6 +256,4 @@ def _note_constant_columns(prepared: PreparedSites, made: Design, agreement: Agr
             ]
         )
     }
-    told = agreement.tell("sites with a constant column", alone)
-    if told:
-        agreement.notes.append(f"{told}.")
+    agreement.note("sites with a constant column", alone)

@@ -22,8 +22,7 @@ from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_word
 from dcgs.fitting.readers.layout import listed
 from dcgs.fitting.tables import Column, Table, label_texts, text_of
 from dcgs.front import agreed
-from dcgs.preprocessing.one_vs_rest import class_numbers
-from dcgs.preprocessing.site_data import SiteData
+from dcgs.preprocessing import SiteData, class_numbers
 from dcgs.runtime import ProcessGroup
 
 Missing: TypeAlias = Literal["mean", "drop", "error"]
@@ -55,7 +54,6 @@ class PreparedSites:
     width: int
     features: list[str] | None
     reading: dict[str, Any]
-    notes: list[str] = field(default_factory=list)
     empty: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
@@ -126,13 +124,15 @@ class SiteReader:
             "target_at": first.target_at,
             "columns": encoding.to_json(),
         }
-        if labels is not None:
-            reading["labels"] = list(labels)
+        reading |= {} if labels is None else {"labels": list(labels)}
         sites = {
             i: SiteData(encoding.filled(A), _numbers(targets[i], labels), name=self.agreement.who(i))
             for i, A in matrices.items()
         }
-        empty = {i: _empty(np.delete(A, held[i], axis=0), encoding) for i, A in matrices.items()}
+        empty = {}
+        for i, A in matrices.items():
+            missing = np.isnan(np.delete(A, held[i], axis=0)).all(axis=0)
+            empty[i] = frozenset(encoding.features[at] for at in np.flatnonzero(missing))
         return replace(self._split(sites, held, encoding.features, reading), empty=empty)
 
     def _labels(self, targets: Mapping[int, Column]) -> tuple[str | float, ...] | None:
@@ -146,14 +146,18 @@ class SiteReader:
         self, matrices: Mapping[int, Numbers], held: Mapping[int, Indices], encoding: Encoding
     ) -> Numbers:
         """Return the means of all features over the rows to fit to of all sites, without those missing."""
-        sums = {i: _sum_and_count(np.delete(A, held[i], axis=0)) for i, A in matrices.items()}
         holes = {i: np.isnan(A).sum(axis=0).astype(float) for i, A in matrices.items()}
+        own = {}
+        for i, A in matrices.items():
+            rest = np.delete(A, held[i], axis=0)
+            own[i] = [np.nansum(rest, axis=0), (~np.isnan(rest)).sum(axis=0).astype(float), holes[i]]
         total, count, missing = self.agreement.network.sum(
-            "sums of features, and how many values are there", {i: [*sums[i], holes[i]] for i in matrices}
+            "sums of features, and how many values are there", own
         )
         means = np.asarray(total / np.maximum(count, 1.0))
-        places = np.cumsum([0, *(len(column.features) for column in encoding.columns)])
-        for column, at in zip(encoding.columns, places, strict=False):
+        places = np.cumsum([0, *(len(column.features) for column in encoding.columns)])[:-1]
+        firsts = list(zip(encoding.columns, places, strict=True))
+        for column, at in firsts:
             if missing[at]:
                 filled = f"the mean of all agents, {means[at]:.4g}"
                 if column.levels is not None:
@@ -163,18 +167,11 @@ class SiteReader:
                 )
         empty = {
             i: f"no value in {listed(names)}"
-            for i, own in holes.items()
-            if (
-                names := [
-                    c.name
-                    for c, at in zip(encoding.columns, places, strict=False)
-                    if own[at] == len(matrices[i])
-                ]
-            )
+            for i, A in matrices.items()
+            if (names := [column.name for column, at in firsts if holes[i][at] == len(A)])
         }
-        told = self.agreement.tell("sites with an empty column", empty)
-        if told:
-            self.agreement.notes.append(f"{told}; the means of the other agents take its place.")
+        more = "; the means of the other agents take its place"
+        self.agreement.note("sites with an empty column", empty, more)
         return means
 
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:
@@ -183,8 +180,7 @@ class SiteReader:
         labels = self._labels(targets)
         first = next(iter(parts.values()))
         reading: dict[str, Any] = {"names": None, "target": first.target, "target_at": first.target_at}
-        if labels is not None:
-            reading["labels"] = list(labels)
+        reading |= {} if labels is None else {"labels": list(labels)}
         held = {i: self._held_out(i, len(part), how) for i, part in parts.items()}
         sites = {
             i: SiteData(_widened(part.A, width), _numbers(targets[i], labels), name=self.agreement.who(i))
@@ -194,10 +190,10 @@ class SiteReader:
 
     def _width(self, parts: Mapping[int, Samples], features: int | None) -> int:
         """Return the number of features; only LIBSVM text may have fewer columns."""
-        own = {i: [float(part.A.shape[1])] for i, part in parts.items()}
-        width = (
-            int(self.agreement.network.max("numbers of features", own)[0]) if features is None else features
-        )
+        width = features
+        if width is None:
+            own = {i: [float(part.A.shape[1])] for i, part in parts.items()}
+            width = int(self.agreement.network.max("numbers of features", own)[0])
         wrong = {
             i: f"{part.A.shape[1]}"
             for i, part in parts.items()
@@ -227,7 +223,7 @@ class SiteReader:
         fitted = {i: site.some(rest[i]) if len(held[i]) else site for i, site in sites.items()}
         outside = {i: site.some(held[i]) for i, site in sites.items()}
         width = next(iter(sites.values())).features
-        return PreparedSites(fitted, outside, width, features, reading, self.agreement.notes)
+        return PreparedSites(fitted, outside, width, features, reading)
 
 
 def _refuse_holes(table: Table) -> None:
@@ -239,16 +235,6 @@ def _refuse_holes(table: Table) -> None:
                 f"with --missing error, {table.file} must have no empty cell; {name} is empty in line {line}."
                 " Fill it in, or use --missing mean or --missing drop."
             )
-
-
-def _empty(A: Numbers, encoding: Encoding) -> frozenset[str]:
-    """Return the features that have no value."""
-    missing = np.flatnonzero(np.isnan(A).all(axis=0))
-    return frozenset(encoding.features[at] for at in missing)
-
-
-def _sum_and_count(A: Numbers) -> list[Numbers]:
-    return [np.nansum(A, axis=0), (~np.isnan(A)).sum(axis=0).astype(float)]
 
 
 def _numbers(target: Column, labels: Sequence[str | float] | None) -> Numbers:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dcgs.fitting.data import Numbers
+from dcgs.fitting.data import Indices, Numbers
 from dcgs.preprocessing.one_vs_rest import class_log_probabilities, class_probabilities
 
 _GROUPS = 10
@@ -124,12 +125,7 @@ def auc(scores: Numbers, signs: Numbers) -> float:
 
 def calibration(scores: Numbers, signs: Numbers) -> list[CalibrationGroup]:
     """Return up to ten groups of equally many rows, in the order of their probability."""
-    order = np.argsort(scores, kind="stable")
-    p, positive = probabilities(scores)[order], (signs > 0.0)[order]
-    parts = [part for part in np.array_split(np.arange(len(order)), _GROUPS) if len(part)]
-    return [
-        CalibrationGroup(len(part), float(p[part].mean()), float(positive[part].mean())) for part in parts
-    ]
+    return _groups(np.argsort(scores, kind="stable"), probabilities(scores), signs > 0.0)
 
 
 def label_calibration(scores: Numbers, codes: Numbers) -> list[CalibrationGroup]:
@@ -137,10 +133,13 @@ def label_calibration(scores: Numbers, codes: Numbers) -> list[CalibrationGroup]
 
     ``observed`` is the share of rows whose label is right.
     """
-    p, right = class_probabilities(scores).max(axis=1), scores.argmax(axis=1) == codes
-    order = np.argsort(p, kind="stable")
+    p = class_probabilities(scores).max(axis=1)
+    return _groups(np.argsort(p, kind="stable"), p, scores.argmax(axis=1) == codes)
+
+
+def _groups(order: Indices, p: Numbers, hit: NDArray[np.bool_]) -> list[CalibrationGroup]:
     parts = [part for part in np.array_split(order, _GROUPS) if len(part)]
-    return [CalibrationGroup(len(part), float(p[part].mean()), float(right[part].mean())) for part in parts]
+    return [CalibrationGroup(len(part), float(p[part].mean()), float(hit[part].mean())) for part in parts]
 
 
 def warning(found: dict[str, Comparison], weighted: bool = False) -> str | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.readers import Npz, kind_of, read_npy, read_table
 from dcgs.fitting.readers.layout import listed
-from dcgs.sets import ConvexSet
+from dcgs.sets import ConvexSet, Kind, Option
 from dcgs.sets.base import shape_text
-from dcgs.sets.options import Kind, Option
+from dcgs.validation import COUNT, POSITIVE, Rule, number
 
+T = TypeVar("T")
 Shape: TypeAlias = tuple[int, ...]
+Reader: TypeAlias = Callable[[Option, str, Shape], Any]
 AUTO = "auto"
 """The radius that is found from the data."""
 
@@ -100,32 +102,18 @@ def parse_value(text: str) -> int | float | bool | str | None:
     words: dict[str, bool | None] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    for number in (int, float):
+    for kind in (int, float):
         try:
-            return number(text)
+            return kind(text)
         except ValueError:
             continue
     return text
 
 
-def _number(option: Option, text: str, shape: Shape) -> float:
-    value = parse_value(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
-        raise ValueError(f"{option.name} must be a positive finite number; got {text!r}.")
-    return float(value)
-
-
-def _float(option: Option, text: str, shape: Shape) -> float:
-    value = parse_value(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{option.name} must be a finite number; got {text!r}.")
-    return float(value)
-
-
-def _count(option: Option, text: str, shape: Shape) -> int:
-    if not (text.isdecimal() and int(text) > 0):
-        raise ValueError(f"{option.name} must be a whole number of at least 1; got {text!r}.")
-    return int(text)
+def _by(rule: Rule[T], parse: Callable[[str], object]) -> Reader:
+    """Return the reader of a text whose value must obey a rule."""
+    of_text = Rule(rule.must, lambda text: rule.read(parse(text)))
+    return lambda option, text, shape: of_text(text, option.name)
 
 
 def _bound(option: Option, text: str, shape: Shape) -> Numbers:
@@ -146,11 +134,8 @@ def _groups(option: Option, text: str, shape: Shape) -> list[Sequence[int]]:
     if text.isdecimal() and int(text) > 0:
         size = int(text)
         return [range(low, min(low + size, entries)) for low in range(0, entries, size)]
-    return _groups_of(Path(text).expanduser(), entries)
-
-
-def _groups_of(file: Path, entries: int) -> list[Sequence[int]]:
-    """Return the groups of a file that names one on each line: line j is the group of feature j."""
+    # A file names a group on each line: line j is the group of feature j.
+    file = Path(text).expanduser()
     words: list[str] = []
     for _, content in whole_lines(file, 1 << 20):
         words += content.decode("utf-8", errors="replace").split("\n")
@@ -192,10 +177,10 @@ def _constraints(option: Option, text: str, shape: Shape) -> dict[str, Any]:
     return found | {name: npz.array(name) for name in ("b_ub", "b_eq") if name in npz.names}
 
 
-_READERS: Mapping[Kind, Callable[[Option, str, Shape], Any]] = {
-    Kind.NUMBER: _number,
-    Kind.FLOAT: _float,
-    Kind.COUNT: _count,
+_READERS: Mapping[Kind, Reader] = {
+    Kind.NUMBER: _by(POSITIVE, parse_value),
+    Kind.FLOAT: _by(number("be a finite number", math.isfinite), parse_value),
+    Kind.COUNT: _by(COUNT, lambda text: int(text) if text.isdecimal() else None),
     Kind.VALUE: lambda option, text, shape: parse_value(text),
     Kind.BOUND: _bound,
     Kind.GROUPS: _groups,

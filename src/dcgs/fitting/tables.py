@@ -23,7 +23,6 @@ MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "n
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DAY = r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})"
 _DATE = re.compile(_DAY + r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?")
-_QUOTED = 40
 
 
 @final
@@ -133,6 +132,11 @@ class Table:
             rows=self.rows[chosen],
         )
 
+    def in_order(self, names: tuple[str, ...]) -> Table:
+        """Return the table with its columns in the order of these names."""
+        own = dict(zip(self.names or (), self.columns, strict=False))
+        return replace(self, names=names, columns=tuple(own[name] for name in names))
+
     def sort_key(self) -> Numbers:
         """Return the target, by which ``--split sorted`` sorts; words in the order of the alphabet."""
         if self.target is None:
@@ -178,11 +182,6 @@ def label_texts(labels: Sequence[str | float]) -> list[str]:
     (['1', '2.5'], ['no', 'yes'])
     """
     return [label if isinstance(label, str) else text_of(label) for label in labels]
-
-
-def quoted(text: str) -> str:
-    """Return a value of a table for a sentence."""
-    return repr(text if len(text) <= _QUOTED else text[:_QUOTED] + "…")
 
 
 def _is_number(text: str) -> bool:

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dcgs.front.network import Network, as_network
+from dcgs.front.network import as_network
 from dcgs.methods.reduction import Combine, Value, added, tree_answer
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
@@ -78,11 +78,10 @@ def allreduce(
     >>> [array.tolist() for array in total.arrays], total.rounds
     ([11.0, [22.0, 33.0]], 2)
     """
-    network = as_network(graph)
     combine = _OPERATIONS[one_of(*_OPERATIONS)(operation, "operation")]
     numbers = {
         i: tuple(finite(reals(array, "values"), "values") for array in own)
-        for i, own in _items(values, "values", network)
+        for i, own in _items(values, "values", graph)
     }
     shapes = {i: [array.shape for array in own] for i, own in numbers.items()}
     first = next(iter(shapes))
@@ -93,7 +92,7 @@ def allreduce(
                 f"agent {i} has {own}."
             )
     flat = {i: tuple(array.reshape(-1) for array in own) for i, own in numbers.items()}
-    total, traffic = _reduce(flat, network, _checked(runtime), combine)
+    total, traffic = _reduce(flat, graph, runtime, combine)
     arrays = tuple(array.reshape(shape) for array, shape in zip(total, shapes[first], strict=True))
     return Reduced(arrays, traffic.rounds, traffic.messages, traffic.bytes)
 
@@ -108,29 +107,23 @@ def agree_on_texts(
     >>> agree_on_texts([["b", "a"], ["c", "b"]], nx.path_graph(2)).texts
     ('a', 'b', 'c')
     """
-    network = as_network(graph)
-    given = _items(texts, "texts", network)
+    given = _items(texts, "texts", graph)
     odd = [text for _, own in given for text in own if not isinstance(text, str)]
     if odd:
         raise TypeError(f"texts must be of type str; got {shown(odd[0])}.")
     packed = {i: (_packed(own),) for i, own in given}
-    (total,), traffic = _reduce(packed, network, _checked(runtime), _union)
+    (total,), traffic = _reduce(packed, graph, runtime, _union)
     return AgreedTexts(tuple(_unpacked(total)), traffic.rounds, traffic.messages, traffic.bytes)
 
 
-def _checked(runtime: Runtime | None) -> Runtime:
-    runtime = Lockstep() if runtime is None else runtime
-    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
-    return runtime
-
-
-def _items(values: Any, name: str, network: Network) -> list[tuple[int, Any]]:
+def _items(values: Any, name: str, graph: nx.Graph) -> list[tuple[int, Any]]:
     """Return the agents and what each gives; raise unless each gives a sequence."""
+    agents = len(as_network(graph))
     each = list(values.values()) if isinstance(values, Mapping) else values
-    few = _is_collection(each) and 0 < len(each) <= len(network)
+    few = _is_collection(each) and 0 < len(each) <= agents
     if not few or not all(_is_collection(own) for own in each):
         raise TypeError(
-            f"{name} must have a sequence for each of {len(network)} agents, such as a list of lists; "
+            f"{name} must have a sequence for each of {agents} agents, such as a list of lists; "
             f"got {shown(values)}."
         )
     return list(values.items() if isinstance(values, Mapping) else enumerate(values))
@@ -143,17 +136,19 @@ def _is_collection(own: Any) -> bool:
 
 
 def _reduce(
-    values: Mapping[int, Value], network: Network, runtime: Runtime, combine: Combine
+    values: Mapping[int, Value], graph: nx.Graph, runtime: Runtime | None, combine: Combine
 ) -> tuple[Value, Traffic]:
     """Run one reduction; return its result and the traffic."""
-    hosted = list(runtime.hosts(len(network)))
+    runtime = Lockstep() if runtime is None else runtime
+    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+    hosted = list(runtime.hosts(len(graph)))
     if sorted(values) != hosted:
         raise ValueError(f"values must be given for the agents {hosted}; got them for {sorted(values)}.")
 
     def program(i: int, tree: TreeNode) -> Program[Value]:
         return tree_answer(values[i], tree, combine, lambda total: total, same_shapes=combine is not _union)
 
-    results, traffic = _run(program, network, runtime)
+    results, traffic = run_programs(program, graph, runtime)
     return results[hosted[0]], traffic
 
 
@@ -164,12 +159,7 @@ def run_programs(
 
     ``program`` takes the number of an agent and its place in the spanning tree of the graph.
     """
-    return _run(program, as_network(graph), runtime or Lockstep())
-
-
-def _run(
-    program: Callable[[int, TreeNode], Program[Answer]], network: Network, runtime: Runtime
-) -> tuple[dict[int, Answer], Traffic]:
+    network, runtime = as_network(graph), runtime or Lockstep()
     results: dict[int, Answer] = {}
     traffic = Traffic(len(network))
 

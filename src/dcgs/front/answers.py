@@ -46,13 +46,11 @@ def distance(x: Model, x_bar: Model) -> float:
     if isinstance(x, LowRank) and isinstance(x_bar, LowRank):
         if x.V is x_bar.V or np.array_equal(x.V, x_bar.V):
             return 0.0
-        same = LowRank(x_bar.U, x.V, x.shape) if x.V.shape == x_bar.V.shape else None
-        return float("inf") if same is None else _gap_of(same, LowRank(x_bar.U, x_bar.V, x.shape))
+        if x.V.shape != x_bar.V.shape:
+            return float("inf")
+        a, b = LowRank(x_bar.U, x.V, x.shape), LowRank(x_bar.U, x_bar.V, x.shape)
+        return float(np.sqrt(max(0.0, inner(a, a) - 2.0 * inner(a, b) + inner(b, b))))
     return norm(np.asarray(x) - np.asarray(x_bar))
-
-
-def _gap_of(a: LowRank, b: LowRank) -> float:
-    return float(np.sqrt(max(0.0, inner(a, a) - 2.0 * inner(a, b) + inner(b, b))))
 
 
 def allgather_answers(group: ProcessGroup, answers: Mapping[int, Model]) -> dict[int, Model]:

@@ -12,12 +12,11 @@ import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.checkpoint_manager import CheckpointManager
-from dcgs.front.counters import Counters
 from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
 from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Stopwatch
+from dcgs.front.stopping import Counters, Stopwatch
 from dcgs.low_rank import LowRank
 from dcgs.methods import Agent
 from dcgs.runtime import Job, Traffic
@@ -51,7 +50,7 @@ class Run:
             links=self.checkpoints.links,
             repeats=not problem.reliable and not problem.method.bears_faults,
             slots=problem.method.rounds_per_iteration,
-            is_over=observer.is_over,
+            is_over=lambda: observer.status is not None,  # in an asynchronous run
             is_late=observer.is_late,
             allgather=problem.f.group.allgather,
             point_nbytes=0 if isinstance(problem.x0, LowRank) else problem.x0.nbytes,

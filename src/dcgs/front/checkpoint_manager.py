@@ -133,7 +133,6 @@ class CheckpointManager:
             reason = difference(i, content["fingerprint"], self._fingerprints[i])
             if reason is not None:
                 raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
-        for i, content in contents.items():
             if self._by_rounds:
                 self.links[i] = from_plain(AgentLinks, content["links"])
         if contents:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +14,9 @@ from numpy.typing import ArrayLike
 from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
-from dcgs.front.network import Network, as_network
+from dcgs.front.network import GraphArgument, Network, as_network, edges_up, union_of
 from dcgs.front.problem import Problem, Settings
 from dcgs.front.start import check_start, same_bytes, start_of_all
-from dcgs.front.varying import GraphArgument, edges_up, union_of
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective
@@ -39,14 +37,17 @@ def check(
 ) -> Problem:
     """Return the problem that the arguments describe; raise, in all processes, if one of them is wrong."""
     method, limits, runtime = settings.method, settings.limits, settings.runtime
-    check_running(runtime, settings.seed, settings.callback)
+    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+    SEED(settings.seed, "seed")
+    function_or_none(settings.callback, "callback", "a Snapshot")
     group = runtime.group()
 
     def check_locally() -> Problem:
         limits.check()
         network = as_network(union_of(graph))
         local = check_objectives(objectives, runtime.hosts(len(network)), network)
-        check_types(X, method)
+        instance(X, ConvexSet, "X", "be a set such as dcgs.L1Ball(10)")
+        instance(method, Method, "method", "be a method such as dcgs.DCGS()")
         limits.check_method(method, settings.callback)
         check_checkpoint(settings.checkpoint, local, X, method)
         f, up = DistributedObjective(local, group), edges_up(graph, network.nodes)
@@ -196,19 +197,6 @@ def check_reliability(problem: Problem) -> None:
         )
 
 
-def check_types(X: ConvexSet, method: Method) -> None:
-    """Raise unless X is a set and the method is a method."""
-    instance(X, ConvexSet, "X", "be a set such as dcgs.L1Ball(10)")
-    instance(method, Method, "method", "be a method such as dcgs.DCGS()")
-
-
-def check_running(runtime: Runtime, seed: int, callback: object) -> None:
-    """Raise unless the runtime, the seed and the callback are valid."""
-    instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
-    SEED(seed, "seed")
-    function_or_none(callback, "callback", "a Snapshot")
-
-
 def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
     """Return what other processes must know of an objective to report an error in it."""
     usable = f.shape == X.shape and f.loss.size > 0
@@ -224,14 +212,10 @@ def _report(f: Objective, X: ConvexSet) -> dict[str, object]:
 
 def _extreme_sizes(f: Objective, X: ConvexSet) -> list[str]:
     """Return which numbers of the data are so large or small that squares of losses over- or underflow."""
-    sizes = {name: _largest_entry(array) for name, array in f.data().items()}
+    entries = {name: np.asarray(A.data if sp.issparse(A) else A) for name, A in f.data().items()}
+    sizes = {name: float(max(A.max(initial=0.0), -A.min(initial=0.0))) for name, A in entries.items()}
     sizes |= {f"{name} × diameter": sizes[name] * float(X.diameter) for name in f.map.data()}
     if not f.map.data():
         sizes["the diameter"] = float(X.diameter)
     extreme = {name: size for name, size in sizes.items() if size > _LARGEST or 0.0 < size < 1.0 / _LARGEST}
     return [f"{name} is up to {size:.2e}" for name, size in extreme.items()]
-
-
-def _largest_entry(array: Any) -> float:
-    entries = np.asarray(array.data if sp.issparse(array) else array)
-    return max(float(entries.max()), -float(entries.min())) if entries.size else 0.0

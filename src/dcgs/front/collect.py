@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -50,10 +50,9 @@ def collect(run: Run) -> Result:
         history=as_history(observer.snapshots),
         notes=(
             *run.checkpoints.notes,
-            *_rounding_notes(observer),
-            *_partition_notes(observer),
-            *_silent_notes(run),
-            *_notes(counted[4].tolist(), int(counted[5].sum())),
+            *_notes_on_the_end(observer),
+            *_silent_links(run),
+            *_short_solves(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
@@ -78,30 +77,29 @@ def _counts(run: Run, i: int) -> list[float]:
     """Return what was counted of agent i: six whole numbers, then two numbers of seconds."""
     traffic, outcomes = run.counters.traffic, run.agents[i].outcomes
     return [
-        float(traffic.messages[i]),
-        float(traffic.bytes[i]),
-        float(run.counters.oracles[i].calls),
-        float(run.counters.projections[i].count),
-        float(outcomes[Outcome.STEPS]),
-        float(sum(outcomes.values())),
-        float(traffic.worked[i]),
-        float(traffic.waited[i]),
+        traffic.messages[i],
+        traffic.bytes[i],
+        run.counters.oracles[i].calls,
+        run.counters.projections[i].count,
+        outcomes[Outcome.STEPS],
+        sum(outcomes.values()),
+        traffic.worked[i],
+        traffic.waited[i],
     ]
 
 
-def _notes(fell_short: Sequence[int], solves: int) -> tuple[str, ...]:
-    """Return a note if inner solves ended early, given how many of each agent did."""
+def _short_solves(fell_short: Sequence[int], solves: int) -> Iterator[str]:
+    """Yield a note if inner solves ended early, given how many of each agent did."""
     short = {i: count for i, count in enumerate(fell_short) if count}
-    if not short:
-        return ()
-    return (
-        f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps before "
-        "their gap was reached; the theorems do not cover this run.",
-    )
+    if short:
+        yield (
+            f"{sum(short.values())} of {solves} inner solves, of agents {list(short)}, ended at max_steps "
+            "before their gap was reached; the theorems do not cover this run."
+        )
 
 
-def _outside(problem: Problem, x_bar: Model) -> tuple[str, ...]:
-    """Return a note if the network average is not in X.
+def _outside(problem: Problem, x_bar: Model) -> Iterator[str]:
+    """Yield a note if the network average is not in X.
 
     Classes of this package answer with points of X. Only those of others are checked, since the violation of
     a large matrix costs all its singular values.
@@ -109,13 +107,11 @@ def _outside(problem: Problem, x_bar: Model) -> tuple[str, ...]:
     f = next(iter(problem.f.local.values()))
     parts = (problem.method, problem.X, problem.method.inner_solver(f, problem.X))
     if all(part is None or type(part).__module__.startswith("dcgs.") for part in parts):
-        return ()
+        return
     violation = problem.X.violation(np.asarray(x_bar))
     if violation <= FEASIBLE * problem.X.diameter:
-        return ()
-    return (
-        f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*.",
-    )
+        return
+    yield f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*."
 
 
 def _certificate(observer: Observer) -> dict[str, Any]:
@@ -124,23 +120,17 @@ def _certificate(observer: Observer) -> dict[str, Any]:
     return {} if at is None else {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise}}
 
 
-def _rounding_notes(observer: Observer) -> tuple[str, ...]:
-    """Return a note with the gap that was reached if rounding error ended the run."""
+def _notes_on_the_end(observer: Observer) -> Iterator[str]:
+    """Yield a note if rounding error ended the run, or if the network fell apart."""
     at = observer.certified
-    if observer.status is not Status.ROUNDING or at is None:
-        return ()
-    share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
-    return (
-        f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
-        f"{at.noise:.1e}. Ask for a larger gap, or scale the data.",
-    )
-
-
-def _partition_notes(observer: Observer) -> tuple[str, ...]:
-    """Return a note with the parts if the network fell apart."""
-    if not observer.parts:
-        return ()
-    return (f"no message crossed between the agents {observer.parts}; mend the links between them.",)
+    if observer.status is Status.ROUNDING and at is not None:
+        share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
+        yield (
+            f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
+            f"{at.noise:.1e}. Ask for a larger gap, or scale the data."
+        )
+    if observer.parts:
+        yield f"no message crossed between the agents {observer.parts}; mend the links between them."
 
 
 def _about(problem: Problem) -> dict[str, Any]:
@@ -164,23 +154,22 @@ def versions() -> dict[str, str]:
     return packages | {"python": platform.python_version()}
 
 
-def _silent_notes(run: Run) -> tuple[str, ...]:
-    """Return a note with the links that were silent for too long, if a limit ended a run with faults."""
+def _silent_links(run: Run) -> Iterator[str]:
+    """Yield a note with the links that were silent for too long, if a limit ended a run with faults."""
     problem, rounds = run.problem, run.counters.traffic.rounds
     faulty = not (problem.reliable or problem.settings.runtime.asynchronous)
     schedule = problem.settings.runtime.faults
     patience = FaultSchedule.patience if schedule is None else schedule.patience
     if not faulty or run.observer.status not in LIMITS:
-        return ()
+        return
     silent = [
         (i, j)
         for j, links in sorted(run.checkpoints.links.items())
         for i in problem.network.neighbors[j]
         if links.newest.get(i, 0) <= rounds - patience
     ]
-    if not silent:
-        return ()
-    return (
-        f"no message arrived in the last {patience} rounds over the links {silent}, each from sender to "
-        "receiver; mend them, or take these edges out of the graph.",
-    )
+    if silent:
+        yield (
+            f"no message arrived in the last {patience} rounds over the links {silent}, each from sender to "
+            "receiver; mend them, or take these edges out of the graph."
+        )

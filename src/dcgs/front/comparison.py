@@ -73,10 +73,7 @@ class Comparison:
         return spent
 
     def plot(
-        self,
-        x: str = "rounds",
-        y: str | Sequence[str] = ("relative", "gap", "disagreement"),
-        title: str = "",
+        self, x: str = "rounds", y: str | Sequence[str] = ("relative", "gap", "disagreement"), title: str = ""
     ) -> Figure:
         """Return a figure with a panel for each measure of ``y``, each run a curve against the cost ``x``.
 
@@ -104,14 +101,12 @@ class Comparison:
 
     @cached_property
     def _columns(self) -> dict[str, dict[str, NDArray[Any]]]:
-        return {
-            name: {**history.columns(), "relative": self._relative(history)}
-            for name, history in self.histories.items()
-        }
-
-    def _relative(self, history: History) -> NDArray[np.float64]:
-        scale = float(history.mean_loss[0]) - self.optimum
-        return (history.worst_loss - self.optimum) / (scale if scale > 0.0 else 1.0)
+        found = {}
+        for name, history in self.histories.items():
+            scale = float(history.mean_loss[0]) - self.optimum
+            relative = (history.worst_loss - self.optimum) / (scale if scale > 0.0 else 1.0)
+            found[name] = {**history.columns(), "relative": relative}
+        return found
 
 
 def compare(results: Mapping[str, Result | History], optimum: float | None = None) -> Comparison:

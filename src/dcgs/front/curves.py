@@ -80,7 +80,8 @@ def draw(
             axes.set_xlabel(COSTS[x])
             _thousands(axes, x)
             axes.set_xlim(left=0)
-            _scale(axes, [columns[measure] for columns in runs.values()])
+            if any((columns[measure] > 0.0).any() for columns in runs.values()):
+                axes.set_yscale("log")
         if len(runs) > 1:
             curves, names = panels[0].get_legend_handles_labels()
             figure.legend(curves, names, loc="outside lower center", ncols=2 * len(measures), frameon=False)
@@ -125,9 +126,3 @@ def _thousands(axes: Axes, x: str) -> None:
         from matplotlib.ticker import EngFormatter
 
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-def _scale(axes: Axes, curves: Sequence[NDArray[Any]]) -> None:
-    """Choose a logarithmic axis if any value is positive."""
-    if any((curve > 0.0).any() for curve in curves):
-        axes.set_yscale("log")

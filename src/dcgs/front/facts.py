@@ -105,9 +105,12 @@ def sum_smoothness(objectives: Sequence[Objective] | DistributedObjective) -> fl
     operator = LinearOperator(
         (gram.side,) * 2, matvec=lambda v: gram.product(group.broadcast(np.ravel(v))), dtype=np.float64
     )
-    found = np.array([_largest_eigenvalue(operator)])
+    if gram.side <= _DENSE_SIDE:
+        found = max(0.0, float(np.linalg.eigvalsh(operator @ np.eye(gram.side))[-1]))
+    else:
+        found = largest_by_lanczos(operator)
     group.broadcast(np.empty(0))
-    return float(group.broadcast(found)[0])
+    return float(group.broadcast(np.array([found]))[0])
 
 
 @final
@@ -124,17 +127,16 @@ class _Gram:
     def product(self, v: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product, at the root."""
         if self.points <= self.images:
-            return self._sum(lambda i, f: f.map.adjoint(_root(f) * (_root(f) * f.map.image(self._point(v)))))
+            return self._sum(
+                lambda i, f: f.map.adjoint(_root(f) * (_root(f) * f.map.image(v.reshape(self.shape))))
+            )
         cuts = np.cumsum(self.sizes)[:-1]
         pieces = dict(enumerate(np.split(v, cuts)))
         total = self._sum(lambda i, f: f.map.adjoint(_root(f) * pieces[i]))
         group = self.f.group
-        x = self._point(group.broadcast(total if group.is_root else None))
+        x = group.broadcast(total if group.is_root else None).reshape(self.shape)
         images = [image for (image,) in self.f.gather(lambda _, f: (_root(f) * f.map.image(x),))]
         return np.concatenate(images) if images else v
-
-    def _point(self, v: NDArray[np.float64]) -> Point:
-        return v.reshape(self.shape)
 
     def _sum(self, evaluate: Callable[[int, Objective], Point]) -> NDArray[np.float64]:
         total = np.zeros(self.shape)
@@ -145,10 +147,3 @@ class _Gram:
 
 def _root(f: Objective) -> float:
     return float(np.sqrt(f.loss.curvature[1]))
-
-
-def _largest_eigenvalue(gram: LinearOperator) -> float:
-    side = gram.shape[0]
-    if side <= _DENSE_SIDE:
-        return max(0.0, float(np.linalg.eigvalsh(gram @ np.eye(side))[-1]))
-    return largest_by_lanczos(gram)

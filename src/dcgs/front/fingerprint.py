@@ -148,7 +148,7 @@ def _parts(thing: Any) -> list[Any]:
             return [matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)]
         case BuiltinFunctionType() | np.ufunc():
             return [thing.__name__]
-        case _ if getattr(thing, "__dict__", None) is None and not _has_slots(type(thing)):
+        case _ if getattr(thing, "__dict__", getattr(type(thing), "__slots__", None)) is None:
             raise TypeError(
                 "a run with a checkpoint must have settings that can be compared with those of the run that "
                 f"resumes it; a {type(thing).__name__} cannot be. Use numbers, texts, arrays or dataclasses."
@@ -160,24 +160,16 @@ def _parts(thing: Any) -> list[Any]:
 def _attributes(thing: object) -> dict[str, Any]:
     """Return the attributes of an object by name, without cached properties."""
     classes = [kind for kind in type(thing).__mro__ if kind is not object]
-    slots = [name for kind in classes for name in _slots(kind)]
+    declared = [vars(kind).get("__slots__", ()) for kind in classes]
+    slots = [name for each in declared for name in ([each] if isinstance(each, str) else each)]
     names = [field.name for field in fields(thing)] if is_dataclass(thing) else []
     values: Mapping[str, Any] = getattr(thing, "__dict__", {})
     cached = {
         name for kind in classes for name, part in vars(kind).items() if isinstance(part, cached_property)
     }
     found = dict.fromkeys([*names, *slots, *values])
-    return {name: getattr(thing, name, None) for name in found if name not in cached}
-
-
-def _has_slots(kind: type) -> bool:
-    return any("__slots__" in vars(each) for each in kind.__mro__)
-
-
-def _slots(kind: type) -> list[str]:
-    declared = vars(kind).get("__slots__", ())
-    names = [declared] if isinstance(declared, str) else list(declared)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+    left_out = {*cached, "__dict__", "__weakref__"}
+    return {name: getattr(thing, name, None) for name in found if name not in left_out}
 
 
 def _entries(array: Point) -> Iterator[memoryview]:

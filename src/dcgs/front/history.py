@@ -118,9 +118,7 @@ class History:
         return pd.DataFrame(self.columns())
 
     def plot(
-        self,
-        x: str = "rounds",
-        y: str | Sequence[str] = ("worst_loss", "gap", "disagreement"),
+        self, x: str = "rounds", y: str | Sequence[str] = ("worst_loss", "gap", "disagreement")
     ) -> Figure:
         """Draw measures against a cost, a panel each; save it with ``savefig("run.pdf")``, or png, or svg.
 
@@ -135,13 +133,9 @@ _COLUMNS = {column.name: int if "int64" in str(column.type) else float for colum
 
 def as_history(snapshots: Sequence[Snapshot]) -> History:
     """Return snapshots as a history."""
-    columns: dict[str, Any] = {
-        name: np.array(
-            [getattr(row, name) for row in snapshots], dtype=np.int64 if kind is int else np.float64
-        )
-        for name, kind in _COLUMNS.items()
-    }
-    return History(**columns)
+    return History(
+        **{name: np.array([getattr(row, name) for row in snapshots], kind) for name, kind in _COLUMNS.items()}
+    )
 
 
 def as_rows(snapshots: Sequence[Snapshot]) -> NDArray[np.float64]:
@@ -151,11 +145,8 @@ def as_rows(snapshots: Sequence[Snapshot]) -> NDArray[np.float64]:
 
 def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
     """Return the snapshots of rows of numbers."""
-    named: list[dict[str, Any]] = [
-        {name: kind(value) for (name, kind), value in zip(_COLUMNS.items(), row, strict=True)}
-        for row in rows.tolist()
-    ]
-    return [Snapshot(**row) for row in named]
+    kinds: list[Any] = list(_COLUMNS.values())  # in the order of the fields of a snapshot
+    return [Snapshot(*(kind(x) for kind, x in zip(kinds, row, strict=True))) for row in rows.tolist()]
 
 
 def certify(

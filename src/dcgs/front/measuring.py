@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -32,12 +33,12 @@ _ENTRIES, _MOST = 10, 2000
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Measurement:
     """Measures models: the losses, the disagreement and the Wolfe gap. All processes take part."""
 
-    def __init__(self, f: DistributedObjective, X: ConvexSet) -> None:
-        self.f = f
-        self.X = X
+    f: DistributedObjective
+    X: ConvexSet
 
     def __call__(self, answers: Sequence[Model]) -> dict[str, float]:
         """Return the measurements of all agents' models, by the names of a history's columns."""
@@ -51,13 +52,8 @@ class Measurement:
         points = np.stack([np.asarray(x).reshape(-1) for x in answers])
         measure = self._by_images if self._curvatures is None else self._by_curvature
         local, mean, worst, gap = measure(points, x_bar)
-        return {
-            "local_loss": local,
-            "mean_loss": mean,
-            "worst_loss": worst,
-            "disagreement": disagreement,
-            "gap": gap,
-        }
+        losses = {"local_loss": local, "mean_loss": mean, "worst_loss": worst}
+        return losses | {"disagreement": disagreement, "gap": gap}
 
     @cached_property
     def _curvatures(self) -> NDArray[np.float64] | None:

@@ -12,10 +12,10 @@ from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.checks import check
 from dcgs.front.collect import collect
 from dcgs.front.history import Callback
+from dcgs.front.network import GraphArgument
 from dcgs.front.problem import Settings
 from dcgs.front.result import Result
 from dcgs.front.stopping import Limits
-from dcgs.front.varying import GraphArgument
 from dcgs.low_rank import LowRank
 from dcgs.methods import FastDCGS, Method
 from dcgs.objectives.objective import Objective

@@ -1,12 +1,15 @@
-"""The graph of agents: neighbors, degrees, weights of edges, and the eigenvalues that methods need."""
+"""The graph of agents: neighbors, degrees, weights of edges, and the eigenvalues that methods need.
+
+A graph may change from round to round: a sequence of graphs, or a function of the round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import networkx as nx
 import numpy as np
@@ -15,12 +18,16 @@ from scipy.sparse.linalg import eigsh
 
 from dcgs.parallel import blas_threads
 from dcgs.tree import TreeNode, center, spanning_tree
-from dcgs.validation import instance
+from dcgs.validation import instance, shown
 
 Neighbors: TypeAlias = tuple[tuple[int, ...], ...]
 Weights: TypeAlias = tuple[tuple[float, ...], ...]
 """For each agent a number for each of its neighbors."""
+GraphArgument: TypeAlias = nx.Graph | Sequence[nx.Graph] | Callable[[int], nx.Graph]
+EdgesUp: TypeAlias = Callable[[int], Collection[tuple[int, int]]]
 
+# Rounds of a function for which the graph is asked before a run.
+_ASKED = 1000
 # Up to this number of agents the spectra of the graph are computed densely.
 _DENSE_AGENTS = 1000
 # Eigenvalues of a matrix of norm 1 that differ by less count as equal; rounding error is far smaller.
@@ -85,10 +92,7 @@ class Network:
 
     def extreme_eigenvalues(self) -> tuple[float, float]:
         """Return the smallest and the second largest eigenvalue of the Metropolis matrix, by Lanczos."""
-        start = np.random.default_rng(0).standard_normal(len(self))
-        low = eigsh(self._metropolis(), k=1, which="SA", v0=start, return_eigenvectors=False)
-        high = eigsh(self._metropolis(), k=2, which="LA", v0=start, return_eigenvectors=False)
-        return float(low[0]), float(min(high))
+        return _lanczos(self._metropolis(), 1, "SA"), _lanczos(self._metropolis(), 2, "LA")
 
     def _metropolis(self) -> sp.csr_array:
         """Return W with Wᵢⱼ = 1 / (1 + max(degreeᵢ, degreeⱼ)) for neighbors, and rows that sum to 1."""
@@ -140,17 +144,8 @@ def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
         resistances = _resistances(neighbors)
         norm, connectivity = _normalized_spectrum(neighbors, resistances)
         norm_L = _norm_laplacian(graph)
-    tree = spanning_tree(neighbors, center(neighbors))
-    return Network(
-        nodes,
-        neighbors,
-        norm_L,
-        nx.diameter(graph, usebounds=True),
-        resistances,
-        norm,
-        connectivity,
-        tree,
-    )
+    diameter, tree = nx.diameter(graph, usebounds=True), spanning_tree(neighbors, center(neighbors))
+    return Network(nodes, neighbors, norm_L, diameter, resistances, norm, connectivity, tree)
 
 
 def _norm_laplacian(graph: nx.Graph) -> float:
@@ -159,8 +154,7 @@ def _norm_laplacian(graph: nx.Graph) -> float:
     L = nx.laplacian_matrix(graph, weight=None).astype(np.float64)
     if len(graph) <= _DENSE_AGENTS:
         return float(np.linalg.eigvalsh(L.toarray())[-1])
-    start = np.random.default_rng(0).standard_normal(len(graph))
-    return float(eigsh(L, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    return _lanczos(L, 1, "LA")
 
 
 def _resistances(neighbors: Neighbors) -> Weights:
@@ -193,10 +187,14 @@ def _normalized_spectrum(neighbors: Neighbors, weights: Weights) -> tuple[float,
     if m <= _DENSE_AGENTS:
         spectrum = np.linalg.eigvalsh(N.toarray())
         return float(spectrum[-1]), float(spectrum[1] / spectrum[-1])
-    start = np.random.default_rng(0).standard_normal(m)
-    high = float(eigsh(N, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
-    low = eigsh(high * sp.eye_array(m) - N, k=2, which="LA", v0=start, return_eigenvectors=False)
-    return high, float(high - min(low)) / high
+    high = _lanczos(N, 1, "LA")
+    return high, (high - _lanczos(high * sp.eye_array(m) - N, 2, "LA")) / high
+
+
+def _lanczos(M: Any, k: int, which: Literal["SA", "LA"]) -> float:
+    """Return the smallest of the k eigenvalues at one end of the spectrum of a large symmetric matrix."""
+    start = np.random.default_rng(0).standard_normal(M.shape[0])
+    return float(min(eigsh(M, k=k, which=which, v0=start, return_eigenvectors=False)))
 
 
 def _laplacian(neighbors: Neighbors, weights: Weights) -> sp.csr_array:
@@ -205,3 +203,57 @@ def _laplacian(neighbors: Neighbors, weights: Weights) -> sp.csr_array:
     i = np.repeat(np.arange(m), [len(near) for near in neighbors])
     off = sp.csr_array((np.concatenate(weights), (i, np.concatenate(neighbors))), shape=(m, m))
     return sp.csr_array(sp.diags_array(off.sum(axis=1)) - off)
+
+
+def union_of(graph: GraphArgument) -> nx.Graph:
+    """Return the graph with all edges that are there in some round; of a function, in the first 1000 rounds.
+
+    >>> union_of([nx.Graph([(0, 1)]), nx.Graph([(1, 0)])]).number_of_edges()
+    1
+    """
+    if isinstance(graph, nx.Graph):
+        return graph
+    union: nx.Graph | None = None
+    for round, each in _rounds(graph):
+        instance(each, nx.Graph, f"the graph of round {round}", "be a networkx.Graph")
+        check_graph(each)
+        if union is None:
+            union = nx.Graph(each)
+            continue
+        if set(each) != set(union):
+            odd = sorted(set(each) ^ set(union), key=str)
+            raise ValueError(
+                f"graphs of all rounds must have the same nodes; that of round {round} differs in {odd}."
+            )
+        union.add_edges_from(each.edges)
+    assert union is not None
+    return union
+
+
+def _rounds(graph: Sequence[nx.Graph] | Callable[[int], nx.Graph]) -> Iterator[tuple[int, nx.Graph]]:
+    if isinstance(graph, Sequence) and len(graph) > 0:
+        yield from enumerate(graph, 1)
+    elif callable(graph) and not isinstance(graph, type):
+        for round in range(1, _ASKED + 1):
+            yield round, graph(round)
+    else:
+        raise TypeError(
+            "graph must be a networkx.Graph, a sequence of such graphs, or a function of the round; "
+            f"got {shown(graph)}."
+        )
+
+
+def edges_up(graph: GraphArgument, nodes: Sequence[Hashable]) -> EdgesUp | None:
+    """Return which edges between agents are there in a round, for a graph that changes; else None.
+
+    A sequence of graphs is repeated.
+    """
+    if isinstance(graph, nx.Graph):
+        return None
+    agent = {node: i for i, node in enumerate(nodes)}
+
+    def up(round: int) -> set[tuple[int, int]]:
+        now = graph[(round - 1) % len(graph)] if isinstance(graph, Sequence) else graph(round)
+        return {(agent[a], agent[b]) for a, b in now.edges if a in agent and b in agent}
+
+    return up

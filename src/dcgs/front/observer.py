@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
+from typing import NamedTuple, final
 
 import numpy as np
 
 from dcgs.front.answers import Model, allgather_answers, average, whole
-from dcgs.front.counters import Counters
 from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Status
+from dcgs.front.stopping import Counters, Status
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
 from dcgs.runtime import Runtime
@@ -21,9 +20,7 @@ from dcgs.runtime import Runtime
 _LOSSES = 4.0
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Posted:
+class _Posted(NamedTuple):
     """An agent's model after an iteration, and its oracle calls and projections up to then."""
 
     answer: Model
@@ -110,10 +107,6 @@ class Observer:
     def partition(self, parts: list[list[int]]) -> None:
         """Note that the network fell apart into these agents."""
         self.status, self.parts = Status.PARTITIONED, parts
-
-    def is_over(self) -> bool:
-        """Return whether the agents of this process have ended, in an asynchronous run."""
-        return self.status is not None
 
     def is_late(self) -> bool:
         """Return whether a limit was reached in this process, in an asynchronous run."""

@@ -10,10 +10,9 @@ from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.fingerprint import settings_of
 from dcgs.front.history import Callback
-from dcgs.front.network import Network
+from dcgs.front.network import EdgesUp, Network
 from dcgs.front.start import with_rows_of
 from dcgs.front.stopping import Limits
-from dcgs.front.varying import EdgesUp
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.runtime import Runtime

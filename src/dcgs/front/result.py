@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,9 @@ class Result:
         name = str(PATH(path, "path"))
         try:
             with open(name, "rb") as file:
-                arrays, meta = _read(file)
+                npz = NpzReader(file)
+                arrays = {each: npz.array(each) for each in npz.names}
+            meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
             version = meta.pop("format")
             loaded = _rebuilt(arrays, meta) if version == _FORMAT else None
         except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
@@ -95,14 +97,6 @@ class Result:
                 "Read it with the version of dcgs that wrote it."
             )
         return loaded
-
-
-def _read(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays and the other values of a file."""
-    npz = NpzReader(file)
-    arrays = {name: npz.array(name) for name in npz.names}
-    meta: dict[str, Any] = json.loads(str(arrays.pop("meta")))
-    return arrays, meta
 
 
 def _rebuilt(arrays: dict[str, Any], meta: dict[str, Any]) -> Result:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
-from dcgs.front.counters import Counters
 from dcgs.front.fingerprint import library_versions
 from dcgs.front.history import as_rows, from_rows
 from dcgs.front.observer import Observer
+from dcgs.front.stopping import Counters
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Agent
@@ -49,9 +49,7 @@ class RunState:
     versions: dict[str, str]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class AgentWork:
+class AgentWork(NamedTuple):
     """What one agent has counted and drawn up to an iteration. ``rng`` is the random state, as JSON."""
 
     lmo_calls: int
@@ -88,10 +86,7 @@ def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Obser
         waited=counters.traffic.waited[i],
         messages=counters.traffic.messages[i],
         bytes=counters.traffic.bytes[i],
-        lmo_calls=work.lmo_calls,
-        projections=work.projections,
-        outcomes=work.outcomes,
-        rng=work.rng,
+        **work._asdict(),
         history=as_rows(observer.snapshots if i == 0 else observer.snapshots[-1:]),
         versions=library_versions(),
     )

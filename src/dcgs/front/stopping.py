@@ -1,14 +1,17 @@
-"""What ends a run: the limits, the clock, and the status that says which limit was reached."""
+"""What ends a run: the limits, what is counted against them, and the status that says which was reached."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import final
 
+from dcgs.counting import CountedOracle, Tally
 from dcgs.methods.base import Method
 from dcgs.methods.target import GapTarget
+from dcgs.runtime import Traffic
 from dcgs.validation import COUNT, POSITIVE, number, whole
 
 # The defaults if the user gives no rule, or only a gap: every run ends.
@@ -136,3 +139,24 @@ class Stopwatch:
     def seconds(self) -> float:
         """The seconds so far, without pauses."""
         return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Counters:
+    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``."""
+
+    traffic: Traffic
+    oracles: Mapping[int, CountedOracle]
+    projections: Mapping[int, Tally]
+    clock: Stopwatch
+
+    @property
+    def calls(self) -> int:
+        """The largest number of oracle calls of an agent in this process."""
+        return max(oracle.calls for oracle in self.oracles.values())
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """The largest numbers of oracle calls and of projections of an agent in this process."""
+        return self.calls, max(tally.count for tally in self.projections.values())

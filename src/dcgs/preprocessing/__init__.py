@@ -15,11 +15,10 @@ from dcgs.preprocessing.path import path, path_over
 from dcgs.preprocessing.path_result import Path, PathPoint
 from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.preprocessing.site_data import SiteData
-from dcgs.preprocessing.statistics import Extremes, Statistics, extremes, statistics
+from dcgs.preprocessing.statistics import Statistics, statistics
 
 __all__ = [
     "Design",
-    "Extremes",
     "Fold",
     "HoldOut",
     "LinearModel",
@@ -40,7 +39,6 @@ __all__ = [
     "deal",
     "design",
     "design_path",
-    "extremes",
     "path",
     "path_over",
     "row_factors",

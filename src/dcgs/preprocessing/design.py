@@ -20,19 +20,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.objectives import LinearMap, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.objectives.centered import CenteredMap, CenteredMatrix
-from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss
-from dcgs.objectives.maps import LinearMap
-from dcgs.objectives.objective import Objective, matrix_map
 from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point
-from dcgs.preprocessing.intercept import Columns, InterceptBound, logistic_bound, range_bound
+from dcgs.preprocessing.intercept import InterceptBound, logistic_bound, range_bound
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
-from dcgs.sets.base import ConvexSet
-from dcgs.sets.box import Box
-from dcgs.sets.product_set import ProductSet
+from dcgs.sets import Box, ConvexSet, ProductSet
 
 Vector: TypeAlias = NDArray[np.float64]
 LossOf: TypeAlias = Callable[[Vector], Loss]
@@ -63,6 +59,7 @@ class LinearModel:
 class Design:
     """How rows become an objective, and a point of the set becomes a model.
 
+    With an intercept columns are centered.
     ``bound`` is what is known of a free intercept; None if it is eliminated, or if there is none.
     """
 
@@ -81,11 +78,6 @@ class Design:
     def eliminates(self) -> bool:
         """Whether the intercept is eliminated by means."""
         return self.intercept and self.loss is SquaredLoss
-
-    @property
-    def centers(self) -> bool:
-        """Whether columns are centered."""
-        return self.intercept
 
     def objectives(self, sites: Mapping[int, SiteData]) -> dict[int, Objective]:
         """Return the objectives of the sites of this process."""
@@ -114,8 +106,8 @@ class Design:
         mean, scale, constant = self.statistics.mean, self.scale, self.statistics.constant
         if not site.is_sparse or np.prod(site.A.shape) <= _SMALL:
             dense = site.A.toarray() if site.is_sparse else site.A
-            A = (dense - mean) / scale if self.centers else dense / scale
-            if self.centers:
+            A = (dense - mean) / scale if self.intercept else dense / scale
+            if self.intercept:
                 A[:, constant] = 0.0  # else rounding error
             A = A if roots is None else roots[:, None] * A
             return matrix_map(A if self.bound is None else np.column_stack([A, np.ones(len(A))]))
@@ -125,7 +117,7 @@ class Design:
             S, v = sp.csr_array(sp.hstack([S, np.ones((S.shape[0], 1))], format="csr")), np.append(v, 0.0)
         if roots is not None:
             S = sp.csr_array(sp.diags_array(roots) @ S)
-        if not self.centers:
+        if not self.intercept:
             return matrix_map(S)
         u = np.ones(S.shape[0]) if roots is None else roots
         return CenteredMap(CenteredMatrix.of(S, u, v), (S.shape[1],))
@@ -153,8 +145,7 @@ class Design:
             return LinearModel(coef, self.statistics.target_mean - float(self.statistics.mean @ coef))
         if self.bound is None:
             return LinearModel(coef, 0.0)
-        shift = float(self.statistics.mean @ coef) if self.centers else 0.0
-        return LinearModel(coef, float(x[d]) - shift)
+        return LinearModel(coef, float(x[d]) - float(self.statistics.mean @ coef))
 
 
 def design(
@@ -181,9 +172,8 @@ def design(
     made = Design(found or statistics(sites, network), loss, intercept, standardize, None)
     if made.eliminates or not intercept:
         return made
-    center = made.statistics.mean if made.centers else np.zeros_like(made.statistics.mean)
     bound = logistic_bound if loss is LogisticLoss else range_bound
-    return replace(made, bound=bound(sites, network, made.statistics, Columns(center, made.scale)))
+    return replace(made, bound=bound(sites, network, made.statistics, made.scale))
 
 
 def _without_zero_weights(site: SiteData) -> SiteData:

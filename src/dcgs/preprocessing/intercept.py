@@ -15,10 +15,9 @@ given x is between the smallest and the largest target − z, and |z| ≤ ‖a�
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,30 +37,7 @@ _MARGIN = 1.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class Columns:
-    """What is subtracted from each column, and what it is then divided by."""
-
-    center: Vector
-    scale: Vector
-
-    def of(self, values: Vector) -> Vector:
-        """Return a row, or the mean of some rows, in these columns."""
-        return np.asarray((values - self.center) / self.scale)
-
-
-class InterceptBound(ABC):
-    """What the data say of a free intercept; ``start`` is the best one without a model, or near it."""
-
-    start: float
-
-    @abstractmethod
-    def interval(self, X: ConvexSet) -> tuple[float, float]:
-        """Return an interval that has the intercept of an optimum over X in its interior."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LogisticBound(InterceptBound):
+class LogisticBound:
     """The bound for the logistic loss: the share of positive rows and the means of both classes.
 
     ``mean_square`` is the mean of ‖a‖² over all rows.
@@ -73,10 +49,12 @@ class LogisticBound(InterceptBound):
     mean_square: float
 
     @property
-    def start(self) -> float:  # type: ignore[override]  # a property in place of an attribute
+    def start(self) -> float:
+        """The best intercept without a model."""
         return math.log(self.share / (1.0 - self.share))
 
     def interval(self, X: ConvexSet) -> tuple[float, float]:
+        """Return an interval that has the intercept of an optimum over X in its interior."""
         p, x = self.share, X.start()
         entropy = -p * math.log(p) - (1.0 - p) * math.log(1.0 - p)
         # At another start than zero, the loss without intercept is at most log 2 + |z| on each row.
@@ -88,7 +66,7 @@ class LogisticBound(InterceptBound):
 
 @final
 @dataclass(frozen=True, eq=False)
-class RangeBound(InterceptBound):
+class RangeBound:
     """The bound for losses of z + c − target: the range of targets, and the largest ‖a‖."""
 
     low: float
@@ -101,11 +79,19 @@ class RangeBound(InterceptBound):
         return self.low - z - _MARGIN, self.high + z + _MARGIN
 
 
+InterceptBound: TypeAlias = LogisticBound | RangeBound
+"""What the data say of a free intercept; ``start`` is the best one without a model, or near it."""
+
+
 def logistic_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, columns: Columns
+    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
 ) -> LogisticBound:
-    """Return the bound for labels ±1; raise if all rows of all sites have one label."""
-    own = {i: _of_positives(site) for i, site in sites.items()}
+    """Return the bound for labels ±1; raise if all rows of all sites have one label.
+
+    Columns are centered, and divided by ``scale``.
+    """
+    positives = {i: np.where(site.targets > 0.0, site.counts, 0.0) for i, site in sites.items()}
+    own = {i: [float(weights.sum()), sites[i].A.T @ weights] for i, weights in positives.items()}
     weight, sums = network.sum("sums of the columns of one class", own)
     share = float(weight) / found.weight
     if not 0.0 < share < 1.0:
@@ -113,25 +99,20 @@ def logistic_bound(
         raise ValueError(f"the rows of all sites must have two classes; all have the label {label}.")
     positive = sums / float(weight)
     negative = (found.mean - share * positive) / (1.0 - share)
-    squares = float((columns.of(found.mean) ** 2 + (found.deviation / columns.scale) ** 2).sum())
-    return LogisticBound(share, columns.of(positive), columns.of(negative), squares)
+    squares = float(((found.deviation / scale) ** 2).sum())
+    return LogisticBound(share, (positive - found.mean) / scale, (negative - found.mean) / scale, squares)
 
 
 def range_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, columns: Columns
+    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
 ) -> RangeBound:
     """Return the bound from the extreme targets and the largest row."""
     own = {
-        i: [[site.targets.max(), -site.targets.min(), _largest_norm(site.A, columns)]]
+        i: [[site.targets.max(), -site.targets.min(), _largest_norm(site.A, found.mean, scale)]]
         for i, site in sites.items()
     }
     (high, low, largest), *_ = (array.tolist() for array in network.max("largest target and row", own))
     return RangeBound(-low, high, largest, found.target_mean)
-
-
-def _of_positives(site: SiteData) -> list[Any]:
-    weights = np.where(site.targets > 0.0, site.counts, 0.0)
-    return [float(weights.sum()), site.A.T @ weights]
 
 
 def _largest(X: ConvexSet, direction: Vector) -> float:
@@ -139,9 +120,9 @@ def _largest(X: ConvexSet, direction: Vector) -> float:
     return -X.lmo(-direction.reshape(X.shape)).dot(-direction.reshape(X.shape))
 
 
-def _largest_norm(A: Any, columns: Columns) -> float:
-    """Return a bound of the largest ‖a‖ over the rows of A, in these columns."""
+def _largest_norm(A: Any, mean: Vector, scale: Vector) -> float:
+    """Return a bound of the largest ‖a‖ over the rows of A, centered and scaled."""
     if not sp.issparse(A):
-        return float(np.sqrt(np.square(columns.of(A)).sum(axis=1)).max())
-    scaled = A @ sp.diags_array(1.0 / columns.scale)
-    return float(np.sqrt(scaled.power(2).sum(axis=1)).max()) + norm(columns.center / columns.scale)
+        return float(np.sqrt(np.square((A - mean) / scale).sum(axis=1)).max())
+    scaled = A @ sp.diags_array(1.0 / scale)
+    return float(np.sqrt(scaled.power(2).sum(axis=1)).max()) + norm(mean / scale)

@@ -1,4 +1,4 @@
-"""Counts, means, deviations and extremes of columns and targets over all sites, by network sums."""
+"""Counts, means and deviations of columns and targets over all sites, by network sums."""
 
 from __future__ import annotations
 
@@ -49,17 +49,6 @@ class Statistics:
         return np.where(self.deviation > 0.0, self.deviation, 1.0)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """The smallest and largest value of each column, and of the targets, over all sites."""
-
-    low: Vector
-    high: Vector
-    target_low: float
-    target_high: float
-
-
 def statistics(sites: Mapping[int, SiteData], network: Reductions) -> Statistics:
     """Return the statistics of all rows of all sites, by two network sums.
 
@@ -85,13 +74,6 @@ def statistics(sites: Mapping[int, SiteData], network: Reductions) -> Statistics
     deviation[deviation <= _ROUNDING * EPS * np.abs(mean)] = 0.0
     targets = float(mean[-1]), float(deviation[-1])
     return Statistics(int(rows), weight, mean[:-1], deviation[:-1], *targets, sparse)
-
-
-def extremes(sites: Mapping[int, SiteData], network: Reductions) -> Extremes:
-    """Return the extremes of columns and targets over all sites. They show single values of some site."""
-    own = {i: [_lowest(site), -_highest(site)] for i, site in sites.items()}
-    low, high = network.min("extremes of columns and targets", own)
-    return Extremes(low[:-1], -high[:-1], float(low[-1]), -float(high[-1]))
 
 
 def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> bool:
@@ -138,16 +120,3 @@ def _column_squares(A: Any, weights: Vector, mean: Vector) -> Vector:
     stored = np.bincount(A.indices, weights=row_weights * (A.data - mean[A.indices]) ** 2, minlength=d)
     weight_stored = np.bincount(A.indices, weights=row_weights, minlength=d)
     return np.asarray(stored + np.maximum(total - weight_stored, 0.0) * mean**2)
-
-
-def _lowest(site: SiteData) -> Vector:
-    return np.append(_along(site.A, "min"), site.targets.min())
-
-
-def _highest(site: SiteData) -> Vector:
-    return np.append(_along(site.A, "max"), site.targets.max())
-
-
-def _along(A: Any, which: str) -> Vector:
-    found = getattr(A, which)(axis=0)
-    return np.asarray(found.toarray() if sp.issparse(found) else found, dtype=np.float64).reshape(-1)

@@ -5,12 +5,4 @@ from dcgs.ratings.ids import Ids
 from dcgs.ratings.model import RatingsModel
 from dcgs.ratings.offsets import Offsets
 
-__all__ = [
-    "AgentRatings",
-    "FittedRatings",
-    "Ids",
-    "Offsets",
-    "RatingsConfig",
-    "RatingsModel",
-    "fit_ratings",
-]
+__all__ = ["AgentRatings", "FittedRatings", "Ids", "Offsets", "RatingsConfig", "RatingsModel", "fit_ratings"]

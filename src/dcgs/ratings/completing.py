@@ -220,7 +220,7 @@ def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, co
         i: AgentRatings(
             placed.users[i],
             placed.items,
-            own_model(models[i], prepared.offsets[i], part),
+            own_model(models[i], prepared.offsets[i], np.unique(part.rows)),
             int(placed.firsts[i]),
         )
         for i, part in parts.items()
@@ -228,9 +228,8 @@ def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, co
     return FittedRatings(agents, result, cost)
 
 
-def own_model(x: LowRank, offsets: Offsets, part: Part) -> RatingsModel:
-    """Return the model of one agent: with its own rows only."""
-    rows = np.unique(part.rows)
+def own_model(x: LowRank, offsets: Offsets, rows: Index) -> RatingsModel:
+    """Return the model of one agent: with these rows only."""
     return RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), offsets)
 
 

@@ -36,11 +36,7 @@ class Ids:
 
     def places(self, ids: ArrayLike) -> Index:
         """Return the places of ids; −1 for an id that is not here."""
-        wanted = as_texts(ids)
-        if len(self) == 0:
-            return np.full(len(wanted), -1, dtype=np.intp)
-        at = np.minimum(np.searchsorted(self.texts, wanted), len(self) - 1)
-        return np.where(self.texts[at] == wanted, at, -1)
+        return places_in(self.texts, as_texts(ids))
 
     def tolist(self) -> list[str]:
         """Return the ids as strings."""
@@ -49,6 +45,14 @@ class Ids:
     def __getitem__(self, places: Any) -> list[str]:
         """Return the ids at these places, as strings."""
         return [text.decode() for text in self.texts[np.asarray(places)].tolist()]
+
+
+def places_in(ordered: NDArray[Any], wanted: NDArray[Any]) -> Index:
+    """Return the places of values among distinct ones in increasing order; −1 for one that is not there."""
+    if len(ordered) == 0:
+        return np.full(len(wanted), -1, dtype=np.intp)
+    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[at] == wanted, at, -1)
 
 
 def as_texts(ids: ArrayLike) -> Texts:

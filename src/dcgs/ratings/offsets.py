@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dcgs.low_rank import Index
 from dcgs.methods.reduction import Value, added, tree_answer
 from dcgs.protocol import Program
+from dcgs.ratings.ids import places_in
 from dcgs.tree import TreeNode
 
 Numbers = NDArray[np.float64]
@@ -65,10 +66,7 @@ class Offsets:
 
     def of_rows(self, rows: Index) -> Numbers:
         """Return the offsets of rows; 0 for a row that is not known."""
-        if len(self.rows) == 0:
-            return np.zeros(len(rows))
-        at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
-        return np.where(self.rows[at] == rows, self.row_offsets[at], 0.0)
+        return np.append(self.row_offsets, 0.0)[places_in(self.rows, rows)]  # the place −1 is the last
 
 
 @final

@@ -14,7 +14,7 @@ Text may be compressed (.gz, .bz2, .xz).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,17 +82,8 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
     else:
         samples = _table_samples(layout, *read_table(file, layout.choose, layout.header))
     if layout.target_file is not None:
-        targets = Path(layout.target_file).expanduser()
-        samples = replace(samples, b=vector(read_npy(targets), "the array", targets))
-    if samples.b is not None and len(samples.b) != len(samples):
-        raise BrokenDataError(
-            f"{layout.target_file or file} must have a target for each of the {len(samples)} rows of {file}; "
-            f"it has {len(samples.b)}."
-        )
-    if len(samples) == 0 or samples.A.shape[1] == 0:
-        raise BrokenDataError(
-            f"{file} must have at least one row and one feature; it has shape {samples.A.shape}."
-        )
+        samples = replace(samples, b=_targets(layout.target_file))
+    _check_size(file, layout, samples.b, samples.A.shape)
     return samples
 
 
@@ -106,25 +97,30 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
         header, columns, rows = _text_columns(file, layout)
     features, at = layout.split(header)
     names = None if header.names is None else tuple(header.names[feature] for feature in features)
-    if at is None:
-        table = Table(file, tuple(columns), None, names, None, None, rows)
-    else:
-        name = None if header.names is None else header.names[at]
-        table = Table(file, tuple(columns[:-1]), columns[-1], names, name, at, rows)
+    name = None if header.names is None or at is None else header.names[at]
+    target = None if at is None else columns[-1]
+    table = Table(file, tuple(columns[: len(features)]), target, names, name, at, rows)
     if layout.target_file is not None:
-        targets = Path(layout.target_file).expanduser()
-        table = replace(table, target=Column(vector(read_npy(targets), "the array", targets)))
-    if table.target is not None and len(table.target) != len(table):
-        raise BrokenDataError(
-            f"{layout.target_file or file} must have a target for each of the {len(table)} rows of {file}; "
-            f"it has {len(table.target)}."
-        )
-    if len(table) == 0 or not table.columns:
-        raise BrokenDataError(
-            f"{file} must have at least one row and one feature; it has shape "
-            f"{(len(table), len(table.columns))}."
-        )
+        table = replace(table, target=Column(_targets(layout.target_file)))
+    _check_size(file, layout, table.target, (len(table), len(table.columns)))
     return table
+
+
+def _targets(name: str) -> Numbers:
+    """Return the targets in a file of their own."""
+    file = Path(name).expanduser()
+    return vector(read_npy(file), "the array", file)
+
+
+def _check_size(file: Path, layout: SamplesLayout, targets: Sized | None, shape: tuple[int, int]) -> None:
+    """Raise unless there are rows and features, and a target for each row."""
+    if targets is not None and len(targets) != shape[0]:
+        raise BrokenDataError(
+            f"{layout.target_file or file} must have a target for each of the {shape[0]} rows of {file}; "
+            f"it has {len(targets)}."
+        )
+    if 0 in shape:
+        raise BrokenDataError(f"{file} must have at least one row and one feature; it has shape {shape}.")
 
 
 def _text_columns(file: Path, layout: SamplesLayout) -> tuple[Header, list[Column], Indices]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, final
@@ -109,18 +109,19 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
     separator = next((mark for mark in _SEPARATORS if mark in line), b" ")
     fields = _split(line, separator)
     unnamed = Header(file, len(fields), None)
-    has_names = _are_names(unnamed, fields, layout) if layout.header is None else layout.header
     names = tuple(field.decode(errors="replace").strip() for field in fields)
+    has_names = layout.header
+    if has_names is None:
+        has_names = (layout.columns is None and layout.finds_names(names)) or _lacks_value(
+            unnamed, fields, layout
+        )
     header = Header(file, len(fields), names) if has_names else unnamed
-    reader = _Reader(header, separator, tuple(layout.choose(header)), layout.values)
+    reader = _Reader(header, separator, tuple(layout.choose(header)))
     return reader, text[len(line) + 1 :] if has_names else text, skipped + has_names
 
 
-def _are_names(unnamed: Header, fields: list[bytes], layout: EntriesLayout) -> bool:
-    """Return True if the first line has names: known ones, or the value there is no number."""
-    names = tuple(field.decode(errors="replace").strip() for field in fields)
-    if layout.columns is None and layout.finds_names(names):
-        return True
+def _lacks_value(unnamed: Header, fields: list[bytes], layout: EntriesLayout) -> bool:
+    """Return True if the first line must have names, because the value there is no number."""
     try:
         chosen = layout.choose(unnamed)
     except BrokenDataError:  # columns are chosen by names
@@ -136,26 +137,25 @@ class _Reader:
     header: Header
     separator: bytes
     columns: tuple[int, ...]
-    values: bool
 
     def fields(self, first_line: int, text: bytes) -> Fields:
         """Return the chosen columns of these lines; raise with the first invalid line."""
         found = None if b'"' in text or b" " in text or b"#" in text else self._quickly(text)
-        numbers: list[int] | None = None
         if found is None:
-            found, numbers = self._line_by_line(first_line, text)
+            found, lines = self._line_by_line(first_line, text)
+        else:
+            lines = range(first_line, first_line + len(found[0]))
         for at, texts in zip(self.columns, found, strict=True):
             bad = np.flatnonzero(texts == b"")
             if len(bad):
-                self._refuse(_line(first_line, numbers, int(bad[0])), at, "an id", "it is empty")
+                self._refuse(lines[bad[0]], at, "an id", "it is empty")
         if len(found) > 2:
             distinct, where = np.unique(found[2], return_inverse=True)
             wrong = [k for k, one in enumerate(distinct.tolist()) if not _is_finite(one)]
             if wrong:
                 first = int(np.flatnonzero(np.isin(where, wrong))[0])
                 quoted = found[2][first].decode(errors="replace")
-                line = _line(first_line, numbers, first)
-                self._refuse(line, self.columns[2], "a finite number", f"it has {quoted!r}")
+                self._refuse(lines[first], self.columns[2], "a finite number", f"it has {quoted!r}")
         return found
 
     def _quickly(self, text: bytes) -> Fields | None:
@@ -177,7 +177,8 @@ class _Reader:
             return None
         return [_texts(data, starts[:, at], lengths[:, at]) for at in self.columns]
 
-    def _line_by_line(self, first_line: int, text: bytes) -> tuple[Fields, list[int]]:
+    def _line_by_line(self, first_line: int, text: bytes) -> tuple[Fields, Sequence[int]]:
+        """Return the columns, and the number of the line of each of their texts."""
         rows, numbers = [], []
         for number, line in enumerate(text.split(b"\n"), first_line):
             if not line.strip() or line.startswith(b"#"):
@@ -190,9 +191,8 @@ class _Reader:
                 )
             rows.append([fields[at].strip() for at in self.columns])
             numbers.append(number)
-        return [
-            np.array([row[k] for row in rows], dtype=np.bytes_) for k in range(len(self.columns))
-        ], numbers
+        columns = [np.array([row[k] for row in rows], dtype=np.bytes_) for k in range(len(self.columns))]
+        return columns, numbers
 
     def _refuse(self, line: int, at: int, wanted: str, found: str) -> None:
         name = "" if self.header.names is None else f", {self.header.names[at]!r}"
@@ -200,10 +200,6 @@ class _Reader:
             f"line {line} of {self.header.file} must have {wanted} in column {at + 1}{name}; {found}. "
             "Fill it in, or leave the line out."
         )
-
-
-def _line(first_line: int, numbers: list[int] | None, at: int) -> int:
-    return first_line + at if numbers is None else numbers[at]
 
 
 def _split(line: bytes, separator: bytes) -> list[bytes]:
