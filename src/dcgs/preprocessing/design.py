@@ -21,10 +21,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.objectives.centered import CenteredMap, CenteredMatrix
-from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss
+from dcgs.objectives.losses import LogisticLoss, Loss, SquaredLoss, WeightedLoss
 from dcgs.objectives.maps import LinearMap
 from dcgs.objectives.objective import Objective, matrix_map
-from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point
 from dcgs.preprocessing.intercept import Columns, InterceptBound, logistic_bound, range_bound
 from dcgs.preprocessing.reductions import Reductions
