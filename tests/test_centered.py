@@ -38,6 +38,7 @@ def test_a_centered_map_equals_that_of_the_dense_matrix() -> None:
         near(centered.gram(w), dense.gram(w))
         near(centered.column_squares, dense.column_squares)
         near(centered.norm_bound, dense.norm_bound)
+        assert centered.entries == centered.A.S.nnz
         near(centered.largest_eigenvalue, dense.largest_eigenvalue)
         h = rng.uniform(0.5, 2.0, d)
         near(centered.largest_eigenvalue_by(h), dense.largest_eigenvalue_by(h))

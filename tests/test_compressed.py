@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.counting import CountedOracle
-from dcgs.inner import compressed
-from dcgs.inner.compressed import CompressedSolver
+from dcgs.inner import newton
+from dcgs.inner.newton import CompressedSolver
 from dcgs.objectives.maps import SparseMap
 
 FEATURES, ROWS, AGENTS = 400, 12, 4
@@ -21,7 +21,7 @@ FEATURES, ROWS, AGENTS = 400, 12, 4
 
 @pytest.fixture(autouse=True)
 def small_problems_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed, "_LEAST", 1)
+    monkeypatch.setattr(newton, "_LEAST", 1)
 
 
 def objectives(scale: float = 1.0) -> list[dcgs.Objective]:
@@ -53,7 +53,7 @@ def test_a_run_has_the_models_of_a_run_over_all_coordinates(
     scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = run(scale, iterations=20)
-    monkeypatch.setattr(compressed, "_SHARE", 0.0)
+    monkeypatch.setattr(newton, "_SHARE", 0.0)
     whole = run(scale, iterations=20)
     assert few.projections.tolist() != [0] * AGENTS
     # Inner solves are exact up to 1e-8 of the last move, so both runs are equal up to a multiple of that.

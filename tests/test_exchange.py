@@ -17,14 +17,23 @@ from numpy.typing import NDArray
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Traffic, wire
-from dcgs.runtime.channels import RecvChannel
 from dcgs.runtime.encoding import Buffer, EncodedArray
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
 from dcgs.runtime.messages import Packet, Packets, packets
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.transport import Transfers, hosted_by
-from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, Received, bundle_size, write_bundle
+from dcgs.runtime.wire import (
+    ALL,
+    Frame,
+    Header,
+    Kind,
+    MessageError,
+    Received,
+    RecvChannel,
+    bundle_size,
+    write_bundle,
+)
 from problems import neighbors_of
 from thread_transport import Network, Threads
 

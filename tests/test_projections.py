@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dcgs
-from dcgs.methods.projections import Projection, projection
+from dcgs.methods.base import Projection
 from dcgs.points import Point, norm, vdot
 from dcgs.projections import onto_simplex
 from dcgs.sets import ConvexSet
@@ -45,9 +45,8 @@ every_set = pytest.mark.parametrize("X", SETS.values(), ids=SETS)
 
 
 def project_onto(X: ConvexSet) -> Projection:
-    project = projection(X)
-    assert project is not None
-    return project
+    assert isinstance(X, dcgs.ProjectableSet)
+    return X.project
 
 
 def points(X: ConvexSet, largest: float = 10.0) -> Any:
@@ -150,7 +149,7 @@ def test_projections_worked_out_by_hand(X: ConvexSet, y: Any, expected: Any) -> 
 
 @pytest.mark.parametrize("X", WITHOUT, ids=lambda X: type(X).__name__)
 def test_other_sets_have_no_projection_at_hand(X: ConvexSet) -> None:
-    assert projection(X) is None
+    assert not isinstance(X, dcgs.ProjectableSet)
 
 
 @pytest.mark.parametrize(

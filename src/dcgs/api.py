@@ -24,7 +24,7 @@ from dcgs.inner import *
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
 from dcgs.objectives import *
-from dcgs.objectives.weighted import WeightedLoss
+from dcgs.objectives.losses import WeightedLoss
 from dcgs.points import Point, norm, vdot
 from dcgs.preprocessing import Fold, Path, PathPoint, Reductions, Sent, path
 from dcgs.projections import Derivative, ProjectedPoint, onto_l1_ball, onto_simplex
@@ -36,19 +36,8 @@ from dcgs.sets import *
 __all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
 __all__ += ["Fold", "Path", "PathPoint", "Reductions", "Sent", "WeightedLoss", "path"]
-__all__ += [
-    "MPI",
-    "Facts",
-    "Faults",
-    "Inbox",
-    "Lockstep",
-    "Message",
-    "Outbox",
-    "Params",
-    "Program",
-    "load_faults",
-]
-__all__ += ["Theorem1", "Theorem2"]
+__all__ += ["MPI", "Faults", "Inbox", "Lockstep", "Message", "Outbox", "Program", "load_faults"]
+__all__ += ["Facts", "Params", "Theorem1", "Theorem2"]
 __all__ += ["Atom", "Point", "RankOne", "Sparse", "Spike", "Vertex"]
 __all__ += ["Derivative", "LowRank", "ProjectedPoint", "norm", "onto_l1_ball", "onto_simplex", "vdot"]
 __all__ += [*inner.__all__, *methods.__all__, *objectives.__all__, *sets.__all__]

@@ -1,6 +1,6 @@
 """Count oracle calls.
 
-Projections are counted in ``methods/projections.py``, with :class:`Tally`; bytes in ``runtime/traffic.py``.
+Projections are counted by ``projector`` in ``methods/base.py``, bytes in ``runtime/traffic.py``.
 """
 
 from __future__ import annotations

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any, final
+from pathlib import Path
+from typing import IO, Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000
@@ -66,6 +70,17 @@ class NpzReader:
         with self._archive.open(name + _SUFFIX) as stream:
             array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
         return array
+
+
+def read_npz(path: Path, must: str, read: Callable[[NpzReader], T]) -> T:
+    """Return what ``read`` makes of the file; errors of a damaged one say what it must be."""
+    try:
+        with open(path, "rb") as file:
+            return read(NpzReader(file))
+    except OSError as error:
+        raise FileNotFoundError(f"path must be a file to read; {str(path)!r}: {error.strerror}.") from error
+    except Exception as error:  # a damaged file can fail anywhere
+        raise ValueError(f"{str(path)!r} must be {must}; it cannot be read as one.") from error
 
 
 def memory_size() -> float:

@@ -58,14 +58,11 @@ def wide_products(threads: int) -> Iterator[None]:
 
 
 @contextmanager
-def blas_threads(threads: int | None) -> Iterator[None]:
-    """Let BLAS use this number of threads; None changes nothing.
+def blas_threads(threads: int) -> Iterator[None]:
+    """Let BLAS use this number of threads.
 
     The context manager of threadpoolctl looks for the libraries each time. A small run takes less long.
     """
-    if threads is None:
-        yield
-        return
     before = [library.get_num_threads() for library in _libraries]
     _set_blas_threads(threads)
     try:

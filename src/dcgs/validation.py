@@ -90,14 +90,6 @@ def one_of(*names: str, also: tuple[str, ...] = ()) -> Rule[str]:
     )
 
 
-def _read_flag(value: Any) -> bool | None:
-    return bool(value) if isinstance(value, bool | np.bool_) else None
-
-
-def _read_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
 def _read_path(value: Any) -> Path | None:
     if not isinstance(value, str | os.PathLike) or not (path := os.fspath(value)) or "\0" in str(path):
         return None
@@ -124,8 +116,8 @@ POSITIVE = number("be a positive finite number", lambda x: 0.0 < x < math.inf)
 NOT_NEGATIVE = number("be a finite number of at least 0", lambda x: 0.0 <= x < math.inf)
 COUNT = whole(1)
 SEED = whole(0)
-FLAG = Rule("be True or False", _read_flag)
-TEXT = Rule("be a text that is not empty", _read_text)
+FLAG = Rule("be True or False", lambda value: bool(value) if isinstance(value, bool | np.bool_) else None)
+TEXT = Rule("be a text that is not empty", lambda value: value if isinstance(value, str) and value else None)
 PATH = Rule("be a path", _read_path)
 SHAPE = Rule("be a positive integer or a tuple of them, with at most 2**60 entries", _read_shape)
 MATRIX_SHAPE = Rule(

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.history import certify
-from dcgs.methods.projections import Projection, projection
+from dcgs.methods.base import Projection
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.objectives.maps import SparseMap
 from dcgs.points import Point, vdot
-from dcgs.sets import L1Ball
+from dcgs.sets import L1Ball, ProjectableSet
 from dcgs.study import Problem
 
 TARGET = 1e-7  # of f(x⁰) − f(x), for the Wolfe gap at x
@@ -96,10 +96,9 @@ def _geometry(problem: Problem) -> tuple[float | Point, Projection]:
         alpha = np.full(X.shape, 0.5 / sum_smoothness(rest))
         alpha[heavy] = 0.5 / sum_smoothness(objectives)
         return alpha, partial(onto_l1_ball, weights=1.0 / alpha, radius=X.radius)
-    project = projection(X)
-    if project is None:
+    if not isinstance(X, ProjectableSet):
         raise ValueError(f"X must have a projection for f* to be found; {type(X).__name__} has none.")
-    return 1.0 / sum_smoothness(objectives), project
+    return 1.0 / sum_smoothness(objectives), X.project
 
 
 def _heavy_column(problem: Problem) -> int | None:

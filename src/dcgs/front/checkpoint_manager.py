@@ -20,7 +20,7 @@ from dcgs.front.stopping import Status
 from dcgs.inner import Solver
 from dcgs.methods.base import Agent
 from dcgs.runtime import ProcessGroup
-from dcgs.runtime.in_flight import AgentLinks, links_of
+from dcgs.runtime.in_flight import AgentLinks
 from dcgs.state import Plain, ResumePoint, SavedState, from_plain, to_plain
 
 # The number of iterations whose files are kept on disk.
@@ -52,7 +52,7 @@ class CheckpointManager:
         self._agents = agents
         self._last = last
         self._by_rounds = by_rounds
-        self.links = links_of(agents)
+        self.links = {i: AgentLinks() for i in agents}
         self._resumed: int | None = None
         self._contents: dict[int, dict[str, Any]] = {}
         self._work: Callable[[int], AgentWork]

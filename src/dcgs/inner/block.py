@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.stall import Stall
+from dcgs.inner.projected import Stall
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
@@ -89,12 +89,10 @@ class _BlockSolver(Solver):
         self.spec = spec
         self.task = task
         self.X = X
-        self.state = task.restore(BlockState) or self._initial_state()
-
-    def _initial_state(self) -> BlockState:
-        x, side = frozen(self.task.x0), min(self.X.shape)
-        basis = extended(np.zeros((side, 0)), min(_FIRST, *self.X.shape))
-        return BlockState(x, self.task.f.map.image(x), basis, length=self.X.diameter)
+        x, side = frozen(task.x0), min(X.shape)
+        self.state = task.restore(BlockState) or BlockState(
+            x, task.f.map.image(x), extended(np.zeros((side, 0)), min(_FIRST, side)), length=X.diameter
+        )
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         state = self.state

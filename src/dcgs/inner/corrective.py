@@ -184,9 +184,10 @@ class _Hull:
         lowest, last = math.inf, 0
         preconditioner = self._preconditioner(phi)
         slow = _AGAIN if self.state.was_slow else _SLOW
+        newton_is_cheap = len(S) ** 2 * (self.f.map.size + x.size) <= _MOST_PRODUCTS
         for step in range(limit):
             above = dots - dots.min()  # the common part is removed, to lose less to rounding
-            if step >= slow and step % 2 == 0 and self._newton_is_cheap():
+            if step >= slow and step % 2 == 0 and newton_is_cheap:
                 self.state.was_slow = True
                 target = minimizer_over_simplex(self._hessian(phi, image), above, weights)
             else:
@@ -208,10 +209,6 @@ class _Hull:
             if along > 0.0 and across > 0.0:
                 self.state.spectral_step = gamma * along / across
         return limit
-
-    def _newton_is_cheap(self) -> bool:
-        count = len(self.state.S)
-        return count**2 * (self.f.map.size + self.state.x.size) <= _MOST_PRODUCTS
 
     def _hessian(self, phi: Subproblem, image: Image) -> NDArray[np.float64]:
         """Return the Hessian of φ as a function of the weights."""

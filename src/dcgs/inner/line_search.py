@@ -104,14 +104,12 @@ class Pair:
         """Move to x + γ (atom − x), given motion = A (atom − x)."""
         self.x *= 1.0 - gamma
         atom.add_to(self.x, gamma)
-        self._update_image(motion, gamma)
+        self.image += gamma * motion
+        self.steps += 1
 
     def swap(self, away: Atom, toward: Atom, motion: Image, gamma: float) -> None:
         """Move to x + γ (toward − away), given motion = A (toward − away)."""
         toward.add_to(self.x, gamma)
         away.add_to(self.x, -gamma)
-        self._update_image(motion, gamma)
-
-    def _update_image(self, motion: Image, gamma: float) -> None:
         self.image += gamma * motion
         self.steps += 1

@@ -2,42 +2,63 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.compressed import CompressedSolver, used_columns
-from dcgs.inner.newton_state import CompressedState, NewtonState
-from dcgs.inner.newton_system import conjugate_gradient, solve_by_columns, solve_by_rows, weighted_gram
+from dcgs.inner.newton_system import Columns, Step, Trial, newton_step
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
-from dcgs.objectives.centered import CenteredMap
 from dcgs.objectives.losses import Image
-from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
+from dcgs.objectives.maps import MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
-from dcgs.projections import Derivative, ProjectedPoint
 from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet
+from dcgs.sets.norm_balls import L1Ball
 from dcgs.validation import COUNT
 
 # A Newton step of full length is halved up to this number of times if the residual does not fall.
 _HALVINGS = 5
-# The system of a Newton step is factorized if that takes less time than about this number of passes over the
-# data. Else it is solved by some conjugate gradient steps.
-_PASSES = 40.0
-# The speed of dense products, relative to sparse ones.
-_DENSE_SPEED = 20.0
-# An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
-# there are rows. If it reduces the residual to more than _SLOW of what it was, exact steps follow.
-_MOST_ROWS, _MANY, _SLOW = 1500, 4, 0.4
+# If an approximate step reduces the residual to more than this share of what it was, exact steps follow.
+_SLOW = 0.4
 # Aᵀu is computed anew when its rounding error may be this multiple of what it is then.
 _DRIFT = 16.0
-# If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
-_FEW = 0.25
+# With fewer coordinates, or if A has entries in more than this share of them, nothing is saved by leaving out
+# the others.
+_LEAST, _SHARE = 10_000, 0.5
+
+Coordinates: TypeAlias = NDArray[np.int64]
+
+
+@final
+@dataclass(eq=False)
+class NewtonState:
+    """The last answer, and the dual variable u of the last solve with Aᵀu.
+
+    ``drift`` estimates the rounding error of Aᵀu, which grows as it is updated from step to step.
+    """
+
+    x: Point
+    u: Image
+    adjoint: Point
+    drift: float
+
+    def with_zeros(self, count: int) -> NewtonState:
+        """Return the state with so many coordinates more, in which A has no entries and x is zero."""
+        none = np.zeros(count)
+        x, adjoint = np.concatenate([self.x, none]), np.concatenate([self.adjoint, none])
+        return NewtonState(x, self.u, adjoint, self.drift)
+
+
+@final
+@dataclass(eq=False)
+class CompressedState:
+    """The coordinates over which a compressed solver works, and the state of its solves over them."""
+
+    coordinates: Coordinates
+    newton: NewtonState
 
 
 @final
@@ -82,42 +103,10 @@ class Newton(Inner):
         return True
 
     def start(self, task: Task) -> Solver:
-        def make(task: Task, state: NewtonState | None) -> Solver:
-            return _NewtonSolver(self, task, state)
-
-        used = used_columns(task)
-        return make(task, task.restore(NewtonState)) if used is None else CompressedSolver(task, used, make)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A dual variable u with Aᵀu, its point x(u), A x, and the residual F = u − ∇ℓ(A x)."""
-
-    u: Image
-    adjoint: Point
-    projected: ProjectedPoint
-    image: Image
-    F: Image
-
-    @property
-    def x(self) -> Point:
-        """The point x(u)."""
-        return self.projected.point
-
-    @cached_property
-    def derivative(self) -> Derivative:
-        """The derivative of the projection, which only a further step needs."""
-        return self.projected.derivative()
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Step:
-    """A change Δu of the dual variable, and Aᵀ Δu."""
-
-    u: Image
-    adjoint: Point
+        used = _used_columns(task)
+        if used is not None:
+            return CompressedSolver(self, task, used)
+        return _NewtonSolver(self, task, task.restore(NewtonState))
 
 
 @final
@@ -131,7 +120,7 @@ class _NewtonSolver(Solver):
         self.X: DiagonallyProjectableSet = task.X
         self.f = reduced(task.f)
         self.metric = Metric(self.f)
-        self.columns = _Columns(self.f)
+        self.columns = Columns(self.f)
         self.state = state or self._at(task.x0)
 
     def _at(self, x: Point) -> NewtonState:
@@ -148,7 +137,7 @@ class _NewtonSolver(Solver):
         if state.drift > _DRIFT * self._rounding(state.u):
             state.adjoint, state.drift = self.f.map.adjoint(state.u), self._rounding(state.u)
         last = best = self._trial(phi, state.u, state.adjoint)
-        step, length, exact = _Step(last.u, last.adjoint), 1.0, False
+        step, length, exact = Step(last.u, last.adjoint), 1.0, False
         for _ in range(self.spec.max_steps):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
@@ -167,18 +156,22 @@ class _NewtonSolver(Solver):
                 if length < 0.5**_HALVINGS:
                     break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        return self._finish_by_projections(phi, accuracy, best)
+        task = replace(self.task, f=self.f, x0=best.x, saved=None)
+        self.state = self._at(ProjectedSolver(task, 100_000)(phi, accuracy))
+        return self.state.x
 
     def _next_step(
-        self, phi: Subproblem, trial: _Trial, accuracy: Accuracy, exact: bool
-    ) -> tuple[Outcome | None, _Step]:
+        self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool
+    ) -> tuple[Outcome | None, Step]:
         """Return how the solve ends at a trial, or None, and the next step."""
-        none = _Step(trial.u, trial.adjoint)
+        none = Step(trial.u, trial.adjoint)
         by_distance = isinstance(accuracy, DistanceAccuracy)
         bound, target = self._error_bound(phi, vdot(trial.F, trial.F), by_distance), accuracy(trial.x)
         if bound <= target:
             return Outcome.REACHED, none
-        floor = self._floor(phi, trial)
+        # The bound that rounding error of the point and of the residual alone makes.
+        noise = self.f.grad_noise(trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
+        floor = 8.0 * noise**2 / phi.eta
         if bound <= floor:
             return Outcome.ROUNDING, none
         if not exact and self.columns.has_good_mean(phi, trial):
@@ -187,7 +180,7 @@ class _NewtonSolver(Solver):
         bound = 0.5 * vdot(change, phi.scaled(change)) / phi.eta
         if bound <= max(target, floor):
             return Outcome.REACHED if bound <= target else Outcome.ROUNDING, none
-        return None, _step(phi, trial, change, self.columns)
+        return None, newton_step(phi, trial, change, self.columns)
 
     def _error_bound(self, phi: Subproblem, squared: float, by_distance: bool) -> float:
         """Return a bound of φ(x) − min φ, or of η/2 ‖x − x̂‖² if ``by_distance``, given ‖F‖².
@@ -206,118 +199,84 @@ class _NewtonSolver(Solver):
             return squared / (8.0 * least)
         return 0.5 * squared * norm_A * phi.eta / total**2
 
-    def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> _Trial:
+    def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> Trial:
         """Return x(u) and the residual there, given Aᵀu."""
         self.task.projections.count += 1
         y = phi.center - phi.scaled(phi.w + adjoint) / phi.eta
         projected = self.X.projected(y, phi.preconditioner)
         image = self.columns.image(projected.point)
         F = u - self.f.loss.grad(image)
-        return _Trial(u, adjoint, projected, image, F)
+        return Trial(u, adjoint, projected, image, F)
 
-    def _floor(self, phi: Subproblem, trial: _Trial) -> float:
-        """Return the bound that rounding error of the point and of the residual alone makes."""
-        noise = self.f.grad_noise(trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
-        return 8.0 * noise**2 / phi.eta
 
-    def _finish_by_projections(self, phi: Subproblem, accuracy: Accuracy, best: _Trial) -> Point:
-        task = replace(self.task, f=self.f, x0=best.x, saved=None)
-        x = ProjectedSolver(task, 100_000)(phi, accuracy)
-        self.state = self._at(x)
-        return self.state.x
+def _used_columns(task: Task) -> Coordinates | None:
+    """Return the columns in which an agent has entries, if a compressed solver pays, else None."""
+    if not (isinstance(task.X, L1Ball) and isinstance(task.f.map, SparseMap) and len(task.X.shape) == 1):
+        return None
+    used = np.flatnonzero(np.diff(task.f.map.columns.indptr))
+    return used if task.X.shape[0] >= _LEAST and len(used) <= _SHARE * task.X.shape[0] else None
 
 
 @final
-class _Columns:
-    """Products with some columns of A, gathered if they are few."""
+class CompressedSolver(Solver):
+    """Newton solves over the columns of A with entries, and where x⁰, w or the center is not 0.
 
-    def __init__(self, f: Objective) -> None:
-        assert isinstance(f.map, MatrixMap)
-        self.map = f.map
-
-    def image(self, x: Point) -> Image:
-        """Return A x."""
-        flat = x.reshape(-1)
-        count = int(np.count_nonzero(flat))
-        if count > _FEW * flat.size:
-            return self.map.image(x)
-        support = np.flatnonzero(flat)
-        return np.asarray(self.some(support) @ flat[support])
-
-    def some(self, support: NDArray[np.intp]) -> Any:
-        """Return the columns of A of this support, dense or sparse as A is."""
-        match self.map:
-            case DenseMap():
-                return self.map.A[:, support]
-            case SparseMap():
-                return self.map.columns[:, support]
-            case CenteredMap():
-                return self.map.A.some(support)
-        raise AssertionError(self.map)
-
-    def factorizes(self, n: int, s: int) -> bool:
-        """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
-        least = min(n, s)
-        match self.map:  # a sparse Gram matrix is cheap, and only the factorization counts
-            case SparseMap():
-                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
-            case CenteredMap():
-                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
-        return least * s <= _PASSES * math.prod(self.map.shape)
-
-    def has_good_mean(self, phi: Subproblem, trial: _Trial) -> bool:
-        """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
-        n, hess = len(trial.u), phi.f.loss.hess(trial.image)
-        is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
-        return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
-
-    def approximate_step(self, phi: Subproblem, trial: _Trial) -> _Step:
-        """Return a step with mean(k) A Aᵀ in place of A K Aᵀ, which costs one pass over the data."""
-        values, vectors = self.spectrum
-        mean, hess = float(trial.derivative.k.mean()), phi.f.loss.hess(trial.image)
-        u = -(vectors @ ((vectors.T @ trial.F) / (1.0 + (hess[0] * mean / phi.eta) * values)))
-        return _Step(u, self.map.adjoint(u))
-
-    @cached_property
-    def spectrum(self) -> tuple[Image, NDArray[np.float64]]:
-        """The eigenvalues and eigenvectors of A Aᵀ."""
-        values, vectors = np.linalg.eigh(self.gram)
-        return np.maximum(values, 0.0), vectors
-
-    @cached_property
-    def gram(self) -> NDArray[np.float64]:
-        """A Aᵀ."""
-        if isinstance(self.map, DenseMap):
-            return self.map.row_gram
-        return weighted_gram(self.map.A, np.ones(self.map.A.shape[1]))
-
-
-def _step(phi: Subproblem, trial: _Trial, change: Point, columns: _Columns) -> _Step:
-    """Return Δu with (I + D A K Aᵀ/η) Δu = −F, up to the tolerance of an inexact Newton step.
-
-    With R = √D and Δu = −F + R q it is (I + B K Bᵀ/η) q = B K Aᵀ F/η for B = R A, which is symmetric.
-    ``change`` is Aᵀ F.
+    Let A have no entries in column j, and let w and the center be zero there. Then the minimizer of φ over an
+    ℓ₁ ball is zero there as well: a smaller |xⱼ| lowers φ, and stays in the ball. So the solve is exact
+    without this coordinate. An agent with few of all features takes time in proportion to these, and not to
+    all. Coordinates are added when a subproblem needs them.
     """
-    R = np.sqrt(phi.f.loss.hess(trial.image))
-    k, q = trial.derivative.k, trial.derivative.q
-    support = np.flatnonzero(k)
-    n, s, d = len(R), len(support), len(k)
-    few = s <= _FEW * d
-    A = columns.some(support) if few else columns.map.A
-    k, q = (k[support], None if q is None else q[support]) if few else (k, q)
 
-    K = Derivative(k, q)
-    flat = change.reshape(-1)
-    rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
-    if columns.factorizes(n, s) and s > 0:
-        p = None if q is None else R[:, None] * (A @ K.columns)
-        if n <= s:
-            full = s == d and float(k.min()) == float(k.max())
-            gram = float(k[0]) * columns.gram if full else weighted_gram(A, np.sqrt(k))
-            solution = solve_by_rows(R, gram, p, phi.eta, rhs)
-        else:
-            solution = solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
-    else:
-        solution = conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
-    moved = R * solution
-    return _Step(moved - trial.F, columns.map.adjoint(moved) - change)
+    def __init__(self, spec: Newton, task: Task, used: Coordinates) -> None:
+        self.spec, self.task, self.used = spec, task, used
+        self.outside = np.ones(task.X.shape, dtype=np.bool_)
+        self.preconditioner: tuple[Point, Point] | None = None
+        saved = task.restore(CompressedState)
+        self.outside[used] = False
+        more = np.flatnonzero(self.outside & (task.x0 != 0.0))
+        self.coordinates = np.concatenate([used, more]) if saved is None else saved.coordinates
+        self._build(None if saved is None else saved.newton)
+
+    @property
+    def state(self) -> CompressedState:
+        return CompressedState(self.coordinates, self.solver.state)
+
+    def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
+        more = np.flatnonzero(self.outside & ((phi.center != 0.0) | (phi.w != 0.0)))
+        if len(more):
+            self.coordinates = np.concatenate([self.coordinates, more])
+            self._build(self.solver.state.with_zeros(len(more)))
+        J = self.coordinates
+        small = Subproblem(self.f, phi.w[J], phi.eta, phi.center[J], self._compressed(phi.preconditioner))
+        return self._whole(self.solver(small, self._by_whole(accuracy)))
+
+    def _build(self, state: NewtonState | None) -> None:
+        """Make the solver over the current coordinates, with this state or that of a new run."""
+        J, f = self.coordinates, self.task.f
+        assert isinstance(f.map, SparseMap)
+        assert isinstance(self.task.X, L1Ball)
+        self.outside[J] = False
+        self.preconditioner = None
+        self.f = Objective(f.loss, f.map.with_columns(self.used, len(J)))
+        X = L1Ball(len(J), self.task.X.radius)
+        task = replace(self.task, f=self.f, X=X, x0=self.task.x0[J], saved=None)
+        self.solver = _NewtonSolver(self.spec, task, state)
+
+    def _compressed(self, h: Point | None) -> Point | None:
+        """Return the entries of a preconditioner; the same array for the same preconditioner."""
+        if h is None:
+            return None
+        if self.preconditioner is None or self.preconditioner[0] is not h:
+            self.preconditioner = h, h[self.coordinates]
+        return self.preconditioner[1]
+
+    def _whole(self, x: Point) -> Point:
+        whole = np.zeros(self.task.X.shape)
+        whole[self.coordinates] = x
+        return frozen(whole)
+
+    def _by_whole(self, accuracy: Accuracy) -> Accuracy:
+        def bound(x: Point) -> float:
+            return accuracy(self._whole(x))
+
+        return DistanceAccuracy(bound) if isinstance(accuracy, DistanceAccuracy) else bound

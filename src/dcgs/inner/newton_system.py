@@ -1,9 +1,11 @@
-"""The linear system of a semismooth Newton step: Gram matrices of the data, and three ways to solve it."""
+"""A semismooth Newton step: its linear system, Gram matrices of the data, and three ways to solve it."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 import scipy.linalg
@@ -11,12 +13,153 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from dcgs.objectives.centered import CenteredMatrix
+from dcgs.inner.base import Subproblem
+from dcgs.objectives.centered import CenteredMap, CenteredMatrix
 from dcgs.objectives.losses import Image
+from dcgs.objectives.maps import DenseMap, MatrixMap, SparseMap
+from dcgs.objectives.objective import Objective
 from dcgs.points import Point
+from dcgs.projections import Derivative, ProjectedPoint
 
 # The conjugate gradient method takes at most _MOST steps, to this residual.
 _MOST, _TOLERANCE = 25, 0.1
+# The system of a Newton step is factorized if that takes less time than about this number of passes over the
+# data. Else it is solved by some conjugate gradient steps.
+_PASSES = 40.0
+# The speed of dense products, relative to sparse ones.
+_DENSE_SPEED = 20.0
+# An approximate step is used for at most _MOST_ROWS rows, if x has more than _MANY times as many nonzeros as
+# there are rows.
+_MOST_ROWS, _MANY = 1500, 4
+# If x has fewer nonzeros than this share of all entries, their columns of A are gathered.
+_FEW = 0.25
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A dual variable u with Aᵀu, its point x(u), A x, and the residual F = u − ∇ℓ(A x)."""
+
+    u: Image
+    adjoint: Point
+    projected: ProjectedPoint
+    image: Image
+    F: Image
+
+    @property
+    def x(self) -> Point:
+        """The point x(u)."""
+        return self.projected.point
+
+    @cached_property
+    def derivative(self) -> Derivative:
+        """The derivative of the projection, which only a further step needs."""
+        return self.projected.derivative()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A change Δu of the dual variable, and Aᵀ Δu."""
+
+    u: Image
+    adjoint: Point
+
+
+@final
+class Columns:
+    """Products with some columns of A, gathered if they are few."""
+
+    def __init__(self, f: Objective) -> None:
+        assert isinstance(f.map, MatrixMap)
+        self.map = f.map
+
+    def image(self, x: Point) -> Image:
+        """Return A x."""
+        flat = x.reshape(-1)
+        count = int(np.count_nonzero(flat))
+        if count > _FEW * flat.size:
+            return self.map.image(x)
+        support = np.flatnonzero(flat)
+        return np.asarray(self.some(support) @ flat[support])
+
+    def some(self, support: NDArray[np.intp]) -> Any:
+        """Return the columns of A of this support, dense or sparse as A is."""
+        match self.map:
+            case DenseMap():
+                return self.map.A[:, support]
+            case SparseMap():
+                return self.map.columns[:, support]
+            case CenteredMap():
+                return self.map.A.some(support)
+        raise AssertionError(self.map)
+
+    def factorizes(self, n: int, s: int) -> bool:
+        """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
+        least = min(n, s)
+        match self.map:  # a sparse Gram matrix is cheap, and only the factorization counts
+            case SparseMap():
+                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
+            case CenteredMap():
+                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
+        return least * s <= _PASSES * math.prod(self.map.shape)
+
+    def has_good_mean(self, phi: Subproblem, trial: Trial) -> bool:
+        """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
+        n, hess = len(trial.u), phi.f.loss.hess(trial.image)
+        is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
+        return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
+
+    def approximate_step(self, phi: Subproblem, trial: Trial) -> Step:
+        """Return a step with mean(k) A Aᵀ in place of A K Aᵀ, which costs one pass over the data."""
+        values, vectors = self.spectrum
+        mean, hess = float(trial.derivative.k.mean()), phi.f.loss.hess(trial.image)
+        u = -(vectors @ ((vectors.T @ trial.F) / (1.0 + (hess[0] * mean / phi.eta) * values)))
+        return Step(u, self.map.adjoint(u))
+
+    @cached_property
+    def spectrum(self) -> tuple[Image, NDArray[np.float64]]:
+        """The eigenvalues and eigenvectors of A Aᵀ."""
+        values, vectors = np.linalg.eigh(self.gram)
+        return np.maximum(values, 0.0), vectors
+
+    @cached_property
+    def gram(self) -> NDArray[np.float64]:
+        """A Aᵀ."""
+        if isinstance(self.map, DenseMap):
+            return self.map.row_gram
+        return weighted_gram(self.map.A, np.ones(self.map.A.shape[1]))
+
+
+def newton_step(phi: Subproblem, trial: Trial, change: Point, columns: Columns) -> Step:
+    """Return Δu with (I + D A K Aᵀ/η) Δu = −F, up to the tolerance of an inexact Newton step.
+
+    With R = √D and Δu = −F + R q it is (I + B K Bᵀ/η) q = B K Aᵀ F/η for B = R A, which is symmetric.
+    ``change`` is Aᵀ F.
+    """
+    R = np.sqrt(phi.f.loss.hess(trial.image))
+    k, q = trial.derivative.k, trial.derivative.q
+    support = np.flatnonzero(k)
+    n, s, d = len(R), len(support), len(k)
+    few = s <= _FEW * d
+    A = columns.some(support) if few else columns.map.A
+    k, q = (k[support], None if q is None else q[support]) if few else (k, q)
+
+    K = Derivative(k, q)
+    flat = change.reshape(-1)
+    rhs = R * (A @ K.times(flat[support] if few else flat)) / phi.eta
+    if columns.factorizes(n, s) and s > 0:
+        p = None if q is None else R[:, None] * (A @ K.columns)
+        if n <= s:
+            full = s == d and float(k.min()) == float(k.max())
+            gram = float(k[0]) * columns.gram if full else weighted_gram(A, np.sqrt(k))
+            solution = solve_by_rows(R, gram, p, phi.eta, rhs)
+        else:
+            solution = solve_by_columns(A, R, np.sqrt(k), p, phi.eta, rhs)
+    else:
+        solution = conjugate_gradient(lambda v: v + R * (A @ K.times(A.T @ (R * v))) / phi.eta, rhs)
+    moved = R * solution
+    return Step(moved - trial.F, columns.map.adjoint(moved) - change)
 
 
 def weighted_gram(A: Any, roots: Point) -> NDArray[np.float64]:

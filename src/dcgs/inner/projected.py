@@ -10,7 +10,6 @@ import numpy as np
 import scipy.linalg
 
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.stall import Stall
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image, SquaredLoss
 from dcgs.objectives.maps import DenseMap
@@ -23,6 +22,9 @@ from dcgs.validation import COUNT
 _ROUNDINGS = 4.0
 # Least squares with more than this number of rows per column are replaced by a square triangular system.
 _TALL = 2.0
+# About √(β/η) steps reduce the bound by a constant factor. It has stopped falling if it is not below _FALL
+# times its lowest value after _PATIENCE times as many.
+_FALL, _PATIENCE = 0.5, 20
 
 
 @final
@@ -63,17 +65,15 @@ class Projected(Inner):
         return isinstance(X, DiagonallyProjectableSet)
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return needs_projection("projected", X)
+        if isinstance(X, ProjectableSet):
+            return None
+        return (
+            "projected needs a set with a Euclidean projection; "
+            f"{type(X).__name__} has none. Use inner='auto'."
+        )
 
     def start(self, task: Task) -> Solver:
         return ProjectedSolver(task, self.max_steps)
-
-
-def needs_projection(name: str, X: ConvexSet) -> str | None:
-    """Return why a solver that projects cannot be used over X, or None if it can."""
-    if isinstance(X, ProjectableSet):
-        return None
-    return f"{name} needs a set with a Euclidean projection; {type(X).__name__} has none. Use inner='auto'."
 
 
 @final
@@ -89,10 +89,9 @@ class ProjectedSolver(Solver):
         self.max_steps = max_steps
         self.f = reduced(task.f)
         self.metric = Metric(self.f)
-        self.state = task.restore(ProjectedState) or self._at(task.x0)
-
-    def _at(self, x: Point) -> ProjectedState:
-        return ProjectedState(frozen(x), self.f.map.image(x))
+        self.state = task.restore(ProjectedState) or ProjectedState(
+            frozen(task.x0), self.f.map.image(task.x0)
+        )
 
     def __call__(self, phi: Subproblem, accuracy: Accuracy) -> Point:
         phi = phi.with_objective(self.f)
@@ -149,6 +148,24 @@ class Metric:
             self._of = phi.preconditioner
             self._smoothness = self.f.smoothness_by(self._of)
         return self._smoothness
+
+
+@final
+class Stall:
+    """Follows the bounds of accelerated steps, for a condition number β/η."""
+
+    def __init__(self, condition: float) -> None:
+        self.patience = _PATIENCE * math.ceil(math.sqrt(condition))
+        self.lowest = math.inf
+        self.waited = 0
+
+    def is_reached(self, bound: float) -> bool:
+        """Return True if the bound of this step shows that no further progress is possible."""
+        if bound < _FALL * self.lowest:
+            self.lowest, self.waited = bound, 0
+            return False
+        self.waited += 1
+        return self.waited > self.patience
 
 
 def reduced(f: Objective) -> Objective:

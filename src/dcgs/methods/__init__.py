@@ -1,26 +1,12 @@
 """Methods: the program of ONE agent. They import no network code."""
 
-from dcgs.methods.base import Agent, Method
+from dcgs.methods.base import Agent, Method, ProjectedMethod, projector
 from dcgs.methods.dcgs import DCGS, PrimalDual
 from dcgs.methods.dfw import DFW
 from dcgs.methods.fast_dcgs import FastDCGS
 from dcgs.methods.mixing import average, laplacian
 from dcgs.methods.projected_agd import ProjectedAGD
 from dcgs.methods.projected_gradient import NIDS, PGExtra
-from dcgs.methods.projections import ProjectedMethod, projector
 
-__all__ = [
-    "DCGS",
-    "DFW",
-    "NIDS",
-    "Agent",
-    "FastDCGS",
-    "Method",
-    "PGExtra",
-    "PrimalDual",
-    "ProjectedAGD",
-    "ProjectedMethod",
-    "average",
-    "laplacian",
-    "projector",
-]
+__all__ = ["DCGS", "DFW", "NIDS", "FastDCGS", "PGExtra", "PrimalDual", "ProjectedAGD"]
+__all__ += ["Agent", "Method", "ProjectedMethod", "average", "laplacian", "projector"]

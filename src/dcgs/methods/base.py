@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, final
+from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -18,11 +18,14 @@ from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.schedules import Facts
-from dcgs.sets.base import ConvexSet
+from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.state import ResumePoint
 from dcgs.tree import TreeNode
 
 T = TypeVar("T")
+
+Projection: TypeAlias = Callable[[Point], Point]
+"""y ↦ the point of a set that is nearest to y."""
 
 
 @final
@@ -165,3 +168,49 @@ class Method(ABC):
         Runs with different texts cannot be resumed from each other. Most methods do not depend on limits.
         """
         return ""
+
+
+class ProjectedMethod(Method):
+    """A method that projects onto X, one round an iteration.
+
+    >>> import dcgs
+    >>> isinstance(dcgs.NIDS(), dcgs.ProjectedMethod), dcgs.NIDS().projects, dcgs.DFW().projects
+    (True, True, False)
+    """
+
+    projects = True
+
+    def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
+        if isinstance(X, ProjectableSet):
+            return None
+        return (
+            f"{type(self).__name__} needs a set with a Euclidean projection; "
+            f"{type(X).__name__} has none. Use a method that calls the linear oracle, such as dcgs.DCGS()."
+        )
+
+
+def projector(agent: Agent) -> Projection:
+    """Return the projection onto the agent's set, every use of it counted.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> class Steps(dcgs.ProjectedMethod):
+    ...     def program(self, agent):
+    ...         x, project = agent.x0, dcgs.projector(agent)
+    ...         for k in agent.iterations_left:
+    ...             x = yield from dcgs.average(x, agent.metropolis)
+    ...             x = project(x - agent.f.grad(x) / agent.facts.smoothness)
+    ...             agent.observe(k, x)
+    ...         return x
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), [1.0, 0.0])] * 2
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), Steps(), iterations=5)
+    >>> result.x, result.projections
+    (array([1., 0.]), array([5, 5]))
+    """
+    X = agent.X
+    assert isinstance(X, ProjectableSet)
+
+    def counted(y: Point) -> Point:
+        agent.projections.count += 1
+        return X.project(y)
+
+    return counted

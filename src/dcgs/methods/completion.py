@@ -22,11 +22,10 @@ from dcgs.methods.completion_gap import Command
 from dcgs.methods.completion_root import Root, RootState, StepAnswer
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap
-from dcgs.objectives.sampled import SampledEntries
+from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.block import extended
-from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
 # Vectors of the first block.
 _FIRST = 8
@@ -101,10 +100,10 @@ class _Worker:
     """One agent's part of the method."""
 
     def __init__(self, agent: Agent) -> None:
-        assert isinstance(agent.X, NuclearNormBall)
+        assert isinstance(agent.f.map, Sampling)
         self.agent = agent
         self.shape = agent.X.shape[0], agent.X.shape[1]
-        self.entries = SampledEntries(agent.f, all_rows=False)
+        self.entries = SampledEntries(agent.f.map, all_rows=False)
 
     def first_state(self) -> CompletionState:
         """Return the state before the first iteration."""
@@ -125,9 +124,10 @@ class _Worker:
         """Return this agent's rows of W = Z Q, and the answer of the root to the sums over all agents."""
         f, x, before, theta = self.agent.f, at.x, at.x_prev, at.theta
         image = x.image + theta * (x.image - before.image)  # line 3: y = x + θ (x − x_prev)
-        G = self.entries.gradient(image)
+        grad = f.loss.grad(image)
+        G = self.entries.adjoint(grad)
         GQ = np.asarray(G @ at.Q)
-        slope = float(f.loss.grad(image) @ image)
+        slope = float(grad @ image)
         numbers = np.array([f.loss.value(x.image), f.grad_noise(x.image), slope, *at.judged])
         W = -GQ / at.L  # line 4
         W[:, : x.rank] += (1.0 + theta) * x.U
@@ -140,9 +140,9 @@ class _Worker:
 
     def gram_product(self, at: CompletionState, B: Matrix, root: Root) -> Program[Value]:
         """Return the answer of the root to Gᵀ(G B) and ⟨G, x⟩, for the gradient G at x."""
-        image = at.x.image
-        G = self.entries.gradient(image)
-        slope = np.array([float(self.agent.f.loss.grad(image) @ image)])
+        grad = self.agent.f.loss.grad(at.x.image)
+        G = self.entries.adjoint(grad)
+        slope = np.array([float(grad @ at.x.image)])
         return (yield from network_answer((np.asarray(G.T @ (G @ B)), slope), self.agent, root.certify))
 
     def go_back(self, at: CompletionState, answer: StepAnswer) -> None:

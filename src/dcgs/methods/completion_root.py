@@ -70,19 +70,6 @@ class RootState:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """The sums of an iteration, and with which block, momentum and smoothness they were made.
-
-    P = Zᵀ Z Q and C = (Z Q)ᵀ Z Q.
-    """
-
-    P: Matrix
-    C: Matrix
-    L: float
-
-
-@final
 class Root:
     """What the root computes; other agents have one and do not call it."""
 
@@ -92,45 +79,43 @@ class Root:
         self.side = min(agent.X.shape)
         self.state = state
         self._search = GapSearch(agent)
-        self._sums: _Sums | None = None
+        self._sums: tuple[Matrix, Matrix, float] | None = None  # Zᵀ Z Q, (Z Q)ᵀ Z Q, and L
 
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; Q, θ and L are those they were made with."""
         S, T, T_prev, C, CG, numbers = total
-        value, noise, slope, *judged = numbers.tolist()
+        value, noise, slope, before, promised, squared, ascent = numbers.tolist()
         state = self.state = self.state or RootState(Q[:, :rank], Q[:, :rank])
         state.first = value if state.first is None else state.first
-        if _was_too_long(value, judged, L):
+        bound = before + promised + 0.5 * L * squared
+        if squared > 0.0 and value > bound + _ROUNDING * abs(value):  # the last step was too long
             state.V, state.momentum = state.V_prev, Momentum()
-            return self._back(state, Q.shape[1], L)
-        if judged[3] > 0.0:
+            Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
+            none = np.zeros((0, 0))
+            return StepAnswer(Q, none, state.V.T @ Q, none, 0.0, _INCREASE * L).value(Command.BACK)
+        if ascent > 0.0:
             state.momentum = Momentum()
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
         estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
-        sums = self._sums = _Sums(P, C, L)
+        self._sums = P, C, L
         gap = GapEstimate(estimate, state.first - value, noise)
-        return self._search.begin(gap, Q, state.trust) or self._step(state, sums)
+        return self._search.begin(gap, Q, state.trust) or self._step(state)
 
     def certify(self, total: Value) -> Value:
         """Return the next block of the certificate, or what follows from the gap at x."""
-        sums, state = self._sums, self.state
-        assert sums is not None
-        assert state is not None
+        assert self.state is not None
         answer, ratio = self._search.proceed(total)
-        state.trust = max(state.trust, ratio)
-        return answer or self._step(state, sums)
+        self.state.trust = max(self.state.trust, ratio)
+        return answer or self._step(self.state)
 
-    def _back(self, state: RootState, columns: int, L: float) -> Value:
-        Q = extended(state.V, min(max(columns, state.V.shape[1]), self.side))
-        none = np.zeros((0, 0))
-        return StepAnswer(Q, none, state.V.T @ Q, none, 0.0, _INCREASE * L).value(Command.BACK)
-
-    def _step(self, state: RootState, sums: _Sums) -> Value:
+    def _step(self, state: RootState) -> Value:
         """Return the step to the projection of Z, from the singular triples that the block gives."""
-        values, R = np.linalg.eigh(sums.C)
+        assert self._sums is not None
+        P, C, L = self._sums
+        values, R = np.linalg.eigh(C)
         kept = values > _LEAST * float(values[-1])
         R = R[:, kept] / np.sqrt(values[kept])  # W R is orthonormal
-        B = sums.P @ R  # Zᵀ W R
+        B = P @ R  # Zᵀ W R
         squares, T = np.linalg.eigh(B.T @ B)
         sigma = np.sqrt(np.maximum(squares[::-1], 0.0))
         positive = sigma > _LEAST * float(sigma[0])
@@ -140,13 +125,6 @@ class Root:
         wanted = rank + rank // _SHARE + _SPARE if rank < len(sigma) else round(_GROWTH * rank) + _SPARE
         Q = extended(B @ (T / sigma), min(wanted, self.side))
         V, M = Q[:, :rank], R @ (T[:, :rank] * c[:rank])
-        answer = StepAnswer(Q, M, state.V.T @ Q, state.V_prev.T @ V, state.momentum.weight(), sums.L)
+        answer = StepAnswer(Q, M, state.V.T @ Q, state.V_prev.T @ V, state.momentum.weight(), L)
         state.V_prev, state.V = state.V, V
         return answer.value(Command.STEP)
-
-
-def _was_too_long(value: float, judged: list[float], L: float) -> bool:
-    """Return True if f at the end of the last step exceeds the quadratic bound of that step."""
-    before, slope, squared, _ = judged
-    bound = before + slope + 0.5 * L * squared
-    return squared > 0.0 and value > bound + _ROUNDING * abs(value)

@@ -20,7 +20,7 @@ from dcgs.methods.completion_gap import Command
 from dcgs.methods.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap
-from dcgs.objectives.sampled import SampledEntries
+from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.sets.block import extended
@@ -74,9 +74,10 @@ class _Worker:
     """One agent's part of the method."""
 
     def __init__(self, agent: Agent) -> None:
+        assert isinstance(agent.f.map, Sampling)
         self.agent = agent
         self.shape = agent.X.shape[0], agent.X.shape[1]
-        self.entries = SampledEntries(agent.f, all_rows=True)
+        self.entries = SampledEntries(agent.f.map, all_rows=True)
 
     def first_state(self) -> SharedState:
         """Return the state before the first iteration."""
@@ -98,8 +99,9 @@ class _Worker:
         """Return the answer of the root to the gradient's products with both blocks."""
         f = self.agent.f
         image = at.image + at.theta * (at.image - at.image_prev)  # line 3
-        G = self.entries.gradient(image)
-        slope = float(f.loss.grad(image) @ image)
+        grad = f.loss.grad(image)
+        G = self.entries.adjoint(grad)
+        slope = float(grad @ image)
         numbers = np.array([f.loss.value(at.image), f.grad_noise(at.image), slope, *at.judged])
         own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
         decide = partial(root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
@@ -110,8 +112,9 @@ class _Worker:
 
         G B is summed first: Gᵀ G is not the sum of the agents' products.
         """
-        G = self.entries.gradient(at.image)
-        slope = np.array([float(self.agent.f.loss.grad(at.image) @ at.image)])
+        grad = self.agent.f.loss.grad(at.image)
+        G = self.entries.adjoint(grad)
+        slope = np.array([float(grad @ at.image)])
         (GB,) = yield from network_answer((np.asarray(G @ B),), self.agent, lambda total: total)
         return (yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify))
 

@@ -14,9 +14,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from dcgs.methods.base import Agent
+from dcgs.methods.base import Agent, ProjectedMethod, projector
 from dcgs.methods.mixing import chebyshev, chebyshev_rounds, exact, repeated, repeated_rounds, well_ordered
-from dcgs.methods.projections import ProjectedMethod, projector
 from dcgs.momentum import Momentum
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program

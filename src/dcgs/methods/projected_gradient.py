@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.methods.base import Agent
+from dcgs.methods.base import Agent, ProjectedMethod, projector
 from dcgs.methods.mixing import average
-from dcgs.methods.projections import ProjectedMethod, projector
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.validation import POSITIVE, number

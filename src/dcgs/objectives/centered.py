@@ -19,7 +19,7 @@ from scipy.sparse.linalg import LinearOperator
 from dcgs.atoms import Atom, Sparse, Spike
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import MatrixMap, Shape
-from dcgs.objectives.spectrum import largest_by_lanczos
+from dcgs.objectives.spectrum import largest_by_lanczos, largest_of_gram
 from dcgs.points import Point
 
 Matrix = NDArray[np.float64]
@@ -78,11 +78,6 @@ class CenteredMatrix:
         """Return the matrix with its columns multiplied by these factors."""
         scaled = sp.csr_array(self.S @ sp.diags_array(factors))
         return CenteredMatrix.of(scaled, self.u, self.v * factors)
-
-    def weighted(self, rows: Image, columns: Point) -> CenteredMatrix:
-        """Return the matrix with its rows and columns multiplied by these factors."""
-        S = sp.csr_array(sp.diags_array(rows) @ self.S @ sp.diags_array(columns))
-        return CenteredMatrix(S, S, rows * self.u, columns * self.v)
 
     def row_gram(self) -> Matrix:
         """Return A Aᵀ as a dense matrix."""
@@ -144,7 +139,7 @@ class CenteredMap(MatrixMap):
     def largest_eigenvalue(self) -> float:
         n, d = self.A.shape
         if min(n, d) <= _DENSE_SIDE:
-            return max(0.0, float(np.linalg.eigvalsh(self._small_gram())[-1]))
+            return largest_of_gram(self.A.row_gram() if n < d else self.A.column_gram(np.ones(n)))
         A = self.A if d <= n else self.A.T
         side = min(n, d)
         operator = LinearOperator((side, side), matvec=lambda x: A.T @ (A @ x.reshape(-1)), dtype=np.float64)
@@ -157,11 +152,6 @@ class CenteredMap(MatrixMap):
     @cached_property
     def smallest_eigenvalue(self) -> float:
         return 0.0
-
-    def _small_gram(self) -> Matrix:
-        """Return AᵀA or A Aᵀ, the smaller of the two."""
-        n, d = self.A.shape
-        return self.A.row_gram() if n < d else self.A.column_gram(np.ones(n))
 
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         return {"A": self.A.S}

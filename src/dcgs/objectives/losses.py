@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dcgs.validation import POSITIVE, TEXT, vector
+from dcgs.validation import POSITIVE, TEXT, instance, vector
 
 Image: TypeAlias = NDArray[np.float64]
 
@@ -133,7 +133,7 @@ class LogisticLoss(Loss):
         return np.logaddexp(0.0, -self.labels * z)
 
     def totals(self, images: NDArray[np.float64]) -> Image:
-        return np.asarray(np.logaddexp(0.0, -self.labels * images).sum(axis=1))
+        return np.asarray(self.values(images).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
@@ -173,9 +173,7 @@ class HuberLoss(Loss):
         return inside * (2.0 * r - inside)
 
     def totals(self, images: NDArray[np.float64]) -> Image:
-        r = np.abs(images - self.target)
-        inside = np.minimum(r, self.delta)
-        return np.asarray((inside * (2.0 * r - inside)).sum(axis=1))
+        return np.asarray(self.values(images).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
@@ -185,3 +183,51 @@ class HuberLoss(Loss):
 
     def data(self) -> dict[str, Image]:
         return {"target": self.target}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WeightedLoss(Loss):
+    """Σ weightᵢ ℓᵢ(zᵢ): an entry of weight 2 counts as two equal entries.
+
+    >>> import numpy as np
+    >>> loss = WeightedLoss(SquaredLoss([1.0, 2.0]), [2.0, 0.5])
+    >>> loss.value(np.zeros(2)), loss.grad(np.zeros(2)), loss.curvature
+    (4.0, array([-4., -2.]), (1.0, 4.0))
+    """
+
+    loss: Loss
+    weights: Image
+
+    def __post_init__(self) -> None:
+        instance(self.loss, Loss, "loss", "be a loss such as dcgs.SquaredLoss(b)")
+        weights = vector(self.weights, "weights")
+        object.__setattr__(self, "weights", weights)
+        if len(weights) != self.loss.size:
+            raise ValueError(
+                f"weights must have one entry per entry of the loss; got {len(weights)} and {self.loss.size}."
+            )
+        if weights.size and float(weights.min()) < 0.0:
+            raise ValueError(f"weights must be at least 0; the smallest is {float(weights.min()):.2e}.")
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        lower, upper = self.loss.curvature
+        most = float(self.weights.max(initial=0.0))
+        least = float(self.weights.min(initial=most))
+        return (least if lower >= 0.0 else most) * lower, most * upper
+
+    def value(self, z: Image) -> float:
+        return float(self.weights @ self.loss.values(z))
+
+    def values(self, z: Image) -> Image:
+        return self.weights * self.loss.values(z)
+
+    def grad(self, z: Image) -> Image:
+        return self.weights * self.loss.grad(z)
+
+    def hess(self, z: Image) -> Image:
+        return self.weights * self.loss.hess(z)
+
+    def data(self) -> dict[str, Image]:
+        return self.loss.data() | {"weights": self.weights}

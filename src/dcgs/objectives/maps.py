@@ -125,7 +125,7 @@ class MatrixMap(LinearMap):
 
     @property
     def entries(self) -> int:
-        return int(self.A.nnz if sp.issparse(self.A) else self.A.size)
+        return int(self.A.size if isinstance(self.A, np.ndarray) else self.A.nnz)
 
     @cached_property
     def norm_bound(self) -> float:

@@ -1,4 +1,4 @@
-"""The linear map from a matrix to some of its entries."""
+"""The linear map from a matrix to some of its entries, and sparse matrices of these for points in factors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.low_rank import LowRank
+from dcgs.low_rank import Index, LowRank, Matrix, sampled_product
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
@@ -88,3 +89,39 @@ class Sampling(LinearMap):
         _, _, counts = self.distinct
         complete = len(counts) == self.shape[0] * self.shape[1]
         return float(counts.min()) if complete else 0.0
+
+
+@final
+class SampledEntries:
+    """The observed entries of matrices in factors. Nothing dense is formed.
+
+    ``rows`` are the rows of the matrix with observed entries; with ``all_rows`` all rows. Factors U have
+    these rows.
+    """
+
+    def __init__(self, A: Sampling, all_rows: bool) -> None:
+        self.map = A
+        self.rows: Index = np.arange(A.shape[0]) if all_rows else np.unique(A.rows)
+        self.places: Index = A.rows if all_rows else np.searchsorted(self.rows, A.rows)
+
+    def image(self, U: Matrix, V: Matrix) -> Image:
+        """Return the observed entries of U Vᵀ."""
+        if V.shape[1] == 0:
+            return np.zeros(self.map.size)
+        return sampled_product(U, V, self.places, self.map.cols)
+
+    def adjoint(self, r: Image) -> sp.csr_array:
+        """Return Aᵀ r as a sparse matrix. Its arrays are used again by the next call."""
+        _, where, _ = self.map.distinct
+        self._matrix.data[:] = np.bincount(where, weights=r, minlength=len(self._matrix.data))
+        return self._matrix
+
+    @cached_property
+    def _matrix(self) -> sp.csr_array:
+        distinct, _, _ = self.map.distinct
+        rows, cols = np.divmod(distinct, self.map.shape[1])
+        starts = np.searchsorted(rows, np.append(self.rows, self.map.shape[0]))
+        shape = (len(self.rows), self.map.shape[1])
+        small = np.int32 if max(len(distinct), shape[1]) < np.iinfo(np.int32).max else np.int64
+        indices: NDArray[np.integer] = cols.astype(small)
+        return sp.csr_array((np.zeros(len(distinct)), indices, starts.astype(small)), shape=shape)

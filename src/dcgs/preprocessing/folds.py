@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.objectives.losses import WeightedLoss
 from dcgs.objectives.objective import Objective
-from dcgs.objectives.weighted import WeightedLoss
 from dcgs.preprocessing.design import Design
 from dcgs.preprocessing.site_data import SiteData
 

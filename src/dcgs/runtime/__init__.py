@@ -3,7 +3,7 @@
 A runtime (``base``) is ``Lockstep``, which hosts all agents in one process, or ``MPI``, which hosts some in
 each process. Both resume the agents' ``programs`` step by step and check their ``messages``. Over several
 processes, an ``exchange`` decides in each round what is sent to which process, and checks
-what arrives. Its ``channels`` turn messages into buffers with a header (``wire``). None of these does I/O.
+what arrives. ``wire`` turns messages into buffers with a header. None of these does I/O.
 A ``transport`` sends the buffers; ``mpi_transport`` implements it, and another transport would be a module
 beside that. ``traffic`` counts rounds, messages and bytes.
 
@@ -17,17 +17,9 @@ and sends reports of failures. ``errors`` decides which process prints an error,
 processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itself.
 """
 
-from dcgs.environment import is_root, started_by_mpi
+from dcgs.environment import started_by_mpi
 from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.errors import (
-    RunAbortedError,
-    Scope,
-    interrupt_status,
-    is_printed_here,
-    mark_as_common,
-    report,
-    scope_of,
-)
+from dcgs.runtime.errors import RunAbortedError, Scope, interrupt_status, report, scope_of
 from dcgs.runtime.faults import Faults, FaultSchedule, load_faults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
 from dcgs.runtime.lockstep import Lockstep
@@ -36,27 +28,7 @@ from dcgs.runtime.mpi import MPI
 from dcgs.runtime.rank import run_as_rank, run_worker
 from dcgs.runtime.traffic import Traffic
 
-__all__ = [
-    "MPI",
-    "FaultSchedule",
-    "Faults",
-    "Job",
-    "Lockstep",
-    "PartitionedError",
-    "ProcessGroup",
-    "RunAbortedError",
-    "Runtime",
-    "Scope",
-    "SingleProcess",
-    "Traffic",
-    "interrupt_status",
-    "is_printed_here",
-    "is_root",
-    "load_faults",
-    "mark_as_common",
-    "report",
-    "run_as_rank",
-    "run_worker",
-    "scope_of",
-    "started_by_mpi",
-]
+__all__ = ["MPI", "Job", "Lockstep", "ProcessGroup", "Runtime", "SingleProcess", "Traffic"]
+__all__ += ["FaultSchedule", "Faults", "PartitionedError", "load_faults"]
+__all__ += ["RunAbortedError", "Scope", "interrupt_status", "report", "scope_of"]
+__all__ += ["run_as_rank", "run_worker", "started_by_mpi"]

@@ -63,7 +63,7 @@ class Runtime(ABC):
     @property
     def reliable(self) -> bool:
         """Whether every message arrives in the round in which it is sent, and all agents take part in it."""
-        return True
+        return self.faults is None and not self.asynchronous
 
     @property
     def asynchronous(self) -> bool:
@@ -78,7 +78,7 @@ class Runtime(ABC):
     @property
     def has_noise(self) -> bool:
         """Whether messages may be changed on their way."""
-        return False
+        return self.faults is not None and self.faults.has_noise
 
     @abstractmethod
     def run(self, job: Job) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
 
 from dcgs.protocol import Message
 from dcgs.runtime.base import Job
@@ -15,24 +13,18 @@ from dcgs.runtime.programs import Programs
 from dcgs.runtime.record import Record
 
 
-@final
-@dataclass(frozen=True)
-class Pace:
-    """The steps of each agent in a unit of time, the time of a message, and the bound on staleness."""
+def run_by_clock(
+    job: Job, programs: Programs, record: Record, durations: Sequence[float], latency: float, staleness: int
+) -> None:
+    """Run all agents at their own pace, until one has returned. A round is a unit of simulated time.
 
-    speeds: Sequence[float]
-    latency: float
-    staleness: int
-
-
-def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> None:
-    """Run all agents at their own pace, until one has returned. A round is a unit of simulated time."""
+    ``durations`` are the times of a step of each agent, ``latency`` is that of a message.
+    """
     agents = range(len(job.neighbors))
     boxes = [Mailbox(job.neighbors[i]) for i in agents]
-    duration = [1.0 / speed for speed in pace.speeds]
     replies: dict[int, Reply] = programs.advance()
     # Events by time: an agent ends a step and sends (0), a message arrives (1), an agent may go on (2).
-    events: list[tuple[float, int, int, int, int]] = [(duration[i], 0, i, 0, 0) for i in agents]
+    events: list[tuple[float, int, int, int, int]] = [(durations[i], 0, i, 0, 0) for i in agents]
     messages: dict[tuple[int, int, int], Message] = {}
     idle: set[int] = set()
     heapq.heapify(events)
@@ -50,18 +42,18 @@ def run_by_clock(job: Job, programs: Programs, pace: Pace, record: Record) -> No
             done = record.steps.get(i, 0)
             for j, packet in sent.items():
                 messages[i, j, done] = packet.copy
-                heapq.heappush(events, (now + pace.latency, 1, j, i, done))
+                heapq.heappush(events, (now + latency, 1, j, i, done))
             idle.add(i)
             heapq.heappush(events, (now, 2, i, 0, 0))
         elif kind == 1:
             boxes[i].put(sender, step, messages.pop((sender, i, step)))
             heapq.heappush(events, (now, 2, i, 0, 0))
-        elif i in idle and boxes[i].is_ready(record.steps.get(i, 0), pace.staleness):
+        elif i in idle and boxes[i].is_ready(record.steps.get(i, 0), staleness):
             idle.discard(i)
             inbox, used = boxes[i].take(record.steps.get(i, 0) + 1)
             record.add(i, used)
             replies |= programs.advance({i: inbox})
-            heapq.heappush(events, (now + duration[i], 0, i, 0, 0))
+            heapq.heappush(events, (now + durations[i], 0, i, 0, 0))
 
 
 def run_recorded(job: Job, programs: Programs, record: Record) -> None:

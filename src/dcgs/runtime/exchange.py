@@ -12,11 +12,21 @@ from typing import TypeAlias, TypeVar, final
 import numpy as np
 
 from dcgs.protocol import Inbox, Message
-from dcgs.runtime.channels import RecvChannel, SendChannel
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.messages import Packets, early_return
 from dcgs.runtime.transport import Transfer, Transfers, Transport, hosted_by
-from dcgs.runtime.wire import ALL, Frame, Header, Kind, MessageError, Received, bundle_size, write_bundle
+from dcgs.runtime.wire import (
+    ALL,
+    Frame,
+    Header,
+    Kind,
+    MessageError,
+    Received,
+    RecvChannel,
+    SendChannel,
+    bundle_size,
+    write_bundle,
+)
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.files import atomic_write
-from dcgs.npz import NpzReader
+from dcgs.npz import NpzReader, read_npz
 from dcgs.points import Point
 from dcgs.protocol import Message
 from dcgs.validation import COUNT, NOT_NEGATIVE, PATH, SEED, number, whole
@@ -27,7 +27,6 @@ Edge: TypeAlias = tuple[int, int]
 
 _SHARE = number("be at least 0 and less than 1", lambda x: 0.0 <= x < 1.0)
 _SHARE_OF_ONE = number("be between 0 and 1", lambda x: 0.0 <= x <= 1.0)
-_DELAY = whole(0)
 
 
 @final
@@ -45,16 +44,14 @@ class RoundFaults:
     late: Mapping[Edge, int] = field(default_factory=dict)
     noise: float = 0.0
 
-    def arrives(self, edge: Edge) -> bool:
-        """Return True if a message along this edge is not lost."""
-        return edge not in self.lost
-
 
 class FaultSchedule(ABC):
     """Which faults happen in which round."""
 
     patience: int = 1000
     """If no message crosses between two parts of the network for so many rounds, the run ends."""
+    seed: int = 0
+    """The seed of the noise."""
 
     @property
     @abstractmethod
@@ -73,15 +70,10 @@ class FaultSchedule(ABC):
         """Return a message with noise; the same in every run."""
         if noise == 0.0:
             return message
-        rng = np.random.default_rng((self._noise_seed, round, *edge))
+        rng = np.random.default_rng((self.seed, round, *edge))
         parts = message if isinstance(message, tuple) else (message,)
         noisy = tuple(_with_noise(part, noise, rng) for part in parts)
         return noisy if isinstance(message, tuple) else noisy[0]
-
-    @property
-    def _noise_seed(self) -> int:
-        """The seed of the noise."""
-        return 0
 
 
 def _with_noise(part: Point, noise: float, rng: np.random.Generator) -> Point:
@@ -130,7 +122,7 @@ class Faults(FaultSchedule):
             for key, share in given.items():
                 _SHARE_OF_ONE(share, f"{name}[{key!r}]")
         for delay in self.delay.values() if isinstance(self.delay, Mapping) else (self.delay,):
-            _DELAY(delay, "delay")
+            whole(0)(delay, "delay")
         NOT_NEGATIVE(self.noise, "noise")
         SEED(self.seed, "seed")
         COUNT(self.patience, "patience")
@@ -150,10 +142,6 @@ class Faults(FaultSchedule):
     @property
     def has_noise(self) -> bool:
         return self.noise > 0.0
-
-    @property
-    def _noise_seed(self) -> int:
-        return self.seed
 
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
         rng = np.random.default_rng((self.seed, round))
@@ -180,8 +168,22 @@ class Faults(FaultSchedule):
         )
 
     def save(self, path: str | os.PathLike[str], neighbors: Neighbors, rounds: int) -> Path:
-        """Write the faults of the first rounds to a file, from which :func:`load_faults` reads them."""
-        return save_faults(path, [self.at(round, neighbors) for round in range(1, rounds + 1)], self.seed)
+        """Write the faults of the first rounds to a file, from which :func:`load_faults` reads them.
+
+        It is a file of NumPy's (npz), whose path is returned.
+        """
+        faults = [(at, self.at(at, neighbors)) for at in range(1, rounds + 1)]
+        asleep = [(at, i) for at, each in faults for i in sorted(each.asleep)]
+        lost = [(at, *edge) for at, each in faults for edge in sorted(each.lost)]
+        late = [(at, *edge, by) for at, each in faults for edge, by in sorted(each.late.items())]
+        arrays: dict[str, Any] = {
+            "asleep": np.array(asleep, dtype=np.int64).reshape(-1, 2),
+            "lost": np.array(lost, dtype=np.int64).reshape(-1, 3),
+            "late": np.array(late, dtype=np.int64).reshape(-1, 4),
+            "noise": np.array([each.noise for _, each in faults]),
+            "seed": np.array(self.seed),
+        }
+        return atomic_write(PATH(path, "path"), lambda stream: np.savez_compressed(stream, **arrays))
 
 
 @final
@@ -195,10 +197,6 @@ class RecordedFaults(FaultSchedule):
     @property
     def has_noise(self) -> bool:
         return any(each.noise > 0.0 for each in self.rounds)
-
-    @property
-    def _noise_seed(self) -> int:
-        return self.seed
 
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
         return self.rounds[round - 1] if round <= len(self.rounds) else RoundFaults()
@@ -214,21 +212,6 @@ class RecordedFaults(FaultSchedule):
             )
 
 
-def save_faults(path: str | os.PathLike[str], rounds: Sequence[RoundFaults], seed: int = 0) -> Path:
-    """Write the faults of rounds 1, 2, … to a file (NumPy's npz), and return its path."""
-    asleep = [(at, i) for at, each in enumerate(rounds, 1) for i in sorted(each.asleep)]
-    lost = [(at, *edge) for at, each in enumerate(rounds, 1) for edge in sorted(each.lost)]
-    late = [(at, *edge, by) for at, each in enumerate(rounds, 1) for edge, by in sorted(each.late.items())]
-    arrays: dict[str, Any] = {
-        "asleep": np.array(asleep, dtype=np.int64).reshape(-1, 2),
-        "lost": np.array(lost, dtype=np.int64).reshape(-1, 3),
-        "late": np.array(late, dtype=np.int64).reshape(-1, 4),
-        "noise": np.array([each.noise for each in rounds]),
-        "seed": np.array(seed),
-    }
-    return atomic_write(PATH(path, "path"), lambda stream: np.savez_compressed(stream, **arrays))
-
-
 def load_faults(path: str | os.PathLike[str]) -> RecordedFaults:
     """Return the faults that :meth:`Faults.save` wrote.
 
@@ -240,20 +223,10 @@ def load_faults(path: str | os.PathLike[str]) -> RecordedFaults:
     >>> dcgs.load_faults(path).at(2, neighbors) == faults.at(2, neighbors)
     True
     """
-    name = str(PATH(path, "path"))
-    try:
-        with open(name, "rb") as file:
-            return _read(file)
-    except OSError as error:
-        raise FileNotFoundError(f"path must be a file to read; {name!r}: {error.strerror}.") from error
-    except Exception as error:  # a damaged file can fail anywhere
-        raise ValueError(
-            f"{name!r} must be a file written by Faults.save; it cannot be read as one."
-        ) from error
+    return read_npz(PATH(path, "path"), "a file written by Faults.save", _read)
 
 
-def _read(file: IO[bytes]) -> RecordedFaults:
-    npz = NpzReader(file)
+def _read(npz: NpzReader) -> RecordedFaults:
     noise = npz.array("noise").tolist()
     asleep: list[set[int]] = [set() for _ in noise]
     lost: list[set[Edge]] = [set() for _ in noise]

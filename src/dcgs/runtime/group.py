@@ -14,7 +14,6 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.runtime.channels import RecvChannel, SendChannel
 from dcgs.runtime.encoding import Array, Buffer, EncodedArray
 from dcgs.runtime.errors import RunAbortedError, Scope, describe, interrupt_status, mark_as_common, scope_of
 from dcgs.runtime.transport import Transport
@@ -24,11 +23,12 @@ from dcgs.runtime.wire import (
     Header,
     Kind,
     Received,
-    bundle_size,
+    RecvChannel,
+    SendChannel,
+    bundle,
     check_header,
     read_header,
     read_messages,
-    write_bundle,
 )
 
 _TAG = 0  # agents' messages have tags from 1 on
@@ -151,18 +151,16 @@ class TransportGroup(ProcessGroup):
     def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
         self._operation += 1
         if not self.is_root:
-            self._send(list(arrays))
+            own = list(arrays)
+            for array in (np.array([len(own)]), *own):
+                for sends in self._to_root.split(self._bundle(array)):
+                    self._transport.transfer(sends, [], [0])
             return
         yield from arrays
         for channel in self._from[1:]:
             (count,) = self._receive(channel).tolist()
             for _ in range(int(count)):
                 yield self._receive(channel)
-
-    def _send(self, arrays: list[Array]) -> None:
-        for array in (np.array([len(arrays)]), *arrays):
-            for sends in self._to_root.split(self._bundle(array)):
-                self._transport.transfer(sends, [], [0])
 
     def _receive(self, channel: RecvChannel) -> Array:
         peers = [channel.rank]
@@ -176,10 +174,7 @@ class TransportGroup(ProcessGroup):
     def _bundle(self, array: Array) -> Buffer:
         """Return the array as a bundle of this operation."""
         rank = self._transport.rank
-        frames = [Frame(rank, 0, [EncodedArray(array)])]
-        buffer: Buffer = np.empty(bundle_size(frames), dtype=np.uint8)
-        write_bundle(frames, Header(Kind.COLLECTIVE, rank, self._operation), buffer)
-        return buffer
+        return bundle([Frame(rank, 0, [EncodedArray(array)])], Header(Kind.COLLECTIVE, rank, self._operation))
 
     def broadcast(self, array: Array | None) -> Array:
         self._operation += 1

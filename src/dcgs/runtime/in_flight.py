@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import final
 
@@ -68,19 +67,11 @@ class AgentLinks:
             if each.sent > self.newest.get(each.sender, 0):
                 self.newest[each.sender] = each.sent
                 arrived[each.sender] = each.message
-                self._remember(each)
+                place = each.sender, each.slot
+                others = [one for one in self.latest if (one.sender, one.slot) != place]
+                self.latest = sorted([*others, each], key=lambda one: (one.sender, one.slot))
         return {i: arrived[i] for i in sorted(arrived)}
 
     def repeated(self, slot: int) -> dict[int, Message]:
         """Return the last message of each neighbor that has this place in an iteration."""
         return {each.sender: each.message for each in self.latest if each.slot == slot}
-
-    def _remember(self, message: SentMessage) -> None:
-        place = message.sender, message.slot
-        others = [each for each in self.latest if (each.sender, each.slot) != place]
-        self.latest = sorted([*others, message], key=lambda each: (each.sender, each.slot))
-
-
-def links_of(agents: Iterable[int]) -> dict[int, AgentLinks]:
-    """Return the links of agents that have sent nothing."""
-    return {i: AgentLinks() for i in agents}

@@ -11,10 +11,10 @@ from typing import Any, final
 
 from dcgs.parallel import blas_threads, cores, wide_products
 from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.clock import Pace, run_by_clock, run_recorded
+from dcgs.runtime.clock import run_by_clock, run_recorded
 from dcgs.runtime.faults import FaultSchedule, RecordedFaults
 from dcgs.runtime.group import ProcessGroup, SingleProcess
-from dcgs.runtime.in_flight import links_of
+from dcgs.runtime.in_flight import AgentLinks
 from dcgs.runtime.lossy import Delivery, run_with_faults
 from dcgs.runtime.messages import all_sent, packets
 from dcgs.runtime.programs import Programs
@@ -93,14 +93,6 @@ class Lockstep(Runtime):
     def replays(self) -> bool:
         return self.replay is not None
 
-    @property
-    def reliable(self) -> bool:
-        return self.faults is None and not self.asynchronous
-
-    @property
-    def has_noise(self) -> bool:
-        return self.faults is not None and self.faults.has_noise
-
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
@@ -115,8 +107,8 @@ class Lockstep(Runtime):
                 return
             if self.faults is not None or job.edges_up is not None:
                 faults = self.faults or RecordedFaults(())
-                linked = job if job.links else replace(job, links=links_of(range(len(job.neighbors))))
-                run_with_faults(linked, programs, Delivery(linked, faults), pool)
+                links = job.links or {i: AgentLinks() for i in range(len(job.neighbors))}
+                run_with_faults(programs, Delivery(replace(job, links=links), faults), pool)
                 return
             replies = programs.advance(pool=pool)
             if self.threads is None and job.point_nbytes >= _LARGE:
@@ -143,8 +135,8 @@ class Lockstep(Runtime):
         if len(each) not in (1, agents):
             raise ValueError(f"speeds must have one number for each agent, {agents}; got {len(each)}.")
         try:
-            pace = Pace(each * agents if len(each) == 1 else each, self.latency, self.staleness)
-            run_by_clock(job, programs, pace, record)
+            durations = [1.0 / speed for speed in (each * agents if len(each) == 1 else each)]
+            run_by_clock(job, programs, record, durations, self.latency, self.staleness)
         finally:
             if self.record is not None:
                 record.save(self.record)

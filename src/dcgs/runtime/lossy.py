@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import final
@@ -11,9 +11,9 @@ import networkx as nx
 
 from dcgs.protocol import Inbox
 from dcgs.runtime.base import Job
-from dcgs.runtime.faults import Edge, FaultSchedule, RoundFaults
+from dcgs.runtime.faults import FaultSchedule, RoundFaults
 from dcgs.runtime.in_flight import SentMessage
-from dcgs.runtime.messages import Packets, Reply, packets
+from dcgs.runtime.messages import Packets, packets
 from dcgs.runtime.programs import Programs
 
 # Rounds between two checks of whether the network is still connected.
@@ -56,7 +56,7 @@ class Delivery:
                 is_first = repeats and (i, slot) not in links[j].met
                 if is_first:
                     links[j].met.append((i, slot))
-                elif not (faults.arrives(edge) and _is_up(edge, up)):
+                elif edge in faults.lost or not (up is None or edge in up or (j, i) in up):
                     continue
                 message = self.schedule.changed(round, edge, packet.copy, faults.noise)
                 due = round if is_first else round + faults.late.get(edge, 0)
@@ -88,17 +88,13 @@ class Delivery:
             raise PartitionedError([sorted(part) for part in nx.connected_components(graph)], patience)
 
 
-def _is_up(edge: Edge, up: Collection[Edge] | None) -> bool:
-    return up is None or edge in up or (edge[1], edge[0]) in up
-
-
-def run_with_faults(job: Job, programs: Programs, delivery: Delivery, pool: Executor | None) -> None:
-    """Run all agents round by round, until all have returned or ``job.after_round`` returns False.
+def run_with_faults(programs: Programs, delivery: Delivery, pool: Executor | None) -> None:
+    """Run all agents round by round, until all have returned or ``after_round`` of the job returns False.
 
     An agent that sleeps in a round neither sends in it nor uses messages before it. After it wakes, it first
     uses the newest message of each neighbor, and then sends.
     """
-    replies: dict[int, Reply] = programs.advance(pool=pool)
+    job, replies = delivery.job, programs.advance(pool=pool)
     faults = delivery.schedule.at(job.traffic.rounds + 1, job.neighbors)
     while any(reply is not None for reply in replies.values()):
         round = job.traffic.rounds + 1

@@ -7,23 +7,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import final
 
-import numpy as np
-
 from dcgs.protocol import Inbox, Message
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.messages import Packets
-from dcgs.runtime.wire import (
-    HEADER,
-    Frame,
-    Header,
-    Kind,
-    MessageError,
-    bundle_size,
-    read_header,
-    read_messages,
-    write_bundle,
-)
+from dcgs.runtime.wire import HEADER, Frame, Header, Kind, MessageError, bundle, read_header, read_messages
 
 
 @final
@@ -102,16 +90,16 @@ class MailExchange:
             if frames:
                 self._send(peer, Kind.MESSAGE, step, frames)
 
-    def receive(self, bundle: Buffer, rank: int) -> None:
+    def receive(self, buffer: Buffer, rank: int) -> None:
         """Take a bundle that has arrived from a process."""
         name = self.exchange.name(rank)
-        header = read_header(bundle, name)
+        header = read_header(buffer, name)
         if header.kind is Kind.LAST:
             self._expected[rank] = header.round
             return
         self._received[rank] += 1
         if header.kind is Kind.MESSAGE:
-            received = self.exchange.delivered(read_messages(bundle[HEADER:], header, name), rank)
+            received = self.exchange.delivered(read_messages(buffer[HEADER:], header, name), rank)
             for (i, j), message in received.items():
                 self.boxes[j].put(i, header.round, message)
         elif header.kind is Kind.END and self._rank == 0:
@@ -153,7 +141,5 @@ class MailExchange:
                 self._send(rank, Kind.END, worst)
 
     def _send(self, rank: int, kind: Kind, number: int, frames: Sequence[Frame] = ()) -> None:
-        buffer: Buffer = np.empty(bundle_size(frames), dtype=np.uint8)
-        write_bundle(frames, Header(kind, self._rank, number), buffer)
-        self.outgoing.append((rank, buffer))
+        self.outgoing.append((rank, bundle(frames, Header(kind, self._rank, number))))
         self._sent[rank] += 1

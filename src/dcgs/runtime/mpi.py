@@ -62,10 +62,6 @@ class MPI(Runtime):
         return f"MPI(timeout={self.timeout!r}{pace})"
 
     @property
-    def reliable(self) -> bool:
-        return not self.asynchronous
-
-    @property
     def transport(self) -> MPITransport:
         """The transport between the processes. All processes must make the first call, which creates it."""
         return transport_of(self.comm, float(self.timeout))

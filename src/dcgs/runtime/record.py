@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.files import atomic_write
-from dcgs.npz import NpzReader
+from dcgs.npz import read_npz
 from dcgs.validation import PATH
 
 
@@ -58,14 +58,8 @@ class Record:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
         """Return the record that :meth:`save` wrote."""
-        name = str(PATH(path, "path"))
-        try:
-            with open(name, "rb") as file:
-                npz = NpzReader(file)
-                return cls.joined([npz.array("rows"), npz.array("steps")])
-        except OSError as error:
-            raise FileNotFoundError(f"path must be a file to read; {name!r}: {error.strerror}.") from error
-        except Exception as error:  # a damaged file can fail anywhere
-            raise ValueError(
-                f"{name!r} must be the record of an asynchronous run; it cannot be read as one."
-            ) from error
+        return read_npz(
+            PATH(path, "path"),
+            "the record of an asynchronous run",
+            lambda npz: cls.joined([npz.array("rows"), npz.array("steps")]),
+        )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dcgs.runtime.messages import Packets
 from dcgs.runtime.wire import FRAME, HEADER
 
 
 @final
-@dataclass
 class Traffic:
     """Counters of a run: rounds of all agents, messages and bytes that each agent sent.
 
@@ -24,20 +21,14 @@ class Traffic:
     the agents that it hosts.
     """
 
-    agents: int
-    rounds: int = field(default=0, init=False)
-    computing: float = field(default=0.0, init=False)
-    steps: list[float] = field(default_factory=list, init=False)
-    messages: NDArray[np.int64] = field(init=False)
-    bytes: NDArray[np.int64] = field(init=False)
-    worked: NDArray[np.float64] = field(init=False)
-    waited: NDArray[np.float64] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.messages = np.zeros(self.agents, dtype=np.int64)
-        self.bytes = np.zeros(self.agents, dtype=np.int64)
-        self.worked = np.zeros(self.agents)
-        self.waited = np.zeros(self.agents)
+    def __init__(self, agents: int) -> None:
+        self.rounds = 0
+        self.computing = 0.0
+        self.steps: list[float] = []
+        self.messages = np.zeros(agents, dtype=np.int64)
+        self.bytes = np.zeros(agents, dtype=np.int64)
+        self.worked = np.zeros(agents)
+        self.waited = np.zeros(agents)
 
     def count_step(self, seconds: Mapping[int, float]) -> None:
         """Count one step of each of these agents, with its seconds."""

@@ -14,23 +14,6 @@ from dcgs.sets.product_set import ProductSet
 from dcgs.sets.simplex import Simplex
 from dcgs.sets.spectraplex import Spectraplex
 
-__all__ = [
-    "BirkhoffPolytope",
-    "Box",
-    "ConvexHull",
-    "ConvexSet",
-    "DiagonallyProjectableSet",
-    "GroupL1Ball",
-    "KSparseBall",
-    "Kind",
-    "L1Ball",
-    "L2Ball",
-    "LInfBall",
-    "NuclearNormBall",
-    "Option",
-    "Polytope",
-    "ProductSet",
-    "ProjectableSet",
-    "Simplex",
-    "Spectraplex",
-]
+__all__ = ["ConvexSet", "DiagonallyProjectableSet", "Kind", "Option", "ProjectableSet"]
+__all__ += ["GroupL1Ball", "KSparseBall", "L1Ball", "L2Ball", "LInfBall", "NuclearNormBall"]
+__all__ += ["BirkhoffPolytope", "Box", "ConvexHull", "Polytope", "ProductSet", "Simplex", "Spectraplex"]

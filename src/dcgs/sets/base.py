@@ -135,20 +135,12 @@ class DiagonallyProjectableSet(ProjectableSet):
         return self.projected(y).point
 
 
-def matrix_shape(name: str, shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return the shape of a model if it is a matrix."""
-    if len(shape) != 2:
-        raise ValueError(f"the set {name} must be of matrices; the model has shape {shape_text(shape)}.")
+def matrix_shape(name: str, shape: tuple[int, ...], square: bool = False) -> tuple[int, int]:
+    """Return the shape of a model if it is a matrix, and square if the set must be of such."""
+    if len(shape) != 2 or (square and shape[0] != shape[1]):
+        must = "square matrices" if square else "matrices"
+        raise ValueError(f"the set {name} must be of {must}; the model has shape {shape_text(shape)}.")
     return shape[0], shape[1]
-
-
-def square_side(name: str, shape: tuple[int, ...]) -> int:
-    """Return the side of a model if it is a square matrix."""
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(
-            f"the set {name} must be of square matrices; the model has shape {shape_text(shape)}."
-        )
-    return shape[0]
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

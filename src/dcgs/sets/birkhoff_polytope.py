@@ -11,7 +11,7 @@ import scipy
 
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
-from dcgs.sets.base import ConvexSet, set_fields, square_side
+from dcgs.sets.base import ConvexSet, matrix_shape, set_fields
 from dcgs.validation import COUNT
 
 
@@ -60,4 +60,4 @@ class BirkhoffPolytope(ConvexSet):
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> BirkhoffPolytope:
-        return cls(square_side(cls.name, shape))
+        return cls(matrix_shape(cls.name, shape, square=True)[0])

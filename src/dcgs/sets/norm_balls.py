@@ -87,7 +87,6 @@ class L2Ball(NormBall):
     """
 
     name = "l2"
-    polytope = False
 
     @property
     def diameter(self) -> float:

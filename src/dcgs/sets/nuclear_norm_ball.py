@@ -40,7 +40,6 @@ class NuclearNormBall(BlockSet, ProjectableSet):
     shape: tuple[int, ...]
     radius: float
     tolerance: float
-    polytope = False
 
     def __init__(self, shape: tuple[int, int], radius: float = 1.0, tolerance: float = 1e-8) -> None:
         set_fields(self, shape=MATRIX_SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))

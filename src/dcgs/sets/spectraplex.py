@@ -11,7 +11,7 @@ import numpy as np
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point
 from dcgs.projections import onto_simplex
-from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, set_fields, square_side
+from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
 from dcgs.sets.lanczos import (
     DIRECT_SIDE,
     Vector,
@@ -47,7 +47,6 @@ class Spectraplex(ProjectableSet):
     radius: float
     tolerance: float
     shape: tuple[int, ...]
-    polytope = False
 
     def __init__(self, n: int, radius: float = 1.0, tolerance: float = 1e-8) -> None:
         side = COUNT(n, "n")
@@ -77,7 +76,7 @@ class Spectraplex(ProjectableSet):
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> Spectraplex:
-        return cls(square_side(cls.name, shape), **options)
+        return cls(matrix_shape(cls.name, shape, square=True)[0], **options)
 
     def _bottom(self, S: Direction, near: Atom | None) -> Vector:
         """Return an eigenvector for the smallest eigenvalue of S: the top one of −S."""
