@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median
-from typing import Any, final
+from typing import Any
 
 from dcgs.bench import record
-from dcgs.bench.entries import OURS, Entry
-from dcgs.bench.faults import CONDITIONS, LEVELS, NONE, Condition, FaultStudy, FaultTrial
+from dcgs.bench.entries import OURS
+from dcgs.bench.faults import LEVELS, NONE, Condition, FaultTable, FaultTrial
 from dcgs.bench.instances import Instance
 from dcgs.bench.ranking import NOT_REACHED, TextTable
 
@@ -23,34 +23,6 @@ LEGEND = (
     "1e-3. slow: the error still falls at the limit. stalls: it no longer does. diverges: it is above that "
     "of the start. refuses: there is no such run."
 )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class FaultTable:
-    """All recorded trials of some instances, entries and conditions."""
-
-    study: FaultStudy
-    instances: Sequence[Instance]
-    entries: Sequence[Entry]
-    conditions: Sequence[Condition]
-
-    def trials(self, chosen: Instance, one: Entry, condition: Condition) -> list[FaultTrial]:
-        """Return the recorded trials, one of each seed."""
-        found = (self.study.trial(chosen, one, condition, seed) for seed in self.study.seeds)
-        return [trial for trial in found if trial is not None]
-
-    def ratios(self, one: Entry, condition: Condition) -> list[float]:
-        """Return simulated seconds to 1e-3 over those without faults, for every instance and seed."""
-        ratios = []
-        for chosen in self.instances:
-            for seed in self.study.seeds:
-                trial = self.study.trial(chosen, one, condition, seed)
-                base = self.study.trial(chosen, one, CONDITIONS[0], seed)
-                ours, first = (each and each.cost(LEVELS[-1]) for each in (trial, base))
-                if ours and first:
-                    ratios.append(condition.seconds * ours[0] / max(1, first[0]))
-        return ratios
 
 
 def instance_table(table: FaultTable, chosen: Instance) -> TextTable:

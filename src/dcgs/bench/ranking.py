@@ -63,16 +63,12 @@ def cost_to_accuracy(
     columns: Mapping[str, Sequence[float]], optimum: Optimum, work: str
 ) -> dict[float, LevelCost | None]:
     """Return the cost at the first recorded point of each level; ``work`` names its column."""
-    relative = optimum.relative(columns["worst_loss"])
-
-    def cost(level: float) -> LevelCost | None:
-        at = np.flatnonzero(relative <= level)
-        if at.size == 0 or not optimum.resolves(level):
-            return None
-        rounds, sent, spent = (int(columns[name][at[0]]) for name in ("rounds", "bytes", work))
-        return LevelCost(rounds, sent, spent)
-
-    return {level: cost(level) for level in LEVELS}
+    costs: dict[float, LevelCost | None] = {}
+    for level in LEVELS:
+        at = optimum.first_at(columns["worst_loss"], level)
+        rounds, sent, spent = (int(columns[name][at or 0]) for name in ("rounds", "bytes", work))
+        costs[level] = None if at is None else LevelCost(rounds, sent, spent)
+    return costs
 
 
 def best_of(tried: Sequence[tuple[Trial, str]], name: str) -> Trial:

@@ -41,8 +41,12 @@ def check_writable(path: Path) -> None:
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Write rows and environment as JSON; return the path."""
-    content = json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n"
-    return atomic_write(path, content.encode())
+    return atomic_write(path, as_json(rows, seed).encode())
+
+
+def as_json(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
+    """Return rows and environment as JSON."""
+    return json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n"
 
 
 def _processor() -> str:

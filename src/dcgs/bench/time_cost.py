@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-
 from dcgs.bench.optimum import Optimum
 from dcgs.link import Link
+from dcgs.study.cache import Columns
 
 
 @final
@@ -26,15 +24,12 @@ class TimeCost:
         return self.computing + link.seconds(self.bytes, self.rounds)
 
 
-def time_cost(columns: Mapping[str, Sequence[float]], optimum: Optimum, level: float) -> TimeCost | None:
+def time_cost(columns: Columns, optimum: Optimum, level: float) -> TimeCost | None:
     """Return the cost at the first recorded point of the level, or None if it was not reached."""
-    at = np.flatnonzero(optimum.relative(columns["worst_loss"]) <= level)
-    if at.size == 0 or not optimum.resolves(level):
-        return None
-    k = int(at[0])
-    return TimeCost(float(columns["computing"][k]), int(columns["bytes"][k]), int(columns["rounds"][k]))
+    at = optimum.first_at(columns["worst_loss"], level)
+    return None if at is None else time_spent(columns, at)
 
 
-def time_spent(columns: Mapping[str, Sequence[float]]) -> TimeCost:
-    """Return the cost of the whole run, whatever it has reached."""
-    return TimeCost(float(columns["computing"][-1]), int(columns["bytes"][-1]), int(columns["rounds"][-1]))
+def time_spent(columns: Columns, at: int = -1) -> TimeCost:
+    """Return the cost up to a recorded point; by default that of the whole run."""
+    return TimeCost(float(columns["computing"][at]), int(columns["bytes"][at]), int(columns["rounds"][at]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import rounds_report
-from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
-from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
-from dcgs.bench.ranking import LEVELS, Ranking, counts_table, instance_table, summary_table
+from dcgs.bench.entries import GRID
+from dcgs.bench.instances import INSTANCES
+from dcgs.bench.ranking import LEVELS, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
-from dcgs.cli.bench_study import (
-    add_choices,
-    chosen_by_name,
-    drawing,
-    rich_table,
-    run_with_progress,
-    with_outside,
-)
+from dcgs.cli.bench_study import Choice, add_choices, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.study import ResultCache
@@ -62,8 +54,6 @@ def add(benches: Any) -> None:
     add_choices(parser)
     switch("--grid", help="also search settings, and show the best of them to 1e-3")
     switch("--list", help="print the names of all, and end")
-    switch("--quick", help="a few small instances instead of the table")
-    switch("--rerun", help="repeat the chosen runs even if they are recorded")
     switch("--anew", dest="rerun", help=argparse.SUPPRESS)  # the name up to 0.3
     add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
     text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
@@ -75,13 +65,11 @@ def add(benches: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
-    methods = with_outside("method", ENTRIES, args.method, entry)
+    choice = Choice.of(args, INSTANCES)
     if args.list:
-        _list(console, table, methods)
+        _list(choice, console)
         return 0
-    instances = chosen_by_name("an instance", args.instances, table)
-    entries = chosen_by_name("a method", args.methods, methods)
+    instances, entries, table = choice.instances, choice.entries, choice.table
     families = {one.name for one in entries}
     grid = [one for one in GRID if args.grid and one.family in families]
     level = _level(args.level)
@@ -90,23 +78,29 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
     study.cache.check_writable()
     if args.rerun:
-        for chosen in instances:
-            for one in (*entries, *grid):
-                study.cache.remove_run(chosen.file, one.file)
+        choice.remove_runs(study.cache, grid)
     notes: list[str] = []
-    interrupted = _run_study(study, instances, [*entries, *grid], notes, console)
+    runs = instances, [*entries, *grid]
+    left = runs_left(study, *runs)
+    interrupted = left > 0 and run_with_progress(partial(run_study, study, *runs), left, notes, console)
     # The report has all recorded methods, also those that were not chosen this time.
     recorded = [
-        one for one in methods if one in entries or any(study.has_trial(chosen, one) for chosen in table)
+        one
+        for one in choice.methods
+        if one in entries or any(study.has_trial(chosen, one) for chosen in table)
     ]
     ranking = rounds_report.ranking_of(study, table, recorded, grid, level)
     notes += rounds_report.remarks(study, ranking, table)
-    _print(ranking, instances, notes, console)
-    numbers = rounds_report.as_json(study, ranking, table, grid, notes)
-    study.cache.write_file("rounds.md", rounds_report.markdown(study, ranking, table, notes).encode())
-    study.cache.write_file("rounds.json", numbers.encode())
-    study.cache.write_file("profile.png", _picture(ranking))
-    console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
+    found = [chosen for chosen in instances if chosen.name in ranking.trials]
+    tables = [instance_table(ranking, chosen.name, chosen.about) for chosen in found]
+    if ranking.trials:
+        tables += [summary_table(ranking), counts_table(ranking)]
+    print_tables(tables, notes, console)
+    texts = {
+        "rounds.md": rounds_report.markdown(study, ranking, table, notes),
+        "rounds.json": rounds_report.as_json(study, ranking, table, grid, notes),
+    }
+    write_results(study.cache, texts, ("profile.png", "profile_figure", ranking), console)
     if interrupted:
         return 130
     failed = unusable(study, instances, entries)
@@ -115,37 +109,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return 1 if failed else 0
 
 
-def _print(ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str], console: Console) -> None:
-    for chosen in instances:
-        if chosen.name in ranking.trials:
-            console.print(rich_table(instance_table(ranking, chosen.name, chosen.about)))
-    if ranking.trials:
-        console.print(rich_table(summary_table(ranking)))
-        console.print(rich_table(counts_table(ranking)))
-    for note in notes:
-        console.print(note)
-
-
-def _run_study(
-    study: RoundsStudy,
-    instances: Sequence[Instance],
-    entries: Sequence[Entry],
-    notes: list[str],
-    console: Console,
-) -> bool:
-    """Do all runs that are not recorded; return whether Ctrl-C interrupted them."""
-    left = runs_left(study, instances, entries)
-    if left == 0:
-        return False
-    return run_with_progress(
-        lambda report: run_study(study, instances, entries, report), left, notes, console
-    )
-
-
-def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry]) -> None:
+def _list(choice: Choice, console: Console) -> None:
     for title, rows in (
-        ("instances", [(chosen.name, chosen.about) for chosen in table]),
-        ("methods", [(one.name, repr(one.method)) for one in methods]),
+        ("instances", [(chosen.name, chosen.about) for chosen in choice.table]),
+        ("methods", [(one.name, repr(one.method)) for one in choice.methods]),
         ("with --grid also", [(one.name, repr(one.method)) for one in GRID]),
     ):
         listed = Table("name", "what it is", title=title, title_justify="left")
@@ -159,10 +126,3 @@ def _level(level: float) -> float:
         known = ", ".join(f"{each:.0e}" for each in LEVELS)
         raise ValueError(f"level must be one of {known}; got {level!r}.")
     return level
-
-
-def _picture(ranking: Ranking) -> bytes:
-    with drawing():
-        from dcgs.report.figures import encoded, profile_figure
-
-        return encoded(profile_figure(ranking), "png")

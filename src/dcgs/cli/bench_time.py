@@ -10,18 +10,10 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.bench import time_report
-from dcgs.bench.entries import ENTRIES, entry
-from dcgs.bench.instances import INSTANCES, LARGE, QUICK, instance
+from dcgs.bench.instances import INSTANCES, LARGE
 from dcgs.bench.rounds import RoundsStudy, runs_left
 from dcgs.bench.timing import LEVELS, POOL, run_times, times, times_left
-from dcgs.cli.bench_study import (
-    add_choices,
-    chosen_by_name,
-    drawing,
-    rich_table,
-    run_with_progress,
-    with_outside,
-)
+from dcgs.cli.bench_study import Choice, add_choices, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.link import LINKS
 from dcgs.study import ResultCache
@@ -50,10 +42,8 @@ def add(benches: Any) -> None:
     """Add the benchmark to ``dcgs bench``."""
     text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
     parser = job(benches, "time", text, _ABOUT, _MORE)
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add = partial(option, parser)
     add_choices(parser)
-    switch("--quick", help="a few small instances instead of the table")
-    switch("--rerun", help="repeat the chosen runs even if they are recorded")
     text = "time limit of each run (default: 20, more for the largest instances; 3 with --quick)"
     add("--seconds S", text, positive)
     text = "end a run that has taken N times the time of FastDCGS over each link (default: 20)"
@@ -65,43 +55,33 @@ def add(benches: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
-    table = with_outside("instance", QUICK if args.quick else (*INSTANCES, *LARGE), args.instance, instance)
-    methods = with_outside("method", ENTRIES, args.method, entry)
-    instances = chosen_by_name("an instance", args.instances, table)
-    entries = chosen_by_name("a method", args.methods, methods)
+    choice = Choice.of(args, (*INSTANCES, *LARGE))
+    instances, entries, table = choice.instances, choice.entries, choice.table
     out = args.out or Path("out/time-quick" if args.quick else "out/time")
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, min(LEVELS), args.patience)
     study.cache.check_writable()
     if args.rerun:
-        for chosen in instances:
-            for one in entries:
-                study.cache.remove_run(chosen.file, one.file)
+        choice.remove_runs(study.cache)
     notes: list[str] = []
     left = runs_left(study, instances, entries) + times_left(study, instances)
-    if run_with_progress(
-        lambda report: run_times(study, instances, entries, report), max(1, left), notes, console
-    ):
+    if run_with_progress(partial(run_times, study, instances, entries), max(1, left), notes, console):
         return 130
-    recorded = [one for one in methods if any(study.has_trial(chosen, one) for chosen in table)]
+    recorded = [one for one in choice.methods if any(study.has_trial(chosen, one) for chosen in table)]
     found = [times(study, table, recorded, level) for level in LEVELS]
-    for each in found:
-        if each.names not in ([], [POOL]):
-            for name, link in LINKS.items():
-                console.print(rich_table(time_report.time_table(each, name, link)))
-            console.print(rich_table(time_report.counts_table(each)))
-    for note in notes:
-        console.print(note)
-    study.cache.write_file("time.md", time_report.markdown(study, found, table, notes).encode())
-    study.cache.write_file("time.json", time_report.as_json(study, found, table, notes).encode())
-    study.cache.write_file("time.png", _picture(found))
-    console.print(f"written: {out / 'time.md'}, time.json, time.png", soft_wrap=True)
+    tables = [
+        shown
+        for each in found
+        if each.names not in ([], [POOL])
+        for shown in (
+            *(time_report.time_table(each, *named) for named in LINKS.items()),
+            time_report.counts_table(each),
+        )
+    ]
+    print_tables(tables, notes, console)
+    texts = {
+        "time.md": time_report.markdown(study, found, table, notes),
+        "time.json": time_report.as_json(study, found, table, notes),
+    }
+    write_results(study.cache, texts, ("time.png", "time_figure", found[-1]), console)
     return 0
-
-
-def _picture(found: list[Any]) -> bytes:
-    with drawing():
-        from dcgs.report.bench_figures import time_figure
-        from dcgs.report.figures import encoded
-
-        return encoded(time_figure(found[-1]), "png")

@@ -96,9 +96,8 @@ def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> di
     files = {}
     if report:
         from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
-        from dcgs.report.page.fit_view import fit_page
 
-        files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
+        files[REPORT] = render_fit(fitted, summary).encode()
     if fitted.paths:
         from dcgs.report.figures import path_picture
 
