@@ -83,7 +83,7 @@ def test_pairs_in_order_count_ties_as_half() -> None:
 def test_the_command_takes_shapes_and_seeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "run_alone", completion.run)
+    monkeypatch.setattr("dcgs.cli.bench_completion.alone", lambda run, case: run(case))
     sizes = "--sets synthetic --ratings 600 --rows 40 --cols 25 --methods mean offsets"
     assert main(f"bench completion {sizes} --seeds 2 --out {tmp_path}/b.json".split()) == 0
     rows = json.loads((tmp_path / "b.json").read_text())["rows"]

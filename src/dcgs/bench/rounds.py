@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any, TypeAlias, final
 
-from dcgs.bench.entries import OURS, Adapted, Entry, SparseObservation, entry
+from dcgs.bench.entries import OURS, Adapted, Entry, entry, observed_sparsely
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.optimum import TARGET, Optimum, solve
 from dcgs.bench.ranking import LEVELS, Trial, cost_to_accuracy
@@ -173,7 +173,7 @@ def run_entry(study: RoundsStudy, specs: tuple[str, str]) -> str | None:
         is_slow = bool(most) and all(spent.seconds(LINKS[name]) > limit for name, limit in most.items())
         return is_slow or bool(optimum.relative(snapshot.worst_loss) <= study.last_level(one))
 
-    method, once = Adapted(one.method, SparseObservation()), Lockstep(threads=1)
+    method, once = Adapted(one.method, observed_sparsely), Lockstep(threads=1)
     try:
         problem, budget = _problem(specs[0], study.seed), study.budget(chosen, one)
         result = execute(problem, method, budget, study.seed, is_over, once)

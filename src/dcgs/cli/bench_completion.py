@@ -15,11 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import completion, record
+from dcgs.bench.memory import peak_memory
 from dcgs.cli.bench_study import Rows, drawing, formatted_table, set_run_with_output
 from dcgs.cli.values import count, fraction, job, option, positive, share
 from dcgs.experiments.numbers import size
 from dcgs.fitting.readers import EntriesLayout
 from dcgs.fitting.readers.ratings import read_rated
+from dcgs.study import alone
 
 _ABOUT = """\
 Measure time, rounds, bytes, memory and held-out error of matrix completion, each case in a process of its
@@ -62,9 +64,9 @@ def add(benches: Any) -> None:
     option(parser, "--gap G", "at which methods stop (default: 1e-3)", fraction, default=completion.GAP)
     text = "of MovieLens (default: 0.2; 0: fit to all ratings, and judge nothing)"
     option(parser, "--held-out SHARE", text, share, default=0.2)
-    parser.add_argument("--no-offsets", action="store_true", help="no mean and no offsets first")
+    option(parser, "--no-offsets", "no mean and no offsets first", bool)
     option(parser, "--seconds S", "the limit of a method (default: 120)", positive, default=120.0)
-    parser.add_argument("--quick", action="store_true", help="small data in one process, 2 s a method")
+    option(parser, "--quick", "small data in one process, 2 s a method", bool)
     option(parser, "--seed", "of data and splits (default: 0)", int, default=0)
     option(parser, "--seeds N", "so many seeds, from --seed on; means are printed (default: 1)", count)
     option(parser, "--figure FILE", "draw how cost grows (.svg, .png or .pdf)", Path)
@@ -161,8 +163,8 @@ def _reading(args: argparse.Namespace, console: Console) -> Rows:
     case = completion.Case("synthetic", "", 1.0, 1.0, args.seed, **sizes)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ratings.csv"
-        completion.alone(_write, case, path)
-        row = {"seed": args.seed, **sizes, **completion.alone(_read, path)}
+        alone(_write, case, path)
+        row = {"seed": args.seed, **sizes, **alone(_read, path)}
     console.print(
         f"reading {row['fitted']:,} lines, {size(row['file'])}: {row['cpu']:.1f} s of CPU, "
         f"{size(row['memory'])} of memory",
@@ -193,13 +195,13 @@ def _read(path: Path) -> dict[str, Any]:
         "file": path.stat().st_size,
         "seconds": seconds,
         "cpu": cpu,
-        "memory": completion.peak_memory(),
+        "memory": peak_memory(),
     }
 
 
 def _measured(args: argparse.Namespace, case: completion.Case) -> dict[str, Any]:
     """Run a case in a process of its own, or in this one for a first look."""
-    return completion.run(case) if args.quick else completion.run_alone(case)
+    return completion.run(case) if args.quick else alone(completion.run, case)
 
 
 def _growth(args: argparse.Namespace, console: Console) -> Rows:

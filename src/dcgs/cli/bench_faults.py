@@ -43,12 +43,12 @@ def add(benches: Any) -> None:
     """Add the benchmark to ``dcgs bench``."""
     text = "rounds, bytes and simulated seconds under faults: all methods"
     parser = job(benches, "faults", text, _ABOUT, _MORE)
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add = partial(option, parser)
     add("--instances NAME", f"of dcgs bench rounds (default: {' '.join(_DEFAULT)})", nargs="+")
     add("--methods NAME", "which methods (default: all)", nargs="+")
     add("--faults NAME", "which faults (default: all)", nargs="+")
-    switch("--list", help="print the names of all faults, and end")
-    switch("--quick", help="a small instance and few rounds")
+    add("--list", "print the names of all faults, and end", bool)
+    add("--quick", "a small instance and few rounds", bool)
     add("--mpi N", "instead: one slow agent among N processes, with and without waiting", count)
     add("--seeds N", "of data and faults (default: 1)", count, default=1)
     add("--seed N", "the first of them (default: 0)", seed, default=0)

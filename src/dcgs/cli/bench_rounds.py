@@ -50,11 +50,11 @@ def add(benches: Any) -> None:
     """Add the benchmark to ``dcgs bench``."""
     text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
     parser = job(benches, "rounds", text, _ABOUT, _MORE)
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add = partial(option, parser)
     add_choices(parser)
-    switch("--grid", help="also search settings, and show the best of them to 1e-3")
-    switch("--list", help="print the names of all, and end")
-    switch("--anew", dest="rerun", help=argparse.SUPPRESS)  # the name up to 0.3
+    add("--grid", "also search settings, and show the best of them to 1e-3", bool)
+    add("--list", "print the names of all, and end", bool)
+    add("--anew", argparse.SUPPRESS, bool, dest="rerun")  # the name up to 0.3
     add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
     text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
     add("--seconds S", text, positive)

@@ -52,15 +52,15 @@ def set_run_with_output(
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose instances and methods, built-in ones and those of other packages."""
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add = partial(option, parser)
     add("--instances NAME", "which instances (default: all)", nargs="+")
     add("--methods NAME", "which methods (default: all)", nargs="+")
     text = "add an instance of your own: a function of a seed that returns objectives, set and graph"
     add("--instance FILE.PY:NAME", text, action="append", default=[])
     text = "add a method of your own: a dcgs.Method, or a class or function that makes one"
     add("--method FILE.PY:NAME", text, action="append", default=[])
-    switch("--quick", help="a few small instances instead of the table")
-    switch("--rerun", help="repeat the chosen runs even if they are recorded")
+    add("--quick", "a few small instances instead of the table", bool)
+    add("--rerun", "repeat the chosen runs even if they are recorded", bool)
 
 
 @final

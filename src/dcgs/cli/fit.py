@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.cli.errors import command_errors
-from dcgs.cli.fit_options import add_options, config_of
+from dcgs.cli.fit_config import config_of
+from dcgs.cli.fit_options import add_options
 from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
 from dcgs.fitting.config import FitConfig
