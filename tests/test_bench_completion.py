@@ -104,7 +104,7 @@ def test_the_command_takes_shapes_and_seeds(
 def test_the_command_reads_a_file_of_ratings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "alone", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr("dcgs.cli.bench_completion.alone", lambda function, *arguments: function(*arguments))
     command = "bench completion --sets reading --ratings 300 --rows 20 --cols 10"
     assert main(command.split()) == 0
     assert "reading 300 lines" in capsys.readouterr().out

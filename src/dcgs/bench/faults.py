@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
 from dcgs.bench.entries import Entry, entry
-from dcgs.bench.instances import Instance, instance
+from dcgs.bench.instances import Instance, instance, problem_of
 from dcgs.bench.optimum import TARGET, Optimum, solve
+from dcgs.bench.rounds import Report
 from dcgs.front import Snapshot, versions
 from dcgs.runtime import Faults, Lockstep
-from dcgs.study import Budget, Problem, ResultCache, RunResult, execute, run_in_processes
+from dcgs.study import Budget, ResultCache, RunResult, execute, run_in_processes
 from dcgs.study.run import FAILED
-
-Report: TypeAlias = Callable[[str, str | None], None]
 
 LEVELS = (1e-2, 1e-3)
 """Relative errors of the worst agent, (worst_loss − f*)/(f(x⁰) − f*)."""
@@ -200,7 +199,7 @@ def run_study(table: FaultTable, report: Report) -> None:
 
 def _find_optimum(study: FaultStudy, item: tuple[str, int]) -> None:
     chosen = instance(item[0])
-    found = solve(_problem(*item), chosen.reference)
+    found = solve(problem_of(*item), chosen.reference)
     study.cache.write(f"optima/{chosen.file}-{item[1]}", study.key(chosen, item[1]), asdict(found))
 
 
@@ -219,7 +218,7 @@ def _run_trial(study: FaultStudy, item: tuple[str, str, str, int]) -> str | None
     sentence = None
     try:
         trial = _trial(
-            execute(_problem(name, seed), one.method, budget, seed, last_level_reached, runtime), optimum
+            execute(problem_of(name, seed), one.method, budget, seed, last_level_reached, runtime), optimum
         )
     except ValueError as error:
         sentence = f"refused: {error}"
@@ -244,8 +243,3 @@ def _trial(run: RunResult, optimum: Optimum) -> FaultTrial:
 
 def _file(chosen: Instance, one: Entry, condition: Condition, seed: int) -> str:
     return f"trials/{chosen.file}/{one.file}-{condition.file}-{seed}"
-
-
-@lru_cache(maxsize=2)
-def _problem(name: str, seed: int) -> Problem:
-    return instance(name).make(seed)

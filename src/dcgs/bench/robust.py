@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from dcgs.bench.random_problems import random_problem
-from dcgs.bench.ranking import TextTable
+from dcgs.bench.record import TextTable
 from dcgs.front import minimize
 from dcgs.runtime import Lockstep
 from dcgs.study import run_in_processes
@@ -56,16 +56,17 @@ def share_table(rows: Sequence[Mapping[str, Any]], part: str, seconds: float) ->
     for name, own in [*sorted(groups.items()), ("all", list(rows))]:
         good = sum(is_good(row, seconds) for row in own)
         rest = Counter(_ending(row) for row in own if not is_good(row, seconds))
-        cells = [
-            name,
-            str(len(own)),
-            str(good),
-            f"{good / len(own):.1%}",
-            f"{max(row['seconds'] for row in own):.1f}",
-            ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—",
-        ]
-        lines.append([(cell, False) for cell in cells])
-    return TextTable(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
+        lines.append(
+            [
+                name,
+                str(len(own)),
+                str(good),
+                f"{good / len(own):.1%}",
+                f"{max(row['seconds'] for row in own):.1f}",
+                ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—",
+            ]
+        )
+    return TextTable.plain(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
 
 
 def _ending(row: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, final
 from rich.console import Console
 
 from dcgs.bench import dense_lasso, exchange, memory, step
-from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds, bench_time
+from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds
 from dcgs.cli.bench_study import Rows, formatted_table, set_run_with_output
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option
@@ -133,7 +133,7 @@ def add(jobs: Any) -> None:
         "a round over MPI beside the bare exchange of the same bytes; starts the processes by itself",
         {"ranks": 10, "repeats": 9},
     )
-    for module in (bench_rounds, bench_completion, bench_faults, bench_time, bench_robust, bench_growth):
+    for module in (bench_rounds, bench_completion, bench_faults, bench_robust, bench_growth):
         module.add(benches)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.bench import growth, record
-from dcgs.bench.ranking import TextTable
+from dcgs.bench.record import TextTable
 from dcgs.cli.bench_study import print_tables, write_results
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.study import ResultCache
@@ -65,5 +65,5 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
         ended = "certified" if row["certified"] else row["status"]
         cells = [f"{row['size']:,} {row['grows']}", ended, f"{row['rounds']:,}", f"{row['seconds']:.1f}"]
         cells += [f"{row['slowest']:.2f}", f"{row['bytes']:,}", f"{row['memory']:,.0f}"]
-        lines.append([(cell, False) for cell in cells])
-    return TextTable("FastDCGS to a certified gap, as one quantity grows", head, lines)
+        lines.append(cells)
+    return TextTable.plain("FastDCGS to a certified gap, as one quantity grows", head, lines)

@@ -1,4 +1,4 @@
-"""``dcgs bench rounds``: how many rounds each method needs to an accuracy, over a table of instances."""
+"""``dcgs bench rounds`` and ``dcgs bench time``: rounds and seconds of each method to an accuracy."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.bench import rounds_report
+from dcgs.bench import rounds_report, time_report, timing
 from dcgs.bench.entries import GRID
-from dcgs.bench.instances import INSTANCES
+from dcgs.bench.instances import INSTANCES, LARGE
 from dcgs.bench.ranking import LEVELS, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
 from dcgs.cli.bench_study import Choice, add_choices, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
+from dcgs.link import LINKS
 from dcgs.parallel import cores
 from dcgs.study import ResultCache
 
-_ABOUT = """\
+_ABOUT_ROUNDS = """\
 Run every method once on every instance of a table. Print the rounds, the bytes, and the oracle calls
 or projections that each needed until the worst agent's relative error was 1e-1, 1e-2, ... 1e-5.
 """
 
-_MORE = """\
+_MORE_ROUNDS = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
 FILE.PY:NAME may also be PACKAGE.MODULE:NAME.
@@ -43,28 +44,55 @@ examples:
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 
-_SECONDS, _QUICK_SECONDS = 40.0, 3.0
+_ABOUT_TIME = """\
+Run every method once on every instance of a table, with one core for each agent. Print the seconds that
+each needs over three links until the worst agent's relative error is 1e-2 and 1e-3, beside `pool`: all
+data sent to one site over the same link, and a centralized solver there.
+"""
+
+_MORE_TIME = """\
+Links: lan (1 Gbit/s, 0.2 ms a round), paper (10 MB/s, 1 ms), wan (100 Mbit/s, 20 ms). Runs are recorded as
+by dcgs bench rounds, and a recorded run is not repeated. Times are processor time. They are only comparable
+if the machine was otherwise idle: other processes compete for its memory.
+
+examples:
+  dcgs bench time --quick                              small problems, under a minute
+  dcgs bench time --instances lasso-paper silo-10      these two
+  dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
+"""
+
+# Seconds of a run: of rounds, of time, of both with --quick.
+_SECONDS, _SECONDS_TIME, _QUICK_SECONDS = 40.0, 20.0, 3.0
 
 
 def add(benches: Any) -> None:
-    """Add the benchmark to ``dcgs bench``."""
+    """Add the two benchmarks to ``dcgs bench``."""
     text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
-    parser = job(benches, "rounds", text, _ABOUT, _MORE)
-    add = partial(option, parser)
-    add_choices(parser)
-    add("--grid", "also search settings, and show the best of them to 1e-3", bool)
-    add("--list", "print the names of all, and end", bool)
-    add("--anew", argparse.SUPPRESS, bool, dest="rerun")  # the name up to 0.3
-    add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
-    text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
-    add("--seconds S", text, positive)
-    add("--seed N", "of data and graphs (default: 0)", seed, default=0)
-    add("--jobs N", "processes (default: the available cores)", count)
-    add("--out DIR", "output (default: out/rounds; out/rounds-quick with --quick)", Path)
-    parser.set_defaults(run=_run)
+    rounds = job(benches, "rounds", text, _ABOUT_ROUNDS, _MORE_ROUNDS)
+    text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
+    times = job(benches, "time", text, _ABOUT_TIME, _MORE_TIME)
+    for name, parser, seconds in (("rounds", rounds, _SECONDS), ("time", times, _SECONDS_TIME)):
+        add = partial(option, parser)
+        add_choices(parser)
+        text = (
+            f"time limit of each run (default: {seconds:g}, more for the largest instances; 3 with --quick)"
+        )
+        add("--seconds S", text, positive)
+        add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+        add("--out DIR", f"output (default: out/{name}; out/{name}-quick with --quick)", Path)
+    option(rounds, "--jobs N", "processes (default: the available cores)", count)
+    option(rounds, "--grid", "also search settings, and show the best of them to 1e-3", bool)
+    option(rounds, "--list", "print the names of all, and end", bool)
+    option(rounds, "--anew", argparse.SUPPRESS, bool, dest="rerun")  # the name up to 0.3
+    option(rounds, "--level", "of the summary (default: 1e-3)", float, default=1e-3)
+    rounds.set_defaults(run=_run_rounds)
+    option(times, "--jobs N", "processes, with one core each (default: 1)", count, default=1)
+    text = "end a run that has taken N times the time of FastDCGS over each link (default: 20)"
+    option(times, "--patience N", text, positive, default=20.0)
+    times.set_defaults(run=_run_time)
 
 
-def _run(args: argparse.Namespace, console: Console) -> int:
+def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, INSTANCES)
     if args.list:
         _list(choice, console)
@@ -119,6 +147,39 @@ def _list(choice: Choice, console: Console) -> None:
         for row in rows:
             listed.add_row(*row)
         console.print(listed)
+
+
+def _run_time(args: argparse.Namespace, console: Console) -> int:
+    choice = Choice.of(args, (*INSTANCES, *LARGE))
+    instances, entries, table = choice.instances, choice.entries, choice.table
+    out = args.out or Path("out/time-quick" if args.quick else "out/time")
+    limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS_TIME)
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, min(timing.LEVELS), args.patience)
+    study.cache.check_writable()
+    if args.rerun:
+        choice.remove_runs(study.cache)
+    notes: list[str] = []
+    left = runs_left(study, instances, entries) + timing.times_left(study, instances)
+    if run_with_progress(partial(timing.run_times, study, instances, entries), max(1, left), notes, console):
+        return 130
+    recorded = [one for one in choice.methods if any(study.has_trial(chosen, one) for chosen in table)]
+    found = [timing.times(study, table, recorded, level) for level in timing.LEVELS]
+    tables = [
+        shown
+        for each in found
+        if each.names not in ([], [timing.POOL])
+        for shown in (
+            *(time_report.time_table(each, *named) for named in LINKS.items()),
+            time_report.counts_table(each),
+        )
+    ]
+    print_tables(tables, notes, console)
+    texts = {
+        "time.md": time_report.markdown(study, found, table, notes),
+        "time.json": time_report.as_json(study, found, table, notes),
+    }
+    write_results(study.cache, texts, ("time.png", "time_figure", found[-1]), console)
+    return 0
 
 
 def _level(level: float) -> float:

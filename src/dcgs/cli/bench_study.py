@@ -20,7 +20,8 @@ from rich.text import Text
 from dcgs.bench import record
 from dcgs.bench.entries import ENTRIES, Entry, entry
 from dcgs.bench.instances import QUICK, Instance, instance
-from dcgs.bench.ranking import TextTable
+from dcgs.bench.record import TextTable
+from dcgs.bench.rounds import Report
 from dcgs.cli.values import option
 from dcgs.report import Progress
 from dcgs.study import ResultCache
@@ -29,8 +30,6 @@ _BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=,) |(?<=/) ")
 
 Rows: TypeAlias = list[dict[str, Any]]
 Named = TypeVar("Named", Instance, Entry)
-Report: TypeAlias = Callable[[str, str | None], None]
-"""(name of a run, what failed) ↦ nothing: called after each run."""
 
 
 def set_run_with_output(

@@ -33,8 +33,8 @@ def print_result(
     result, sent, samples = fitted.result, fitted.sent, fitted.samples
     say(str(result.status))
     if "classes" in summary:
-        say(_classes_table(fitted))
-    say(_agents_table(fitted))
+        console.print(_classes_table(fitted))
+    console.print(_agents_table(fitted))
     if fitted.agents > _PRINTED_AGENTS:
         say(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
     say(f"{result.rounds} rounds, {size(result.bytes.sum())} in all, {result.seconds:.2f} s")
@@ -45,10 +45,10 @@ def print_result(
     for line in (*_reading(fitted), *_measures(summary.get("measures", {}))):
         say(line)
     for label, path in fitted.paths.items():
-        say(_path_table(path, label, "rows" if fitted.ratings is None else "ratings"))
+        console.print(_path_table(path, label, "rows" if fitted.ratings is None else "ratings"))
         say(str(path))
     if samples is not None:
-        say(_scores_table(samples.scores))
+        console.print(_scores_table(samples.scores))
         told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
         for line in (*([f"warning: {told}"] if told else []), *(f"note: {note}" for note in samples.notes)):
             say(line)
