@@ -14,7 +14,8 @@ from typing import Any
 
 from dcgs.bench.ranking import LevelCost, Ranking, Trial, counts_table, instance_table, summary_table
 from dcgs.bench.rounds_report import LEGEND
-from dcgs.report.figures import encoded, profile_figure
+from dcgs.report.bench_figures import profile_figure
+from dcgs.report.figures import encoded
 
 ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "benchmarks" / "rounds.json"

@@ -15,7 +15,7 @@ from dcgs.bench import completion, optimum
 from dcgs.bench.completion_optimum import Observed, solve
 from dcgs.bench.completion_runners import DERIVED, IMPLICIT, OPTIMUM, SURPRISE
 from dcgs.cli import main
-from dcgs.report.completion_figure import growth_figure
+from dcgs.report.bench_figures import completion_growth_figure
 from dcgs.study import Problem
 
 SMALL = {"ratings": 600, "rows": 40, "cols": 25, "agents": 3}
@@ -83,7 +83,7 @@ def test_pairs_in_order_count_ties_as_half() -> None:
 def test_the_command_takes_shapes_and_seeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "run_alone", completion.run)
+    monkeypatch.setattr("dcgs.cli.bench_completion.alone", lambda run, case: run(case))
     sizes = "--sets synthetic --ratings 600 --rows 40 --cols 25 --methods mean offsets"
     assert main(f"bench completion {sizes} --seeds 2 --out {tmp_path}/b.json".split()) == 0
     rows = json.loads((tmp_path / "b.json").read_text())["rows"]
@@ -104,7 +104,7 @@ def test_the_command_takes_shapes_and_seeds(
 def test_the_command_reads_a_file_of_ratings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(completion, "alone", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr("dcgs.cli.bench_completion.alone", lambda function, *arguments: function(*arguments))
     command = "bench completion --sets reading --ratings 300 --rows 20 --cols 10"
     assert main(command.split()) == 0
     assert "reading 300 lines" in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_cases_that_grow_differ_in_one_number(tmp_path: Path) -> None:
     rows = [
         {"grows": name, name: getattr(case, name), "cpu": 1, "bytes": 2, "memory": 3} for name, case in cases
     ]
-    assert len(growth_figure(rows).axes) == 15
+    assert len(completion_growth_figure(rows).axes) == 15
 
 
 def test_dense_methods_run_only_where_their_points_fit() -> None:
@@ -140,7 +140,7 @@ def test_dense_methods_run_only_where_their_points_fit() -> None:
 def test_a_figure_that_cannot_be_drawn_is_refused_before_any_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dcgs.report.completion_figure", None)
+    monkeypatch.setitem(sys.modules, "dcgs.report.bench_figures", None)
     monkeypatch.setattr(completion, "run", lambda case: pytest.fail("a case was run"))
     with pytest.raises(SystemExit):
         main(["bench", "completion", "--quick", "--figure", str(tmp_path / "growth.png")])

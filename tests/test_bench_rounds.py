@@ -35,7 +35,7 @@ from dcgs.cli.bench_study import drawing
 from dcgs.front import minimize
 from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
-from dcgs.report.figures import profile_figure
+from dcgs.report.bench_figures import profile_figure
 from dcgs.sets import L1Ball, L2Ball
 from dcgs.study import Problem, ResultCache
 

@@ -18,8 +18,8 @@ from dcgs.bench.instances import instance
 from dcgs.bench.optimum import Optimum, solve
 from dcgs.bench.pool import Pooled, pool, pooled_objective
 from dcgs.bench.random_problems import random_problem
+from dcgs.bench.ranking import TimeCost, time_cost
 from dcgs.bench.rounds import RoundsStudy, run_study
-from dcgs.bench.time_cost import TimeCost, time_cost
 from dcgs.bench.time_report import counts_table, time_table
 from dcgs.bench.timing import POOL, Times, pool_cost, run_times, times
 from dcgs.cli import main

@@ -17,7 +17,7 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import dcgs
 from dcgs.cli import main, make_parser
-from dcgs.cli.fit_options import config_of
+from dcgs.cli.fit_config import config_of
 from dcgs.estimators import DecentralizedLogisticRegression
 from dcgs.experiments.numbers import number
 from dcgs.fitting.fit_result import FitResult

@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 
 import dcgs
 from dcgs.cli import main, make_parser
-from dcgs.cli.fit_options import config_of
+from dcgs.cli.fit_config import config_of
 from dcgs.datasets.patients import write_patients
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.fit_result import FitResult

@@ -5,12 +5,8 @@ Every case runs in a process of its own, so that its peak memory is known.
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
-import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, Final, final
@@ -19,6 +15,7 @@ import numpy as np
 
 from dcgs.bench import completion_runners as runners
 from dcgs.bench.completion_runners import DERIVED, IMPLICIT, OPTIMUM, SURPRISE
+from dcgs.bench.memory import peak_memory
 from dcgs.datasets import Kind, Ratings, Source, movielens1m, movielens100k
 from dcgs.ratings.offsets import Numbers
 
@@ -84,30 +81,15 @@ def comparison(data: str, seconds: float, seed: int, size: dict[str, int] | None
 def growth(quick: bool, seconds: float, seed: int) -> Iterator[tuple[str, Case]]:
     """Yield cases that differ in one number: ratings, rows, columns, rank or agents; 8 iterations each."""
     scale = 40 if quick else 1
-    base = {"ratings": 1_000_000 // scale, "rows": 20_000 // scale, "cols": 4_000 // scale, "rank": 5}
+    start = {"ratings": 1_000_000 // scale, "rows": 20_000 // scale, "cols": 4_000 // scale, "rank": 4}
+    start["agents"] = 10
     steps = (1, 2) if quick else (1, 2, 4, 8)
-    start = base | {"agents": 10}
-    start["rank"] = 4
     for name, value in start.items():
-        for factor in steps:
-            sizes = start | {
-                name: value * factor if name != "agents" else (2, 5, 10, 20)[steps.index(factor)]
-            }
+        grown = [value * factor for factor in steps] if name != "agents" else (2, 5, 10, 20)[: len(steps)]
+        for size in grown:
+            sizes = start | {name: size}
             radius = _SHARE * (sizes["rank"] * sizes["rows"] * sizes["cols"]) ** 0.5
             yield name, Case("synthetic", "FastDCGS", radius, seconds, seed, **sizes, iterations=8)
-
-
-def run_alone(case: Case) -> dict[str, Any]:
-    """Run one case in a new process; return its numbers."""
-    found: dict[str, Any] = alone(run, case)
-    return found
-
-
-def alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function returns in a new process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def run(case: Case) -> dict[str, Any]:
@@ -129,11 +111,6 @@ def run(case: Case) -> dict[str, Any]:
     counted = {"rounds": 0, "bytes": 0, "iterations": 0, "found_rank": 0, "status": ""} | found
     times = {"seconds": seconds, "cpu": cpu, "memory": peak}
     return asdict(case) | {"fitted": fitted, "shape": shape} | times | judged | counted
-
-
-def peak_memory() -> int:
-    """Return the peak memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def pairs_in_order(users: Any, predictions: Numbers, values: Numbers) -> float | None:

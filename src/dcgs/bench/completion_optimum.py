@@ -8,7 +8,7 @@ shared with the decentralized method but the momentum and the rule that finds th
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -61,17 +61,13 @@ class Observed:
 @final
 @dataclass(eq=False)
 class Solution:
-    """The solution: a matrix in factors, f(x), f(0), and the Wolfe gap; how many iterations found it.
-
-    ``certificates`` has the iteration, f(x) and the gap of every evaluation.
-    """
+    """The solution: a matrix in factors, f(x), f(0), and the Wolfe gap; how many iterations found it."""
 
     x: LowRank
     value: float
     start: float
     gap: float
     iterations: int
-    certificates: list[tuple[int, float, float]] = field(default_factory=list)
 
     @property
     def share(self) -> float:
@@ -79,11 +75,8 @@ class Solution:
         return self.gap / (self.start - self.value)
 
 
-def solve(data: Observed, radius: float, target: float, seconds: float = np.inf, every: int = 1) -> Solution:
-    """Minimize Σ (x[row, col] − value)² over the nuclear-norm ball to a gap of ``target`` · (f(0) − f(x)).
-
-    The gap is evaluated after every iteration up to the tenth, and then after every ``every``.
-    """
+def solve(data: Observed, radius: float, target: float, seconds: float = np.inf) -> Solution:
+    """Minimize Σ (x[row, col] − value)² over the nuclear-norm ball to a gap of ``target`` · (f(0) − f(x))."""
     S = _Sparse(data)
     x = x_prev = LowRank(np.zeros((data.shape[0], 0)), np.zeros((data.shape[1], 0)), data.shape)
     image = image_prev = np.zeros(len(data.counts))
@@ -99,13 +92,11 @@ def solve(data: Observed, radius: float, target: float, seconds: float = np.inf,
         x_prev, x, image_prev = x, new, image
         image = x.entries(data.rows, data.cols)
         theta = momentum.weight(restart=ascent > 0.0)
-        if best.iterations <= 10 or best.iterations % every == 0:
-            grad = data.grad(image)
-            best.x, best.value = x, data.value(image)
-            best.gap = float(grad @ image) + radius * S.norm(grad)
-            best.certificates.append((best.iterations, best.value, best.gap))
-            if best.gap <= target * (start - best.value):
-                break
+        grad = data.grad(image)
+        best.x, best.value = x, data.value(image)
+        best.gap = float(grad @ image) + radius * S.norm(grad)
+        if best.gap <= target * (start - best.value):
+            break
     return best
 
 

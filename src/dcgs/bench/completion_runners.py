@@ -17,6 +17,7 @@ from dcgs.bench.completion_optimum import Observed, Solution, solve
 from dcgs.datasets import Ratings
 from dcgs.front import minimize
 from dcgs.front.network import as_network
+from dcgs.low_rank import Index
 from dcgs.methods import DFW, FastDCGS, Method, ProjectedAGD
 from dcgs.ratings import RatingsConfig
 from dcgs.ratings.completing import Cost, PlacedRatings, Prepared, fit_placed, place, prepare
@@ -87,7 +88,7 @@ def _mean(case: Case, data: list[Ratings]) -> dict[str, Any]:
 def _offsets(case: Case, data: list[Ratings]) -> dict[str, Any]:
     placed, prepared, cost = _prepared(case, data)
     predict = _predictor(placed, prepared, lambda rows, cols: np.zeros(len(rows)))
-    return {"predict": predict, "rounds": cost.rounds, "bytes": int(np.max(cost.bytes))}
+    return {"predict": predict} | _sent(cost)
 
 
 def _ours(case: Case, data: list[Ratings]) -> dict[str, Any]:
@@ -99,14 +100,8 @@ def _ours(case: Case, data: list[Ratings]) -> dict[str, Any]:
     config = RatingsConfig(case.radius, case.ridge, options=options)
     fitted = fit_placed(_placed(case, data, cost), nx.cycle_graph(case.agents), config, cost)
     result = fitted.result
-    return {
-        "predict": fitted.predict,
-        "rounds": cost.rounds,
-        "bytes": int(np.max(cost.bytes)),
-        "iterations": result.iterations,
-        "found_rank": result.x.rank,
-        "status": str(result.status),
-    }
+    counted = {"iterations": result.iterations, "found_rank": result.x.rank, "status": str(result.status)}
+    return {"predict": fitted.predict} | _sent(cost) | counted
 
 
 def _dense(method: Method) -> Runner:
@@ -130,14 +125,24 @@ def _dense(method: Method) -> Runner:
         reached = f"gap {history.gap[-1] / decrease:.1e}" if decrease > 0.0 else "no decrease"
         return {
             "predict": _predictor(placed, prepared, lambda rows, cols: x[rows, cols]),
-            "rounds": cost.rounds,
-            "bytes": int(np.max(cost.bytes)),
             "iterations": result.iterations,
             "found_rank": int(np.linalg.matrix_rank(x)),
             "status": f"{result.status} ({reached} after {result.iterations} iterations)",
-        }
+        } | _sent(cost)
 
     return run_dense
+
+
+def _pooled(placed: PlacedRatings, prepared: Prepared) -> tuple[Index, Index, Numbers]:
+    """Return rows, columns, and what the offsets leave of the ratings, of all agents."""
+    left = [part.values - prepared.offsets[i].of(part.rows, part.cols) for i, part in placed.parts.items()]
+    parts = placed.parts.values()
+    rows, cols = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "cols"))
+    return rows, cols, np.concatenate(left)
+
+
+def _sent(cost: Cost) -> dict[str, int]:
+    return {"rounds": cost.rounds, "bytes": int(np.max(cost.bytes))}
 
 
 def _solved(
@@ -145,11 +150,7 @@ def _solved(
 ) -> tuple[PlacedRatings, Prepared, Solution, dict[str, Any]]:
     """Return the ratings, and the solution of the pooled problem to a gap."""
     placed, prepared, _ = _prepared(case, data)
-    parts = list(placed.parts.values())
-    rows, cols = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "cols"))
-    left = [part.values - prepared.offsets[i].of(part.rows, part.cols) for i, part in placed.parts.items()]
-    pooled = Observed.of(rows, cols, np.concatenate(left), placed.shape)
-    found = solve(pooled, case.radius, target, case.seconds)
+    found = solve(Observed.of(*_pooled(placed, prepared), placed.shape), case.radius, target, case.seconds)
     counted = {
         "predict": _predictor(placed, prepared, found.x.entries),
         "iterations": found.iterations,
@@ -179,9 +180,8 @@ def _derived(case: Case, data: list[Ratings]) -> dict[str, Any]:
     neighbors = max(degree for _, degree in graph.degree)
     rounds, message = each * found.iterations, 8 * placed.shape[0] * placed.shape[1]
     nonzeros = [_nonzeros(placed, graph, distance) for distance in range(each)]
-    sizes = [
-        min(12 * count, 8 * count + message // 64, message) for count in nonzeros
-    ]  # indices, or a bitmap
+    # Indices, or a bitmap, or all entries.
+    sizes = [min(12 * count, 8 * count + message // 64, message) for count in nonzeros]
     sparse = found.iterations * neighbors * sum(sizes)
     status = (
         f"derived, not run: {found.iterations} iterations of the centralized method to gap "
@@ -227,11 +227,7 @@ def _implicit(case: Case, data: list[Ratings]) -> dict[str, Any]:
     from implicit.als import AlternatingLeastSquares  # type: ignore[import-not-found,unused-ignore]
 
     placed, prepared, _ = _prepared(case, data)
-    parts = list(placed.parts.values())
-    rows, cols = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "cols"))
-    left = np.concatenate(
-        [part.values - prepared.offsets[i].of(part.rows, part.cols) for i, part in placed.parts.items()]
-    )
+    rows, cols, left = _pooled(placed, prepared)
     likes = sp.csr_matrix((left.astype(np.float32), (rows, cols)), shape=placed.shape)
     model = AlternatingLeastSquares(random_state=case.seed, num_threads=1)
     model.fit(likes, show_progress=False)

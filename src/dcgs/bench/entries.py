@@ -87,19 +87,12 @@ class ScaledStep:
         return replace(agent, facts=replace(facts, projection=scaled))
 
 
-@final
-@dataclass(frozen=True)
-class SparseObservation:
-    """Observe every early iteration; later k grows by the factor 1 + ``share`` between observations.
+def observed_sparsely(agent: Agent) -> Agent:
+    """Return the agent, observed at every early iteration; later k grows by 1 % between observations.
 
     Measuring needs everyone's data and often costs more than the iteration that is measured.
     """
-
-    share: float = 0.01
-
-    def __call__(self, agent: Agent) -> Agent:
-        """Return the agent, observed less often."""
-        return replace(agent, observe=sparsely(agent.observe, self.share))
+    return replace(agent, observe=sparsely(agent.observe, 0.01))
 
 
 def sparsely(observe: Callable[[int, Any], None], share: float) -> Callable[[int, Any], None]:
@@ -152,12 +145,8 @@ _SETTINGS: list[tuple[str, str, Method]] = [
     *(("FastDCGS", f"η={eta:g}", FastDCGS(eta=eta)) for eta in _ETAS),
     *((e.name, f"×{t:g}", _scaled(e.method, t)) for e in ENTRIES if e.method.projects for t in _TIMES),
     *(
-        (
-            "ProjectedAGD",
-            f"K={rounds}" + f" ×{t:g}" * (t != 1.0),
-            _scaled(ProjectedAGD(gossip_rounds=rounds), t),
-        )
-        for rounds, t in _GOSSIP
+        ("ProjectedAGD", f"K={k}" + f" ×{t:g}" * (t != 1.0), _scaled(ProjectedAGD(gossip_rounds=k), t))
+        for k, t in _GOSSIP
     ),
 ]
 GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, method in _SETTINGS)

@@ -34,7 +34,12 @@ _UNEVEN_ROUNDS = 10
 
 def measure(ranks: int, repeats: int) -> list[dict[str, Any]]:
     """Start the processes, on a cycle, and return the rows that they measure."""
-    command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "dcgs.bench.exchange", str(repeats)]
+    return run_ranks("dcgs.bench.exchange", ranks, repeats)
+
+
+def run_ranks(module: str, ranks: int, *arguments: int) -> list[dict[str, Any]]:
+    """Run a module in MPI processes with one thread each; return the rows that its root prints."""
+    command = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", module, *map(str, arguments)]
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | one_thread)
     if done.returncode != 0:

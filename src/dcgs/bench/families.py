@@ -13,15 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.datasets import (
-    DataNotFoundError,
-    Ratings,
-    Regression,
-    completion_synthetic,
-    e2006_lookalike,
-    lasso_synthetic,
-    movielens100k,
-)
+from dcgs import datasets
+from dcgs.datasets import Ratings, Regression
 from dcgs.objectives import LeastSquares, Logistic
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall
 from dcgs.study import Problem
@@ -108,7 +101,7 @@ class Size:
     def draw(self, noise: float) -> Callable[[int], Regression]:
         """Return a function of a seed that draws the data."""
         sizes = self.samples, self.features, self.nonzeros
-        return lambda seed: lasso_synthetic(*sizes, noise=noise, seed=seed)
+        return lambda seed: datasets.lasso_synthetic(*sizes, noise=noise, seed=seed)
 
 
 MIDDLE = Size(400, 2000, 20)
@@ -163,42 +156,67 @@ def text(graph: GraphFamily, samples: int, features: int, radius: float) -> Fami
     return _least_squares(
         f"{what}: sparse and ill-conditioned",
         graph,
-        lambda seed: e2006_lookalike(samples, features, seed=seed),
+        lambda seed: datasets.e2006_lookalike(samples, features, seed=seed),
         lambda data: X,
     )
 
 
-def logistic(graph: GraphFamily, size: Size) -> Family:
+def _labelled(
+    what: str,
+    graph: GraphFamily,
+    draw: Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    split: Split,
+) -> Family:
     """Return logistic regression over a ball of half the norm of the truth, which binds."""
 
     def make(seed: int) -> Problem:
         rng = np.random.default_rng(seed)
+        A, truth = draw(rng)
+        labels = np.where(rng.random(len(A)) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
+        edges = graph.make(seed)
+        X = L1Ball(len(truth), 0.5 * float(np.abs(truth).sum()))
+        parts = split(labels, len(edges), seed)
+        return Problem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
+
+    return f"{what} over a ball that binds", graph, make
+
+
+def logistic(graph: GraphFamily, size: Size) -> Family:
+    """Return logistic regression with a sparse truth; rows are sorted by their labels."""
+
+    def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         A = rng.standard_normal((size.samples, size.features))
         truth = np.zeros(size.features)
         truth[: size.nonzeros] = rng.standard_normal(size.nonzeros)
-        labels = np.where(rng.random(size.samples) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
-        edges = graph.make(seed)
-        parts = by_value(labels, len(edges), seed)
-        X = L1Ball(size.features, 0.5 * float(np.abs(truth).sum()))
-        return Problem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
+        return A, truth
 
-    return f"logistic regression {size} over a ball that binds", graph, make
+    return _labelled(f"logistic regression {size}", graph, draw, by_value)
+
+
+def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> Family:
+    """Return logistic regression on many rows a site with correlated features."""
+
+    def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        spectrum = np.geomspace(1.0, 1.0 / condition, features)  # of the covariance of the features
+        turn = np.linalg.qr(rng.standard_normal((features, features)))[0]
+        A = rng.standard_normal((samples, features)) @ (np.sqrt(spectrum)[:, None] * turn)
+        return A, rng.standard_normal(features)
+
+    what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e},"
+    return _labelled(what, graph, draw, by_size)
 
 
 def completion(graph: GraphFamily, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
     """Return completion of a matrix of low rank over the ball of its own nuclear norm."""
 
     def make(seed: int) -> Problem:
-        data = completion_synthetic(side, rank, entries, seed=seed)
+        data = datasets.completion_synthetic(side, rank, entries, seed=seed)
         radius = float(np.linalg.svd(data.truth, compute_uv=False).sum())
         held = data.take(np.argsort(data.cols, kind="stable")) if by_column else data
         return _ratings(held, radius, graph.make(seed))
 
-    return (
-        f"completion {side}×{side} of rank {rank}, {entries} entries, radius the true nuclear norm",
-        graph,
-        make,
-    )
+    what = f"completion {side}×{side} of rank {rank}, {entries} entries, radius the true nuclear norm"
+    return what, graph, make
 
 
 def _ratings(data: Ratings, radius: float, graph: nx.Graph) -> Problem:
@@ -207,26 +225,7 @@ def _ratings(data: Ratings, radius: float, graph: nx.Graph) -> Problem:
 
 def movielens(seed: int) -> Problem:
     """Return completion of the ratings of MovieLens 100K."""
-    return _ratings(movielens100k(download=False), 1e4, CYCLE.make(seed))
-
-
-def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> Family:
-    """Return logistic regression on many rows a site with correlated features, over a ball that binds."""
-
-    def make(seed: int) -> Problem:
-        rng = np.random.default_rng(seed)
-        spectrum = np.geomspace(1.0, 1.0 / condition, features)  # of the covariance of the features
-        turn = np.linalg.qr(rng.standard_normal((features, features)))[0]
-        A = rng.standard_normal((samples, features)) @ (np.sqrt(spectrum)[:, None] * turn)
-        truth = rng.standard_normal(features)
-        labels = np.where(rng.random(samples) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
-        edges = graph.make(seed)
-        X = L1Ball(features, 0.5 * float(np.abs(truth).sum()))
-        parts = by_size(labels, len(edges), seed)
-        return Problem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
-
-    what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e}"
-    return f"{what}, over a ball that binds", graph, make
+    return _ratings(datasets.movielens100k(download=False), 1e4, CYCLE.make(seed))
 
 
 def reviews(seed: int) -> Problem:
@@ -234,7 +233,7 @@ def reviews(seed: int) -> Problem:
     folder = os.environ.get("DCGS_DATA", "")
     path = Path(folder) / "sparse-regression" / "womens-clothing.npz"
     if not (folder and path.is_file()):
-        raise DataNotFoundError(
+        raise datasets.DataNotFoundError(
             "womens-clothing.npz must be in the folder sparse-regression of the folder that DCGS_DATA names; "
             f"DCGS_DATA is {folder!r}. It holds a CSR matrix as data, indices, indptr, shape, and y."
         )

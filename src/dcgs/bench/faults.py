@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
-from typing import Any, TypeAlias, final
+from functools import partial
+from itertools import product
+from typing import Any, final
 
 import numpy as np
 
 from dcgs.bench.entries import Entry, entry
-from dcgs.bench.instances import Instance, instance
+from dcgs.bench.instances import Instance, instance, problem_of
 from dcgs.bench.optimum import TARGET, Optimum, solve
+from dcgs.bench.rounds import Report
 from dcgs.front import Snapshot, versions
 from dcgs.runtime import Faults, Lockstep
-from dcgs.study import Budget, Problem, ResultCache, RunResult, execute, run_in_processes
+from dcgs.study import Budget, ResultCache, RunResult, execute, run_in_processes
 from dcgs.study.run import FAILED
-
-Report: TypeAlias = Callable[[str, str | None], None]
 
 LEVELS = (1e-2, 1e-3)
 """Relative errors of the worst agent, (worst_loss − f*)/(f(x⁰) − f*)."""
@@ -145,50 +145,61 @@ class FaultStudy:
         return None if record is None else FaultTrial(**record["result"])
 
 
-def run_study(
-    study: FaultStudy,
-    instances: Sequence[Instance],
-    entries: Sequence[Entry],
-    conditions: Sequence[Condition],
-    report: Report,
-) -> None:
+@final
+@dataclass(frozen=True, eq=False)
+class FaultTable:
+    """Some instances, entries and conditions, and their recorded trials."""
+
+    study: FaultStudy
+    instances: Sequence[Instance]
+    entries: Sequence[Entry]
+    conditions: Sequence[Condition]
+
+    def missing_optima(self) -> list[tuple[str, int]]:
+        """Return the name and the seed of every instance whose f* is not recorded."""
+        every = ((chosen, seed) for chosen in self.instances for seed in self.study.seeds)
+        return [(chosen.name, seed) for chosen, seed in every if self.study.optimum(chosen, seed) is None]
+
+    def missing_runs(self) -> list[tuple[str, str, str, int]]:
+        """Return instance, entry, condition and seed of every run that is not recorded."""
+        files = {condition.file for condition in self.conditions}
+        distinct = [condition for condition in CONDITIONS if condition.name in files]
+        every = product(self.instances, self.study.seeds, self.entries, distinct)
+        return [
+            (chosen.name, one.name, condition.name, seed)
+            for chosen, seed, one, condition in every
+            if self.study.trial(chosen, one, condition, seed) is None
+        ]
+
+    def trials(self, chosen: Instance, one: Entry, condition: Condition) -> list[FaultTrial]:
+        """Return the recorded trials, one of each seed."""
+        found = (self.study.trial(chosen, one, condition, seed) for seed in self.study.seeds)
+        return [trial for trial in found if trial is not None]
+
+    def ratios(self, one: Entry, condition: Condition) -> list[float]:
+        """Return simulated seconds to 1e-3 over those without faults, for every instance and seed."""
+        ratios = []
+        for chosen, seed in product(self.instances, self.study.seeds):
+            trials = (self.study.trial(chosen, one, each, seed) for each in (condition, CONDITIONS[0]))
+            ours, first = (trial and trial.cost(LEVELS[-1]) for trial in trials)
+            if ours and first:
+                ratios.append(condition.seconds * ours[0] / max(1, first[0]))
+        return ratios
+
+
+def run_study(table: FaultTable, report: Report) -> None:
     """Run all entries on all instances under all conditions, except for what is recorded."""
-    missing = [(c.name, seed) for c in instances for seed in study.seeds if study.optimum(c, seed) is None]
-    for (name, seed), _ in run_in_processes(study.jobs, partial(_find_optimum, study), missing):
+    study = table.study
+    optima = run_in_processes(study.jobs, partial(_find_optimum, study), table.missing_optima())
+    for (name, seed), _ in optima:
         report(f"f* of {name}, seed {seed}", None)
-    distinct = [each for each in CONDITIONS if each.name in {condition.file for condition in conditions}]
-    runs = [
-        (c.name, e.name, condition.name, seed)
-        for c in instances
-        for seed in study.seeds
-        for e in entries
-        for condition in distinct
-        if study.trial(c, e, condition, seed) is None
-    ]
-    for item, sentence in run_in_processes(study.jobs, partial(_run_trial, study), runs):
+    for item, sentence in run_in_processes(study.jobs, partial(_run_trial, study), table.missing_runs()):
         report(", ".join(map(str, item)), sentence)
-
-
-def runs_left(
-    study: FaultStudy,
-    instances: Sequence[Instance],
-    entries: Sequence[Entry],
-    conditions: Sequence[Condition],
-) -> int:
-    """Return how many optima and runs are not recorded."""
-    left = 0
-    for c in instances:
-        for seed in study.seeds:
-            left += study.optimum(c, seed) is None
-            left += sum(
-                study.trial(c, e, one, seed) is None for e in entries for one in conditions if not one.run
-            )
-    return left
 
 
 def _find_optimum(study: FaultStudy, item: tuple[str, int]) -> None:
     chosen = instance(item[0])
-    found = solve(_problem(*item), chosen.reference)
+    found = solve(problem_of(*item), chosen.reference)
     study.cache.write(f"optima/{chosen.file}-{item[1]}", study.key(chosen, item[1]), asdict(found))
 
 
@@ -207,7 +218,7 @@ def _run_trial(study: FaultStudy, item: tuple[str, str, str, int]) -> str | None
     sentence = None
     try:
         trial = _trial(
-            execute(_problem(name, seed), one.method, budget, seed, last_level_reached, runtime), optimum
+            execute(problem_of(name, seed), one.method, budget, seed, last_level_reached, runtime), optimum
         )
     except ValueError as error:
         sentence = f"refused: {error}"
@@ -222,9 +233,9 @@ def _trial(run: RunResult, optimum: Optimum) -> FaultTrial:
     rounds, relative = run.columns["rounds"], optimum.relative(run.columns["worst_loss"])
     costs = {}
     for level in LEVELS:
-        at = np.flatnonzero(relative <= level)
-        if at.size and optimum.resolves(level):
-            costs[f"{level:.0e}"] = [int(rounds[at[0]]), int(run.columns["bytes"][at[0]])]
+        at = optimum.first_at(run.columns["worst_loss"], level)
+        if at is not None:
+            costs[f"{level:.0e}"] = [int(run.columns[name][at]) for name in ("rounds", "bytes")]
     shown = np.unique(np.linspace(0, len(rounds) - 1, min(_POINTS, len(rounds))).astype(int))
     curve = [[float(rounds[k]), float(relative[k])] for k in shown]
     return FaultTrial(run.end, run.status, run.rounds, costs, curve)
@@ -232,8 +243,3 @@ def _trial(run: RunResult, optimum: Optimum) -> FaultTrial:
 
 def _file(chosen: Instance, one: Entry, condition: Condition, seed: int) -> str:
     return f"trials/{chosen.file}/{one.file}-{condition.file}-{seed}"
-
-
-@lru_cache(maxsize=2)
-def _problem(name: str, seed: int) -> Problem:
-    return instance(name).make(seed)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from statistics import median
-from typing import Any, final
+from typing import Any
 
 from dcgs.bench import record
-from dcgs.bench.entries import OURS, Entry
-from dcgs.bench.faults import CONDITIONS, LEVELS, NONE, Condition, FaultStudy, FaultTrial
+from dcgs.bench.entries import OURS
+from dcgs.bench.faults import LEVELS, NONE, Condition, FaultTable, FaultTrial
 from dcgs.bench.instances import Instance
-from dcgs.bench.ranking import NOT_REACHED, TextTable
+from dcgs.bench.record import NOT_REACHED, TextTable
 
 LEGEND = (
     "Relative error is (worst_loss − f*)/(f(x⁰) − f*), for the worst agent's model on everyone's data. "
@@ -25,34 +25,6 @@ LEGEND = (
 )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class FaultTable:
-    """All recorded trials of some instances, entries and conditions."""
-
-    study: FaultStudy
-    instances: Sequence[Instance]
-    entries: Sequence[Entry]
-    conditions: Sequence[Condition]
-
-    def trials(self, chosen: Instance, one: Entry, condition: Condition) -> list[FaultTrial]:
-        """Return the recorded trials, one of each seed."""
-        found = (self.study.trial(chosen, one, condition, seed) for seed in self.study.seeds)
-        return [trial for trial in found if trial is not None]
-
-    def ratios(self, one: Entry, condition: Condition) -> list[float]:
-        """Return simulated seconds to 1e-3 over those without faults, for every instance and seed."""
-        ratios = []
-        for chosen in self.instances:
-            for seed in self.study.seeds:
-                trial = self.study.trial(chosen, one, condition, seed)
-                base = self.study.trial(chosen, one, CONDITIONS[0], seed)
-                ours, first = (each and each.cost(LEVELS[-1]) for each in (trial, base))
-                if ours and first:
-                    ratios.append(condition.seconds * ours[0] / max(1, first[0]))
-        return ratios
-
-
 def instance_table(table: FaultTable, chosen: Instance) -> TextTable:
     """Return rounds, kB and simulated seconds of every method under every condition."""
     head = ["fault", "method", "rounds", "kB", "simulated s", ""]
@@ -62,22 +34,21 @@ def instance_table(table: FaultTable, chosen: Instance) -> TextTable:
             trials = table.trials(chosen, one, condition)
             if trials:
                 first = condition.about if place == 0 else ""
-                cells = [first, one.name, *_cells(trials, condition)]
-                rows.append([(cell, False) for cell in cells])
-    return TextTable(f"{chosen.name}: {chosen.about}", head, rows)
+                rows.append([first, one.name, *_cells(trials, condition)])
+    return TextTable.plain(f"{chosen.name}: {chosen.about}", head, rows)
 
 
 def summary_table(table: FaultTable, chosen: Instance) -> TextTable:
     """Return simulated seconds to 1e-3, faults × methods, or in a word what became of the runs."""
     rows = []
     for condition in table.conditions:
-        cells = [(condition.about, False)]
+        cells = [condition.about]
         for one in table.entries:
             *_, seconds, outcome = _cells(table.trials(chosen, one, condition), condition)
-            cells.append((outcome or seconds.rpartition(" / ")[2], False))
+            cells.append(outcome or seconds.rpartition(" / ")[2])
         rows.append(cells)
     title = f"{chosen.name}: simulated seconds to a relative error of 1e-3 of the worst agent"
-    return TextTable(title, ["fault", *(one.name for one in table.entries)], rows)
+    return TextTable.plain(title, ["fault", *(one.name for one in table.entries)], rows)
 
 
 def ratio_table(table: FaultTable) -> TextTable:
@@ -89,8 +60,10 @@ def ratio_table(table: FaultTable) -> TextTable:
         ratios = [ratio for one in ours for ratio in table.ratios(one, condition)]
         if ratios and condition.name != NONE:
             numbers = [f"{number:.2f}" for number in (median(ratios), min(ratios), max(ratios))]
-            rows.append([(cell, False) for cell in (condition.about, str(len(ratios)), *numbers)])
-    return TextTable(f"{OURS}: simulated seconds to 1e-3 over those of a run without faults", head, rows)
+            rows.append([condition.about, str(len(ratios)), *numbers])
+    return TextTable.plain(
+        f"{OURS}: simulated seconds to 1e-3 over those of a run without faults", head, rows
+    )
 
 
 def markdown(table: FaultTable, notes: Sequence[str]) -> str:
@@ -107,8 +80,7 @@ def markdown(table: FaultTable, notes: Sequence[str]) -> str:
     for chosen in table.instances:
         parts += [f"## {chosen.name}", chosen.about, summary_table(table, chosen).markdown()]
         parts += [instance_table(table, chosen).markdown()]
-    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *record.bullets(notes)]) + "\n"
 
 
 def as_json(table: FaultTable) -> str:

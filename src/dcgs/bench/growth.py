@@ -5,23 +5,20 @@ Each size runs in a process of its own, whose peak memory is measured. One quant
 
 from __future__ import annotations
 
-import json
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
+from dcgs.bench.memory import peak_memory
 from dcgs.front import minimize
 from dcgs.objectives import LeastSquares
 from dcgs.sets import L1Ball
-from dcgs.study import Problem
+from dcgs.study import Problem, alone
 
 _MEGABYTE = 2**20
 
@@ -56,19 +53,10 @@ def measure(grows: Sequence[str], most: int | None, limit: float, seed: int) -> 
         for size in sizes:
             if most is None or size <= most:
                 one = replace(case, **{name: size})
-                yield {"grows": name, "size": size} | _in_process(one, limit, seed)
-
-
-def _in_process(case: GrowthCase, limit: float, seed: int) -> dict[str, Any]:
-    """Return the measurements of a case, made in a process of its own."""
-    task = json.dumps({"case": asdict(case), "limit": limit, "seed": seed})
-    done = subprocess.run(
-        [sys.executable, "-m", "dcgs.bench.growth", task], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"the run of {case} failed: {done.stderr.strip().splitlines()[-1]}")
-    row: dict[str, Any] = json.loads(done.stdout)
-    return row
+                try:
+                    yield {"grows": name, "size": size} | alone(run_case, one, limit, seed)
+                except Exception as error:
+                    raise RuntimeError(f"the run of {one} failed: {type(error).__name__}: {error}") from error
 
 
 def make(case: GrowthCase, seed: int) -> Problem:
@@ -79,9 +67,8 @@ def make(case: GrowthCase, seed: int) -> Problem:
     truth[support] = rng.standard_normal(len(support))
     objectives = []
     for _ in range(case.agents):
-        A: Any = rng.standard_normal((case.rows, case.features)) if case.nonzeros >= case.features else None
-        if A is None:
-            A = _sparse(case, rng)
+        dense = case.nonzeros >= case.features
+        A: Any = rng.standard_normal((case.rows, case.features)) if dense else _sparse(case, rng)
         objectives.append(LeastSquares(A, A @ truth + 0.1 * rng.standard_normal(case.rows)))
     X = L1Ball(case.features, 0.8 * float(np.abs(truth).sum()))
     many = case.agents > 10
@@ -108,7 +95,6 @@ def run_case(case: GrowthCase, limit: float, seed: int) -> dict[str, Any]:
     problem = make(case, seed)
     start, start_of_processor = time.perf_counter(), time.process_time()
     result = minimize(problem.objectives, problem.X, problem.graph, gap=case.gap, seconds=limit)
-    unit = 1 if sys.platform == "darwin" else 1024
     return {
         "certified": result.status.success,
         "status": result.status.name,
@@ -117,10 +103,5 @@ def run_case(case: GrowthCase, limit: float, seed: int) -> dict[str, Any]:
         "processor": time.process_time() - start_of_processor,
         "slowest": float(result.history.computing[-1]),
         "bytes": int(result.bytes.max()),
-        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MEGABYTE,
+        "memory": peak_memory() / _MEGABYTE,
     }
-
-
-if __name__ == "__main__":
-    given = json.loads(sys.argv[1])
-    print(json.dumps(run_case(GrowthCase(**given["case"]), given["limit"], given["seed"])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import networkx as nx
@@ -150,3 +151,9 @@ def instance(name: str) -> Instance:
 
     about = (make.__doc__ or name).strip().splitlines()[0]
     return Instance(name.rpartition(":")[2], about, problem, spec=name)
+
+
+@lru_cache(maxsize=2)
+def problem_of(name: str, seed: int) -> Problem:
+    """Return the problem of an instance; the last two are kept, for runs one after the other."""
+    return instance(name).make(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 import tracemalloc
 from typing import Any
 
@@ -16,6 +18,11 @@ from dcgs.schedules import Theorem1
 from dcgs.sets import ConvexSet, L1Ball, NuclearNormBall
 
 AGENTS = 10
+
+
+def peak_memory() -> int:
+    """Return the peak memory of this process in bytes, its data included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def measure(seed: int) -> list[dict[str, Any]]:

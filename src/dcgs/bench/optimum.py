@@ -54,6 +54,11 @@ class Optimum:
         """Return whether f* is known precisely enough to tell when that relative error is reached."""
         return level >= _MARGIN * self.uncertainty
 
+    def first_at(self, losses: Any, level: float) -> int | None:
+        """Return the place of the first loss of that relative error, or None if it cannot be told."""
+        at = np.flatnonzero(self.relative(losses) <= level)
+        return int(at[0]) if at.size and self.resolves(level) else None
+
 
 def solve(problem: Problem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
     """Return f* and its certified gap, at most the target unless the limit on iterations is reached."""

@@ -16,29 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.objectives import (
-    HuberLoss,
-    LeastSquares,
-    Logistic,
-    MatrixCompletion,
-    Objective,
-    matrix_map,
-)
-from dcgs.sets import (
-    BirkhoffPolytope,
-    Box,
-    ConvexHull,
-    ConvexSet,
-    GroupL1Ball,
-    KSparseBall,
-    L1Ball,
-    L2Ball,
-    LInfBall,
-    NuclearNormBall,
-    Polytope,
-    Simplex,
-    Spectraplex,
-)
+from dcgs import sets
+from dcgs.objectives import HuberLoss, LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
+from dcgs.sets import ConvexSet
 from dcgs.study import Problem
 
 Array: TypeAlias = NDArray[np.float64]
@@ -161,17 +141,15 @@ class RandomProblem:
     problem: Problem
 
 
-def _small_world(agents: int) -> nx.Graph:
-    return nx.connected_watts_strogatz_graph(agents, 4, 0.3, seed=0)
-
-
 _GRAPHS: dict[str, Callable[[int], nx.Graph]] = {
     "path": nx.path_graph,
     "cycle": lambda m: nx.cycle_graph(m) if m > 2 else nx.path_graph(m),
     "star": lambda m: nx.star_graph(m - 1),
     "complete": nx.complete_graph,
     "grid": lambda m: nx.convert_node_labels_to_integers(nx.grid_2d_graph(2, m // 2), ordering="sorted"),
-    "small world": lambda m: _small_world(m) if m > 4 else nx.complete_graph(m),
+    "small world": (
+        lambda m: nx.connected_watts_strogatz_graph(m, 4, 0.3, seed=0) if m > 4 else nx.complete_graph(m)
+    ),
 }
 
 
@@ -203,45 +181,41 @@ def _length(rng: np.random.Generator) -> int:
 def _box(rng: np.random.Generator, radius: float) -> ConvexSet:
     d = _length(rng)
     low = radius * rng.standard_normal(d)
-    return Box(low, low + radius * rng.uniform(0.1, 2.0, d))
+    return sets.Box(low, low + radius * rng.uniform(0.1, 2.0, d))
 
 
 def _k_sparse(rng: np.random.Generator, radius: float) -> ConvexSet:
     d = _length(rng)
-    return KSparseBall(d, int(rng.integers(1, d)) if d > 1 else 1, radius)
+    return sets.KSparseBall(d, int(rng.integers(1, d)) if d > 1 else 1, radius)
 
 
 def _groups(rng: np.random.Generator, radius: float) -> ConvexSet:
     d = _length(rng)
     parts = np.array_split(rng.permutation(d), int(rng.integers(1, d)))
-    return GroupL1Ball(d, [part.tolist() for part in parts], radius)
-
-
-def _hull(rng: np.random.Generator, radius: float) -> ConvexSet:
-    return ConvexHull(radius * rng.standard_normal((int(rng.integers(2, 30)), _length(rng))))
+    return sets.GroupL1Ball(d, [part.tolist() for part in parts], radius)
 
 
 def _polytope(rng: np.random.Generator, radius: float) -> ConvexSet:
     d = int(rng.integers(2, 16))
     G = np.vstack([np.eye(d), -np.eye(d), rng.standard_normal((d, d))])
-    return Polytope(G, radius * np.concatenate([np.ones(2 * d), rng.uniform(0.2, 1.0, d)]))
-
-
-def _nuclear(rng: np.random.Generator, radius: float) -> ConvexSet:
-    return NuclearNormBall((int(rng.integers(2, 9)), int(rng.integers(2, 9))), radius)
+    return sets.Polytope(G, radius * np.concatenate([np.ones(2 * d), rng.uniform(0.2, 1.0, d)]))
 
 
 _SETS: dict[str, Callable[[np.random.Generator, float], ConvexSet]] = {
-    "Simplex": lambda rng, radius: Simplex(_length(rng), radius),
-    "L1Ball": lambda rng, radius: L1Ball(_length(rng), radius),
-    "L2Ball": lambda rng, radius: L2Ball(_length(rng), radius),
-    "LInfBall": lambda rng, radius: LInfBall(_length(rng), radius),
+    "Simplex": lambda rng, radius: sets.Simplex(_length(rng), radius),
+    "L1Ball": lambda rng, radius: sets.L1Ball(_length(rng), radius),
+    "L2Ball": lambda rng, radius: sets.L2Ball(_length(rng), radius),
+    "LInfBall": lambda rng, radius: sets.LInfBall(_length(rng), radius),
     "Box": _box,
     "KSparseBall": _k_sparse,
     "GroupL1Ball": _groups,
-    "BirkhoffPolytope": lambda rng, radius: BirkhoffPolytope(int(rng.integers(2, 7))),
-    "ConvexHull": _hull,
+    "BirkhoffPolytope": lambda rng, radius: sets.BirkhoffPolytope(int(rng.integers(2, 7))),
+    "ConvexHull": lambda rng, radius: sets.ConvexHull(
+        radius * rng.standard_normal((int(rng.integers(2, 30)), _length(rng)))
+    ),
     "Polytope": _polytope,
-    "NuclearNormBall": _nuclear,
-    "Spectraplex": lambda rng, radius: Spectraplex(int(rng.integers(2, 7)), radius),
+    "NuclearNormBall": lambda rng, radius: sets.NuclearNormBall(
+        (int(rng.integers(2, 9)), int(rng.integers(2, 9))), radius
+    ),
+    "Spectraplex": lambda rng, radius: sets.Spectraplex(int(rng.integers(2, 7)), radius),
 }

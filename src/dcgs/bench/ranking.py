@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from dcgs.bench.entries import BASELINE, OURS
 from dcgs.bench.optimum import Optimum
+from dcgs.bench.record import NOT_REACHED, TextTable
+from dcgs.link import Link
+from dcgs.study.cache import Columns
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Relative errors of the worst agent, (worst_loss − f*)/(f(x⁰) − f*)."""
-_NEAR = 1.2  # times the fewest: within 20 %
+_NEAR = 1.2  # times the best: within 20 %
 _SHORT = {"oracle calls": "lmo", "projections": "proj"}
-NOT_REACHED = "—"
 
 
 @final
@@ -59,20 +61,39 @@ class Trial:
         return vars(self) | {"costs": costs}
 
 
-def cost_to_accuracy(
-    columns: Mapping[str, Sequence[float]], optimum: Optimum, work: str
-) -> dict[float, LevelCost | None]:
+def cost_to_accuracy(columns: Columns, optimum: Optimum, work: str) -> dict[float, LevelCost | None]:
     """Return the cost at the first recorded point of each level; ``work`` names its column."""
-    relative = optimum.relative(columns["worst_loss"])
+    costs: dict[float, LevelCost | None] = {}
+    for level in LEVELS:
+        at = optimum.first_at(columns["worst_loss"], level)
+        rounds, sent, spent = (int(columns[name][at or 0]) for name in ("rounds", "bytes", work))
+        costs[level] = None if at is None else LevelCost(rounds, sent, spent)
+    return costs
 
-    def cost(level: float) -> LevelCost | None:
-        at = np.flatnonzero(relative <= level)
-        if at.size == 0 or not optimum.resolves(level):
-            return None
-        rounds, sent, spent = (int(columns[name][at[0]]) for name in ("rounds", "bytes", work))
-        return LevelCost(rounds, sent, spent)
 
-    return {level: cost(level) for level in LEVELS}
+@final
+@dataclass(frozen=True)
+class TimeCost:
+    """Seconds of computing, bytes of the busiest agent and rounds until a level was reached."""
+
+    computing: float
+    bytes: int
+    rounds: int
+
+    def seconds(self, link: Link) -> float:
+        """Return the time over such links."""
+        return self.computing + link.seconds(self.bytes, self.rounds)
+
+
+def time_cost(columns: Columns, optimum: Optimum, level: float) -> TimeCost | None:
+    """Return the cost at the first recorded point of the level, or None if it was not reached."""
+    at = optimum.first_at(columns["worst_loss"], level)
+    return None if at is None else time_spent(columns, at)
+
+
+def time_spent(columns: Columns, at: int = -1) -> TimeCost:
+    """Return the cost up to a recorded point; by default that of the whole run."""
+    return TimeCost(float(columns["computing"][at]), int(columns["bytes"][at]), int(columns["rounds"][at]))
 
 
 def best_of(tried: Sequence[tuple[Trial, str]], name: str) -> Trial:
@@ -127,8 +148,12 @@ class Ranking:
 
     def counts(self, name: str) -> tuple[int, int, int]:
         """Return on how many instances it needs the fewest rounds, at most 20 % more, or reaches it."""
-        ratios = self.ratios(name)
-        return sum(ratio == 1.0 for ratio in ratios), sum(ratio <= _NEAR for ratio in ratios), len(ratios)
+        return count_ratios(self.ratios(name))
+
+
+def count_ratios(ratios: Sequence[float]) -> tuple[int, int, int]:
+    """Return how many ratios to the best are 1, at most 1.2, and how many there are."""
+    return sum(ratio == 1.0 for ratio in ratios), sum(ratio <= _NEAR for ratio in ratios), len(ratios)
 
 
 def profile(ranking: Ranking, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -139,22 +164,6 @@ def profile(ranking: Ranking, name: str) -> tuple[NDArray[np.float64], NDArray[n
     tau = np.sort(np.array(ranking.ratios(name)))
     share = np.arange(1.0, len(tau) + 1.0) / max(1, len(ranking.decided()))
     return tau, share
-
-
-@final
-@dataclass(frozen=True)
-class TextTable:
-    """A table of text; each cell has a flag that says whether it is the best of its row."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[tuple[str, bool]]]
-
-    def markdown(self) -> str:
-        """Return it as Markdown; the best cells are bold."""
-        rows = [[f"**{text}**" if best else text for text, best in row] for row in self.rows]
-        lines = [self.head, ["---", *(["---:"] * (len(self.head) - 1))], *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def instance_table(ranking: Ranking, instance: str, about: str) -> TextTable:

@@ -1,4 +1,4 @@
-"""The environment of a benchmark, and its numbers as a JSON file."""
+"""What benchmarks write: their environment, numbers as JSON, and tables as Markdown."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from threadpoolctl import threadpool_info
 
 from dcgs.files import atomic_write
 from dcgs.front import versions
+
+NOT_REACHED = "—"
+"""The cell of a level that was not reached."""
 
 
 def environment(seed: int) -> dict[str, Any]:
@@ -41,8 +45,38 @@ def check_writable(path: Path) -> None:
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]], seed: int) -> Path:
     """Write rows and environment as JSON; return the path."""
-    content = json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n"
-    return atomic_write(path, content.encode())
+    return atomic_write(path, as_json(rows, seed).encode())
+
+
+def as_json(rows: Sequence[Mapping[str, Any]], seed: int) -> str:
+    """Return rows and environment as JSON."""
+    return json.dumps({"environment": environment(seed), "rows": list(rows)}, indent=2) + "\n"
+
+
+@final
+@dataclass(frozen=True)
+class TextTable:
+    """A table of text; each cell has a flag that says whether it is the best of its row."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[tuple[str, bool]]]
+
+    @classmethod
+    def plain(cls, title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> TextTable:
+        """Return a table without best cells."""
+        return cls(title, head, [[(cell, False) for cell in row] for row in rows])
+
+    def markdown(self) -> str:
+        """Return it as Markdown; the best cells are bold."""
+        rows = [[f"**{text}**" if best else text for text, best in row] for row in self.rows]
+        lines = [self.head, ["---", *(["---:"] * (len(self.head) - 1))], *rows]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def bullets(notes: Sequence[str]) -> list[str]:
+    """Return notes as a list in Markdown, one paragraph of a page; none if there are no notes."""
+    return ["\n".join(f"* {note}" for note in notes)] if notes else []
 
 
 def _processor() -> str:

@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 from dcgs.bench.random_problems import random_problem
-from dcgs.bench.ranking import TextTable
+from dcgs.bench.record import TextTable
 from dcgs.front import minimize
 from dcgs.runtime import Lockstep
 from dcgs.study import run_in_processes
 
 GAP = 1e-3
-_PARTS = {"set": "set", "loss": "loss", "graph": "graph"}
 
 
 def measure(seeds: Sequence[int], limit: float, jobs: int) -> Iterator[dict[str, Any]]:
@@ -30,19 +29,12 @@ def run_seed(seed: int, limit: float) -> dict[str, Any]:
     ``seconds`` are those of the processor, on one core.
     """
     made = random_problem(seed)
-    problem = made.problem
+    parts = made.problem.objectives, made.problem.X, made.problem.graph
     start = time.process_time()
     row = {"seed": seed, "set": made.set_name, "loss": made.loss, "graph": made.graph, "about": made.about}
     try:
-        result = minimize(
-            problem.objectives,
-            problem.X,
-            problem.graph,
-            gap=GAP,
-            seconds=limit,
-            every=0,
-            runtime=Lockstep(threads=1),
-        )
+        once = Lockstep(threads=1)
+        result = minimize(*parts, gap=GAP, seconds=limit, every=0, runtime=once)
         ended = {"status": result.status.name, "certified": result.status.success, "rounds": result.rounds}
     except (ValueError, ArithmeticError, RuntimeError) as error:
         ended = {"status": f"{type(error).__name__}: {error}", "certified": False, "rounds": 0}
@@ -56,7 +48,7 @@ def is_good(row: Mapping[str, Any], seconds: float) -> bool:
 
 def share_table(rows: Sequence[Mapping[str, Any]], part: str, seconds: float) -> TextTable:
     """Return the share of problems that were certified in time, by set, loss or graph."""
-    head = [_PARTS[part], "problems", f"certified within {seconds:g} s", "share", "slowest, s", "the rest"]
+    head = [part, "problems", f"certified within {seconds:g} s", "share", "slowest, s", "the rest"]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault(str(row[part]), []).append(row)
@@ -64,16 +56,17 @@ def share_table(rows: Sequence[Mapping[str, Any]], part: str, seconds: float) ->
     for name, own in [*sorted(groups.items()), ("all", list(rows))]:
         good = sum(is_good(row, seconds) for row in own)
         rest = Counter(_ending(row) for row in own if not is_good(row, seconds))
-        cells = [
-            name,
-            str(len(own)),
-            str(good),
-            f"{good / len(own):.1%}",
-            f"{max(row['seconds'] for row in own):.1f}",
-            ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—",
-        ]
-        lines.append([(cell, False) for cell in cells])
-    return TextTable(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
+        lines.append(
+            [
+                name,
+                str(len(own)),
+                str(good),
+                f"{good / len(own):.1%}",
+                f"{max(row['seconds'] for row in own):.1f}",
+                ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—",
+            ]
+        )
+    return TextTable.plain(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
 
 
 def _ending(row: Mapping[str, Any]) -> str:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias, final
 
-from dcgs.bench.entries import OURS, Adapted, Entry, SparseObservation, entry
-from dcgs.bench.instances import Instance, instance
+from dcgs.bench.entries import OURS, Adapted, Entry, entry, observed_sparsely
+from dcgs.bench.instances import Instance, instance, problem_of
 from dcgs.bench.optimum import TARGET, Optimum, solve
-from dcgs.bench.ranking import LEVELS, Trial, cost_to_accuracy
-from dcgs.bench.time_cost import TimeCost, time_cost
+from dcgs.bench.ranking import LEVELS, TimeCost, Trial, cost_to_accuracy, time_cost
 from dcgs.datasets import DataNotFoundError
 from dcgs.front import Snapshot, versions
 from dcgs.link import LINKS
 from dcgs.runtime import Lockstep
-from dcgs.study import Budget, Problem, ResultCache, execute, run_in_processes
+from dcgs.study import Budget, ResultCache, execute, run_in_processes
 
 Report: TypeAlias = Callable[[str, str | None], None]
 """Called with the name of every piece of work that is done, and with a sentence if it has no result."""
@@ -149,7 +148,7 @@ def find_optimum(study: RoundsStudy, spec: str) -> str | None:
     """Find f* of an instance and record it; return a sentence if it cannot be found."""
     chosen = instance(spec)
     try:
-        found = solve(_problem(spec, study.seed), chosen.reference)
+        found = solve(problem_of(spec, study.seed), chosen.reference)
     except DataNotFoundError as error:
         return f"left out, because its data are missing: {error}"
     except Exception as error:
@@ -173,9 +172,9 @@ def run_entry(study: RoundsStudy, specs: tuple[str, str]) -> str | None:
         is_slow = bool(most) and all(spent.seconds(LINKS[name]) > limit for name, limit in most.items())
         return is_slow or bool(optimum.relative(snapshot.worst_loss) <= study.last_level(one))
 
-    method, once = Adapted(one.method, SparseObservation()), Lockstep(threads=1)
+    method, once = Adapted(one.method, observed_sparsely), Lockstep(threads=1)
     try:
-        problem, budget = _problem(specs[0], study.seed), study.budget(chosen, one)
+        problem, budget = problem_of(specs[0], study.seed), study.budget(chosen, one)
         result = execute(problem, method, budget, study.seed, is_over, once)
     except Exception as error:
         return f"failed, and is not recorded: {type(error).__name__}: {error}"
@@ -191,8 +190,3 @@ def _stage(one: Entry) -> int:
 def _spec(one: Instance | Entry) -> str:
     """Return the name under which another process finds it."""
     return one.spec or one.name
-
-
-@lru_cache(maxsize=1)
-def _problem(spec: str, seed: int) -> Problem:
-    return instance(spec).make(seed)

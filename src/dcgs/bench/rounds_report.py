@@ -83,7 +83,7 @@ def markdown(
         counts_table(ranking).markdown(),
         "![Share of instances on which a method needs at most τ times the fewest rounds](profile.png)",
     ]
-    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
+    parts += record.bullets(notes)
     for chosen in instances:
         if chosen.name in ranking.trials:
             table = instance_table(ranking, chosen.name, chosen.about)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -14,9 +12,9 @@ from typing import Any, final
 import networkx as nx
 import numpy as np
 
+from dcgs.bench.exchange import run_ranks
 from dcgs.bench.instances import instance
 from dcgs.bench.optimum import Optimum, solve
-from dcgs.environment import find_mpiexec
 from dcgs.front import Snapshot, minimize
 from dcgs.methods import Agent, FastDCGS, Method
 from dcgs.objectives import LeastSquares, Objective
@@ -69,13 +67,7 @@ def measure(ranks: int, seed: int) -> dict[str, Any]:
     problem = _problem(ranks, seed)
     optimum = solve(problem)
     rounds = _rounds_to_level(problem, optimum)
-    module = [sys.executable, "-m", "dcgs.bench.slow_agent"]
-    command = [find_mpiexec(), "-n", str(ranks), *module, str(seed), str(rounds)]
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | one_thread)
-    if done.returncode != 0:
-        raise RuntimeError(f"the processes failed with status {done.returncode}: {done.stderr.strip()}")
-    runs = json.loads(done.stdout)
+    runs = run_ranks("dcgs.bench.slow_agent", ranks, seed, rounds)
     for run in runs:
         run["error"] = float(optimum.relative(run.pop("loss")))
     return {"ranks": ranks, "times": _SLOW, "waiting": runs[0], "own pace": runs[1:]}

@@ -9,7 +9,7 @@ from typing import Any
 
 from dcgs.bench import record
 from dcgs.bench.instances import Instance
-from dcgs.bench.ranking import NOT_REACHED, TextTable
+from dcgs.bench.record import NOT_REACHED, TextTable
 from dcgs.bench.rounds import RoundsStudy
 from dcgs.bench.timing import POOL, Times, recorded_pool
 from dcgs.link import LINKS, Link
@@ -48,16 +48,11 @@ def work_table(times: Times) -> TextTable:
     """Return the computing and the bytes of every method, instances × methods; they hold for every link."""
     rows = []
     for chosen, row in times.costs.items():
-        cells = []
-        for method in times.names:
-            cost = row.get(method)
-            text = NOT_REACHED if cost is None else f"{_seconds(cost.computing)} s, {_size(cost.bytes)}"
-            cells.append((text, False))
-        rows.append([(chosen, False), *cells])
-    head = [f"computing and bytes to {times.level:.0e}", *times.names]
-    return TextTable(
-        f"computing of the slowest agent and bytes of the busiest, to {times.level:.0e}", head, rows
-    )
+        costs = map(row.get, times.names)
+        texts = (cost and f"{_seconds(cost.computing)} s, {_size(cost.bytes)}" for cost in costs)
+        rows.append([chosen, *(text or NOT_REACHED for text in texts)])
+    title = f"computing of the slowest agent and bytes of the busiest, to {times.level:.0e}"
+    return TextTable.plain(title, [f"computing and bytes to {times.level:.0e}", *times.names], rows)
 
 
 def counts_table(times: Times) -> TextTable:
@@ -66,9 +61,9 @@ def counts_table(times: Times) -> TextTable:
     for name in times.names:
         if name != POOL:
             each = [times.counts(name, link) for link in LINKS.values()]
-            rows.append([(name, False), *((f"{a} / {b} / {c}", False) for a, b, c in each)])
+            rows.append([name, *(f"{a} / {b} / {c}" for a, b, c in each)])
     head = [f"of {len(times.costs)} instances: least / within 20 % / reached", *LINKS]
-    return TextTable(f"how often a method takes the least time to {times.level:.0e}", head, rows)
+    return TextTable.plain(f"how often a method takes the least time to {times.level:.0e}", head, rows)
 
 
 def markdown(
@@ -90,8 +85,7 @@ def markdown(
         tables = [counts_table(times), *(time_table(times, *each) for each in LINKS.items())]
         parts += [f"## To {times.level:.0e}", *(table.markdown() for table in (*tables, work_table(times)))]
     parts += ["## Instances", "\n".join(f"* `{chosen.name}`: {chosen.about}" for chosen in instances)]
-    parts += ["\n".join(f"* {note}" for note in notes)] if notes else []
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *record.bullets(notes)]) + "\n"
 
 
 def as_json(

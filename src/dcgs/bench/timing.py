@@ -14,15 +14,14 @@ from typing import Any, final
 from dcgs.bench.entries import Entry
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.pool import Pooled, pool
+from dcgs.bench.ranking import TimeCost, count_ratios, time_cost, time_spent
 from dcgs.bench.rounds import Report, RoundsStudy, run_study
-from dcgs.bench.time_cost import TimeCost, time_cost, time_spent
 from dcgs.link import Link
 from dcgs.study import run_in_processes
 
 LEVELS = (1e-2, 1e-3)
 """Relative errors of the worst agent."""
 POOL = "pool"
-_NEAR = 1.2  # times the least: within 20 %
 _ROUNDS_OF_POOL = 2  # the data go in, a model comes back
 
 
@@ -60,7 +59,7 @@ class Times:
             own, least = self.seconds(chosen, name, link), self.least(chosen, link)
             if own is not None and least is not None:
                 ratios.append(own / least)
-        return sum(ratio == 1.0 for ratio in ratios), sum(ratio <= _NEAR for ratio in ratios), len(ratios)
+        return count_ratios(ratios)
 
 
 def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry], level: float) -> Times:

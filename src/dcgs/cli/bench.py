@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 from rich.console import Console
-from rich.table import Table
 
-from dcgs.bench import dense_lasso, exchange, memory, record, step
-from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds, bench_time
+from dcgs.bench import dense_lasso, exchange, memory, step
+from dcgs.cli import bench_completion, bench_faults, bench_growth, bench_robust, bench_rounds
+from dcgs.cli.bench_study import Rows, formatted_table, set_run_with_output
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option
-
-Rows = list[dict[str, Any]]
 
 _EXAMPLES = """\
 examples:
@@ -61,7 +58,7 @@ class _Benchmark:
         """Measure, print the table and return its rows."""
         with console.status("measuring…"):
             rows = self.measure(**{name: getattr(args, name) for name in self.defaults}, seed=args.seed)
-        console.print(_table(self.title, self.columns, rows))
+        console.print(formatted_table(self.title, self.columns, rows))
         return rows
 
 
@@ -136,12 +133,8 @@ def add(jobs: Any) -> None:
         "a round over MPI beside the bare exchange of the same bytes; starts the processes by itself",
         {"ranks": 10, "repeats": 9},
     )
-    bench_rounds.add(benches)
-    bench_completion.add(benches)
-    bench_faults.add(benches)
-    bench_time.add(benches)
-    bench_robust.add(benches)
-    bench_growth.add(benches)
+    for module in (bench_rounds, bench_completion, bench_faults, bench_robust, bench_growth):
+        module.add(benches)
 
 
 def _add(
@@ -158,28 +151,7 @@ def _add(
         metavar, what = _OPTIONS[flag]
         option(parser, f"--{flag} {metavar}", f"{what} (default: {default})", count, default=default)
     option(parser, "--seed", "of the data (default: 0)", int, default=0)
-    option(parser, "--out FILE", "also write the numbers as JSON, with versions and machine", Path)
-
-    def run(args: argparse.Namespace, console: Console) -> int:
-        if args.out is not None:
-            record.check_writable(args.out)
-        rows = bench(args, console)
-        if args.out is not None:
-            console.print(f"written: {record.write(args.out, rows, args.seed)}")
-        return 0
-
-    parser.set_defaults(run=run)
-
-
-def _table(title: str, columns: Mapping[str, str], rows: Rows) -> Table:
-    """Return a table; headings and cells are formatted with the values of a row."""
-    table = Table(title=title, title_justify="left")
-    for name, form in columns.items():
-        table.add_column(name.format_map(rows[0]), justify="right" if ":" in form else "left")
-    for row in rows:
-        shown = {name: {True: "yes", False: "NO"}[x] if isinstance(x, bool) else x for name, x in row.items()}
-        table.add_row(*(form.format_map(shown) for form in columns.values()))
-    return table
+    set_run_with_output(parser, bench)
 
 
 def _bench_exchange(args: argparse.Namespace, console: Console) -> Rows:
@@ -189,13 +161,8 @@ def _bench_exchange(args: argparse.Namespace, console: Console) -> Rows:
     title = f"milliseconds of a round, {args.ranks} processes on a cycle, {uneven['cores']} cores"
     times = {"bare": "{bare:.2f}", "ours": "{ours:.2f}"}
     ratios = {"ours over bare": "{ratio:.2f}", "ours − bare": "{difference:.2f}"}
-    console.print(_table(title, {"case": "{message}"} | times | ratios, even))
-    columns = {
-        "ideal": "{ideal:.1f}",
-        "bare": "{bare:.1f}",
-        "ours": "{ours:.1f}",
-        "ours over ideal": "{ratio:.2f}",
-    }
-    title = "one process with several times the work"
-    console.print(_table(title, {"case": "{times} × the work"} | columns, [uneven]))
+    console.print(formatted_table(title, {"case": "{message}"} | times | ratios, even))
+    columns = {"case": "{times} × the work"} | {name: f"{{{name}:.1f}}" for name in ("ideal", "bare", "ours")}
+    columns["ours over ideal"] = "{ratio:.2f}"
+    console.print(formatted_table("one process with several times the work", columns, [uneven]))
     return rows

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,13 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.bench import completion, record
-from dcgs.cli import bench_completion_reading
-from dcgs.cli.bench_study import drawing
+from dcgs.bench.memory import peak_memory
+from dcgs.cli.bench_study import Rows, drawing, formatted_table, set_run_with_output
 from dcgs.cli.values import count, fraction, job, option, positive, share
 from dcgs.experiments.numbers import size
+from dcgs.fitting.readers import EntriesLayout
+from dcgs.fitting.readers.ratings import read_rated
+from dcgs.study import alone
 
 _ABOUT = """\
 Measure time, rounds, bytes, memory and held-out error of matrix completion, each case in a process of its
@@ -41,7 +47,6 @@ examples:
   dcgs bench completion --sets reading --ratings 10000000
   dcgs bench completion --sets growth --figure growth.svg
 """
-_SCORES = ("rmse", "pairs")
 _SETS = ("100k", "1m", "synthetic", "reading", "growth")
 
 
@@ -59,48 +64,36 @@ def add(benches: Any) -> None:
     option(parser, "--gap G", "at which methods stop (default: 1e-3)", fraction, default=completion.GAP)
     text = "of MovieLens (default: 0.2; 0: fit to all ratings, and judge nothing)"
     option(parser, "--held-out SHARE", text, share, default=0.2)
-    parser.add_argument("--no-offsets", action="store_true", help="no mean and no offsets first")
+    option(parser, "--no-offsets", "no mean and no offsets first", bool)
     option(parser, "--seconds S", "the limit of a method (default: 120)", positive, default=120.0)
-    parser.add_argument("--quick", action="store_true", help="small data in one process, 2 s a method")
+    option(parser, "--quick", "small data in one process, 2 s a method", bool)
     option(parser, "--seed", "of data and splits (default: 0)", int, default=0)
     option(parser, "--seeds N", "so many seeds, from --seed on; means are printed (default: 1)", count)
     option(parser, "--figure FILE", "draw how cost grows (.svg, .png or .pdf)", Path)
-    option(parser, "--out FILE", "also write the numbers as JSON, with versions and machine", Path)
-    parser.set_defaults(run=_run)
+    set_run_with_output(parser, _run)
 
 
-def _run(args: argparse.Namespace, console: Console) -> int:
+def _run(args: argparse.Namespace, console: Console) -> Rows:
     if args.quick:
         args.sets, args.ratings, args.seconds = ["synthetic", "growth"], 2000, min(args.seconds, 2.0)
-    if args.figure is not None and "growth" not in args.sets:
-        raise ValueError("--figure draws how cost grows; add growth to --sets.")
-    for path in (args.out, args.figure):
-        if path is not None:
-            record.check_writable(path)
-    draw = _figure_writer() if args.figure is not None else None  # what it needs is missed before the runs
-    rows: list[dict[str, Any]] = []
+    if args.figure is not None:
+        if "growth" not in args.sets:
+            raise ValueError("--figure draws how cost grows; add growth to --sets.")
+        record.check_writable(args.figure)
+        with drawing(before_runs=True):
+            from dcgs.report import bench_figures, figures
+    rows: Rows = []
     for data in args.sets:
-        if data == "growth":
-            rows += _growth(args, console)
-        else:
-            rows += _reading(args, console) if data == "reading" else _comparison(args, data, console)
-    if args.out is not None:
-        console.print(f"written: {record.write(args.out, rows, args.seed)}")
-    if draw is not None:
-        console.print(f"written: {draw([row for row in rows if 'grows' in row], args.figure)}")
-    return 0
+        measure = {"growth": _growth, "reading": _reading}.get(data) or partial(_comparison, data)
+        rows += measure(args, console)
+    if args.figure is not None:
+        figure = bench_figures.completion_growth_figure([row for row in rows if "grows" in row])
+        console.print(f"written: {figures.save(figure, args.figure)}")
+    return rows
 
 
-def _figure_writer() -> Callable[[Sequence[Mapping[str, Any]], Path], Path]:
-    """Return the function that writes the figure; raise if matplotlib is not installed."""
-    with drawing(before_runs=True):
-        from dcgs.report.completion_figure import growth_figure
-        from dcgs.report.figures import save
-    return lambda rows, path: save(growth_figure(rows), path)
-
-
-def _comparison(args: argparse.Namespace, data: str, console: Console) -> list[dict[str, Any]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+def _comparison(data: str, args: argparse.Namespace, console: Console) -> Rows:
+    found: dict[str, Rows] = {}
     size_of_data = completion.synthetic_size(args.ratings, args.rows, args.cols)
     for case in completion.comparison(data, args.seconds, args.seed, size_of_data):
         if args.methods is None or case.method in args.methods:
@@ -123,28 +116,37 @@ def _comparison(args: argparse.Namespace, data: str, console: Console) -> list[d
     return [row for rows in found.values() for row in rows]
 
 
-def _table(data: str, found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Table:
+def _table(data: str, found: Mapping[str, Rows]) -> Table:
     """Return a table with a row for each method: means over seeds."""
     first = next(iter(found.values()))
     rows, cols = first[0]["shape"]
     title = f"{data}: {first[0]['fitted']:,} ratings of a {rows} × {cols} matrix"
     title += f", means of {len(first)} seeds" if len(first) > 1 else ""
-    table = Table(title=title, title_justify="left")
-    for name in ("method", "CPU s", "s", "rounds", "sent by an agent", "memory", "RMSE", "pairs"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for method, some in found.items():
-        cpu, seconds, rounds, sent = (_mean(some, name) for name in ("cpu", "seconds", "rounds", "bytes"))
-        memory = size(max(row["memory"] for row in some))
-        costs = (f"{cpu:.1f}", f"{seconds:.1f}", f"{rounds:.0f}", size(sent), memory)
-        judged = (
-            "–" if None in (row[name] for row in some) else f"{_mean(some, name):.4f}" for name in _SCORES
-        )
-        table.add_row(method, *costs, *judged)
-    return table
+    means = [
+        {"method": method, "memory": size(max(row["memory"] for row in some))}
+        | {name: _mean(some, name) for name in ("cpu", "seconds", "rounds")}
+        | {"sent": size(_mean(some, "bytes")), "rmse": _score(some, "rmse"), "pairs": _score(some, "pairs")}
+        for method, some in found.items()
+    ]
+    columns = {
+        "method": "{method}",
+        "CPU s": "{cpu:.1f}",
+        "s": "{seconds:.1f}",
+        "rounds": "{rounds:.0f}",
+        "sent by an agent": "{sent:}",
+        "memory": "{memory:}",
+        "RMSE": "{rmse:}",
+        "pairs": "{pairs:}",
+    }
+    return formatted_table(title, columns, means)
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return sum(float(row[name]) for row in rows) / len(rows)
+
+
+def _score(rows: Sequence[Mapping[str, Any]], name: str) -> str:
+    return "–" if None in (row[name] for row in rows) else f"{_mean(rows, name):.4f}"
 
 
 def _range(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -155,10 +157,14 @@ def _range(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"RMSE from {min(errors):.4f} to {max(errors):.4f}"]
 
 
-def _reading(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    row = bench_completion_reading.measure(
-        completion.synthetic_size(args.ratings, args.rows, args.cols), args.seed
-    )
+def _reading(args: argparse.Namespace, console: Console) -> Rows:
+    """Write synthetic ratings to a file of text, and read it in a process of its own."""
+    sizes = completion.synthetic_size(args.ratings, args.rows, args.cols)
+    case = completion.Case("synthetic", "", 1.0, 1.0, args.seed, **sizes)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ratings.csv"
+        alone(_write, case, path)
+        row = {"seed": args.seed, **sizes, **alone(_read, path)}
     console.print(
         f"reading {row['fitted']:,} lines, {size(row['file'])}: {row['cpu']:.1f} s of CPU, "
         f"{size(row['memory'])} of memory",
@@ -167,20 +173,45 @@ def _reading(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]
     return [row]
 
 
+def _write(case: completion.Case, path: Path) -> None:
+    """Write the ratings of a case as CSV, some at a time."""
+    train, _ = completion.synthetic(case)
+    with path.open("w") as file:
+        file.write("user,item,rating\n")
+        for start in range(0, len(train), 1 << 20):
+            part = slice(start, start + (1 << 20))
+            columns = (column[part].tolist() for column in (train.rows, train.cols, train.values))
+            file.writelines(f"u{row},i{col},{value:.3f}\n" for row, col, value in zip(*columns, strict=True))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    begin, cpu = time.perf_counter(), time.process_time()
+    rated = read_rated(path, EntriesLayout())
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    return {
+        "method": "reading a file of text",
+        "fitted": len(rated),
+        "shape": [len(rated.rows.ids), len(rated.cols.ids)],
+        "file": path.stat().st_size,
+        "seconds": seconds,
+        "cpu": cpu,
+        "memory": peak_memory(),
+    }
+
+
 def _measured(args: argparse.Namespace, case: completion.Case) -> dict[str, Any]:
     """Run a case in a process of its own, or in this one for a first look."""
-    return completion.run(case) if args.quick else completion.run_alone(case)
+    return completion.run(case) if args.quick else alone(completion.run, case)
 
 
-def _growth(args: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    rows = []
-    for name, case in completion.growth(args.quick, args.seconds, args.seed):
-        rows.append({"grows": name, **_measured(args, case)})
-    table = Table(title="8 iterations of FastDCGS, one number at a time", title_justify="left")
-    for heading in ("grows", "to", "CPU s", "sent by an agent", "memory"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        told = (row["grows"], f"{row[row['grows']]:,}", f"{row['cpu']:.2f}")
-        table.add_row(*told, size(row["bytes"]), size(row["memory"]))
-    console.print(table)
+def _growth(args: argparse.Namespace, console: Console) -> Rows:
+    cases = completion.growth(args.quick, args.seconds, args.seed)
+    rows = [{"grows": name, **_measured(args, case)} for name, case in cases]
+    texts = {"grows": "{grows:}", "to": "{to:,}", "CPU s": "{cpu:.2f}"}
+    texts |= {"sent by an agent": "{sent:}", "memory": "{memory:}"}
+    shown = [
+        row | {"to": row[row["grows"]], "sent": size(row["bytes"]), "memory": size(row["memory"])}
+        for row in rows
+    ]
+    console.print(formatted_table("8 iterations of FastDCGS, one number at a time", texts, shown))
     return rows

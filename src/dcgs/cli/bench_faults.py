@@ -11,10 +11,9 @@ from rich.console import Console
 
 from dcgs.bench import faults_report, slow_agent
 from dcgs.bench.entries import ENTRIES
-from dcgs.bench.faults import CONDITIONS, Condition, FaultStudy, run_study, runs_left
-from dcgs.bench.faults_report import FaultTable, instance_table, ratio_table, summary_table
+from dcgs.bench.faults import CONDITIONS, Condition, FaultStudy, FaultTable, run_study
 from dcgs.bench.instances import INSTANCES, QUICK
-from dcgs.cli.bench_study import chosen_by_name, drawing, rich_table, run_with_progress
+from dcgs.cli.bench_study import chosen_by_name, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.study import ResultCache
@@ -44,12 +43,12 @@ def add(benches: Any) -> None:
     """Add the benchmark to ``dcgs bench``."""
     text = "rounds, bytes and simulated seconds under faults: all methods"
     parser = job(benches, "faults", text, _ABOUT, _MORE)
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
+    add = partial(option, parser)
     add("--instances NAME", f"of dcgs bench rounds (default: {' '.join(_DEFAULT)})", nargs="+")
     add("--methods NAME", "which methods (default: all)", nargs="+")
     add("--faults NAME", "which faults (default: all)", nargs="+")
-    switch("--list", help="print the names of all faults, and end")
-    switch("--quick", help="a small instance and few rounds")
+    add("--list", "print the names of all faults, and end", bool)
+    add("--quick", "a small instance and few rounds", bool)
     add("--mpi N", "instead: one slow agent among N processes, with and without waiting", count)
     add("--seeds N", "of data and faults (default: 1)", count, default=1)
     add("--seed N", "the first of them (default: 0)", seed, default=0)
@@ -69,8 +68,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         console.print(slow_agent.sentence(slow_agent.measure(args.mpi, args.seed)))
         return 0
     names = args.instances or (None if args.quick else _DEFAULT)
-    table = [_QUICK] if args.quick else INSTANCES
-    instances = chosen_by_name("an instance", names, table)
+    instances = chosen_by_name("an instance", names, [_QUICK] if args.quick else INSTANCES)
     entries = chosen_by_name("a method", args.methods, ENTRIES)
     conditions = _conditions(args.faults)
     out = args.out or Path("out/faults-quick" if args.quick else "out/faults")
@@ -78,23 +76,19 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     rounds = args.rounds or (150 if args.quick else 1000)
     study = FaultStudy(ResultCache(out), seeds, rounds, args.seconds, args.jobs or cores())
     study.cache.check_writable()
+    table = FaultTable(study, instances, entries, conditions)
     notes: list[str] = []
-    left = runs_left(study, instances, entries, conditions)
-    if run_with_progress(
-        lambda report: run_study(study, instances, entries, conditions, report), left, notes, console
-    ):
+    left = len(table.missing_optima()) + len(table.missing_runs())
+    if run_with_progress(partial(run_study, table), left, notes, console):
         return 130
-    found = FaultTable(study, instances, entries, conditions)
-    for chosen in instances:
-        console.print(rich_table(instance_table(found, chosen)))
-        console.print(rich_table(summary_table(found, chosen)))
-    console.print(rich_table(ratio_table(found)))
-    for note in notes:
-        console.print(note)
-    study.cache.write_file("faults.md", faults_report.markdown(found, notes).encode())
-    study.cache.write_file("faults.json", faults_report.as_json(found).encode())
-    study.cache.write_file("faults.png", _picture(found))
-    console.print(f"written: {out / 'faults.md'}, faults.json, faults.png", soft_wrap=True)
+    own = (faults_report.instance_table, faults_report.summary_table)
+    tables = [each(table, chosen) for chosen in instances for each in own]
+    print_tables([*tables, faults_report.ratio_table(table)], notes, console)
+    texts = {
+        "faults.md": faults_report.markdown(table, notes),
+        "faults.json": faults_report.as_json(table),
+    }
+    write_results(study.cache, texts, ("faults.png", "faults_figure", table), console)
     return 0
 
 
@@ -104,11 +98,3 @@ def _conditions(names: list[str] | None) -> list[Condition]:
     if unknown:
         raise ValueError(f"a fault must be one of {', '.join(known)}; got {', '.join(unknown)}.")
     return [condition for condition in CONDITIONS if names is None or condition.name in names]
-
-
-def _picture(found: FaultTable) -> bytes:
-    with drawing():
-        from dcgs.report.fault_figure import faults_figure
-        from dcgs.report.figures import encoded
-
-        return encoded(faults_figure(found), "png")

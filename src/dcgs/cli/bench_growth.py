@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.bench import growth, record
-from dcgs.bench.ranking import TextTable
-from dcgs.cli.bench_study import drawing, rich_table
+from dcgs.bench.record import TextTable
+from dcgs.cli.bench_study import print_tables, write_results
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.study import ResultCache
 
@@ -51,30 +51,19 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         console.print(
             f"{row['size']:,} {row['grows']}: {row['status']}, {row['rounds']} rounds, {row['seconds']:.1f} s"
         )
-    text = table(rows)
-    console.print(rich_table(text))
-    cache.write_file("growth.md", (text.markdown() + "\n").encode())
-    cache.write_file("growth.png", _picture(rows))
-    record.write(args.out / "growth.json", rows, args.seed)
-    console.print(f"written: {args.out / 'growth.md'}, growth.json, growth.png", soft_wrap=True)
+    table = _table(rows)
+    print_tables([table], (), console)
+    texts = {"growth.md": table.markdown() + "\n", "growth.json": record.as_json(rows, args.seed)}
+    write_results(cache, texts, ("growth.png", "growth_figure", rows), console)
     return 0
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
-    """Return the rows as a table."""
+def _table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
     head = ["size", "ended", "rounds", "seconds", "slowest agent, s", "bytes, busiest agent", "memory, MB"]
     lines = []
     for row in rows:
         ended = "certified" if row["certified"] else row["status"]
         cells = [f"{row['size']:,} {row['grows']}", ended, f"{row['rounds']:,}", f"{row['seconds']:.1f}"]
         cells += [f"{row['slowest']:.2f}", f"{row['bytes']:,}", f"{row['memory']:,.0f}"]
-        lines.append([(cell, False) for cell in cells])
-    return TextTable("FastDCGS to a certified gap, as one quantity grows", head, lines)
-
-
-def _picture(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    with drawing():
-        from dcgs.report.bench_figures import growth_figure
-        from dcgs.report.figures import encoded
-
-        return encoded(growth_figure(rows), "png")
+        lines.append(cells)
+    return TextTable.plain("FastDCGS to a certified gap, as one quantity grows", head, lines)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from dcgs.bench import record, robust
-from dcgs.cli.bench_study import rich_table
+from dcgs.bench import robust
+from dcgs.cli.bench_study import Rows, print_tables, set_run_with_output
 from dcgs.cli.values import count, job, option, positive, seed
 from dcgs.parallel import cores
 from dcgs.report import Progress
@@ -40,13 +39,10 @@ def add(benches: Any) -> None:
     add("--seconds S", "processor seconds that a run may take (default: 5)", positive, default=5.0)
     add("--limit S", "wall-clock limit of each run (default: the same)", positive)
     add("--jobs N", "processes (default: the available cores)", count)
-    add("--out FILE", "also write the numbers as JSON, with versions and machine", Path)
-    parser.set_defaults(run=_run)
+    set_run_with_output(parser, _run)
 
 
-def _run(args: argparse.Namespace, console: Console) -> int:
-    if args.out is not None:
-        record.check_writable(args.out)
+def _run(args: argparse.Namespace, console: Console) -> Rows:
     seeds = args.only or range(args.seed, args.seed + args.problems)
     rows = []
     with Progress(console) as progress:
@@ -59,8 +55,6 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         if args.only or not robust.is_good(row, args.seconds):
             took = f"{row['rounds']} rounds and {row['seconds']:.1f} s"
             console.print(f"seed {row['seed']}: {row['status']} after {took}, {row['about']}", soft_wrap=True)
-    for part in ("set", "loss", "graph"):
-        console.print(rich_table(robust.share_table(rows, part, args.seconds)))
-    if args.out is not None:
-        console.print(f"written: {record.write(args.out, rows, args.seed)}")
-    return 0
+    parts = ("set", "loss", "graph")
+    print_tables((robust.share_table(rows, part, args.seconds) for part in parts), (), console)
+    return rows

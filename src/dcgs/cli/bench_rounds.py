@@ -1,9 +1,8 @@
-"""``dcgs bench rounds``: how many rounds each method needs to an accuracy, over a table of instances."""
+"""``dcgs bench rounds`` and ``dcgs bench time``: rounds and seconds of each method to an accuracy."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,29 +10,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.bench import rounds_report
-from dcgs.bench.entries import ENTRIES, GRID, Entry, entry
-from dcgs.bench.instances import INSTANCES, QUICK, Instance, instance
-from dcgs.bench.ranking import LEVELS, Ranking, counts_table, instance_table, summary_table
+from dcgs.bench import rounds_report, time_report, timing
+from dcgs.bench.entries import GRID
+from dcgs.bench.instances import INSTANCES, LARGE
+from dcgs.bench.ranking import LEVELS, counts_table, instance_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
-from dcgs.cli.bench_study import (
-    add_choices,
-    chosen_by_name,
-    drawing,
-    rich_table,
-    run_with_progress,
-    with_outside,
-)
+from dcgs.cli.bench_study import Choice, add_choices, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
+from dcgs.link import LINKS
 from dcgs.parallel import cores
 from dcgs.study import ResultCache
 
-_ABOUT = """\
+_ABOUT_ROUNDS = """\
 Run every method once on every instance of a table. Print the rounds, the bytes, and the oracle calls
 or projections that each needed until the worst agent's relative error was 1e-1, 1e-2, ... 1e-5.
 """
 
-_MORE = """\
+_MORE_ROUNDS = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
 in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
 FILE.PY:NAME may also be PACKAGE.MODULE:NAME.
@@ -51,37 +44,60 @@ examples:
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 
-_SECONDS, _QUICK_SECONDS = 40.0, 3.0
+_ABOUT_TIME = """\
+Run every method once on every instance of a table, with one core for each agent. Print the seconds that
+each needs over three links until the worst agent's relative error is 1e-2 and 1e-3, beside `pool`: all
+data sent to one site over the same link, and a centralized solver there.
+"""
+
+_MORE_TIME = """\
+Links: lan (1 Gbit/s, 0.2 ms a round), paper (10 MB/s, 1 ms), wan (100 Mbit/s, 20 ms). Runs are recorded as
+by dcgs bench rounds, and a recorded run is not repeated. Times are processor time. They are only comparable
+if the machine was otherwise idle: other processes compete for its memory.
+
+examples:
+  dcgs bench time --quick                              small problems, under a minute
+  dcgs bench time --instances lasso-paper silo-10      these two
+  dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
+"""
+
+# Seconds of a run: of rounds, of time, of both with --quick.
+_SECONDS, _SECONDS_TIME, _QUICK_SECONDS = 40.0, 20.0, 3.0
 
 
 def add(benches: Any) -> None:
-    """Add the benchmark to ``dcgs bench``."""
+    """Add the two benchmarks to ``dcgs bench``."""
     text = "rounds, bytes and work to an accuracy: all methods on a table of instances"
-    parser = job(benches, "rounds", text, _ABOUT, _MORE)
-    add, switch = partial(option, parser), partial(parser.add_argument, action="store_true")
-    add_choices(parser)
-    switch("--grid", help="also search settings, and show the best of them to 1e-3")
-    switch("--list", help="print the names of all, and end")
-    switch("--quick", help="a few small instances instead of the table")
-    switch("--rerun", help="repeat the chosen runs even if they are recorded")
-    switch("--anew", dest="rerun", help=argparse.SUPPRESS)  # the name up to 0.3
-    add("--level", "of the summary (default: 1e-3)", float, default=1e-3)
-    text = "time limit of each run (default: 40, more for the largest instances; 3 with --quick)"
-    add("--seconds S", text, positive)
-    add("--seed N", "of data and graphs (default: 0)", seed, default=0)
-    add("--jobs N", "processes (default: the available cores)", count)
-    add("--out DIR", "output (default: out/rounds; out/rounds-quick with --quick)", Path)
-    parser.set_defaults(run=_run)
+    rounds = job(benches, "rounds", text, _ABOUT_ROUNDS, _MORE_ROUNDS)
+    text = "seconds to an accuracy over three links, beside pooling: all methods on a table of instances"
+    times = job(benches, "time", text, _ABOUT_TIME, _MORE_TIME)
+    for name, parser, seconds in (("rounds", rounds, _SECONDS), ("time", times, _SECONDS_TIME)):
+        add = partial(option, parser)
+        add_choices(parser)
+        text = (
+            f"time limit of each run (default: {seconds:g}, more for the largest instances; 3 with --quick)"
+        )
+        add("--seconds S", text, positive)
+        add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+        add("--out DIR", f"output (default: out/{name}; out/{name}-quick with --quick)", Path)
+    option(rounds, "--jobs N", "processes (default: the available cores)", count)
+    option(rounds, "--grid", "also search settings, and show the best of them to 1e-3", bool)
+    option(rounds, "--list", "print the names of all, and end", bool)
+    option(rounds, "--anew", argparse.SUPPRESS, bool, dest="rerun")  # the name up to 0.3
+    option(rounds, "--level", "of the summary (default: 1e-3)", float, default=1e-3)
+    rounds.set_defaults(run=_run_rounds)
+    option(times, "--jobs N", "processes, with one core each (default: 1)", count, default=1)
+    text = "end a run that has taken N times the time of FastDCGS over each link (default: 20)"
+    option(times, "--patience N", text, positive, default=20.0)
+    times.set_defaults(run=_run_time)
 
 
-def _run(args: argparse.Namespace, console: Console) -> int:
-    table = with_outside("instance", QUICK if args.quick else INSTANCES, args.instance, instance)
-    methods = with_outside("method", ENTRIES, args.method, entry)
+def _run_rounds(args: argparse.Namespace, console: Console) -> int:
+    choice = Choice.of(args, INSTANCES)
     if args.list:
-        _list(console, table, methods)
+        _list(choice, console)
         return 0
-    instances = chosen_by_name("an instance", args.instances, table)
-    entries = chosen_by_name("a method", args.methods, methods)
+    instances, entries, table = choice.instances, choice.entries, choice.table
     families = {one.name for one in entries}
     grid = [one for one in GRID if args.grid and one.family in families]
     level = _level(args.level)
@@ -90,23 +106,29 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
     study.cache.check_writable()
     if args.rerun:
-        for chosen in instances:
-            for one in (*entries, *grid):
-                study.cache.remove_run(chosen.file, one.file)
+        choice.remove_runs(study.cache, grid)
     notes: list[str] = []
-    interrupted = _run_study(study, instances, [*entries, *grid], notes, console)
+    runs = instances, [*entries, *grid]
+    left = runs_left(study, *runs)
+    interrupted = left > 0 and run_with_progress(partial(run_study, study, *runs), left, notes, console)
     # The report has all recorded methods, also those that were not chosen this time.
     recorded = [
-        one for one in methods if one in entries or any(study.has_trial(chosen, one) for chosen in table)
+        one
+        for one in choice.methods
+        if one in entries or any(study.has_trial(chosen, one) for chosen in table)
     ]
     ranking = rounds_report.ranking_of(study, table, recorded, grid, level)
     notes += rounds_report.remarks(study, ranking, table)
-    _print(ranking, instances, notes, console)
-    numbers = rounds_report.as_json(study, ranking, table, grid, notes)
-    study.cache.write_file("rounds.md", rounds_report.markdown(study, ranking, table, notes).encode())
-    study.cache.write_file("rounds.json", numbers.encode())
-    study.cache.write_file("profile.png", _picture(ranking))
-    console.print(f"written: {out / 'rounds.md'}, rounds.json, profile.png", soft_wrap=True)
+    found = [chosen for chosen in instances if chosen.name in ranking.trials]
+    tables = [instance_table(ranking, chosen.name, chosen.about) for chosen in found]
+    if ranking.trials:
+        tables += [summary_table(ranking), counts_table(ranking)]
+    print_tables(tables, notes, console)
+    texts = {
+        "rounds.md": rounds_report.markdown(study, ranking, table, notes),
+        "rounds.json": rounds_report.as_json(study, ranking, table, grid, notes),
+    }
+    write_results(study.cache, texts, ("profile.png", "profile_figure", ranking), console)
     if interrupted:
         return 130
     failed = unusable(study, instances, entries)
@@ -115,37 +137,10 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     return 1 if failed else 0
 
 
-def _print(ranking: Ranking, instances: Sequence[Instance], notes: Sequence[str], console: Console) -> None:
-    for chosen in instances:
-        if chosen.name in ranking.trials:
-            console.print(rich_table(instance_table(ranking, chosen.name, chosen.about)))
-    if ranking.trials:
-        console.print(rich_table(summary_table(ranking)))
-        console.print(rich_table(counts_table(ranking)))
-    for note in notes:
-        console.print(note)
-
-
-def _run_study(
-    study: RoundsStudy,
-    instances: Sequence[Instance],
-    entries: Sequence[Entry],
-    notes: list[str],
-    console: Console,
-) -> bool:
-    """Do all runs that are not recorded; return whether Ctrl-C interrupted them."""
-    left = runs_left(study, instances, entries)
-    if left == 0:
-        return False
-    return run_with_progress(
-        lambda report: run_study(study, instances, entries, report), left, notes, console
-    )
-
-
-def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry]) -> None:
+def _list(choice: Choice, console: Console) -> None:
     for title, rows in (
-        ("instances", [(chosen.name, chosen.about) for chosen in table]),
-        ("methods", [(one.name, repr(one.method)) for one in methods]),
+        ("instances", [(chosen.name, chosen.about) for chosen in choice.table]),
+        ("methods", [(one.name, repr(one.method)) for one in choice.methods]),
         ("with --grid also", [(one.name, repr(one.method)) for one in GRID]),
     ):
         listed = Table("name", "what it is", title=title, title_justify="left")
@@ -154,15 +149,41 @@ def _list(console: Console, table: Sequence[Instance], methods: Sequence[Entry])
         console.print(listed)
 
 
+def _run_time(args: argparse.Namespace, console: Console) -> int:
+    choice = Choice.of(args, (*INSTANCES, *LARGE))
+    instances, entries, table = choice.instances, choice.entries, choice.table
+    out = args.out or Path("out/time-quick" if args.quick else "out/time")
+    limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS_TIME)
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, min(timing.LEVELS), args.patience)
+    study.cache.check_writable()
+    if args.rerun:
+        choice.remove_runs(study.cache)
+    notes: list[str] = []
+    left = runs_left(study, instances, entries) + timing.times_left(study, instances)
+    if run_with_progress(partial(timing.run_times, study, instances, entries), max(1, left), notes, console):
+        return 130
+    recorded = [one for one in choice.methods if any(study.has_trial(chosen, one) for chosen in table)]
+    found = [timing.times(study, table, recorded, level) for level in timing.LEVELS]
+    tables = [
+        shown
+        for each in found
+        if each.names not in ([], [timing.POOL])
+        for shown in (
+            *(time_report.time_table(each, *named) for named in LINKS.items()),
+            time_report.counts_table(each),
+        )
+    ]
+    print_tables(tables, notes, console)
+    texts = {
+        "time.md": time_report.markdown(study, found, table, notes),
+        "time.json": time_report.as_json(study, found, table, notes),
+    }
+    write_results(study.cache, texts, ("time.png", "time_figure", found[-1]), console)
+    return 0
+
+
 def _level(level: float) -> float:
     if level not in LEVELS:
         known = ", ".join(f"{each:.0e}" for each in LEVELS)
         raise ValueError(f"level must be one of {known}; got {level!r}.")
     return level
-
-
-def _picture(ranking: Ranking) -> bytes:
-    with drawing():
-        from dcgs.report.figures import encoded, profile_figure
-
-        return encoded(profile_figure(ranking), "png")

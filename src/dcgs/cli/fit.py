@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.cli.errors import command_errors
-from dcgs.cli.fit_options import add_options, config_of
+from dcgs.cli.fit_config import config_of
+from dcgs.cli.fit_options import add_options
 from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
 from dcgs.fitting.config import FitConfig
@@ -96,9 +97,8 @@ def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> di
     files = {}
     if report:
         from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
-        from dcgs.report.page.fit_view import fit_page
 
-        files[REPORT] = render_fit(fit_page(fitted, summary)).encode()
+        files[REPORT] = render_fit(fitted, summary).encode()
     if fitted.paths:
         from dcgs.report.figures import path_picture
 

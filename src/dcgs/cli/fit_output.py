@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,36 +29,33 @@ def print_result(
     fitted: FitResult, summary: Mapping[str, Any], out: Path, page: bool, console: Console
 ) -> None:
     """Print why the run ended, what it cost, how good the models are, and where they are."""
-    result = fitted.result
-    console.print(str(result.status), soft_wrap=True)
+    say = partial(console.print, soft_wrap=True)
+    result, sent, samples = fitted.result, fitted.sent, fitted.samples
+    say(str(result.status))
     if "classes" in summary:
         console.print(_classes_table(fitted))
     console.print(_agents_table(fitted))
     if fitted.agents > _PRINTED_AGENTS:
-        console.print(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
-    total = size(result.bytes.sum())
-    console.print(f"{result.rounds} rounds, {total} in all, {result.seconds:.2f} s", soft_wrap=True)
-    sent = fitted.sent
-    console.print(
-        f"beside the run {sum(each.rounds for each in sent)} rounds and "
-        f"{size(sum(each.bytes for each in sent))}, for what the agents agree on: summary.json lists it",
-        soft_wrap=True,
-    )
+        say(f"and {fitted.agents - _PRINTED_AGENTS} agents more, in summary.json")
+    say(f"{result.rounds} rounds, {size(result.bytes.sum())} in all, {result.seconds:.2f} s")
+    beside = f"{sum(each.rounds for each in sent)} rounds and {size(sum(each.bytes for each in sent))}"
+    say(f"beside the run {beside}, for what the agents agree on: summary.json lists it")
     if summary.get("checkpoint", {}).get("resumed"):
-        console.print(f"resumed after iteration {summary['checkpoint']['resumed']}")
-    _print_reading(fitted, console)
-    _print_measures(summary.get("measures", {}), console)
+        say(f"resumed after iteration {summary['checkpoint']['resumed']}")
+    for line in (*_reading(fitted), *_measures(summary.get("measures", {}))):
+        say(line)
     for label, path in fitted.paths.items():
-        _print_path(path, label, "rows" if fitted.ratings is None else "ratings", console)
-    if fitted.samples is not None:
-        _print_scores(fitted.samples.scores, fitted.samples.problem.options.balanced, console)
-        for note in fitted.samples.notes:
-            console.print(f"note: {note}", soft_wrap=True)
+        console.print(_path_table(path, label, "rows" if fitted.ratings is None else "ratings"))
+        say(str(path))
+    if samples is not None:
+        console.print(_scores_table(samples.scores))
+        told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
+        for line in (*([f"warning: {told}"] if told else []), *(f"note: {note}" for note in samples.notes)):
+            say(line)
     for note in result.notes:
-        console.print(note)
-    more = " …" if fitted.agents > 1 else ""
-    pages = ", report.html" if page else ""
-    console.print(f"written: {out}/agent-000.npz{more}, summary.json{pages}", soft_wrap=True)
+        say(note)
+    written = [f"{out}/agent-000.npz{' …' if fitted.agents > 1 else ''}", "summary.json"]
+    say(f"written: {', '.join(written + ['report.html'] * page)}")
 
 
 def _classes_table(fitted: FitResult) -> Table:
@@ -82,14 +80,13 @@ def _classes_table(fitted: FitResult) -> Table:
     return table
 
 
-def _print_measures(measures: Mapping[str, Any], console: Console) -> None:
-    """Print the last measures; those of several classes with their label."""
+def _measures(measures: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the last measures; those of several classes with their label."""
     for name, value in measures.items():
         if isinstance(value, Mapping):
-            texts = ", ".join(f"{each} {number:.6g}" for each, number in value.items())
-            console.print(f"{name}: {texts}", soft_wrap=True, markup=False)
+            yield f"{name}: " + ", ".join(f"{each} {number:.6g}" for each, number in value.items())
         else:
-            console.print(f"{name} {value:.6g}")
+            yield f"{name} {value:.6g}"
 
 
 def _agents_table(fitted: FitResult) -> Table:
@@ -111,82 +108,59 @@ def _agents_table(fitted: FitResult) -> Table:
     return table
 
 
-def _print_reading(fitted: FitResult, console: Console) -> None:
-    """Print what was assumed in reading the data."""
-    reading, sides = fitted.data.reading, ",".join(map(str, fitted.data.shape))
+def _reading(fitted: FitResult) -> Iterator[str]:
+    """Yield what was assumed in reading the data."""
+    reading, sides = fitted.data.reading, fitted.data.shape
     if "ids" in reading:
-        rows, columns = fitted.data.shape
-        console.print(f"{rows} rows and {columns} columns, by their ids")
+        yield f"{sides[0]} rows and {sides[1]} columns, by their ids"
         return
+    shape = ",".join(map(str, sides))
     if "base" in reading:
-        console.print(f"the matrix has shape {sides}; rows and columns were counted from {reading['base']}")
+        yield f"the matrix has shape {shape}; rows and columns were counted from {reading['base']}"
         return
     if reading["target_at"] is not None:
         name = f", {reading['target']!r}" if reading["target"] else ""
-        console.print(
-            f"{sides} features; the target was column {reading['target_at'] + 1}{name}", soft_wrap=True
-        )
+        yield f"{shape} features; the target was column {reading['target_at'] + 1}{name}"
     for column in reading.get("columns", ()):
         if "levels" in column:
             levels = ", ".join(column["levels"][:_PRINTED_LEVELS])
             more = len(column["levels"]) - _PRINTED_LEVELS
-            console.print(
-                f"category {column['name']}: {levels}{f' and {more} more' if more > 0 else ''}",
-                soft_wrap=True,
-            )
+            yield f"category {column['name']}: {levels}{f' and {more} more' if more > 0 else ''}"
     if "labels" in reading:
         labels = label_texts(reading["labels"])
-        if len(labels) == 2:
-            console.print(f"label {labels[0]} was mapped to -1 and {labels[1]} to +1")
-        else:
-            console.print(f"{len(labels)} classes: {', '.join(labels)}", soft_wrap=True, markup=False)
+        several = f"{len(labels)} classes: {', '.join(labels)}"
+        yield several if len(labels) > 2 else f"label {labels[0]} was mapped to -1 and {labels[1]} to +1"
 
 
-def _print_path(path: RadiusPath, label: str, what: str, console: Console) -> None:
-    """Print what each radius is worth, and which one was taken; ``label`` is the class of the model."""
+def _path_table(path: RadiusPath, label: str, what: str) -> Table:
+    """Return what each radius is worth, and which one was taken; ``label`` is the class of the model."""
     of = f" of {escape(label)}" if label else ""
     table = Table(title=f"radii{of}, judged on {what} that the sites held out")
     for name in ("radius", "mean loss", "standard error", path.size, ""):
         table.add_column(name, justify="left" if not name else "right")
+    marks = (("best", path.best), ("one standard error", path.one_standard_error))
     for point in path.points:
-        marks = [
-            text
-            for text, chosen in (("best", path.best), ("one standard error", path.one_standard_error))
-            if chosen is point
-        ]
-        table.add_row(
-            f"{point.radius:.4g}",
-            f"{point.error:.5g}",
-            f"{point.standard_error:.2g}",
-            f"{point.features:g}",
-            ", ".join(marks),
-        )
-    console.print(table)
-    console.print(str(path), soft_wrap=True)
+        numbers = f"{point.radius:.4g}", f"{point.error:.5g}", f"{point.standard_error:.2g}"
+        chosen = ", ".join(text for text, marked in marks if marked is point)
+        table.add_row(*numbers, f"{point.features:g}", chosen)
+    return table
 
 
-def _print_scores(scores: FitScores, weighted: bool, console: Console) -> None:
-    """Print the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
+def _scores_table(scores: FitScores) -> Table:
+    """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     names = list(scores.everyone.scores)
-    table = Table(
-        "agent", title="scores on rows held out" if scores.held_out else "scores on the rows of the fit"
-    )
+    where = "rows held out" if scores.held_out else "the rows of the fit"
+    table = Table("agent", title=f"scores on {where}")
     for name in ("rows", *names):
         table.add_column(name, justify="right")
     for i, site in enumerate(scores.sites[:_PRINTED_AGENTS]):
-        table.add_row(
-            str(i),
-            str(site.rows),
-            *(_number(site.scores[name].model) if site.scores else "" for name in names),
-        )
+        cells = (_number(site.scores[name].model) if site.scores else "" for name in names)
+        table.add_row(str(i), str(site.rows), *cells)
     everyone = scores.everyone
     table.add_section()
     table.add_row("all", str(everyone.rows), *(_number(everyone.scores[name].model) for name in names))
     table.add_row("all, without features", "", *(_number(everyone.scores[name].constant) for name in names))
-    console.print(table)
-    told = warning(dict(everyone.scores), weighted)
-    if told:
-        console.print(f"warning: {told}", soft_wrap=True)
+    return table
 
 
 def _number(value: float) -> str:

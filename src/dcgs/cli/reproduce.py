@@ -59,12 +59,11 @@ def add(jobs: Any) -> None:
     run = job(jobs, "reproduce", HELP["reproduce"], _ABOUT, _MORE)
     run.add_argument("names", nargs="*", metavar="NAME", help="which experiments (default: all four)")
     option(run, "--out DIR", "output (default: dcgs-report)", Path, default=Path("dcgs-report"))
-    run.add_argument("--quick", action="store_true", help="small problems: the whole picture in a minute")
+    option(run, "--quick", "small problems: the whole picture in a minute", bool)
     option(run, "--seed N", "of all data made here (default: 0)", seed, default=0)
     option(run, "--data DIR", "folder with real data (default: $DCGS_DATA)", Path)
-    run.add_argument("--download", action="store_true", help="download real data that are missing")
-    text = "for lasso-e2006: data made to resemble the real ones"
-    run.add_argument("--look-alike", action="store_true", help=text)
+    option(run, "--download", "download real data that are missing", bool)
+    option(run, "--look-alike", "for lasso-e2006: data made to resemble the real ones", bool)
     run.set_defaults(run=_reproduce)
     about = "Write page and figures again from the recorded runs; nothing is run."
     more = "examples:\n  dcgs report dcgs-report\n  dcgs report dcgs-report --link 100Mbit/s"

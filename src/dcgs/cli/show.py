@@ -149,20 +149,9 @@ def _sent(about: Mapping[str, Any], sent: Any) -> Table:
     table = Table("what was sent", title="what was sent, by all agents")
     for name in ("operation", "numbers", "rounds", "bytes"):
         table.add_column(name, justify="right")
-    run = (
-        "points and gradients of the run",
-        "",
-        "",
-        str(about.get("rounds", "")),
-        size(float(about.get("bytes", 0))),
-    )
-    table.add_row(*run)
-    for each in sent:
-        table.add_row(
-            str(each["name"]),
-            str(each["operation"]),
-            str(each["numbers"]),
-            str(each["rounds"]),
-            size(float(each["bytes"])),
-        )
+    run = {"name": "points and gradients of the run", "operation": "", "numbers": ""}
+    counted = {"rounds": about.get("rounds", ""), "bytes": about.get("bytes", 0)}
+    for each in (run | counted, *sent):
+        cells = (str(each[name]) for name in ("name", "operation", "numbers", "rounds"))
+        table.add_row(*cells, size(float(each["bytes"])))
     return table

@@ -24,9 +24,16 @@ def job(jobs: Any, name: str, text: str, about: str, more: str) -> argparse.Argu
 
 
 def option(group: Any, flag: str, text: str, kind: Any = str, **more: Any) -> None:
-    """Add an option to a parser or a group; ``flag`` is ``--name`` or ``--name METAVAR``."""
+    """Add an option to a parser or a group; ``flag`` is ``--name`` or ``--name METAVAR``.
+
+    A ``kind`` of bool is a switch. One with a default also has the form ``--no-name``.
+    """
     name, _, metavar = flag.partition(" ")
-    group.add_argument(name, metavar=metavar or None, help=text, type=kind, **more)
+    if kind is bool:
+        action = argparse.BooleanOptionalAction if "default" in more else "store_true"
+        group.add_argument(name, help=text, action=action, **more)
+    else:
+        group.add_argument(name, metavar=metavar or None, help=text, type=kind, **more)
 
 
 def count(text: str) -> int:

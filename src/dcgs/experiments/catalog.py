@@ -12,15 +12,8 @@ from typing import final
 import networkx as nx
 import numpy as np
 
-from dcgs.datasets import (
-    Ratings,
-    Regression,
-    completion_synthetic,
-    e2006,
-    e2006_lookalike,
-    lasso_synthetic,
-    movielens100k,
-)
+from dcgs import datasets
+from dcgs.datasets import Ratings, Regression
 from dcgs.experiments import results
 from dcgs.experiments.results import AGENTS, MEASURES, Experiment, Measure, PlannedRun, Prepared
 from dcgs.methods import DCGS, DFW, FastDCGS, PrimalDual
@@ -132,7 +125,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
     radius = 1000.0 * (nonzeros / 100.0) ** 0.5
 
     def prepare() -> Prepared:
-        data = lasso_synthetic(samples, features, nonzeros, seed=options.seed)
+        data = datasets.lasso_synthetic(samples, features, nonzeros, seed=options.seed)
         return _lasso(data, radius, 100.0)  # ‖θ₀‖ = 100 by construction; x* is near θ₀
 
     calls = 6000 if options.quick else 25_000
@@ -148,8 +141,8 @@ def _lasso_e2006(options: Options) -> Experiment:
 
     def prepare() -> Prepared:
         if made:
-            return _lasso(e2006_lookalike(samples, features, seed=options.seed), radius, radius)
-        data = e2006(download=options.download, progress=options.progress)
+            return _lasso(datasets.e2006_lookalike(samples, features, seed=options.seed), radius, radius)
+        data = datasets.e2006(download=options.download, progress=options.progress)
         return _lasso(data.sample(samples, options.seed), radius, radius)
 
     scaled = 20 if options.quick else 50
@@ -180,7 +173,7 @@ def _completion_synthetic(options: Options) -> Experiment:
 
     def prepare() -> Prepared:
         # The paper's entries are all for training; a quarter as many are drawn in addition and held out.
-        data = completion_synthetic(side, rank, entries + entries // 4, seed=options.seed)
+        data = datasets.completion_synthetic(side, rank, entries + entries // 4, seed=options.seed)
         known, held_out = data.take(np.arange(entries)), data.take(np.arange(entries, len(data)))
         return _completion(known, held_out, radius, {"test_rmse": _worst_rmse(held_out)})
 
@@ -193,7 +186,7 @@ def _completion_movielens(options: Options) -> Experiment:
     radius = 1e3 if options.quick else 1e4
 
     def prepare() -> Prepared:
-        data = movielens100k(download=options.download, progress=options.progress)
+        data = datasets.movielens100k(download=options.download, progress=options.progress)
         chosen = _most_rated(data, 100, 160) if options.quick else data
         known, held_out = chosen.split(0.2, options.seed)
         clipped = _worst_rmse(held_out, (1.0, 5.0))
@@ -201,15 +194,9 @@ def _completion_movielens(options: Options) -> Experiment:
         return _completion(known, held_out, radius, metrics)
 
     calls = 200 if options.quick else 500
+    scalings = (0.1, 0.3, 1.0)
     effort = _Effort(
-        theorem=20,
-        scalings=(0.1, 0.3, 1.0),
-        scaled=10,
-        calls=calls,
-        exact=5,
-        precision=0.1,
-        every=10,
-        fast=30,
+        theorem=20, scalings=scalings, scaled=10, calls=calls, exact=5, precision=0.1, every=10, fast=30
     )
     title, missing = "Matrix completion, MovieLens 100K", "MovieLens 100K was not found."
     return Experiment("completion-movielens", title, prepare, _runs(effort), missing)

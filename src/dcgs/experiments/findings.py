@@ -11,17 +11,7 @@ from dcgs.experiments import oracle_cost
 from dcgs.experiments.claims import DFW_ROUNDS, PROMISES, Promise, at, judge
 from dcgs.experiments.manifest import read_manifest
 from dcgs.experiments.numbers import count, share, short_duration, short_number
-from dcgs.experiments.results import (
-    DFW,
-    SCALED,
-    THEOREM,
-    Curve,
-    Findings,
-    Measure,
-    Skipped,
-    Study,
-    Verdict,
-)
+from dcgs.experiments.results import DFW, SCALED, THEOREM, Curve, Findings, Measure, Skipped, Study, Verdict
 from dcgs.link import Link
 from dcgs.study import FolderError, ResultCache
 

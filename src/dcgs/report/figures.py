@@ -1,9 +1,8 @@
-"""All figures: losses of some runs, the experiments of a study, and the performance profile of a ranking."""
+"""Figures of the experiments of a study, and of a path of radii; how all figures look."""
 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -13,19 +12,11 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogFormatterSciNotation,
-    LogLocator,
-    NullLocator,
-    PercentFormatter,
-)
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from dcgs.bench.entries import ENTRIES
-from dcgs.bench.ranking import Ranking, profile
 from dcgs.experiments.results import Curve, Findings, Measure, Study
-from dcgs.front import Result, curves
+from dcgs.front import curves
 from dcgs.link import Link
 from dcgs.preprocessing.path_result import Path as RadiusPath
 
@@ -50,10 +41,6 @@ _PANEL = (2.6, 2.1)  # inches
 _FEW = 30  # curves with fewer points get markers
 _DECADE = 10.0
 
-_LOSSES = {
-    "local_loss": "Σ fᵢ(xᵢ): each agent on its own data\n(the paper's loss)",
-    "worst_loss": "maxᵢ f(xᵢ): the worst agent\non everyone's data",
-}
 _ACROSS = {
     "lmo_calls": "oracle calls, maximum over agents",
     "rounds": "rounds of communication",
@@ -69,12 +56,12 @@ def line(place: int, colors: Sequence[str] = COLORS) -> dict[str, Any]:
     return {"color": colors[color], "linestyle": DASHES[(place + shift) % len(DASHES)]}
 
 
-def encoded(figure: Figure, kind: str) -> bytes:
+def encoded(figure: Figure, kind: str, dpi: int = 200) -> bytes:
     """Return the figure as a PNG or PDF without a date in it."""
     buffer = io.BytesIO()
     metadata = {"CreationDate": None} if kind == "pdf" else None
     with rc_context(_STYLE):
-        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()
 
 
@@ -83,42 +70,6 @@ def save(figure: Figure, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     return path
-
-
-# Losses of some runs.
-
-
-def losses_figure(results: Mapping[str, Result], title: str, optimum: float | None = None) -> Figure:
-    """Draw the paper's loss and the worst agent's, against rounds and against oracle calls.
-
-    ``optimum`` is f*, drawn as a thin line if it is given.
-    """
-    figure = Figure((9.0, 6.2), layout="constrained")
-    panels = figure.subplots(2, 2, sharex="row", sharey=True)
-    for row, across in zip(panels, ("rounds", "lmo_calls"), strict=True):
-        for axes, loss in zip(row, _LOSSES, strict=True):
-            for place, (name, result) in enumerate(results.items()):
-                columns = result.history.columns()
-                axes.plot(columns[across], columns[loss], label=name, linewidth=1.8, **line(place))
-            axes.set_yscale("log")
-            axes.set_xscale("symlog", linthresh=1.0)
-            axes.set_xlim(left=0)
-            axes.set_xlabel("oracle calls per agent" if across == "lmo_calls" else _ACROSS[across])
-            _plain(axes)
-            if optimum is not None:
-                axes.axhline(optimum, color="0.5", linewidth=0.8, zorder=0)
-    for axes, label in zip(panels[0], _LOSSES.values(), strict=True):
-        axes.set_title(label, fontsize=10)
-    if optimum is not None:
-        beside: dict[str, Any] = {"xytext": (3, -3), "textcoords": "offset points"}
-        panels[0, 1].annotate("f*", (1.0, optimum), xycoords=("axes fraction", "data"), **beside)
-    handles = panels[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(title, fontsize=11)
-    return figure
-
-
-# The experiments of a study.
 
 
 def study_figures(study: Study) -> dict[str, Figure]:
@@ -218,44 +169,6 @@ def _watermark(panels: Iterable[Axes]) -> None:
         axes.text(0.5, 0.5, "look-alike\nnot the real data", transform=axes.transAxes, **centered, **pale)
 
 
-# The performance profile.
-
-
-def profile_figure(ranking: Ranking) -> Figure:
-    """Draw the share of instances on which each method needs at most τ times the fewest rounds."""
-    figure = Figure((7.2, 4.6), layout="constrained")
-    axes = figure.subplots()
-    curves = {name: profile(ranking, name) for name in ranking.names}
-    farthest = max((float(tau[-1]) for tau, _ in curves.values() if tau.size), default=1.0)
-    end = 10.0 ** math.ceil(math.log10(1.2 * farthest))
-    # A built-in method has the same color in every figure; methods outside the package come after them.
-    places = list(dict.fromkeys([*(one.name for one in ENTRIES), *curves]))
-    for name, (tau, share) in curves.items():
-        look = line(places.index(name), (*COLORS, "0.55"))
-        steps = [1.0, *tau, end], [0.0, *share, share[-1] if share.size else 0.0]
-        axes.step(*steps, where="post", label=name, linewidth=2.0, **look)
-    axes.set_xscale("log")
-    axes.set_xlim(0.95, end)  # a step at τ = 1 is visible beside the axis
-    axes.set_ylim(-0.02, 1.02)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda tau, _: f"{tau:g}"))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("τ: rounds, as a multiple of the fewest", fontsize=11)
-    axes.set_ylabel("share of instances", fontsize=11)
-    axes.tick_params(labelsize=10)
-    _plain(axes)
-    level, of = f"{ranking.level:.0e}", len(ranking.decided())
-    axes.set_title(f"Rounds to a relative error of {level} of the worst agent, {of} instances", fontsize=11)
-    figure.legend(loc="outside right center", frameon=False, fontsize=10)
-    return figure
-
-
-def _plain(axes: Axes) -> None:
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def path_picture(paths: Mapping[str, RadiusPath]) -> bytes:
     """Return a picture of the path of radii of each class, or of one model with an empty name, as PNG."""
     with rc_context(_STYLE):
@@ -265,6 +178,4 @@ def path_picture(paths: Mapping[str, RadiusPath]) -> bytes:
             path.plot(axes)
             if label:
                 axes.set_title(f"{label} against all others", parse_math=False)
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=150)
-    return stream.getvalue()
+        return encoded(figure, "png", dpi=150)

@@ -1,7 +1,7 @@
 """The study engine: run methods on problems, record every run in a folder, and skip what is recorded."""
 
 from dcgs.study.cache import FolderError, ResultCache
-from dcgs.study.pool import run_in_processes
+from dcgs.study.pool import alone, run_in_processes
 from dcgs.study.run import Budget, Metric, Problem, RunResult, execute
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Problem",
     "ResultCache",
     "RunResult",
+    "alone",
     "execute",
     "run_in_processes",
 ]

@@ -1,4 +1,4 @@
-"""Run independent tasks in several processes."""
+"""Run tasks in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
@@ -34,6 +34,12 @@ def run_in_processes(
             yield futures[future], future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def alone(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
+    """Return what a function returns in a new process."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _start_worker() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -14,53 +16,38 @@ from markupsafe import Markup
 from dcgs.experiments import numbers
 from dcgs.experiments.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs.experiments.results import Study
+from dcgs.fitting.fit_result import FitResult
 from dcgs.report.page import view
-from dcgs.report.page.fit_view import FitPage
+from dcgs.report.page.fit_view import fit_page, setting
 
 __all__ = ["render", "render_fit"]
 
 # In this order, inside one function of their own: nothing is global.
 _CHARTS = ("numbers.js", "scales.js", "panel.js", "charts.js")
-_SCRIPTS = (*_CHARTS, "page.js", "theme_button.js")
 
 
 def render(study: Study) -> str:
     """Return the page as HTML; every experiment must have a measure on all data beside the paper's loss."""
     view.check(study)
-    early = _wrapped("theme.js")
-    late = _wrapped(*_SCRIPTS)
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            study=study,
-            view=view,
-            paper_side=PAPER_SIDE,
-            paper_link=PAPER_LINK,
-            style=Markup(_asset("style.css")),
-            early=Markup(early),
-            late=Markup(late),
-            hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
-            data=Markup(view.embedded(study)),
-        )
-    )
+    shown = {"study": study, "view": view, "paper_side": PAPER_SIDE, "paper_link": PAPER_LINK}
+    return _rendered("page.html", "page.js", ("style.css",), view.embedded(study), shown)
 
 
-def render_fit(page: FitPage) -> str:
-    """Return the page of a fit as HTML."""
-    early, late = _wrapped("theme.js"), _wrapped(*_CHARTS, "fit.js", "theme_button.js")
-    return (
-        _environment()
-        .get_template("fit.html")
-        .render(
-            page=page,
-            style=Markup(_asset("style.css") + _asset("fit.css")),
-            early=Markup(early),
-            late=Markup(late),
-            hashes=" ".join(f"'sha256-{_digest(script)}'" for script in (early, late)),
-            data=Markup(view.as_json(page.charts)),
-        )
-    )
+def render_fit(fitted: FitResult, summary: Mapping[str, Any]) -> str:
+    """Return the page of a fit as HTML, given its summary."""
+    page = fit_page(fitted, summary)
+    shown = {"page": page, "summary": summary}
+    return _rendered("fit.html", "fit.js", ("style.css", "fit.css"), view.as_json(page["charts"]), shown)
+
+
+def _rendered(template: str, script: str, styles: Sequence[str], data: str, shown: Mapping[str, Any]) -> str:
+    """Return a page whose scripts are allowed by their hashes, and no others."""
+    early, late = _wrapped("theme.js"), _wrapped(*_CHARTS, script, "theme_button.js")
+    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in (early, late))
+    style = "".join(map(_asset, styles))
+    parts = {"style": style, "early": early, "late": late, "data": data}
+    safe = {name: Markup(text) for name, text in parts.items()}
+    return _environment().get_template(template).render(**shown, **safe, hashes=hashes)
 
 
 @cache
@@ -72,7 +59,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    formats = (numbers.number, numbers.count, numbers.size, numbers.duration, numbers.share)
+    formats = (numbers.number, numbers.count, numbers.size, numbers.duration, numbers.share, setting)
     environment.filters.update({form.__name__: form for form in formats})
     environment.filters["quoted"] = lambda name: quote(name, safe="")
     return environment

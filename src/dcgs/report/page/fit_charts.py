@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dcgs.fitting.fit_result import FitResult
 from dcgs.front import Result
 from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.report.page.view import thinned
+from dcgs.report.page.view import plain, thinned
 
 _SIZES = {"features": "coefficients that are not 0", "rank": "singular values that are not 0"}
 
@@ -60,15 +60,15 @@ def path_chart(view: PathView) -> dict[str, Any]:
         {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
         {"key": "features", "label": f"{path.size} of the model", "symbol": _SIZES[path.size]},
     ]
-    missing = np.full(len(path.points), np.nan)
-    upper = {"error": table["error"] + table["standard_error"], "features": missing}
-    trained = {"error": table["loss"], "features": missing}
-    held = {"error": table["error"], "features": table["features"]}
-    curves = [("held-out", "rows held out", held), ("upper", "one standard error above", upper)]
-    curves.append(("trained", "rows trained on", trained))
-    return _chart(
-        view.key, measures, [(key, label, {"radius": table["radius"], **own}) for key, label, own in curves]
-    )
+    table |= {"upper": table["error"] + table["standard_error"], "none": np.full(len(path.points), np.nan)}
+    curves = [
+        ("held-out", "rows held out", "error", "features"),
+        ("upper", "one standard error above", "upper", "none"),
+        ("trained", "rows trained on", "loss", "none"),
+    ]
+    columns = ({"radius": table["radius"], "error": table[y], "features": table[z]} for *_, y, z in curves)
+    named = [(key, label, own) for (key, label, *_), own in zip(curves, columns, strict=True)]
+    return _chart(view.key, measures, named)
 
 
 def _chart(
@@ -76,16 +76,11 @@ def _chart(
 ) -> dict[str, Any]:
     made = []
     for key, label, columns in curves:
-        places = thinned(
-            [columns[measure["key"]].tolist() for measure in measures], len(next(iter(columns.values())))
-        )
-        plain = {column: [_plain(values[at]) for at in places] for column, values in columns.items()}
-        made.append({"key": key, "label": label, "columns": plain})
+        measured = [columns[measure["key"]].tolist() for measure in measures]
+        places = thinned(measured, len(measured[0]))
+        shown = {column: [plain(values[at]) for at in places] for column, values in columns.items()}
+        made.append({"key": key, "label": label, "columns": shown})
     return {"name": name, "links": 1, "measures": measures, "curves": made}
-
-
-def _plain(value: Any) -> float | None:
-    return float(f"{float(value):.7g}") if np.isfinite(value) else None
 
 
 def path_views(fitted: FitResult) -> list[PathView]:

@@ -159,13 +159,8 @@ def thinned(measures: Iterable[Sequence[float]], length: int, most: int = MOST_P
 
 def _extremes(measures: Iterable[Sequence[float]]) -> set[int]:
     columns = [np.asarray(column, dtype=float) for column in measures]
-    known = [column for column in columns if np.isfinite(column).any()]
-    at = [
-        place(np.where(np.isfinite(column), column, np.nan))
-        for column in known
-        for place in (np.nanargmin, np.nanargmax)
-    ]
-    return {int(place) for place in at}
+    known = [np.where(np.isfinite(column), column, np.nan) for column in columns if np.isfinite(column).any()]
+    return {int(place(column)) for column in known for place in (np.nanargmin, np.nanargmax)}
 
 
 def _experiment(findings: Findings) -> dict[str, Any]:
@@ -184,10 +179,10 @@ def _experiment(findings: Findings) -> dict[str, Any]:
 def _columns(curve: Curve, measures: Sequence[str]) -> Mapping[str, list[float | None]]:
     places = thinned([curve.columns[key] for key in measures], len(curve.columns["rounds"]))
     names = (*_COUNTED, "computing", *measures)
-    return {name: [_plain(curve.columns[name][place]) for place in places] for name in names}
+    return {name: [plain(curve.columns[name][place]) for place in places] for name in names}
 
 
-def _plain(value: float) -> float | None:
+def plain(value: float) -> float | None:
     """Return a whole number exactly, others to seven digits, and None if it is not finite."""
     value = float(value)
     if not math.isfinite(value):
