@@ -35,7 +35,7 @@ FIT = (
     "--iterations 1000000"
 )
 # Seconds after which a fit that was told to end counts as one that hangs; it should take at most 5.
-PATIENCE = 60.0
+PATIENCE = 240.0
 MARK = "DCGS_TEST_RUN"
 OURS = re.compile(r"^(dcgs: |interrupted)")
 

@@ -85,7 +85,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def workers(run: subprocess.Popen[str], ranks: int) -> list[int]:
-    """Return the processes that do the work, once all of them exist; none if the run has ended before.
+    """Return the processes that do the work, by rank, once all exist; none if the run has ended before.
 
     Below mpiexec is its proxy, below that a supervisor for each rank, and below that its worker.
     """
@@ -94,14 +94,23 @@ def workers(run: subprocess.Popen[str], ranks: int) -> list[int]:
         pids = [run.pid]
         for _ in range(3):
             pids = [child for parent in pids for child in children(parent)]
-        return pids
+        return sorted(pids, key=rank)
 
     until(lambda: run.poll() is not None or len(found()) == ranks)
     return found()
 
 
+def rank(pid: int) -> int:
+    """Return the rank that mpiexec gave a process, -1 if it has ended."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return -1
+    return next((int(line.partition(b"=")[2]) for line in variables if line.startswith(b"PMI_RANK=")), -1)
+
+
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started, in their order."""
+    """Return the processes that a process has started."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         return sorted(int(child) for task in tasks for child in (task / "children").read_text().split())

@@ -50,7 +50,7 @@ def with_fault(call: Callable[..., Any], count: int, action: str) -> Callable[..
         if calls == count or (calls > count and action == "full"):
             act(action)
         elif calls > count:
-            time.sleep(0.005)  # the run must not end before the signal arrives
+            time.sleep(0.05)  # the run must not end before the signal arrives, however busy the machine is
         return call(*arguments)
 
     return wrapper

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ SHAPES = [(1, 1), (1, 7), (7, 1), (6, 9), (9, 6), (18, 20)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
+# Objectives do not change; each is made once, with its smoothness.
+
+
+@cache
 def completion(shape: tuple[int, int], seed: int = 0) -> Objective:
     """Return squares on a third of the entries; some are observed twice."""
     rng = np.random.default_rng(seed)
@@ -37,6 +42,7 @@ def completion(shape: tuple[int, int], seed: int = 0) -> Objective:
     return MatrixCompletion(rows, cols, 3.0 * rng.standard_normal(n), shape)
 
 
+@cache
 def by_rows(f: Objective) -> Objective:
     """Return the same squares with a sparse matrix for their map, which starts at the last answer."""
     assert isinstance(f.map, Sampling)
@@ -51,12 +57,14 @@ FORMS: dict[str, Callable[[Objective], Objective]] = {"projected start": lambda 
 every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
+@cache
 def squares(shape: tuple[int, int]) -> Objective:
     rng = np.random.default_rng(1)
     A = rng.standard_normal((12, shape[0] * shape[1])) / np.sqrt(shape[0])
     return LeastSquares(A, 3.0 * rng.standard_normal(12), shape)
 
 
+@cache
 def logistic(shape: tuple[int, int]) -> Objective:
     rng = np.random.default_rng(2)
     A = rng.standard_normal((12, shape[0] * shape[1]))

@@ -199,5 +199,5 @@ def test_ctrl_c_at_a_fit_that_started_its_processes_reaches_them_once() -> None:
     status, printed, errors = ended(run)
     assert (status, own_lines(errors)) == (130, [])
     assert printed.count("interrupted: a checkpoint is in saved") == 1
-    assert newest() > 20
+    assert newest() >= 20
     assert not Path("m").exists()

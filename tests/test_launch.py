@@ -135,7 +135,8 @@ def test_the_command_runs_as_a_module() -> None:
 def test_a_signal_that_comes_while_mpiexec_starts_is_forwarded(tmp_path: Path) -> None:
     script(
         tmp_path / "mpiexec",
-        f'trap "touch {tmp_path}/signaled; exit 3" TERM INT\nwhile :; do sleep 0.05; done',
+        f'trap "touch {tmp_path}/signaled; exit 3" TERM INT\n'
+        f"touch {tmp_path}/up\nwhile :; do sleep 0.05; done",
     )
     program = (
         "import os, signal, subprocess, sys, time; from dcgs.cli import launch as l; "
@@ -143,10 +144,11 @@ def test_a_signal_that_comes_while_mpiexec_starts_is_forwarded(tmp_path: Path) -
         "started = subprocess.Popen\n"
         "def slowly(*args, **options):\n"
         "    process = started(*args, **options)\n"
-        "    time.sleep(0.5)\n"
+        f"    while not os.path.exists({str(tmp_path / 'up')!r}): time.sleep(0.01)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return process\n"
         "l.subprocess.Popen = slowly; sys.exit(l.launch(['fit'], 2))"
     )
     done = subprocess.run([sys.executable, "-c", program], timeout=240, check=False)
     assert done.returncode == 128 + signal.SIGTERM
+    assert (tmp_path / "signaled").exists()

@@ -36,10 +36,10 @@ def start(processes: int, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_runs_over_mpi_equal_those_in_one_process_to_the_bit() -> None:
-    """Random graphs, problems, methods and rules on 1 to 4 processes, one or several agents each."""
-    done = start(4, "mpi_cases.py", "9")
+    """Random graphs, problems and rules on 1 to 4 processes, one or several agents each; all methods."""
+    done = start(4, "mpi_cases.py", "5")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"cases": 36}
+    assert json.loads(done.stdout) == {"cases": 20}
 
 
 @pytest.fixture(scope="module")

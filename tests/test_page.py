@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 HOSTILE = "</script x<script>alert(1)</script ><!--<script><img src=x onerror=alert(2)>'\"&amp;"
 SCRIPT = Path(__file__).parent.parent / "tools" / "browser.sh"
+PATIENCE = 240_000.0  # milliseconds that no machine needs
 
 
 class Seen(HTMLParser):
@@ -280,7 +281,7 @@ def browser() -> Iterator[Browser]:
     quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
     quiet += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=quiet)
+        started = playwright.chromium.launch(executable_path=found, args=quiet, timeout=PATIENCE)
         yield started
         started.close()
 
@@ -296,6 +297,7 @@ class Visitor:
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.page.set_default_timeout(PATIENCE)
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))

@@ -71,7 +71,7 @@ def assert_nearest(X: ConvexSet, y: Point, x: Point, directions: list[Point]) ->
 
 
 @every_set
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(data=st.data())
 def test_no_point_of_the_set_is_nearer(X: ConvexSet, data: st.DataObject) -> None:
     y = data.draw(points(X))
@@ -80,7 +80,7 @@ def test_no_point_of_the_set_is_nearer(X: ConvexSet, data: st.DataObject) -> Non
 
 
 @every_set
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(data=st.data())
 def test_a_point_of_the_set_stays_where_it_is(X: ConvexSet, data: st.DataObject) -> None:
     corners = [X.lmo(data.draw(points(X))).dense() for _ in range(3)]
@@ -90,7 +90,7 @@ def test_a_point_of_the_set_stays_where_it_is(X: ConvexSet, data: st.DataObject)
 
 
 @every_set
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=20)
 @given(data=st.data())
 def test_two_points_never_come_farther_apart(X: ConvexSet, data: st.DataObject) -> None:
     y, z = data.draw(points(X)), data.draw(points(X))
@@ -179,7 +179,7 @@ def test_most_vector_sets_project_in_a_diagonal_metric() -> None:
 
 
 @every_diagonal_set
-@settings(deadline=None, derandomize=True, max_examples=60)
+@settings(deadline=None, derandomize=True, max_examples=25)
 @given(data=st.data())
 def test_no_point_of_the_set_is_nearer_in_the_metric(
     X: DiagonallyProjectableSet, data: st.DataObject

@@ -45,7 +45,7 @@ class Threads(Transport):
         for buffer, rank, tag in sends:
             self._network.queue(self.rank, rank, tag).put(buffer.tobytes())
         for buffer, rank, tag in receives:
-            data = np.frombuffer(self._network.queue(rank, self.rank, tag).get(timeout=60.0), np.uint8)
+            data = np.frombuffer(self._network.queue(rank, self.rank, tag).get(timeout=240.0), np.uint8)
             buffer[: len(data)] = data
 
     def _all(self, value: Any) -> list[Any]:
@@ -68,7 +68,7 @@ class Threads(Transport):
 class Network:
     def __init__(self, size: int) -> None:
         self.size = size
-        self.barrier = threading.Barrier(size, timeout=60.0)
+        self.barrier = threading.Barrier(size, timeout=240.0)
         self.values: list[Any] = [None] * size
         self._queues: dict[tuple[int, int, int], SimpleQueue[bytes]] = {}
         self._lock = threading.Lock()
