@@ -20,8 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.objectives import LinearMap, LogisticLoss, Loss, Objective, SquaredLoss, WeightedLoss, matrix_map
+from dcgs.objectives import LinearMap, LogisticLoss, Loss, Objective, SquaredLoss, matrix_map
 from dcgs.objectives.centered import CenteredMap, CenteredMatrix
+from dcgs.objectives.losses import WeightedLoss
 from dcgs.points import Point
 from dcgs.preprocessing.intercept import InterceptBound, logistic_bound, range_bound
 from dcgs.preprocessing.reductions import Reductions
