@@ -11,7 +11,7 @@ import pytest
 
 import dcgs
 from dcgs import LowRank, MatrixCompletion, NuclearNormBall
-from dcgs.front.answers import allgather_answers, average, distance, whole
+from dcgs.front.agent_models import allgather_answers, average, distance, whole
 from dcgs.front.history import certify
 from dcgs.runtime.group import TransportGroup
 from thread_transport import Network, Threads

@@ -15,7 +15,7 @@ import pytest
 
 import dcgs
 from dcgs.cli import main
-from dcgs.front.start import check_start, start_of_all
+from dcgs.front.agent_models import check_start, start_of_all
 from dcgs.low_rank import LowRank
 from dcgs.preprocessing import Reductions
 from dcgs.preprocessing.ratings_path import held_out, ratings_path

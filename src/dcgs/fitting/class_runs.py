@@ -10,7 +10,7 @@ import numpy as np
 
 from dcgs.front import Checkpoint, Result, Status
 
-_COUNTERS = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
+COUNTERS = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
 _TOTALS = ("iterations", "rounds", "seconds")
 
 
@@ -23,7 +23,7 @@ def joined(runs: Sequence[Result]) -> Result:
     first = runs[0]
     if len(runs) == 1:
         return first
-    sums: dict[str, Any] = {name: np.sum([getattr(run, name) for run in runs], axis=0) for name in _COUNTERS}
+    sums: dict[str, Any] = {name: np.sum([getattr(run, name) for run in runs], axis=0) for name in COUNTERS}
     sums |= {name: sum(getattr(run, name) for run in runs) for name in _TOTALS}
     return replace(
         first,

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, final
 
 from dcgs.datasets.store import sha256_of
-from dcgs.fitting.class_runs import certified_gap, joined, with_share
+from dcgs.fitting.class_runs import COUNTERS, certified_gap, joined, with_share
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import LoadedData
 from dcgs.fitting.graphs import LabeledGraph
@@ -236,9 +236,8 @@ class FitResult:
 
     def _agent(self, i: int) -> dict[str, Any]:
         """Return the counters of an agent; its number of rows only if it is hosted."""
-        counters = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
         agent: dict[str, Any] = {"agent": i, "model": model_name(i)}
-        agent |= {name: getattr(self.result, name)[i].item() for name in counters}
+        agent |= {name: getattr(self.result, name)[i].item() for name in COUNTERS}
         return agent | ({"rows": self.data.rows[i]} if i in self.data.rows else {})
 
     def _data(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -28,6 +29,7 @@ _GENERATIONS = 2
 
 
 @final
+@dataclass(eq=False)
 class CheckpointManager:
     """Writes the checkpoints of this process's agents, and reads those to resume from.
 
@@ -37,22 +39,16 @@ class CheckpointManager:
     steps. Checkpoints are then ``by_rounds``: they hold the last state of every agent, and its ``links``.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint | None,
-        agents: Sequence[int],
-        last: int | None,
-        group: ProcessGroup,
-        by_rounds: bool = False,
-    ) -> None:
-        self.checkpoint = checkpoint
-        self.group = group
+    checkpoint: Checkpoint | None
+    agents: Sequence[int]
+    last: int | None
+    group: ProcessGroup
+    by_rounds: bool = False
+
+    def __post_init__(self) -> None:
         self.notes: list[str] = []
         self.signals = SignalListener()
-        self._agents = agents
-        self._last = last
-        self._by_rounds = by_rounds
-        self.links = {i: AgentLinks() for i in agents}
+        self.links = {i: AgentLinks() for i in self.agents}
         self._resumed: int | None = None
         self._contents: dict[int, dict[str, Any]] = {}
         self._work: Callable[[int], AgentWork]
@@ -75,7 +71,7 @@ class CheckpointManager:
         at = self.checkpoint
         if at is None:
             return
-        have, notes = agreed(self.group, lambda: available(at, self._agents))
+        have, notes = agreed(self.group, lambda: available(at, self.agents))
         everyones = [
             ks.tolist() for ks in self.group.allgather([np.array(ks, np.int64) for ks in have.values()])
         ]
@@ -88,7 +84,7 @@ class CheckpointManager:
         if self._resumed is not None:
             k = self._resumed
             self._contents = agreed(
-                self.group, lambda: {i: checkpoint_file.read(at.file(i, k)) for i in self._agents}
+                self.group, lambda: {i: checkpoint_file.read(at.file(i, k)) for i in self.agents}
             )
 
     def resume_point(self, i: int) -> ResumePoint | None:
@@ -99,7 +95,7 @@ class CheckpointManager:
         program, inner, steps = content.pop("program"), content.pop("inner"), content["run"]["steps"]
         if program is None:  # the agent has slept since the start
             return None
-        if self._by_rounds:
+        if self.by_rounds:
             self._first[i] = steps, {"program": program, "inner": inner}
         return ResumePoint(steps, SavedState(program), None if inner is None else SavedState(inner))
 
@@ -113,9 +109,9 @@ class CheckpointManager:
         start = time.perf_counter()
         self._work = lambda i: agent_work(agents[i], observer.counters)
         agreed(self.group, lambda: self._set_up(at, identify, agents, observer))
-        if self._by_rounds:  # an agent that sleeps until the next checkpoint has the state of its last step
+        if self.by_rounds:  # an agent that sleeps until the next checkpoint has the state of its last step
             new: tuple[int, dict[str, Plain]] = 0, {"program": None, "inner": None}
-            self._pending = {i: (*self._first.get(i, new), self._work(i)) for i in self._agents}
+            self._pending = {i: (*self._first.get(i, new), self._work(i)) for i in self.agents}
         if self._resumed is not None:
             observer.restore()
         self._seconds += time.perf_counter() - start
@@ -127,13 +123,13 @@ class CheckpointManager:
         agents: Mapping[int, Agent],
         observer: Observer,
     ) -> None:
-        self._fingerprints = {i: identify(agents[i]) for i in self._agents}
+        self._fingerprints = {i: identify(agents[i]) for i in self.agents}
         contents, self._contents = self._contents, {}
         for i, content in contents.items():
             reason = difference(i, content["fingerprint"], self._fingerprints[i])
             if reason is not None:
                 raise ValueError(f"the checkpoint in {str(at.path)!r} is of another run: {reason}")
-            if self._by_rounds:
+            if self.by_rounds:
                 self.links[i] = from_plain(AgentLinks, content["links"])
         if contents:
             states = {i: from_plain(RunState, content["run"]) for i, content in contents.items()}
@@ -142,13 +138,13 @@ class CheckpointManager:
             self._clear_folder(at, observer.iterations)
             if not contents:
                 # With this file a run that ends before its first checkpoint can be resumed, too.
-                self._write(0, {i: {} for i in self._agents})
+                self._write(0, {i: {} for i in self.agents})
         except OSError as error:
             raise _unwritable(at, 0, error) from error
 
     def _clear_folder(self, at: Checkpoint, k: int) -> None:
         """Delete damaged files, files of later iterations, and incomplete files of killed processes."""
-        for i in self._agents:
+        for i in self.agents:
             folder = at.file(i, 0).parent
             folder.mkdir(parents=True, exist_ok=True)
             for part in folder.glob(".*.part"):
@@ -163,7 +159,7 @@ class CheckpointManager:
         Counters and random state are taken here as well: the agent works on up to its next ``yield``.
         """
         at, self._saved = self.checkpoint, True
-        if at is None or not (self._by_rounds or self._is_due(at, k)):
+        if at is None or not (self.by_rounds or self._is_due(at, k)):
             return
         if inner is not None and inner.state is None:
             raise TypeError(
@@ -176,7 +172,7 @@ class CheckpointManager:
         self._seconds += time.perf_counter() - start
 
     def _is_due(self, at: Checkpoint, k: int) -> bool:
-        return bool(self._signal) or k % at.every == 0 or k == self._last
+        return bool(self._signal) or k % at.every == 0 or k == self.last
 
     def after_round(self, agents: Mapping[int, Agent], observer: Observer, continues: bool) -> bool:
         """Write the pending states, with the clock stopped; return whether the run continues.
@@ -187,22 +183,22 @@ class CheckpointManager:
         if at is None:
             return continues
         # Agents that stop need not save once more; and where messages are missing, all may have slept.
-        if not self._by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
+        if not self.by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
             self._check_saved(at, observer.iterations, continues)
-        pending = self._pending if not self._by_rounds or self._is_due(at, observer.iterations) else {}
+        pending = self._pending if not self.by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:
             observer.counters.clock.pause()
             start = time.perf_counter()
-            k = observer.iterations if self._by_rounds else max(k for k, _, _ in pending.values())
+            k = observer.iterations if self.by_rounds else max(k for k, _, _ in pending.values())
             try:
-                self._write(k, {i: self._content(agents[i], k, observer) for i in self._agents})
+                self._write(k, {i: self._content(agents[i], k, observer) for i in self.agents})
                 self.delete_old(k)
             except OSError as error:
                 raise _unwritable(at, k, error) from error
             self._seconds += time.perf_counter() - start
             observer.counters.clock.start()
             continues = continues and not self._signal
-            if not self._by_rounds:
+            if not self.by_rounds:
                 self._pending = {}
         # All agents wait here, so all of them save their state after the same iteration.
         received = np.array([float(self.signals.received)])
@@ -213,7 +209,7 @@ class CheckpointManager:
         """Return what the file of an agent holds: its state, that of the run, and that of its links."""
         steps, content, work = self._pending[agent.index]
         run = to_plain(run_state(agent, k, steps, work, observer))
-        links: dict[str, Plain] = {"links": to_plain(self.links[agent.index])} if self._by_rounds else {}
+        links: dict[str, Plain] = {"links": to_plain(self.links[agent.index])} if self.by_rounds else {}
         return content | {"run": run} | links
 
     @property
@@ -255,7 +251,7 @@ class CheckpointManager:
     def delete_old(self, k: int) -> None:
         """Delete files that nobody needs: all agents have complete files up to the one before k."""
         assert self.checkpoint is not None
-        for i in self._agents:
+        for i in self.agents:
             files = self.checkpoint.files(i)
             old = [each for each in sorted(files) if each <= k]
             for each in old[:-_GENERATIONS]:

@@ -11,12 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from dcgs.front.agent_models import check_start, same_bytes, start_of_all
 from dcgs.front.checkpoint import check_checkpoint
 from dcgs.front.distributed import DistributedObjective, agreed, check_same
 from dcgs.front.fingerprint import described, settings_of
 from dcgs.front.network import GraphArgument, Network, as_network, edges_up, union_of
 from dcgs.front.problem import Problem, Settings
-from dcgs.front.start import check_start, same_bytes, start_of_all
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.objectives.objective import Objective

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.answers import Model, average, whole
+from dcgs.front.agent_models import FEASIBLE, Model, average, whole
 from dcgs.front.build import Run
 from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
 from dcgs.front.result import Result
-from dcgs.front.start import FEASIBLE
 from dcgs.front.stopping import LIMITS, Status
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.atoms import RankOne
-from dcgs.front.answers import Model
+from dcgs.front.agent_models import Model
 from dcgs.front.curves import draw
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank

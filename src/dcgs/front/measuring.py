@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.answers import Model, average, distance
+from dcgs.front.agent_models import Model, average, distance
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.history import certify
 from dcgs.low_rank import LowRank

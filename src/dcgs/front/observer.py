@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from dcgs.front.answers import Model, allgather_answers, average, whole
+from dcgs.front.agent_models import Model, allgather_answers, average, whole
 from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
 from dcgs.front.problem import Problem

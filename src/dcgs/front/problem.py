@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.front.answers import Model
+from dcgs.front.agent_models import Model, with_rows_of
 from dcgs.front.checkpoint import Checkpoint
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.fingerprint import settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import EdgesUp, Network
-from dcgs.front.start import with_rows_of
 from dcgs.front.stopping import Limits
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method

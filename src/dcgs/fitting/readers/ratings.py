@@ -112,9 +112,8 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
     names = tuple(field.decode(errors="replace").strip() for field in fields)
     has_names = layout.header
     if has_names is None:
-        has_names = (layout.columns is None and layout.finds_names(names)) or _lacks_value(
-            unnamed, fields, layout
-        )
+        known = layout.columns is None and layout.finds_names(names)
+        has_names = known or _lacks_value(unnamed, fields, layout)
     header = Header(file, len(fields), names) if has_names else unnamed
     reader = _Reader(header, separator, tuple(layout.choose(header)))
     return reader, text[len(line) + 1 :] if has_names else text, skipped + has_names
