@@ -316,6 +316,7 @@ def check_completion_in_factors(runtime: dcgs.MPI) -> None:
         mine = {"objectives": {i: objectives[i] for i in held}}
         alone: dict[str, Any] = {"objectives": objectives, "X": X, "graph": CYCLE, "gap": 0.02}
         same(runtime, alone, mine)
+        same(runtime, alone | {"method": dcgs.FastDCGS(link="1kB/s,1ms")}, mine)  # in pieces
         first = dcgs.minimize(**alone)
         assert (type(first.x), first.status) == (dcgs.LowRank, dcgs.Status.AGREED)
         same(runtime, alone | {"x0": first.x, "gap": 0.9, "gap_abs": 1e-3, "iterations": 6}, mine)

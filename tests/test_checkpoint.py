@@ -131,6 +131,8 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.ProjectedAGD(gossip="exact"), L2, labels),
     (dcgs.ProjectedAGD(gossip="chebyshev"), NUCLEAR, entries),
     (dcgs.ProjectedAGD(gossip="repeated", gossip_rounds=3), dcgs.Simplex(D, 2.0), full_rank),
+    # Sums in pieces.
+    (dcgs.FastDCGS(link="1kB/s,1ms"), dcgs.NuclearNormBall((30, 40), 4.0), wide_entries),
 ]
 
 

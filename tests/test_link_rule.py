@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import dcgs
+from dcgs.front import facts
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.link import LINKS, Link
-from dcgs.methods.link_rule import prefers_sums
+from dcgs.methods.link_rule import prefers_sums, sum_pieces
 from dcgs.schedules import SizeFacts
 
 EVEN = SizeFacts(most_neighbors=2, most_entries=80_000, has_uneven_columns=False)
@@ -54,6 +55,47 @@ def test_sums_have_no_preconditioner_so_uneven_columns_exclude_them() -> None:
     assert not prefers_sums(LINKS["lan"], uneven, sum_rounds=10, unknowns=2000)
 
 
+@pytest.mark.parametrize(
+    ("link", "height", "nbytes", "pieces"),
+    [
+        # 100 kB take 10 ms over 10 MB/s: √(4 · 10 / 1) = 6.3.
+        ("paper", 5, 100_000, 6),
+        # 0.8 ms over 1 Gbit/s: √(4 · 0.8 / 0.2) = 4.
+        ("lan", 5, 100_000, 4),
+        # 8 ms over 100 Mbit/s: √(4 · 8 / 20) = 1.26; of 500 kB: √(4 · 40 / 20) = 2.83.
+        ("wan", 5, 100_000, 1),
+        ("wan", 5, 500_000, 3),
+        # 49 levels below the first: √(49 · 10 / 1) = 22.1.
+        ("paper", 50, 100_000, 22),
+        # √(49 · 0.36 / 1) = 4.2, but a piece of 3.6 kB has at least 1 kB.
+        ("paper", 50, 3600, 3),
+        ("paper", 50, 999, 1),
+        # One level sends to the root at the same time, so pieces would only cost rounds.
+        ("paper", 1, 100_000, 1),
+        ("paper", 0, 100_000, 1),
+    ],
+)
+def test_the_number_of_pieces_is_that_worked_out_by_hand(
+    link: str, height: int, nbytes: int, pieces: int
+) -> None:
+    assert sum_pieces(LINKS[link], height, nbytes) == pieces
+
+
+def test_without_a_latency_a_round_counts_as_a_tenth_of_a_millisecond() -> None:
+    # √(4 · 10 / 0.1) = 20, and √(4 · 1000 / 0.1) = 200.
+    assert [sum_pieces(Link(10e6), 5, size) for size in (100_000, 10_000_000)] == [20, 200]
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+@pytest.mark.parametrize("height", [2, 3, 5, 20])
+def test_no_other_number_of_pieces_takes_much_less_time(link: Link, height: int) -> None:
+    nbytes = 200_000
+    counts = np.arange(1, 201)
+    seconds = 2 * (height + counts - 1) * (link.latency + link.waiting(nbytes) / counts)
+    # The rule rounds the minimum over all real numbers to the next whole one.
+    assert seconds[sum_pieces(link, height, nbytes) - 1] <= 1.05 * seconds.min()
+
+
 def problem(scale: float = 1.0) -> tuple[list[dcgs.Objective], dcgs.L1Ball, nx.Graph]:
     """Return a Lasso with more unknowns than are few, on a path of 4 agents; one column may be larger."""
     rng = np.random.default_rng(0)
@@ -69,6 +111,9 @@ def test_sizes_are_the_largest_of_all_agents() -> None:
     network = as_network(nx.star_graph(3))
     assert facts_of(objectives, X, network, smoothness=False).sizes is None
     assert facts_of(objectives, X, network, False, sizes=True).sizes == SizeFacts(3, 1600, False)
+    labels = dcgs.Logistic(np.ones((20, 80)), np.ones(20))
+    mixed = facts_of([*objectives[:3], labels], X, network, False, sizes=True).sizes
+    assert mixed == SizeFacts(3, 1600, False, all_quadratic=False)
     uneven = [*problem()[0][:3], problem(scale=1000.0)[0][3]]
     assert facts_of(uneven, X, network, False, sizes=True).sizes == SizeFacts(3, 960, True)
 
@@ -93,6 +138,63 @@ def test_a_form_that_is_asked_for_is_taken_over_every_link() -> None:
     asked = dcgs.FastDCGS(form="edges")
     runs = [dcgs.minimize(objectives, X, graph, method, rounds=8) for method in (told, asked)]
     np.testing.assert_array_equal(runs[0].agents, runs[1].agents)
+
+
+SLOW = "10kB/s,1ms"
+
+
+def told_and_untold(
+    objectives: list[dcgs.Objective], X: dcgs.sets.ConvexSet, **settings: Any
+) -> tuple[dcgs.Result, dcgs.Result]:
+    """Return a run on a path that is told of slow links, and one that is told nothing."""
+    form = settings.pop("form", "auto")
+    methods = (dcgs.FastDCGS(form=form, link=SLOW), dcgs.FastDCGS(form=form))
+    graph = nx.path_graph(len(objectives))
+    told, untold = (dcgs.minimize(objectives, X, graph, method, **settings) for method in methods)
+    return told, untold
+
+
+def entries(by_rows: bool) -> list[dcgs.Objective]:
+    """Return entries of a matrix of rank 2 for 6 agents, each with its own rows or with some of all."""
+    rng = np.random.default_rng(4)
+    truth = rng.standard_normal((48, 2)) @ rng.standard_normal((2, 40))
+    rows, cols = np.nonzero(rng.random(truth.shape) < 0.4)
+    owner = rows // 8 if by_rows else rng.integers(0, 6, len(rows))
+    parts = [owner == i for i in range(6)]
+    return [dcgs.MatrixCompletion(rows[p], cols[p], truth[rows[p], cols[p]], truth.shape) for p in parts]
+
+
+@pytest.mark.parametrize("by_rows", [True, False], ids=["separate rows", "shared rows"])
+def test_completion_that_is_told_the_link_has_the_same_bits_in_more_rounds(
+    by_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Curvatures of all columns would be a dense matrix for each agent.
+    monkeypatch.setattr(facts, "uneven_curvatures", lambda f: pytest.fail("sizes were computed"))
+    told, untold = told_and_untold(entries(by_rows), dcgs.NuclearNormBall((48, 40), 60.0), gap=1e-2)
+    assert told.status is untold.status is dcgs.Status.AGREED
+    assert told.iterations == untold.iterations
+    assert told.rounds > untold.rounds
+    for one, other in zip(told.agents, untold.agents, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+    # Headers are all that is added.
+    assert untold.bytes.max() < told.bytes.max() < 1.3 * untold.bytes.max()
+
+
+@pytest.mark.parametrize("form", ["sums", "newton"])
+@pytest.mark.parametrize("mixed", [False, True], ids=["squares", "squares and logistic losses"])
+def test_other_sums_in_pieces_have_the_same_bits(form: str, mixed: bool) -> None:
+    rng = np.random.default_rng(8)
+    d = 400 if form == "sums" else 30
+    objectives: list[dcgs.Objective] = [
+        dcgs.LeastSquares(rng.standard_normal((20, d)), rng.standard_normal(20)) for _ in range(5)
+    ]
+    if mixed:
+        signs = np.sign(rng.standard_normal(20))
+        objectives[0] = dcgs.Logistic(rng.standard_normal((20, d)), signs)
+        objectives[3] = dcgs.Logistic(rng.standard_normal((20, d)), -signs)
+    told, untold = told_and_untold(objectives, dcgs.L1Ball(d, 1.0), form=form, iterations=4)
+    assert told.rounds > untold.rounds == 4 * untold.iterations
+    np.testing.assert_array_equal(told.agents, untold.agents)
 
 
 def test_what_is_no_link_is_refused() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -17,8 +18,19 @@ from dcgs import L1Ball, LeastSquares, Lockstep
 from dcgs.counting import CountedOracle
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
+from dcgs.link import Link
 from dcgs.methods import Agent
-from dcgs.methods.reduction import Reduction, Value, added, network_answer, network_sum
+from dcgs.methods import reduction as reduction_module
+from dcgs.methods.reduction import (
+    Reduction,
+    Value,
+    added,
+    cut,
+    joined,
+    network_answer,
+    network_sum,
+    tree_answer,
+)
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
 from dcgs.tree import TreeNode, spanning_tree
@@ -165,6 +177,129 @@ def test_an_array_where_a_tuple_is_expected_names_its_sender() -> None:
 
     with pytest.raises(ValueError, match=r"^a message must be a tuple of arrays; agent 2 sent an array\."):
         run(graph, program)
+
+
+def test_a_message_too_many_names_its_sender() -> None:
+    def program(agent: Agent) -> Program[Any]:
+        if agent.index == 4:
+            for _ in range(4):
+                yield (np.ones(1),)
+            return None
+        return (yield from network_answer((np.ones(1),), agent, lambda total: total))
+
+    with pytest.raises(ValueError, match=r"^a sum must have 1 messages of a neighbor; agent 4 sent more\."):
+        run(nx.path_graph(5), program)
+
+
+# In pieces.
+
+SHAPES: dict[str, list[tuple[int, ...]]] = {
+    "a vector": [(40,)],
+    "a matrix and numbers": [(11, 3), (7,)],
+    "few rows, and none": [(2, 5), (0, 0), (1,), (13, 2, 2)],
+}
+
+
+def in_pieces(graph: nx.Graph, shapes: list[tuple[int, ...]], pieces: int) -> Outcome:
+    """Sum values of these shapes in pieces; the answer has other shapes than the values."""
+    count = sum(math.prod(shape) for shape in shapes)
+    numbers = of_all_sizes(len(graph), count, seed=7)
+
+    def value(i: int) -> Value:
+        cuts = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return tuple(
+            part.reshape(shape) for part, shape in zip(np.split(numbers[i], cuts), shapes, strict=True)
+        )
+
+    def answer(total: Value) -> Value:
+        return np.concatenate([part.reshape(-1) for part in total]), np.array([[3.0]]), *total[:1]
+
+    return run(graph, lambda agent: tree_answer(value(agent.index), agent.tree, added, answer, pieces=pieces))
+
+
+def bits(value: Value) -> list[tuple[tuple[int, ...], bytes]]:
+    return [(part.shape, part.tobytes()) for part in value]
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 8, 50])
+@pytest.mark.parametrize("name", ["path", "cycle", "star", "grid", "random of 12"])
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_sums_in_pieces_have_the_same_bits_in_more_rounds(shapes: str, name: str, pieces: int) -> None:
+    graph = GRAPHS[name]
+    whole, parted = (in_pieces(graph, SHAPES[shapes], c) for c in (1, pieces))
+    assert len(whole.values) == len(graph)
+    for one, other in zip(whole.values, parted.values, strict=True):
+        assert bits(one) == bits(other)
+    height = as_network(graph).tree[0].height
+    assert (whole.traffic.rounds, parted.traffic.rounds) == (2 * height, 2 * height + 2 * pieces - 2)
+
+
+def test_a_round_has_one_piece_on_an_edge_and_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    count_round = Traffic.count_round
+
+    def counted(traffic: Traffic, packets: Any, neighbors: Any) -> None:
+        sizes.append(max((p.nbytes for sent in packets.values() for p in sent.values()), default=0))
+        count_round(traffic, packets, neighbors)
+
+    monkeypatch.setattr(Traffic, "count_round", counted)
+    value = np.ones(4000)
+    run(nx.path_graph(7), lambda agent: tree_answer((value,), agent.tree, added, lambda t: t, pieces=4))
+    # The tree has height 3: 3 + 4 − 1 rounds up and as many down, each of 1000 numbers and a header.
+    assert [size // 8000 for size in sizes] == [1] * 12
+    assert max(sizes) < 8100
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("cut", lambda value, pieces: cut(value, pieces)[::-1]),
+        ("joined", lambda pieces: joined(pieces[::-1])),
+        ("joined", lambda pieces: joined([pieces[1], pieces[0], *pieces[2:]])),
+    ],
+    ids=["sent backwards", "joined backwards", "two exchanged"],
+)
+def test_pieces_in_a_wrong_order_are_noticed(
+    name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = in_pieces(nx.path_graph(5), SHAPES["a vector"], 1)
+    monkeypatch.setattr(reduction_module, name, wrong)
+    parted = in_pieces(nx.path_graph(5), SHAPES["a vector"], 4)
+    assert [*map(bits, whole.values)] != [*map(bits, parted.values)]
+
+
+def test_an_array_that_only_some_agents_have_is_summed_in_pieces_too() -> None:
+    def program(agent: Agent, pieces: int) -> Program[Value]:
+        more = (np.arange(9.0) + agent.index,) if agent.index in (1, 3) else ()
+        return tree_answer((np.ones(4), *more), agent.tree, added, lambda total: total, pieces=pieces)
+
+    for pieces in (1, 3):
+        outcome = run(nx.path_graph(5), partial(program, pieces=pieces))
+        for first, second in outcome.values:
+            assert (first.tolist(), second.tolist()) == ([5.0] * 4, (2.0 * np.arange(9.0) + 4.0).tolist())
+
+
+@given(rows=st.integers(0, 30), pieces=st.integers(1, 40))
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_pieces_are_of_nearly_equal_size_and_joined_to_the_whole(rows: int, pieces: int) -> None:
+    value = np.arange(2.0 * rows).reshape(rows, 2), np.arange(5.0)
+    parts = cut(value, pieces)
+    sizes = [len(part[0]) for part in parts]
+    assert (len(parts), max(sizes) - min(sizes) <= 1) == (pieces, True)
+    assert bits(joined(parts)) == bits(value)
+
+
+def test_an_agent_that_knows_the_link_sends_pieces_as_the_rule_says() -> None:
+    # 80 kB take 8 ms at 10 MB/s; on a path of 9 the height is 4: √(3 · 8 / 1) is next to 5.
+    link, graph = Link(10e6, 1e-3), nx.path_graph(9)
+    values = of_all_sizes(9, 10_000)
+
+    def program(agent: Agent, known: Link | None) -> Program[Array]:
+        return network_sum(values[agent.index], replace(agent, link=known))
+
+    runs = [run(graph, partial(program, known=known)) for known in (None, link)]
+    assert [each.traffic.rounds for each in runs] == [8, 2 * 4 + 2 * 5 - 2]
+    np.testing.assert_array_equal(runs[0].values, runs[1].values)
 
 
 # Messages may be lost.

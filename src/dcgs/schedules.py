@@ -62,6 +62,7 @@ class SizeFacts:
     most_neighbors: int
     most_entries: int
     has_uneven_columns: bool
+    all_quadratic: bool = True
 
 
 @final
@@ -80,8 +81,9 @@ class Facts:
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
     * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
-      ``most_entries`` of an agent's data that are stored, and ``has_uneven_columns`` if the columns of some
-      agent differ so much that FastDCGS needs a preconditioner. The last two depend on data.
+      ``most_entries`` of an agent's data that are stored, ``has_uneven_columns`` if the columns of some agent
+      differ so much that FastDCGS needs a preconditioner, and ``all_quadratic`` if all agents have quadratic
+      losses. All but the first depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents

@@ -70,8 +70,10 @@ def build(problem: Problem) -> Run:
     checkpoints.find()
     counters = _counters(problem)
     observer = Observer(problem, counters)
+    # With matrices in factors nothing depends on sizes, and those of all columns would be a dense matrix.
+    uses_sizes = method.uses_sizes and not isinstance(problem.x0, LowRank)
     facts = replace(
-        facts_of(f, problem.X, problem.network, method.projects, method.uses_sizes),
+        facts_of(f, problem.X, problem.network, method.projects, uses_sizes),
         horizon=problem.settings.limits.horizon(method.rounds_per_iteration),
         accuracy=observer.accuracy,
     )

@@ -63,11 +63,12 @@ def facts_of(
 def _sizes(f: DistributedObjective, network: Network) -> SizeFacts:
     """Return the sizes by which FastDCGS chooses its form for a link."""
 
-    def numbers(_: int, part: Objective) -> tuple[float, float]:
-        return float(part.map.entries), float(uneven_curvatures(part) is not None)
+    def numbers(_: int, part: Objective) -> tuple[float, float, float]:
+        lower, upper = part.loss.curvature
+        return float(part.map.entries), float(uneven_curvatures(part) is not None), upper - lower
 
-    entries, uneven = f.numbers(numbers).max(axis=0).tolist()
-    return SizeFacts(max(map(len, network.neighbors)), int(entries), uneven > 0.0)
+    entries, uneven, curved = f.numbers(numbers).max(axis=0).tolist()
+    return SizeFacts(max(map(len, network.neighbors)), int(entries), uneven > 0.0, curved == 0.0)
 
 
 def _sampling_facts(f: DistributedObjective) -> tuple[bool, float]:

@@ -11,7 +11,7 @@ algorithms and the proofs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final
 
 from dcgs.inner import Block, Corrective, Exact, Inner, Newton, Projected, check_inner, choose_inner
@@ -67,7 +67,9 @@ class FastDCGS(Method):
     ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
     are reliable, columns of the data are even, and an iteration by sums takes less than 2.5 times as long as
     one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
-    the tree and the largest number of entries of an agent's data. Without it, the aim is few rounds.
+    the tree and the largest number of entries of an agent's data. In all forms but edges, what is summed
+    along the tree is sent in pieces where that takes less time: more rounds, of smaller messages, and the
+    same bits. Without it, the aim is few rounds.
 
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
@@ -131,6 +133,8 @@ class FastDCGS(Method):
         return completes and self.form in ("auto", "sums") and self.eta is None and self.inner == "auto"
 
     def program(self, agent: Agent) -> Program[Any]:
+        if self.link is not None:
+            agent = replace(agent, link=Link.parse(self.link))
         has_hub = agent.facts.hub is not None
         if agent.low_rank_start is not None:
             return complete(agent) if agent.facts.separate_rows else complete_shared(agent)

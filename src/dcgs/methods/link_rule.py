@@ -1,10 +1,13 @@
-"""Which form of FastDCGS takes less time over a link: a rule of known sizes, so that runs repeat to the bit.
+"""What takes less time over a link, by rules of known sizes, so that runs repeat to the bit.
 
-An iteration over edges takes one round and an inner solve. An iteration by sums takes as many rounds as a sum
-over the network, and two passes over the data; fewer of them are needed. No clock is read.
+One rule chooses the form of FastDCGS. An iteration over edges takes one round and an inner solve. An
+iteration by sums takes as many rounds as a sum over the network, and two passes over the data; fewer of them
+are needed. Another rule chooses the number of pieces in which sums go up and down the tree. No clock is read.
 """
 
 from __future__ import annotations
+
+import math
 
 from dcgs.link import Link
 from dcgs.schedules import SizeFacts
@@ -17,6 +20,9 @@ _WORTH = 2.5
 _EDGE_PASSES, _SUM_PASSES = 6.0, 2.0
 _MEMORY = 8e9
 _EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
+# The bytes that a piece of a sum has at least, and the least seconds of a round: an agent computes as long.
+_SMALLEST_PIECE = 1000
+_SHORTEST_ROUND = 1e-4
 
 
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
@@ -32,3 +38,14 @@ def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -
     over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS
     by_sums = sum_rounds * link.latency + sending + _SUM_PASSES * one_pass + _SUM_SECONDS
     return by_sums < _WORTH * over_edges
+
+
+def sum_pieces(link: Link, height: int, nbytes: int) -> int:
+    """Return the number of pieces c in which a sum of so many bytes takes the least time over such links.
+
+    Along a tree of height H it takes 2 (H + c − 1) rounds, each of τ + K/c seconds, if the latency is τ and
+    all bytes take K seconds. The minimum is at c = √((H − 1) K/τ).
+    """
+    latency = max(link.latency, _SHORTEST_ROUND)
+    best = math.sqrt(max(0, height - 1) * link.waiting(nbytes) / latency)
+    return max(1, min(round(best), nbytes // _SMALLEST_PIECE))

@@ -4,15 +4,22 @@ Every agent adds its value to the partial sums of its children and sends the res
 computes an answer from the total, which is sent down the tree. So all agents get the same answer, to the last
 bit, after as many rounds as twice the height of the tree. An agent sends one value up and one answer to each
 child, however many agents there are.
+
+In these rounds only one level of the tree sends. If values are cut into pieces, one piece follows another up
+and down the tree, so that all levels send at the same time: more rounds, of smaller messages, and equal bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
+import numpy as np
+
 from dcgs.methods.base import Agent
+from dcgs.methods.link_rule import sum_pieces
 from dcgs.methods.mixing import check_shapes
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -107,12 +114,20 @@ def network_sum(value: Point, agent: Agent) -> Program[Point]:
     return _sum([values[i] for i in sorted(values)])
 
 
-def network_answer(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+def network_answer(
+    value: Value, agent: Agent, answer: Callable[[Value], Value], nbytes: int | None = None
+) -> Program[Value]:
     """Return at all agents what the root computes from the sum of all agents' values.
 
-    Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one.
+    Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one. If the
+    link is known, a rule chooses the number of pieces. Agents whose values differ in size pass as ``nbytes``
+    a number that is the same for all.
     """
-    return (yield from tree_answer(value, agent.tree, added, answer))
+    pieces = 1
+    if agent.link is not None:
+        size = sum(array.nbytes for array in value) if nbytes is None else nbytes
+        pieces = sum_pieces(agent.link, agent.tree.height, size)
+    return (yield from tree_answer(value, agent.tree, added, answer, pieces=pieces))
 
 
 def tree_answer(
@@ -121,25 +136,56 @@ def tree_answer(
     combine: Combine,
     answer: Callable[[Value], Value],
     same_shapes: bool = True,
+    pieces: int = 1,
 ) -> Program[Value]:
     """Return at all agents what the root computes from all agents' values, which are combined two by two.
 
-    A message with other shapes than the own value is refused, unless ``same_shapes`` is False.
+    A message with other shapes than the own value is refused, unless ``same_shapes`` is False. With more than
+    one piece, which must be the same number at all agents, ``combine`` must work entry by entry. It takes
+    2 (height + pieces − 1) rounds, and at least one.
     """
-    reduction, answered = Reduction(value), None
-    for _ in range(max(1, 2 * tree.height)):
-        if tree.parent is None and answered is None and reduction.is_complete(tree):
-            answered = answer(reduction.total(combine))
-            reduction = _ended(reduction, tree, answered)
-        inbox = yield reduction.outgoing(tree, True, combine)
-        for j, part in inbox.items():
-            _check_parts(j, part, value if same_shapes and j in tree.children else ())
-            arrived = reduction.receive(tree, j, reduction.number + (j == tree.parent), part)
-            if arrived is not None:
-                answered = arrived
-                reduction = _ended(reduction, tree, arrived)
-    assert answered is not None
-    return answered
+    up, sent_up = [Reduction(piece) for piece in cut(value, pieces)], 0
+    down, sent_down = list[Value](), 0
+    answered, arrived = None, Counter[int]()
+    for _ in range(max(1, 2 * (tree.height + pieces - 1))):
+        if tree.parent is None and answered is None and up[-1].is_complete(tree):
+            answered = answer(joined([piece.total(combine) for piece in up]))
+            down = cut(answered, pieces)
+        outbox: dict[int, Value] = {}
+        if sent_down < len(down):
+            outbox = dict.fromkeys(tree.children, down[sent_down])
+            sent_down += 1
+        if tree.parent is not None and sent_up < pieces and up[sent_up].is_complete(tree):
+            outbox[tree.parent] = up[sent_up].total(combine)
+            sent_up += 1
+        inbox = yield outbox
+        for j, piece in inbox.items():
+            arrived[j] += 1
+            if arrived[j] > pieces:
+                raise ValueError(f"a sum must have {pieces} messages of a neighbor; agent {j} sent more.")
+            reduction = up[arrived[j] - 1]
+            _check_parts(j, piece, reduction.own if same_shapes and j in tree.children else ())
+            if j == tree.parent:
+                down.append(piece)
+            elif j in tree.children:
+                reduction.partial[j] = piece
+    assert len(down) == pieces
+    return joined(down) if answered is None else answered
+
+
+def cut(value: Value, pieces: int) -> list[Value]:
+    """Return pieces of nearly equal size: each has some rows of every array, the first piece the first."""
+    if pieces == 1:
+        return [value]
+    slices = [np.array_split(array, pieces) for array in value]
+    return [tuple(rows[k] for rows in slices) for k in range(pieces)]
+
+
+def joined(pieces: Sequence[Value]) -> Value:
+    """Return the value that was cut into these pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return tuple(np.ascontiguousarray(np.concatenate(rows)) for rows in zip(*pieces, strict=True))
 
 
 def _check_parts(sender: int, message: Value, own: Value) -> None:
@@ -151,11 +197,6 @@ def _check_parts(sender: int, message: Value, own: Value) -> None:
         raise ValueError(
             f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
         )
-
-
-def _ended(reduction: Reduction, tree: TreeNode, answer: Value) -> Reduction:
-    """Return a reduction that only sends the answer to the children."""
-    return replace(reduction.following(tree, (), answer), sent_up=True)
 
 
 def _sum(values: list[Point]) -> Point:

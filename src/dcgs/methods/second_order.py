@@ -98,7 +98,7 @@ def by_second_order(agent: Agent) -> Program[Point]:
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent.f, at.x, at.trial, first=k == 1)
         numbers, trial = yield from network_answer(
-            sums, agent, lambda total: _answer(agent, at, total)
+            sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
         )  # line 3
         verdict = Verdict(int(numbers[0]))
         if verdict is not Verdict.REJECTED:
@@ -127,6 +127,14 @@ def _derivatives(f: Objective, x: Point, trial: Point, first: bool) -> Value:
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
     less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []
     return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in (*bound, *less))
+
+
+def _nbytes(agent: Agent, first: bool) -> int | None:
+    """Return the bytes of the largest value of an agent, if the link is known: some may send no Hessians."""
+    if agent.facts.sizes is None:
+        return None
+    d, hessians = agent.x0.size, first + (not agent.facts.sizes.all_quadratic)
+    return 8 * (2 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
