@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from dcgs.bench import record
 from dcgs.bench.instances import Instance
+from dcgs.bench.ranking import TimeCost
 from dcgs.bench.record import NOT_REACHED, TextTable
 from dcgs.bench.rounds import RoundsStudy
 from dcgs.bench.timing import POOL, Times, recorded_pool
 from dcgs.link import LINKS, Link
 
+_COUNTED = ("least", "within 20 %", "reached")
 LEGEND = (
     "Seconds until the worst agent's model has this relative error on everyone's data. The time of a run is "
     "the computing of the slowest agent of each round, measured with one core for each agent, plus the bytes "
@@ -93,19 +94,14 @@ def as_json(
 ) -> str:
     """Return all numbers."""
 
-    def costs(times: Times) -> dict[str, Any]:
-        return {
-            chosen: {
-                name: None
-                if cost is None
-                else vars(cost) | {key: cost.seconds(link) for key, link in LINKS.items()}
-                for name, cost in row.items()
-            }
-            for chosen, row in times.costs.items()
-        }
+    def cost(found: TimeCost | None) -> dict[str, float] | None:
+        return found and vars(found) | {key: found.seconds(link) for key, link in LINKS.items()}
+
+    def counts(times: Times, link: Link) -> dict[str, dict[str, int]]:
+        methods = (name for name in times.names if name != POOL)
+        return {name: dict(zip(_COUNTED, times.counts(name, link), strict=True)) for name in methods}
 
     pools = {chosen.name: found.to_json() for chosen in instances if (found := recorded_pool(study, chosen))}
-    counted = ("least", "within 20 %", "reached")
     numbers = {
         "environment": record.environment(study.seed),
         "links": {name: vars(link) for name, link in LINKS.items()},
@@ -113,16 +109,15 @@ def as_json(
         "patience": study.patience,
         "jobs": study.jobs,
         "notes": list(notes),
-        "levels": {f"{times.level:.0e}": costs(times) for times in all_times},
-        "counts": {
+        "levels": {
             f"{times.level:.0e}": {
-                key: {
-                    name: dict(zip(counted, times.counts(name, link), strict=True))
-                    for name in times.names
-                    if name != POOL
-                }
-                for key, link in LINKS.items()
+                chosen: {name: cost(found) for name, found in row.items()}
+                for chosen, row in times.costs.items()
             }
+            for times in all_times
+        },
+        "counts": {
+            f"{times.level:.0e}": {key: counts(times, link) for key, link in LINKS.items()}
             for times in all_times
         },
         "pool": pools,
