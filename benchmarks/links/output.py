@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dcgs.experiments.numbers import short_number
 from dcgs.report.figures import COLORS, DASHES
 
-_MEGA = 1e6
+MEGA = 1e6
 _COLORS = (*COLORS, "#882255", "#999933")
 
 
@@ -21,12 +21,12 @@ def tables(results: Mapping[str, Any]) -> str:
     runs = results["runs"]
     parts = [
         "Bare exchange with all neighbors:",
-        _table(
+        table(
             ["message", "seconds", "ideal", "ratio", "bytes on the wire over bytes sent"],
             [_exchange(row) for row in results["exchange"]],
         ),
         "Time and bytes:",
-        _table(
+        table(
             [
                 "method",
                 "seconds",
@@ -41,7 +41,7 @@ def tables(results: Mapping[str, Any]) -> str:
             [_time(run) for run in runs],
         ),
         "Losses at the end, on everyone's ratings, but for local_loss, each agent's on its own:",
-        _table(
+        table(
             ["method", "iterations", "oracle calls or projections", "worst_loss", "mean_loss", "local_loss"],
             [_loss(run) for run in runs],
         ),
@@ -90,7 +90,7 @@ def _draw(axes: Axes, history: Mapping[str, Sequence[float]], across: str, place
 
 def _exchange(row: Mapping[str, Any]) -> list[str]:
     return [
-        f"{row['bytes'] / _MEGA:.3g} MB",
+        f"{row['bytes'] / MEGA:.3g} MB",
         f"{row['seconds']:.3f}",
         f"{row['ideal']:.3f}",
         f"{row['ratio']:.2f}",
@@ -108,7 +108,7 @@ def _time(run: Mapping[str, Any]) -> list[str]:
         f"{run['predicted']['seconds']:.1f}",
         f"{alone['seconds']:.1f}",
         f"{alone['waiting_share']:.1%}",
-        f"{max(run['bytes']) / _MEGA:,.0f}",
+        f"{max(run['bytes']) / MEGA:,.0f}",
         overhead(run["bytes"], run["wire"]),
     ]
 
@@ -135,6 +135,7 @@ def _loss(run: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; all columns but the first are numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
