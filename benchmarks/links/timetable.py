@@ -214,6 +214,22 @@ def instance_table(results: Mapping[str, Any]) -> str:
     return table(_HEAD, [_row(run) for run in results["runs"]])
 
 
+def instance_summary(results: Mapping[str, Any]) -> str:
+    """Return where it was measured, and the least and the largest ratio of measured to modeled seconds."""
+    made, runs = results["environment"], results["runs"]
+    machine, load = made["machine"], made["load"][0]
+
+    def ratios(kind: str) -> str:
+        found = [run["seconds"] / run["model"][kind] for run in runs]
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    where = f"dcgs {made['versions']['dcgs']}, {machine['processor']}, {machine['cores']} cores"
+    return (
+        f"Measured with {where}, load {load:.1f} at the start. Measured seconds are {ratios('shared')} times "
+        f"the model's, and {ratios('latency')} times those of the model with the bare round."
+    )
+
+
 def _row(run: Mapping[str, Any]) -> list[str]:
     model, seconds, listed = run["model"], run["seconds"], run["table"]
     return [
@@ -236,11 +252,11 @@ def _row(run: Mapping[str, Any]) -> list[str]:
 
 def instance_figure(results: Mapping[str, Any]) -> Figure:
     """Draw measured against modeled seconds, with the diagonal: without latency filled, with it hollow."""
-    drawn = Figure(figsize=(5.6, 4.8), layout="constrained")
+    drawn = Figure(figsize=(7.2, 5.4), layout="constrained")
     FigureCanvasAgg(drawn)
     axes = drawn.subplots()
     runs = results["runs"]
-    numbers = [value for run in runs for value in (run["seconds"], run["model"]["own_core"])]
+    numbers = [value for run in runs for value in (run["seconds"], *run["model"].values())]
     ends = [0.5 * min(numbers, default=0.1), 2.0 * max(numbers, default=1.0)]
     axes.plot(ends, ends, color="0.6", linewidth=0.8)
     for place, key in enumerate(dict.fromkeys(run["key"] for run in runs)):
@@ -260,8 +276,10 @@ def instance_figure(results: Mapping[str, Any]) -> Figure:
                 run["instance"],
                 (run["model"]["shared"], run["seconds"]),
                 fontsize=6,
-                xytext=(4, 3),
+                xytext=(-5, 0),
                 textcoords="offset points",
+                ha="right",
+                va="center",
             )
     axes.set(xscale="log", yscale="log", xlabel="modeled seconds", ylabel="measured seconds")
     axes.set_title(
@@ -277,7 +295,8 @@ def instance_figure(results: Mapping[str, Any]) -> Figure:
 def write(out: Path, results: Mapping[str, Any]) -> None:
     """Write numbers, table and figure."""
     (out / "instances.json").write_text(json.dumps(results, indent=1) + "\n")
-    (out / "instances.md").write_text(instance_table(results) + "\n")
+    if results["runs"]:
+        (out / "instances.md").write_text(f"{instance_summary(results)}\n\n{instance_table(results)}\n")
     save(instance_figure(results), out / "instances.png")
 
 
