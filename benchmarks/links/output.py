@@ -13,6 +13,7 @@ from dcgs.experiments.numbers import short_number
 from dcgs.report.figures import COLORS, DASHES
 
 MEGA = 1e6
+_KILO = 1e3
 _COLORS = (*COLORS, "#882255", "#999933")
 
 
@@ -116,11 +117,17 @@ def _time(run: Mapping[str, Any]) -> list[str]:
 def overhead(counted: Sequence[int], wire: Sequence[int]) -> str:
     """Return by how much more crossed the wire than was counted, least and most of all agents.
 
-    >>> overhead([1000, 1000], [1002, 1010]), overhead([0], [5])
-    ('+0.2 to 1.0%', '–')
+    It is a share, or kilobytes if it is more than all that was counted: heartbeat messages of an agent that
+    sends next to nothing.
+
+    >>> overhead([1000, 1000], [1002, 1010]), overhead([0], [5]), overhead([352, 352], [45_000, 84_000])
+    ('+0.2 to 1.0%', '–', '+45 to 84 kB')
     """
     if not all(counted):
         return "–"
+    extra = [on - of for on, of in zip(wire, counted, strict=True)]
+    if any(on > of for on, of in zip(extra, counted, strict=True)):
+        return f"+{min(extra) / _KILO:.0f} to {max(extra) / _KILO:.0f} kB"
     more = [100.0 * (on / of - 1.0) for on, of in zip(wire, counted, strict=True)]
     return f"+{min(more):.1f} to {max(more):.1f}%"
 

@@ -18,9 +18,11 @@ import instances
 import numpy as np
 from netns import sent_on_wire, shaping
 from problem import ENTRIES, ProblemFolder, cycle
-from recorder import Recorded, Recorder
+from recorder import Recorded, Recorder, bytes_each
 
 import dcgs
+from dcgs.methods.base import Agent
+from dcgs.protocol import Outbox
 from dcgs.runtime.mpi_transport import MPITransport
 from dcgs.runtime.transport import Transfer
 
@@ -98,7 +100,10 @@ def run(key: str, folder: Path, speed: float, seconds: float, rounds: int | None
 
 
 def run_instance(key: str, folder: Path, speed: float, rounds: int, repeats: int) -> None:
-    """Run the agent of this process for exactly so many rounds of a method, several times."""
+    """Run the agent of this process for exactly so many rounds of a method, several times.
+
+    A first run, which is not timed, loads what is loaded at first use and counts the bytes of each round.
+    """
     problem = instances.InstanceFolder(folder)
     runtime = dcgs.MPI(timeout=_TIMEOUT)
     X, graph, transport = problem.ball, problem.graph, runtime.transport
@@ -107,9 +112,10 @@ def run_instance(key: str, folder: Path, speed: float, rounds: int, repeats: int
     def barrier() -> None:
         transport.allreduce_max(np.zeros(1))
 
-    for repeat in range(repeats):
+    for repeat in range(-1, repeats):
+        measure = bytes_each if repeat < 0 else _no_bytes
         latency = _bare_round(transport, sorted(graph[i]))
-        recorder = Recorder(lambda x: np.zeros(0), speed, barrier, lambda agent, message: 0.0)
+        recorder = Recorder(lambda x: np.zeros(0), speed, barrier, measure)
         result = dcgs.minimize(
             {i: problem.objective(i)},
             X,
@@ -120,6 +126,9 @@ def run_instance(key: str, folder: Path, speed: float, rounds: int, repeats: int
             every=None,
         )
         barrier()  # what was sent has left
+        if repeat < 0:
+            np.save(folder / f"{key}-bytes-{i}.npy", len(graph[i]) * np.array(recorder.sent[:rounds]))
+            continue
         wire = sent_on_wire() - recorder.wire
         recorder.save(folder / f"{key}-{repeat}-{i}.npz")
         instances.save_model(folder / f"model-{key}-{repeat}-{i}.npz", result.agents[0])
@@ -131,6 +140,10 @@ def run_instance(key: str, folder: Path, speed: float, rounds: int, repeats: int
             "latency": latency,
         }
         _write(folder / f"{key}-{repeat}-{i}.json", notes)
+
+
+def _no_bytes(agent: Agent, message: Outbox) -> float:
+    return 0.0
 
 
 def _bare_round(transport: MPITransport, near: list[int]) -> float:

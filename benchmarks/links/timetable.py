@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -105,8 +105,9 @@ def measured(folder: InstanceFolder, key: str, repeats: int, link: Link) -> dict
     """Return the repeat of median time, as plain numbers, and the seconds of all repeats.
 
     The model is that of ``dcgs bench time``, without latency. *Shared* takes the wall clock of each step,
-    *own core* its CPU seconds. *Latency* adds for each round the seconds of a bare one, in which
-    messages have 8 bytes.
+    *own core* its CPU seconds. *By rounds* has the bytes of the busiest agent of each round in place of those
+    of the busiest agent of the run. *Latency* adds to that, for each round, the seconds of a bare one, in
+    which messages have 8 bytes.
     """
     agents = folder.facts["agents"]
     each = [_repeat(folder.folder, key, repeat, agents) for repeat in range(repeats)]
@@ -119,17 +120,20 @@ def measured(folder: InstanceFolder, key: str, repeats: int, link: Link) -> dict
         for column in (0, 1)
     )
     empty = Link(link.speed)
-    latency = run["latency"]
+    sent = np.array([np.load(folder.folder / f"{key}-bytes-{i}.npy") for i in range(agents)])
+    by_rounds = replace(shared, bytes=round(float(sent.max(axis=0).sum())))
     return run | {
         "key": key,
         "agents": agents,
         "repeat": chosen,
         "seconds_of_repeats": [one["seconds"] for one in each],
+        "bytes_by_rounds": by_rounds.bytes,
         "computing": {"shared": shared.computing, "own_core": own.computing},
         "model": {
             "shared": shared.seconds(empty),
             "own_core": own.seconds(empty),
-            "latency": shared.seconds(Link(link.speed, latency)),
+            "by_rounds": by_rounds.seconds(empty),
+            "latency": by_rounds.seconds(Link(link.speed, run["latency"])),
         },
     }
 
@@ -200,9 +204,10 @@ _HEAD = (
     "measured s",
     "model s",
     "measured / model",
+    "MB by rounds",
     "bare round, ms",
-    "model with it, s",
-    "measured / model with it",
+    "model by rounds, s",
+    "measured / model by rounds",
     "model with a core each, s",
     "time table, s",
     "relative error",
@@ -226,7 +231,7 @@ def instance_summary(results: Mapping[str, Any]) -> str:
     where = f"dcgs {made['versions']['dcgs']}, {machine['processor']}, {machine['cores']} cores"
     return (
         f"Measured with {where}, load {load:.1f} at the start. Measured seconds are {ratios('shared')} times "
-        f"the model's, and {ratios('latency')} times those of the model with the bare round."
+        f"the model's, and {ratios('latency')} times those of the model by rounds."
     )
 
 
@@ -241,6 +246,7 @@ def _row(run: Mapping[str, Any]) -> list[str]:
         f"{seconds:.3g}",
         f"{model['shared']:.3g}",
         f"{seconds / model['shared']:.2f}",
+        f"{run['bytes_by_rounds'] / MEGA:.3g}",
         f"{1e3 * run['latency']:.3g}",
         f"{model['latency']:.3g}",
         f"{seconds / model['latency']:.2f}",
@@ -284,7 +290,7 @@ def instance_figure(results: Mapping[str, Any]) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel="modeled seconds", ylabel="measured seconds")
     axes.set_title(
         f"uplinks of {results['link']}, to {results['level']:.0e}\n"
-        "filled: without latency; hollow: with that of a bare round",
+        "filled: the model of the time table; hollow: the model by rounds",
         fontsize=9,
     )
     axes.grid(alpha=0.25)
