@@ -68,7 +68,7 @@ def digest(result: Result) -> str:
             hashed.update(repr(array.shape).encode() + array.tobytes())
     for name in COUNTS:
         hashed.update(getattr(result, name).tobytes())
-    for name in ("iterations", "rounds", *COUNTS, *MEASURES):
+    for name in ("iterations", "rounds", "peak_bytes", *COUNTS, *MEASURES):
         hashed.update(getattr(result.history, name).tobytes())
     hashed.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
     return hashed.hexdigest()

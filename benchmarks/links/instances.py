@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import dcgs
-from dcgs.bench.entries import Adapted, SparseObservation, entry
+from dcgs.bench.entries import Adapted, entry, observed_sparsely
 from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.objectives.sampling import Sampling
@@ -37,7 +37,7 @@ _SETS: Mapping[str, Any] = {kind.__name__: kind for kind in (dcgs.L1Ball, dcgs.L
 
 def method(key: str) -> dcgs.Method:
     """Return the method as ``dcgs bench time`` runs it: with default settings, ended by the observer."""
-    return Adapted(entry(METHODS[key]).method, SparseObservation())
+    return Adapted(entry(METHODS[key]).method, observed_sparsely)
 
 
 def settings(key: str) -> str:

@@ -15,9 +15,9 @@ import dcgs
 from dcgs.bench.entries import entry
 from dcgs.bench.instances import Instance
 from dcgs.bench.optimum import Optimum
+from dcgs.bench.ranking import time_cost
 from dcgs.bench.rounds import RoundsStudy, find_optimum, run_entry
-from dcgs.bench.time_cost import time_cost
-from dcgs.front.answers import whole
+from dcgs.front.agent_models import whole
 from dcgs.low_rank import LowRank
 from dcgs.study import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
 
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from output import MEGA, overhead, table
 
 from dcgs.bench.instances import instance
+from dcgs.bench.ranking import TimeCost
 from dcgs.bench.rounds import RoundsStudy
-from dcgs.bench.time_cost import TimeCost
 from dcgs.link import Link
 from dcgs.report.figures import COLORS, save
 from dcgs.study import Problem, ResultCache
@@ -30,6 +30,7 @@ RANK = Path(__file__).with_name("rank.py")
 TABLE = Path(__file__).parent.parent / "time.json"
 _PATIENCE = 900.0
 _STUDY_SECONDS = 600.0
+_COSTS = [each.name for each in fields(TimeCost)]
 
 
 @final
@@ -105,9 +106,8 @@ def measured(folder: InstanceFolder, key: str, repeats: int, link: Link) -> dict
     """Return the repeat of median time, as plain numbers, and the seconds of all repeats.
 
     The model is that of ``dcgs bench time``, without latency. *Shared* takes the wall clock of each step,
-    *own core* its CPU seconds. *By rounds* has the bytes of the busiest agent of each round in place of those
-    of the busiest agent of the run. *Latency* adds to that, for each round, the seconds of a bare one, in
-    which messages have 8 bytes.
+    *own core* its CPU seconds. *Latency* is *shared* and, for each round, the seconds of a bare one, in which
+    messages have 8 bytes.
     """
     agents = folder.facts["agents"]
     each = [_repeat(folder.folder, key, repeat, agents) for repeat in range(repeats)]
@@ -115,25 +115,24 @@ def measured(folder: InstanceFolder, key: str, repeats: int, link: Link) -> dict
     chosen = order[(repeats - 1) // 2]
     run = each[chosen]
     steps: NDArray[np.float64] = run.pop("steps")
+    sent = np.array([np.load(folder.folder / f"{key}-bytes-{i}.npy") for i in range(agents)])
+    peak_bytes = round(float(sent.max(axis=0).sum()))
     shared, own = (
-        TimeCost(float(steps[:, :, column].max(axis=0).sum()), max(run["bytes"]), run["rounds"])
+        TimeCost(float(steps[:, :, column].max(axis=0).sum()), max(run["bytes"]), peak_bytes, run["rounds"])
         for column in (0, 1)
     )
     empty = Link(link.speed)
-    sent = np.array([np.load(folder.folder / f"{key}-bytes-{i}.npy") for i in range(agents)])
-    by_rounds = replace(shared, bytes=round(float(sent.max(axis=0).sum())))
     return run | {
         "key": key,
         "agents": agents,
         "repeat": chosen,
         "seconds_of_repeats": [one["seconds"] for one in each],
-        "bytes_by_rounds": by_rounds.bytes,
+        "peak_bytes": peak_bytes,
         "computing": {"shared": shared.computing, "own_core": own.computing},
         "model": {
             "shared": shared.seconds(empty),
             "own_core": own.seconds(empty),
-            "by_rounds": by_rounds.seconds(empty),
-            "latency": by_rounds.seconds(Link(link.speed, run["latency"])),
+            "latency": shared.seconds(Link(link.speed, run["latency"])),
         },
     }
 
@@ -190,7 +189,7 @@ def recorded(path: Path, name: str, method_name: str, link: Link) -> float | Non
     cost = levels.get(f"{LEVEL:.0e}", {}).get(name, {}).get(method_name)
     if cost is None:
         return None
-    return TimeCost(cost["computing"], cost["bytes"], cost["rounds"]).seconds(Link(link.speed))
+    return TimeCost(**{name: cost[name] for name in _COSTS}).seconds(Link(link.speed))
 
 
 # Output
@@ -200,14 +199,14 @@ _HEAD = (
     "method",
     "rounds",
     "MB, busiest agent",
+    "MB, busiest of each round",
     "on the wire",
     "measured s",
     "model s",
     "measured / model",
-    "MB by rounds",
     "bare round, ms",
-    "model by rounds, s",
-    "measured / model by rounds",
+    "model with bare rounds, s",
+    "measured / that",
     "model with a core each, s",
     "time table, s",
     "relative error",
@@ -231,7 +230,7 @@ def instance_summary(results: Mapping[str, Any]) -> str:
     where = f"dcgs {made['versions']['dcgs']}, {machine['processor']}, {machine['cores']} cores"
     return (
         f"Measured with {where}, load {load:.1f} at the start. Measured seconds are {ratios('shared')} times "
-        f"the model's, and {ratios('latency')} times those of the model by rounds."
+        f"the model's, and {ratios('latency')} times those of the model with bare rounds."
     )
 
 
@@ -242,11 +241,11 @@ def _row(run: Mapping[str, Any]) -> list[str]:
         METHODS[run["key"]],
         f"{run['rounds']:,}",
         f"{max(run['bytes']) / MEGA:.3g}",
+        f"{run['peak_bytes'] / MEGA:.3g}",
         overhead(run["bytes"], run["wire"]),
         f"{seconds:.3g}",
         f"{model['shared']:.3g}",
         f"{seconds / model['shared']:.2f}",
-        f"{run['bytes_by_rounds'] / MEGA:.3g}",
         f"{1e3 * run['latency']:.3g}",
         f"{model['latency']:.3g}",
         f"{seconds / model['latency']:.2f}",
@@ -290,7 +289,7 @@ def instance_figure(results: Mapping[str, Any]) -> Figure:
     axes.set(xscale="log", yscale="log", xlabel="modeled seconds", ylabel="measured seconds")
     axes.set_title(
         f"uplinks of {results['link']}, to {results['level']:.0e}\n"
-        "filled: the model of the time table; hollow: the model by rounds",
+        "filled: the model of the time table; hollow: with the time of bare rounds",
         fontsize=9,
     )
     axes.grid(alpha=0.25)
