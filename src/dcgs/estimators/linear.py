@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -21,9 +21,9 @@ from dcgs.preprocessing import (
     Reductions,
     Sent,
     SiteData,
-    Statistics,
-    design,
-    design_path,
+    by_model,
+    design_paths,
+    designs,
 )
 from dcgs.sets import ConvexSet, L1Ball
 from dcgs.validation import POSITIVE, shown
@@ -81,24 +81,12 @@ class LinearSpec:
 @final
 @dataclass(frozen=True, eq=False)
 class LinearFit:
-    """A fitted model, how it was found, and what that cost."""
+    """A fitted model, and how it was found."""
 
     model: LinearModel
     radius: float
     path: Path | None
     result: Result
-    design: Design
-    sent: tuple[Sent, ...]
-
-    @property
-    def rounds(self) -> int:
-        """All rounds: of statistics, path and model."""
-        return sum(one.rounds for one in self.sent)
-
-    @property
-    def bytes(self) -> int:
-        """All bytes that the agents of this process sent."""
-        return sum(one.bytes for one in self.sent)
 
     @property
     def gap(self) -> float:
@@ -108,21 +96,29 @@ class LinearFit:
 
 
 def fit_linear(
-    sites: Mapping[int, SiteData],
-    network: Reductions,
-    loss: LossOf,
-    spec: LinearSpec,
-    found: Statistics | None = None,
-) -> LinearFit:
-    """Return the model of all rows of all sites; ``found`` are the statistics of the columns, if known."""
-    first = len(network.sent)
-    made = design(sites, network, loss, spec.intercept, spec.standardize, found)
-    features = len(made.statistics.mean)
-    spec.check(features)
-    path, x0 = None, None
-    rule: dict[str, Any] = {"gap": spec.gap}
+    sites: Mapping[int, SiteData], network: Reductions, loss: LossOf, spec: LinearSpec, models: int = 1
+) -> list[LinearFit]:
+    """Return the models of all rows of all sites: one, or for several classes one for each.
+
+    For several models the targets of ``sites`` are the places of classes.
+    """
+    rows = by_model(sites, models)
+    made = designs(rows, network, loss, spec.intercept, spec.standardize)
+    spec.check(len(made[0].statistics.mean))
+    paths: Sequence[Path | None] = [None] * models
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
-        path = find_path(sites, network, made, spec)
+        paths = find_paths(sites, network, made, spec)
+    return [_fit(*each, network, spec) for each in zip(rows, made, paths, strict=True)]
+
+
+def _fit(
+    sites: Mapping[int, SiteData], made: Design, path: Path | None, network: Reductions, spec: LinearSpec
+) -> LinearFit:
+    """Return the model of one design; ``path`` has its radius, if that was found."""
+    features = len(made.statistics.mean)
+    x0 = None
+    rule: dict[str, Any] = {"gap": spec.gap}
+    if path is not None:
         radius = path.best.radius
         decrease = (path.null.loss - path.best.loss) * made.statistics.weight
         if _starts_warm(network.graph, features) and decrease > 0.0:
@@ -137,8 +133,7 @@ def fit_linear(
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
     network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
     known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
-    sent = tuple(network.sent[first:])
-    return LinearFit(made.model(result.x), known, path, result, made, sent)
+    return LinearFit(made.model(result.x), known, path, result)
 
 
 def _starts_warm(graph: nx.Graph, features: int) -> bool:
@@ -150,10 +145,12 @@ def _starts_warm(graph: nx.Graph, features: int) -> bool:
     return features < _FEW or any(degree == len(graph) - 1 for _, degree in graph.degree())
 
 
-def find_path(sites: Mapping[int, SiteData], network: Reductions, made: Design, spec: LinearSpec) -> Path:
-    """Return the path of radii of a design."""
-    features = len(made.statistics.mean)
+def find_paths(
+    sites: Mapping[int, SiteData], network: Reductions, made: Sequence[Design], spec: LinearSpec
+) -> list[Path]:
+    """Return the paths of radii of designs."""
+    features = len(made[0].statistics.mean)
     few = features < _FEW
     folds = spec.folds or (_FOLDS if few else 1)
-    how = HoldOut.in_folds(folds, spec.seed, by_class=made.loss is LogisticLoss)
-    return design_path(sites, network, made, lambda radius: spec.ball(features, radius), how)
+    how = HoldOut.in_folds(folds, spec.seed, by_class=made[0].loss is LogisticLoss)
+    return design_paths(sites, made, network, lambda radius: spec.ball(features, radius), how)

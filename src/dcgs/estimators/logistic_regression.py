@@ -18,7 +18,6 @@ from dcgs.estimators.sites import Rows, SitePlan, Sites
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
-    against_rest,
     agree_on_classes,
     balanced_weights,
     class_numbers,
@@ -144,12 +143,11 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         spec = LinearSpec(
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
-        fits: list[LinearFit] = []
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        for data in against_rest(where.data(Rows(X, codes, weights)), len(self.classes_)):
-            known = fits[0].design.statistics if fits else None
-            fits.append(fit_linear(data, network, LogisticLoss, spec, known))
-        self._keep(fits)
+        models = 1 if len(self.classes_) == 2 else len(self.classes_)
+        codes = 2.0 * codes - 1.0 if models == 1 else codes
+        data = where.data(Rows(X, codes, weights))
+        self._keep(fit_linear(data, network, LogisticLoss, spec, models))
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
         return self

@@ -1,19 +1,20 @@
 """From rows at several sites to a problem: statistics, standardization, intercept, folds and the path."""
 
 from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, balancing, row_factors
-from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
-from dcgs.preprocessing.design_path import design_path
+from dcgs.preprocessing.design import Design, LinearModel, LossOf, design, designs
+from dcgs.preprocessing.design_path import design_paths
 from dcgs.preprocessing.folds import Fold, HoldOut, deal
 from dcgs.preprocessing.one_vs_rest import (
     against_rest,
+    by_model,
     class_log_probabilities,
     class_numbers,
     class_probabilities,
     stacked,
 )
-from dcgs.preprocessing.path import path, path_over
+from dcgs.preprocessing.path import path, path_steps
 from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.preprocessing.reductions import Reductions, Sent
+from dcgs.preprocessing.reductions import Reductions, Sent, Steps, Summand
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Extremes, Statistics, extremes, statistics
 
@@ -30,19 +31,23 @@ __all__ = [
     "Sent",
     "SiteData",
     "Statistics",
+    "Steps",
+    "Summand",
     "against_rest",
     "agree_on_classes",
     "balanced_weights",
     "balancing",
+    "by_model",
     "class_log_probabilities",
     "class_numbers",
     "class_probabilities",
     "deal",
     "design",
-    "design_path",
+    "design_paths",
+    "designs",
     "extremes",
     "path",
-    "path_over",
+    "path_steps",
     "row_factors",
     "stacked",
     "statistics",

@@ -12,7 +12,7 @@ of column j over all sites. The set bounds x and never the intercept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
@@ -27,7 +27,7 @@ from dcgs.objectives.objective import Objective, matrix_map
 from dcgs.objectives.weighted import WeightedLoss
 from dcgs.points import Point
 from dcgs.preprocessing.intercept import Columns, InterceptBound, logistic_bound, range_bound
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
 from dcgs.sets.base import ConvexSet
@@ -91,20 +91,20 @@ class Design:
         """Return the objectives of the sites of this process."""
         return {i: self.objective(site) for i, site in sites.items()}
 
-    def objective(self, site: SiteData) -> Objective:
-        """Return the loss of the rows of a site, as a function of x."""
+    def objective(self, site: SiteData, like: Objective | None = None) -> Objective:
+        """Return the loss of the rows of a site, as a function of x; ``like`` has the same rows."""
         site = _without_zero_weights(site)
         if self.loss is not SquaredLoss or site.weights is None:
-            return self.judge(site)
+            return self.judge(site, like)
         # Rows times the roots of their weights: all that is fast for least squares stays so.
         roots = np.sqrt(site.weights)
         return Objective(SquaredLoss(roots * self._targets(site)), self._map(site, roots))
 
-    def judge(self, site: SiteData) -> Objective:
+    def judge(self, site: SiteData, like: Objective | None = None) -> Objective:
         """Return the same function, with the loss of each row apart from its weight."""
         loss = self.loss(self._targets(site))
         weighted = loss if site.weights is None else WeightedLoss(loss, site.weights)
-        return Objective(weighted, self._map(site, None))
+        return Objective(weighted, self._map(site, None) if like is None else like.map)
 
     def _targets(self, site: SiteData) -> Vector:
         return site.targets - self.statistics.target_mean if self.eliminates else site.targets
@@ -163,11 +163,10 @@ def design(
     loss: LossOf,
     intercept: bool = True,
     standardize: bool = True,
-    found: Statistics | None = None,
 ) -> Design:
     """Return the design of the rows of all sites; ``network`` records what was sent for it.
 
-    ``sites`` are those of the agents of this process. ``found`` are the statistics, if they are known.
+    ``sites`` are those of the agents of this process.
 
     >>> import dcgs, networkx as nx
     >>> sites = {0: SiteData([[1.0], [3.0]], [5.0, 9.0]), 1: SiteData([[5.0], [7.0]], [13.0, 17.0])}
@@ -178,12 +177,29 @@ def design(
     >>> model.coef.round(6), round(model.intercept, 6)
     (array([2.]), 3.0)
     """
-    made = Design(found or statistics(sites, network), loss, intercept, standardize, None)
-    if made.eliminates or not intercept:
+    return designs([sites], network, loss, intercept, standardize)[0]
+
+
+def designs(
+    classes: Sequence[Mapping[int, SiteData]],
+    network: Reductions,
+    loss: LossOf,
+    intercept: bool = True,
+    standardize: bool = True,
+) -> list[Design]:
+    """Return the designs of several models of the same columns, whose statistics are found once."""
+    made = Design(statistics(classes[0], network), loss, intercept, standardize, None)
+    return network.run(*(with_bound(made, sites, network) for sites in classes))
+
+
+def with_bound(made: Design, sites: Mapping[int, SiteData], network: Reductions) -> Steps[Design]:
+    """Return the design with what the rows of all sites say of a free intercept."""
+    if made.eliminates or not made.intercept:
         return made
-    center = made.statistics.mean if made.centers else np.zeros_like(made.statistics.mean)
-    bound = logistic_bound if loss is LogisticLoss else range_bound
-    return replace(made, bound=bound(sites, network, made.statistics, Columns(center, made.scale)))
+    columns = Columns(made.statistics.mean, made.scale)
+    if made.loss is not LogisticLoss:
+        return replace(made, bound=range_bound(sites, network, made.statistics, columns))
+    return replace(made, bound=(yield from logistic_bound(sites, made.statistics, columns)))
 
 
 def _without_zero_weights(site: SiteData) -> SiteData:

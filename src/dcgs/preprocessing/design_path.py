@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from dcgs.preprocessing.design import Design, design
-from dcgs.preprocessing.folds import HoldOut, Rows, fold_of
-from dcgs.preprocessing.path import path_over
+from dcgs.preprocessing.design import Design, with_bound
+from dcgs.preprocessing.folds import Fold, HoldOut, Rows, fold_of
+from dcgs.preprocessing.one_vs_rest import by_model
+from dcgs.preprocessing.path import path_steps
 from dcgs.preprocessing.path_result import Path
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
+from dcgs.preprocessing.statistics import statistics
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.box import Box
 from dcgs.sets.product_set import ProductSet
@@ -18,33 +21,55 @@ from dcgs.sets.product_set import ProductSet
 _MANY = 64
 
 
-def design_path(
+def design_paths(
     sites: Mapping[int, SiteData],
+    designs: Sequence[Design],
     network: Reductions,
-    made: Design,
     ball: Callable[[float], ConvexSet],
     how: HoldOut,
-) -> Path:
-    """Return the path of the rows of all sites; ``ball`` gives the set of the coefficients of a radius.
+) -> list[Path]:
+    """Return the path of each design; ``ball`` gives the set of the coefficients of a radius.
+
+    With several designs the targets of ``sites`` are the places of classes, one for each design. All classes
+    hold out the same rows, and share network sums: together their paths take the rounds of the longest.
 
     With many features the deviations of columns are those of the rows trained on. With the deviations of all
     rows, a word that is in one row trained on and in none that is held out would have a small deviation, so
     that a model may use it, and no row could show the error that it makes on new rows.
     """
-    many = len(made.statistics.mean) >= _MANY
-    parts = how.split(sites)
-    designs = [_of_training(train, network, made) if many else made for train, _ in parts]
-    folds = [fold_of(*part, own) for part, own in zip(parts, designs, strict=True)]
+    many = len(designs[0].statistics.mean) >= _MANY
+    folds: list[list[Fold]] = [[] for _ in designs]
+    made: list[list[Design]] = [[] for _ in designs]
+    for part in how.split(sites):
+        train, held_out = (by_model(rows, len(designs)) for rows in part)
+        for n, own in enumerate(_of_training(train, network, designs) if many else designs):
+            same = n > 0 and own.statistics is made[0][-1].statistics
+            folds[n].append(fold_of(train[n], held_out[n], own, folds[0][-1] if same else None))
+            made[n].append(own)
+    return network.run(*(_path(network, folds[n], made[n], ball) for n in range(len(designs))))
+
+
+def _path(
+    network: Reductions, folds: Sequence[Fold], designs: Sequence[Design], ball: Callable[[float], ConvexSet]
+) -> Steps[Path]:
     start = designs[0].start(ball(1.0))
-    return path_over(network, folds, lambda radius: _set_of(designs, ball(radius)), start=start)
+    return path_steps(network, folds, lambda radius: _set_of(designs, ball(radius)), start=start)
 
 
-def _of_training(train: Rows, network: Reductions, made: Design) -> Design:
-    """Return the design of the rows trained on; that of all rows if all trained on are of one class."""
+def _of_training(train: Sequence[Rows], network: Reductions, designs: Sequence[Design]) -> list[Design]:
+    """Return the designs of the rows trained on; that of all rows if all trained on are of one class."""
+
+    def trained(sites: Rows, whole: Design) -> Steps[Design]:
+        try:
+            return (yield from with_bound(replace(whole, statistics=found, bound=None), sites, network))
+        except ValueError:
+            return whole
+
     try:
-        return design(train, network, made.loss, made.intercept, made.standardize)
+        found = statistics(train[0], network)
     except ValueError:
-        return made
+        return list(designs)
+    return network.run(*map(trained, train, designs))
 
 
 def _set_of(designs: Sequence[Design], X: ConvexSet) -> ConvexSet:

@@ -143,10 +143,10 @@ class HoldOut:
         return found
 
 
-def fold_of(train: Rows, held_out: Rows, design: Design) -> Fold:
-    """Return the fold of these rows."""
+def fold_of(train: Rows, held_out: Rows, design: Design, like: Fold | None = None) -> Fold:
+    """Return the fold of these rows; ``like`` has the same rows and columns with other targets."""
     return Fold(
-        design.objectives(train),
-        {i: design.judge(site) for i, site in held_out.items()},
+        {i: design.objective(site, like and like.train[i]) for i, site in train.items()},
+        {i: design.judge(site, like and like.held_out[i]) for i, site in held_out.items()},
         {i: float(site.counts.sum()) for i, site in train.items()},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, Pat
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
 from dcgs.preprocessing.path_search import searched
 from dcgs.preprocessing.path_sums import SumsPath
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reductions, Steps, Summand
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.base import ProjectableSet
 from dcgs.sets.product_set import Product
@@ -69,17 +69,21 @@ def path(
     network = Reductions(graph, Lockstep() if runtime is None else runtime)
     given = [folds] if isinstance(folds, Fold) else folds
     instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    return path_over(network, list(given), set_of, radii, start)
+    return network.run(path_steps(network, list(given), set_of, radii, start))[0]
 
 
-def path_over(
+def path_steps(
     network: Reductions,
     folds: Sequence[Fold],
     set_of: SetOf,
     radii: Sequence[float] | None = None,
     start: Any = None,
-) -> Path:
-    """Return the path, as :func:`path`; ``network`` records what was sent for it."""
+) -> Steps[Path]:
+    """Return the path, as :func:`path`; run it with ``network.run``, which records what was sent for it.
+
+    Several paths that are run together share sums. The rounds and bytes of a path are then those of all sums
+    until it ended.
+    """
     if len(folds) == 0:
         raise ValueError("folds must be dcgs.Fold(train, held_out), or several of them; got none.")
     for fold in folds:
@@ -99,10 +103,10 @@ def path_over(
     models: PathModels | SumsPath
     if not few and _sums(set_of, x0, network):
         models = SumsPath(folds, set_of, network, x0)
-        fitted, stopped = searched(models, radii)
+        fitted, stopped = yield from searched(models, radii)
     else:
         models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
-        fitted, stopped = _fitted(models, folds, network, _radii(models, radii), patient=radii is not None)
+        fitted, stopped = yield from _fitted(models, folds, network, radii)
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
@@ -118,41 +122,37 @@ def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
     return cheap and not isinstance(x0, LowRank) and network.runtime.reliable
 
 
-def _radii(models: PathModels, radii: Sequence[float] | None) -> Iterator[float]:
-    if radii is not None:
-        yield from sorted(map(float, radii))
-        return
-    first = _FIRST * models.first_radius()
-    for k in range(_MOST):
-        yield first * _RATIO**k
-
-
 def _fitted(
-    models: PathModels, folds: Sequence[Fold], network: Reductions, radii: Iterator[float], patient: bool
-) -> tuple[list[Fitted], str]:
+    models: PathModels, folds: Sequence[Fold], network: Reductions, given: Sequence[float] | None
+) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of the path, all judged, and why there is no larger radius."""
-    fitted = [models.null]
-    stopped = "all radii that were given" if patient else f"the largest of {_MOST} radii"
+    yield from models.begin()
+    patient, fitted = given is not None, [models.null]
+    if given is not None:
+        radii, stopped = sorted(map(float, given)), "all radii that were given"
+    else:
+        first = _FIRST * (yield from models.first_radius())
+        radii, stopped = [first * _RATIO**k for k in range(_MOST)], f"the largest of {_MOST} radii"
     for radius in radii:
-        fitted.append(models.fit(radius))
+        fitted.append((yield from models.fit(radius)))
         if not models.exact:
-            fitted = _all_judged(fitted, folds, network)
+            fitted = yield from _all_judged(fitted, folds, network)
         if not patient and _is_still(fitted):
             stopped = "a larger radius does not change the model"
             break
         if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
-    return _all_judged(fitted, folds, network), stopped
+    return (yield from _all_judged(fitted, folds, network)), stopped
 
 
-def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions) -> list[Fitted]:
+def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions) -> Steps[list[Fitted]]:
     """Return the models with their judgment, those that have none by one sum over the network."""
     waiting = [n for n, one in enumerate(fitted) if one.judged is None]
     if not waiting:
         return fitted
     own = {i: [[judged(folds, i, fitted[n].models) for n in waiting]] for i in network.hosts}
-    (sums,) = network.sum("held-out losses", own)
+    (sums,) = yield Summand("held-out losses", own)
     answers = dict(zip(waiting, sums, strict=True))
     return [replace(one, judged=answers[n]) if n in answers else one for n, one in enumerate(fitted)]
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dcgs.preprocessing.path_models import Fitted
 from dcgs.preprocessing.path_result import PathPoint, from_sums
 from dcgs.preprocessing.path_sums import SumsPath
+from dcgs.preprocessing.reductions import Steps
 
 # The ratio of radii at first; how many are tried at once, and at most; how many parts an interval is then
 # divided into on either side of the best radius.
@@ -15,15 +16,16 @@ _RATIO, _AT_ONCE, _MOST, _PARTS = 3.0, 3, 16, 3
 _STILL = 2e-3
 
 
-def searched(models: SumsPath, radii: Sequence[float] | None) -> tuple[list[Fitted], str]:
+def searched(models: SumsPath, radii: Sequence[float] | None) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of the path, in the order of radii, and why there is no larger one."""
+    yield from models.begin()
     if radii is not None:
         fitted = [models.null]
         ordered = sorted(map(float, radii))
         for k in range(0, len(ordered), _AT_ONCE):
-            fitted += models.fit(ordered[k : k + _AT_ONCE], fitted, patient=True)
+            fitted += yield from models.fit(ordered[k : k + _AT_ONCE], fitted, patient=True)
         return fitted, "all radii that were given"
-    fitted, stopped = _coarse(models)
+    fitted, stopped = yield from _coarse(models)
     best, largest = min(_finished(fitted)[1:], key=_error), fitted[-1].radius
     near = [
         best.radius * _RATIO ** (sign * part / _PARTS)
@@ -31,7 +33,7 @@ def searched(models: SumsPath, radii: Sequence[float] | None) -> tuple[list[Fitt
         for part in range(1, _PARTS)
         if sign < 0 or best.radius < largest
     ]
-    fitted += models.fit(sorted(near), fitted)
+    fitted += yield from models.fit(sorted(near), fitted)
     left = [one.radius for one in fitted if not one.finished]
     if left:
         stopped += f"; models from radius {min(left):.4g} on were clearly worse, and not finished"
@@ -46,13 +48,13 @@ def _finished(fitted: Sequence[Fitted]) -> list[Fitted]:
     return finished if len(finished) > 1 else list(fitted)
 
 
-def _coarse(models: SumsPath) -> tuple[list[Fitted], str]:
+def _coarse(models: SumsPath) -> Steps[tuple[list[Fitted], str]]:
     """Return models whose radii are far apart, until the error turns or the set bounds nothing more."""
-    first = models.first_radius() / _RATIO
+    first = (yield from models.first_radius()) / _RATIO
     fitted, last = [models.null], 0
     while last < _MOST:
         count = _AT_ONCE + (last == 0)  # the first is below the radius where one atom would end
-        fitted += models.fit([first * _RATIO**k for k in range(last, last + count)], fitted)
+        fitted += yield from models.fit([first * _RATIO**k for k in range(last, last + count)], fitted)
         last += count
         if min(_finished(fitted), key=_error).radius < fitted[-1].radius:
             return fitted, "the error on held-out rows rises with a larger radius"
