@@ -14,6 +14,8 @@ from dcgs.front.curves import pyplot
 
 SAME = 0.01
 """Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
+# A model that leaves at most this share of the loss of no model explains nearly all.
+_LEFT = 0.01
 
 
 @final
@@ -34,6 +36,17 @@ class PathPoint:
     standard_error: float
     loss: float
     features: float
+
+    def is_as_good_as(self, larger: PathPoint, null: PathPoint) -> bool:
+        """Return True if this model explains nearly all, and a larger radius does so by fitting noise.
+
+        It leaves at most 1 % of the held-out loss of no model. The larger radius halves the loss on the rows
+        trained on, but its held-out loss is lower by at most the standard errors of both together, which
+        bound that of the difference. Such are classes that can be separated: the loss falls to 0 with any
+        radius, until a row comes that is on the other side.
+        """
+        small = self.error <= _LEFT * null.error and larger.loss <= 0.5 * self.loss
+        return small and self.error - larger.error <= self.standard_error + larger.standard_error
 
 
 @final
@@ -69,10 +82,14 @@ class Path:
 
     @property
     def best(self) -> PathPoint:
-        """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error."""
+        """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error.
+
+        A smaller radius is best also if no difference is to be seen: see :meth:`PathPoint.is_as_good_as`.
+        """
         least = min(self.points, key=lambda point: point.error)
         most = least.error + SAME * least.standard_error
-        return next((point for point in self.points if point.error <= most), least)
+        equal = (p for p in self.points if p.error <= most or p.is_as_good_as(least, self.null))
+        return next(equal, least)
 
     @property
     def one_standard_error(self) -> PathPoint:

@@ -26,7 +26,7 @@ def searched(models: SumsPath, radii: Sequence[float] | None) -> Steps[tuple[lis
             fitted += yield from models.fit(ordered[k : k + _AT_ONCE], fitted, patient=True)
         return fitted, "all radii that were given"
     fitted, stopped = yield from _coarse(models)
-    best, largest = min(_finished(fitted)[1:], key=_error), fitted[-1].radius
+    best, largest = _best(_finished(fitted)[1:], models.null), fitted[-1].radius
     near = [
         best.radius * _RATIO ** (sign * part / _PARTS)
         for sign in (-1, 1)
@@ -56,12 +56,21 @@ def _coarse(models: SumsPath) -> Steps[tuple[list[Fitted], str]]:
         count = _AT_ONCE + (last == 0)  # the first is below the radius where one atom would end
         fitted += yield from models.fit([first * _RATIO**k for k in range(last, last + count)], fitted)
         last += count
-        if min(_finished(fitted), key=_error).radius < fitted[-1].radius:
+        largest = fitted[-1].radius
+        if min(_finished(fitted), key=_error).radius < largest:
             return fitted, "the error on held-out rows rises with a larger radius"
+        if _best(_finished(fitted), models.null).radius < largest:
+            return fitted, "the error on held-out rows is small, and not clearly less with a larger radius"
         losses = [sum(one.losses) for one in fitted]
         if losses[-2] - losses[-1] <= _STILL * (losses[0] - losses[-1]):
             return fitted, "a larger radius does not change the model"
     return fitted, f"the largest of {_MOST} radii"
+
+
+def _best(fitted: Sequence[Fitted], null: Fitted) -> Fitted:
+    """Return the model of the smallest error, or one of smaller radius that is as good."""
+    least = min(fitted, key=_error)
+    return next((one for one in fitted if _point(one).is_as_good_as(_point(least), _point(null))), least)
 
 
 def _error(one: Fitted) -> float:
@@ -77,4 +86,4 @@ def _standard_error(one: Fitted) -> float:
 
 def _point(one: Fitted) -> PathPoint:
     assert one.judged is not None
-    return from_sums(one.radius, one.judged.tolist(), 0.0, 0.0)
+    return from_sums(one.radius, one.judged.tolist(), sum(one.losses), 0.0)
