@@ -21,7 +21,6 @@ from dcgs.preprocessing import (
     Reductions,
     Sent,
     SiteData,
-    by_model,
     design_paths,
     designs,
 )
@@ -96,18 +95,14 @@ class LinearFit:
 
 
 def fit_linear(
-    sites: Mapping[int, SiteData], network: Reductions, loss: LossOf, spec: LinearSpec, models: int = 1
+    rows: Sequence[Mapping[int, SiteData]], network: Reductions, loss: LossOf, spec: LinearSpec
 ) -> list[LinearFit]:
-    """Return the models of all rows of all sites: one, or for several classes one for each.
-
-    For several models the targets of ``sites`` are the places of classes.
-    """
-    rows = by_model(sites, models)
+    """Return the model of all rows of all sites; for several classes there are rows for the model of each."""
     made = designs(rows, network, loss, spec.intercept, spec.standardize)
     spec.check(len(made[0].statistics.mean))
-    paths: Sequence[Path | None] = [None] * models
+    paths: Sequence[Path | None] = [None] * len(rows)
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
-        paths = find_paths(sites, network, made, spec)
+        paths = find_paths(list(zip(rows, made, strict=True)), network, spec)
     return [_fit(*each, network, spec) for each in zip(rows, made, paths, strict=True)]
 
 
@@ -146,11 +141,12 @@ def _starts_warm(graph: nx.Graph, features: int) -> bool:
 
 
 def find_paths(
-    sites: Mapping[int, SiteData], network: Reductions, made: Sequence[Design], spec: LinearSpec
+    models: Sequence[tuple[Mapping[int, SiteData], Design]], network: Reductions, spec: LinearSpec
 ) -> list[Path]:
-    """Return the paths of radii of designs."""
-    features = len(made[0].statistics.mean)
+    """Return the path of radii of each model."""
+    made = models[0][1]
+    features = len(made.statistics.mean)
     few = features < _FEW
     folds = spec.folds or (_FOLDS if few else 1)
-    how = HoldOut.in_folds(folds, spec.seed, by_class=made[0].loss is LogisticLoss)
-    return design_paths(sites, made, network, lambda radius: spec.ball(features, radius), how)
+    how = HoldOut.in_folds(folds, spec.seed, by_class=made.loss is LogisticLoss)
+    return design_paths(models, network, lambda radius: spec.ball(features, radius), how)

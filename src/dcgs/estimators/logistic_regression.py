@@ -18,6 +18,7 @@ from dcgs.estimators.sites import Rows, SitePlan, Sites
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
+    against_rest,
     agree_on_classes,
     balanced_weights,
     class_numbers,
@@ -144,10 +145,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        models = 1 if len(self.classes_) == 2 else len(self.classes_)
-        codes = 2.0 * codes - 1.0 if models == 1 else codes
-        data = where.data(Rows(X, codes, weights))
-        self._keep(fit_linear(data, network, LogisticLoss, spec, models))
+        classes = list(against_rest(where.data(Rows(X, codes, weights)), len(self.classes_)))
+        self._keep(fit_linear(classes, network, LogisticLoss, spec))
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
         return self

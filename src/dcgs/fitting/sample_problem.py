@@ -23,7 +23,7 @@ from dcgs.preprocessing.classes import balancing
 from dcgs.preprocessing.design import Design, LinearModel, LossOf, designs
 from dcgs.preprocessing.design_path import design_paths
 from dcgs.preprocessing.folds import HoldOut
-from dcgs.preprocessing.one_vs_rest import by_model
+from dcgs.preprocessing.one_vs_rest import against_rest
 from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.reductions import Reductions
 from dcgs.preprocessing.site_data import SiteData
@@ -95,13 +95,11 @@ class ModelProblem:
 class SampleProblem:
     """The problems of all models of a fit of samples: one, or with more than two classes one per class.
 
-    ``sites`` are the rows to fit to, with weights; their targets are the places of classes if there are
-    several models. ``constant`` is the best constant prediction: the share of the higher label, the shares
-    of several classes, or the mean of the targets.
+    ``constant`` is the best constant prediction: the share of the higher label, the shares of several
+    classes, or the mean of the targets.
     """
 
     prepared: PreparedSites
-    sites: Mapping[int, SiteData]
     models: tuple[ModelProblem, ...]
     options: SampleOptions
     constant: float | tuple[float, ...]
@@ -116,7 +114,7 @@ class SampleProblem:
         network = self.agreement.network
         observed = Reductions(network.graph, runtime, network.sent)
         how = HoldOut.in_folds(self.options.folds, seed, by_class=self.labels)
-        return design_paths(self.sites, [model.design for model in self.models], observed, set_of, how)
+        return design_paths([(model.sites, model.design) for model in self.models], observed, set_of, how)
 
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""
@@ -142,15 +140,15 @@ def sample_problem(
     with group.common_errors():
         if len(labels) > 2:
             constant, sites = _weighted_classes(prepared.fitted, labels, options, agreement)
+            rows = list(against_rest(sites, len(labels)))
         else:
             constant, sites = _weighted(prepared.fitted, problem, options, agreement)
-            labels = [""]
-        rows = by_model(sites, len(labels))
+            rows, labels = [sites], [""]
         settings = bool(options.intercept), bool(options.standardize)
         made = designs(rows, agreement.network, _loss(problem), *settings)
         models = tuple(map(ModelProblem, labels, rows, made))
         _note_constant_columns(prepared, models[0].design, agreement)
-    return SampleProblem(prepared, sites, models, options, constant, problem.labels, agreement)
+    return SampleProblem(prepared, models, options, constant, problem.labels, agreement)
 
 
 def _loss(problem: Problem) -> LossOf:

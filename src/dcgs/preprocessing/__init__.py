@@ -6,7 +6,6 @@ from dcgs.preprocessing.design_path import design_paths
 from dcgs.preprocessing.folds import Fold, HoldOut, deal
 from dcgs.preprocessing.one_vs_rest import (
     against_rest,
-    by_model,
     class_log_probabilities,
     class_numbers,
     class_probabilities,
@@ -14,7 +13,7 @@ from dcgs.preprocessing.one_vs_rest import (
 )
 from dcgs.preprocessing.path import path, path_steps
 from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.preprocessing.reductions import Reductions, Sent, Steps, Summand
+from dcgs.preprocessing.reductions import Reduction, Reductions, Sent, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Extremes, Statistics, extremes, statistics
 
@@ -27,17 +26,16 @@ __all__ = [
     "LossOf",
     "Path",
     "PathPoint",
+    "Reduction",
     "Reductions",
     "Sent",
     "SiteData",
     "Statistics",
     "Steps",
-    "Summand",
     "against_rest",
     "agree_on_classes",
     "balanced_weights",
     "balancing",
-    "by_model",
     "class_log_probabilities",
     "class_numbers",
     "class_probabilities",

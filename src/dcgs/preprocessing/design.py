@@ -91,20 +91,20 @@ class Design:
         """Return the objectives of the sites of this process."""
         return {i: self.objective(site) for i, site in sites.items()}
 
-    def objective(self, site: SiteData, like: Objective | None = None) -> Objective:
-        """Return the loss of the rows of a site, as a function of x; ``like`` has the same rows."""
+    def objective(self, site: SiteData) -> Objective:
+        """Return the loss of the rows of a site, as a function of x."""
         site = _without_zero_weights(site)
         if self.loss is not SquaredLoss or site.weights is None:
-            return self.judge(site, like)
+            return self.judge(site)
         # Rows times the roots of their weights: all that is fast for least squares stays so.
         roots = np.sqrt(site.weights)
         return Objective(SquaredLoss(roots * self._targets(site)), self._map(site, roots))
 
-    def judge(self, site: SiteData, like: Objective | None = None) -> Objective:
+    def judge(self, site: SiteData) -> Objective:
         """Return the same function, with the loss of each row apart from its weight."""
         loss = self.loss(self._targets(site))
         weighted = loss if site.weights is None else WeightedLoss(loss, site.weights)
-        return Objective(weighted, self._map(site, None) if like is None else like.map)
+        return Objective(weighted, self._map(site, None))
 
     def _targets(self, site: SiteData) -> Vector:
         return site.targets - self.statistics.target_mean if self.eliminates else site.targets

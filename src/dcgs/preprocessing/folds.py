@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.objectives.losses import LogisticLoss
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.weighted import WeightedLoss
 from dcgs.preprocessing.design import Design
@@ -54,6 +55,12 @@ class Fold:
     def weight(self, i: int) -> float:
         """Return the weight of the rows that agent i trains on."""
         return self.weights.get(i, float(self.train[i].loss.size))
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether the loss is that of classes, which falls to 0 with the radius if they can be separated."""
+        loss = next(iter(self.held_out.values())).loss
+        return isinstance(loss.loss if isinstance(loss, WeightedLoss) else loss, LogisticLoss)
 
     def judgment(self, i: int, x: Any) -> NDArray[np.float64]:
         """Return sums over the held-out rows of agent i: of weights, of losses, and of squared losses."""
@@ -143,10 +150,10 @@ class HoldOut:
         return found
 
 
-def fold_of(train: Rows, held_out: Rows, design: Design, like: Fold | None = None) -> Fold:
-    """Return the fold of these rows; ``like`` has the same rows and columns with other targets."""
+def fold_of(train: Rows, held_out: Rows, design: Design) -> Fold:
+    """Return the fold of these rows."""
     return Fold(
-        {i: design.objective(site, like and like.train[i]) for i, site in train.items()},
-        {i: design.judge(site, like and like.held_out[i]) for i, site in held_out.items()},
+        design.objectives(train),
+        {i: design.judge(site) for i, site in held_out.items()},
         {i: float(site.counts.sum()) for i, site in train.items()},
     )

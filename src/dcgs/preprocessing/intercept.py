@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.points import norm
-from dcgs.preprocessing.reductions import Reductions, Steps, Summand
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics
 from dcgs.sets.base import ConvexSet
@@ -106,7 +106,7 @@ def logistic_bound(
 ) -> Steps[LogisticBound]:
     """Return the bound for labels ±1; raise if all rows of all sites have one label."""
     own = {i: _of_positives(site) for i, site in sites.items()}
-    weight, sums = yield Summand("sums of the columns of one class", own)
+    weight, sums = yield Reduction("sums of the columns of one class", own)
     share = float(weight) / found.weight
     if not 0.0 < share < 1.0:
         label = "+1" if share > 0.5 else "−1"

@@ -43,11 +43,6 @@ def against_rest(sites: Mapping[int, SiteData], classes: int) -> Iterator[dict[i
         }
 
 
-def by_model(sites: Mapping[int, SiteData], models: int) -> list[dict[int, SiteData]]:
-    """Return the rows for each of several models as :func:`against_rest`; those of a single one as given."""
-    return [dict(sites)] if models == 1 else list(against_rest(sites, models))
-
-
 def stacked(models: Sequence[LinearModel]) -> LinearModel:
     """Return the models of all classes as one, with a row of coefficients and an intercept for each."""
     coef = np.array([model.coef for model in models])

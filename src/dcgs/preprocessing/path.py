@@ -15,9 +15,9 @@ from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
-from dcgs.preprocessing.path_search import searched
+from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
-from dcgs.preprocessing.reductions import Reductions, Steps, Summand
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.base import ProjectableSet
 from dcgs.sets.product_set import Product
@@ -35,6 +35,8 @@ _TIMES, _STILL = 2, 1e-3
 _RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
+# A model of classes that leaves less than this share of the loss explains nearly all of it.
+_LEFT = 0.01
 
 
 def path(
@@ -100,19 +102,20 @@ def path_steps(
     before = network.rounds, network.bytes
     x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
     few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
+    enough = _LEFT if folds[0].is_of_classes else 0.0
     models: PathModels | SumsPath
     if not few and _sums(set_of, x0, network):
         models = SumsPath(folds, set_of, network, x0)
-        fitted, stopped = yield from searched(models, radii)
+        fitted, stopped = yield from searched(models, radii, enough)
     else:
         models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
-        fitted, stopped = yield from _fitted(models, folds, network, radii)
+        fitted, stopped = yield from _fitted(models, folds, network, radii, enough)
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size)
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
 
 
 def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
@@ -123,7 +126,11 @@ def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
 
 
 def _fitted(
-    models: PathModels, folds: Sequence[Fold], network: Reductions, given: Sequence[float] | None
+    models: PathModels,
+    folds: Sequence[Fold],
+    network: Reductions,
+    given: Sequence[float] | None,
+    enough: float,
 ) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of the path, all judged, and why there is no larger radius."""
     yield from models.begin()
@@ -137,6 +144,10 @@ def _fitted(
         fitted.append((yield from models.fit(radius)))
         if not models.exact:
             fitted = yield from _all_judged(fitted, folds, network)
+        as_good = None if patient else first_as_good(fitted, enough)
+        if as_good and as_good.radius < radius:
+            stopped = NOT_BETTER
+            break
         if not patient and _is_still(fitted):
             stopped = "a larger radius does not change the model"
             break
@@ -152,7 +163,7 @@ def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions
     if not waiting:
         return fitted
     own = {i: [[judged(folds, i, fitted[n].models) for n in waiting]] for i in network.hosts}
-    (sums,) = yield Summand("held-out losses", own)
+    (sums,) = yield Reduction("held-out losses", own)
     answers = dict(zip(waiting, sums, strict=True))
     return [replace(one, judged=answers[n]) if n in answers else one for n, one in enumerate(fitted)]
 

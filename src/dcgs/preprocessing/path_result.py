@@ -14,8 +14,6 @@ from dcgs.front.curves import pyplot
 
 SAME = 0.01
 """Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
-# A model that leaves at most this share of the loss of no model explains nearly all.
-_LEFT = 0.01
 
 
 @final
@@ -37,16 +35,16 @@ class PathPoint:
     loss: float
     features: float
 
-    def is_as_good_as(self, larger: PathPoint, null: PathPoint) -> bool:
-        """Return True if this model explains nearly all, and a larger radius does so by fitting noise.
+    def is_as_good_as(self, larger: PathPoint, null: PathPoint, enough: float) -> bool:
+        """Return True if this model explains nearly all, and one of larger radius is not clearly better.
 
-        It leaves at most 1 % of the held-out loss of no model. The larger radius halves the loss on the rows
-        trained on, but its held-out loss is lower by at most the standard errors of both together, which
-        bound that of the difference. Such are classes that can be separated: the loss falls to 0 with any
-        radius, until a row comes that is on the other side.
+        It leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows
+        held out it does so too, or its error exceeds the other by at most both standard errors together,
+        which bound that of the difference.
         """
-        small = self.error <= _LEFT * null.error and larger.loss <= 0.5 * self.loss
-        return small and self.error - larger.error <= self.standard_error + larger.standard_error
+        explains = self.loss < enough * null.loss
+        differs = self.error - larger.error > self.standard_error + larger.standard_error
+        return explains and (self.error < enough * null.error or not differs)
 
 
 @final
@@ -56,7 +54,8 @@ class Path:
 
     ``null`` is the point of radius 0: no model but an intercept. ``stopped`` says why there is no larger
     radius. ``models`` are the points that ``minimize`` or Newton steps found, for each radius one per fold.
-    ``size`` says what ``features`` of the points count: features, or the rank of a matrix.
+    ``size`` says what ``features`` of the points count: features, or the rank of a matrix. With a share
+    ``enough`` above 0 the best radius is the smallest that :meth:`PathPoint.is_as_good_as` the others.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -79,17 +78,21 @@ class Path:
     stopped: str
     models: tuple[tuple[Any, ...], ...] = field(repr=False)
     size: str = "features"
+    enough: float = 0.0
 
     @property
     def best(self) -> PathPoint:
         """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error.
 
-        A smaller radius is best also if no difference is to be seen: see :meth:`PathPoint.is_as_good_as`.
+        The loss of classes that can be separated falls to 0 as the radius grows. Once a model of classes
+        leaves less than 1 % of the loss on the rows trained on, a larger radius must be clearly better.
         """
         least = min(self.points, key=lambda point: point.error)
         most = least.error + SAME * least.standard_error
-        equal = (p for p in self.points if p.error <= most or p.is_as_good_as(least, self.null))
-        return next(equal, least)
+        as_good = (
+            p for p in self.points if p.error <= most or p.is_as_good_as(least, self.null, self.enough)
+        )
+        return next(as_good, least)
 
     @property
     def one_standard_error(self) -> PathPoint:

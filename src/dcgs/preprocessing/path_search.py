@@ -14,9 +14,12 @@ from dcgs.preprocessing.reductions import Steps
 _RATIO, _AT_ONCE, _MOST, _PARTS = 3.0, 3, 16, 3
 # The set bounds nothing more if the loss on training rows falls by less than this share.
 _STILL = 2e-3
+NOT_BETTER = "nearly all of the loss is explained, and a larger radius is not clearly better"
 
 
-def searched(models: SumsPath, radii: Sequence[float] | None) -> Steps[tuple[list[Fitted], str]]:
+def searched(
+    models: SumsPath, radii: Sequence[float] | None, enough: float
+) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of the path, in the order of radii, and why there is no larger one."""
     yield from models.begin()
     if radii is not None:
@@ -25,13 +28,15 @@ def searched(models: SumsPath, radii: Sequence[float] | None) -> Steps[tuple[lis
         for k in range(0, len(ordered), _AT_ONCE):
             fitted += yield from models.fit(ordered[k : k + _AT_ONCE], fitted, patient=True)
         return fitted, "all radii that were given"
-    fitted, stopped = yield from _coarse(models)
-    best, largest = _best(_finished(fitted)[1:], models.null), fitted[-1].radius
+    fitted, stopped = yield from _coarse(models, enough)
+    explained = first_as_good(_finished(fitted), enough)
+    best = explained or min(_finished(fitted)[1:], key=_error)
+    larger = explained is None and best.radius < fitted[-1].radius
     near = [
         best.radius * _RATIO ** (sign * part / _PARTS)
         for sign in (-1, 1)
         for part in range(1, _PARTS)
-        if sign < 0 or best.radius < largest
+        if sign < 0 or larger
     ]
     fitted += yield from models.fit(sorted(near), fitted)
     left = [one.radius for one in fitted if not one.finished]
@@ -48,7 +53,7 @@ def _finished(fitted: Sequence[Fitted]) -> list[Fitted]:
     return finished if len(finished) > 1 else list(fitted)
 
 
-def _coarse(models: SumsPath) -> Steps[tuple[list[Fitted], str]]:
+def _coarse(models: SumsPath, enough: float) -> Steps[tuple[list[Fitted], str]]:
     """Return models whose radii are far apart, until the error turns or the set bounds nothing more."""
     first = (yield from models.first_radius()) / _RATIO
     fitted, last = [models.null], 0
@@ -56,21 +61,23 @@ def _coarse(models: SumsPath) -> Steps[tuple[list[Fitted], str]]:
         count = _AT_ONCE + (last == 0)  # the first is below the radius where one atom would end
         fitted += yield from models.fit([first * _RATIO**k for k in range(last, last + count)], fitted)
         last += count
-        largest = fitted[-1].radius
-        if min(_finished(fitted), key=_error).radius < largest:
+        if min(_finished(fitted), key=_error).radius < fitted[-1].radius:
             return fitted, "the error on held-out rows rises with a larger radius"
-        if _best(_finished(fitted), models.null).radius < largest:
-            return fitted, "the error on held-out rows is small, and not clearly less with a larger radius"
+        as_good = first_as_good(_finished(fitted), enough)
+        if as_good and as_good.radius < fitted[-1].radius:
+            return fitted, NOT_BETTER
         losses = [sum(one.losses) for one in fitted]
         if losses[-2] - losses[-1] <= _STILL * (losses[0] - losses[-1]):
             return fitted, "a larger radius does not change the model"
     return fitted, f"the largest of {_MOST} radii"
 
 
-def _best(fitted: Sequence[Fitted], null: Fitted) -> Fitted:
-    """Return the model of the smallest error, or one of smaller radius that is as good."""
-    least = min(fitted, key=_error)
-    return next((one for one in fitted if _point(one).is_as_good_as(_point(least), _point(null))), least)
+def first_as_good(fitted: Sequence[Fitted], enough: float) -> Fitted | None:
+    """Return the model of the smallest radius that is as good as the best by this rule; None if none is."""
+    if not enough:
+        return None
+    null, least = _point(fitted[0]), _point(min(fitted, key=_error))
+    return next((one for one in fitted if _point(one).is_as_good_as(least, null, enough)), None)
 
 
 def _error(one: Fitted) -> float:

@@ -22,14 +22,18 @@ Answer = TypeVar("Answer")
 
 @final
 @dataclass(frozen=True, eq=False)
-class Summand:
-    """Arrays of the agents of this process, which a program wants to have the sums of over all agents."""
+class Reduction:
+    """Arrays of the agents of this process, which a program wants to have the sums of over all agents.
+
+    ``operation`` may be ``"min"`` in place of ``"sum"``.
+    """
 
     name: str
     values: Mapping[int, Sequence[ArrayLike]]
+    operation: str = "sum"
 
 
-Steps: TypeAlias = Generator[Summand, Arrays, Answer]
+Steps: TypeAlias = Generator[Reduction, Arrays, Answer]
 """A program that yields what is to be summed, is resumed with the sums, and returns its answer."""
 
 
@@ -126,8 +130,8 @@ class Reductions:
         What all of them yield in one step is in one sum: together they take the rounds of the longest one.
 
         >>> def twice(value: float) -> Steps[float]:
-        ...     (once,) = yield Summand("values", {0: [value], 1: [value]})
-        ...     (again,) = yield Summand("sums of values", {0: [once], 1: [once]})
+        ...     (once,) = yield Reduction("values", {0: [value], 1: [value]})
+        ...     (again,) = yield Reduction("sums of values", {0: [once], 1: [once]})
         ...     return float(again)
         >>> network = Reductions(nx.path_graph(2))
         >>> network.run(twice(1.0), twice(3.0)), network.rounds
@@ -136,20 +140,23 @@ class Reductions:
         answers: dict[int, Answer] = {}
         sums: dict[int, Any] = dict.fromkeys(range(len(programs)))
         while sums:
-            asked: dict[int, Summand] = {}
+            asked: dict[int, Reduction] = {}
             for k, own in sums.items():
                 try:
                     asked[k] = programs[k].send(own)
                 except StopIteration as end:
                     answers[k] = end.value
-            sums = self._shared(asked) if asked else {}
+            kinds = sorted({one.operation for one in asked.values()})
+            shared = [self._shared({k: a for k, a in asked.items() if a.operation == kind}) for kind in kinds]
+            sums = {k: own for each in shared for k, own in each.items()}
         return [answers[k] for k in range(len(programs))]
 
-    def _shared(self, asked: Mapping[int, Summand]) -> dict[int, Arrays]:
-        """Return the sums for each program, by one sum over the network."""
+    def _shared(self, asked: Mapping[int, Reduction]) -> dict[int, Arrays]:
+        """Return the sums for each program, by one reduction over the network."""
         name = "; ".join(dict.fromkeys(one.name for one in asked.values()))
         values = {i: [array for one in asked.values() for array in one.values[i]] for i in self.hosts}
-        sums, first = iter(self.sum(name, values)), self.hosts[0]
+        operation, first = next(iter(asked.values())).operation, self.hosts[0]
+        sums = iter(self._reduce(name, values, operation))
         return {k: tuple(islice(sums, len(one.values[first]))) for k, one in asked.items()}
 
     def _reduce(self, name: str, values: Mapping[int, Sequence[ArrayLike]], operation: str) -> Arrays:
