@@ -58,6 +58,11 @@ def sparse(rng: np.random.Generator) -> Objective:
     return dcgs.LeastSquares(sp.csr_array(A), 3.0 * rng.standard_normal(7))
 
 
+def half_of_the_columns(rng: np.random.Generator) -> Objective:
+    A = rng.standard_normal((7, D)) * (rng.permutation(D) < D // 2)
+    return dcgs.LeastSquares(sp.csr_array(A), 3.0 * rng.standard_normal(7))
+
+
 def labels(rng: np.random.Generator) -> Objective:
     return dcgs.Logistic(rng.standard_normal((8, D)), rng.choice([-1.0, 1.0], size=8))
 
@@ -117,6 +122,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.FastDCGS(inner="corrective"), dcgs.BirkhoffPolytope(3), squares),
     (dcgs.FastDCGS(form="sums", inner="pcg"), HULL, vectors),
     (dcgs.FastDCGS(form="sums"), L1, labels),
+    (dcgs.FastDCGS(form="sums"), L1, half_of_the_columns),
     (dcgs.FastDCGS(form="edges", inner="pcg", eta=2.0), L1, sparse),
     (dcgs.FastDCGS(form="sums", inner="cg", precision=0.5), L2, labels),
     (dcgs.FastDCGS(form="edges", inner="cg", stops_itself=False), NUCLEAR, entries),
