@@ -122,7 +122,6 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.FastDCGS(inner="corrective"), dcgs.BirkhoffPolytope(3), squares),
     (dcgs.FastDCGS(form="sums", inner="pcg"), HULL, vectors),
     (dcgs.FastDCGS(form="sums"), L1, labels),
-    (dcgs.FastDCGS(form="sums"), L1, half_of_the_columns),
     (dcgs.FastDCGS(form="edges", inner="pcg", eta=2.0), L1, sparse),
     (dcgs.FastDCGS(form="sums", inner="cg", precision=0.5), L2, labels),
     (dcgs.FastDCGS(form="edges", inner="cg", stops_itself=False), NUCLEAR, entries),
@@ -137,6 +136,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.ProjectedAGD(gossip="exact"), L2, labels),
     (dcgs.ProjectedAGD(gossip="chebyshev"), NUCLEAR, entries),
     (dcgs.ProjectedAGD(gossip="repeated", gossip_rounds=3), dcgs.Simplex(D, 2.0), full_rank),
+    (dcgs.FastDCGS(form="sums"), L1, half_of_the_columns),
 ]
 
 

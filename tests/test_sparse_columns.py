@@ -100,7 +100,7 @@ def first_step(graph: nx.Graph) -> tuple[Array, Array]:
     x = dcgs.minimize(fits, X, graph, FastDCGS(), iterations=1, every=0).x
     g = sum((f.grad(np.zeros(D)) for f in fits), start=np.zeros(D))
     moved = g != 0.0
-    return -g[moved] / x[moved], 2.0 * sum(np.square(A) for A in data).sum(axis=0)[moved]
+    return -g[moved] / x[moved], 2.0 * np.square(np.vstack(data)).sum(axis=0)[moved]
 
 
 def test_the_first_step_is_along_the_gradient_divided_by_the_preconditioner() -> None:
