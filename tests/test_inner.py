@@ -426,7 +426,7 @@ def test_the_line_search_is_as_good_as_scipy_s(
 
     def along(gamma: float) -> float:
         """Return φ(x + γ d) up to a constant; rest is the slope of what is linear in φ."""
-        return ell.value(image + gamma * motion) + rest * gamma + 0.5 * curvature * gamma**2
+        return float(ell.value(image + gamma * motion) + rest * gamma + 0.5 * curvature * gamma**2)
 
     reference = minimize_scalar(
         along,
