@@ -20,11 +20,11 @@ LEGEND = (
     "the computing of the slowest agent of each round, measured with one core for each agent, plus the bytes "
     "of the busiest agent of each round over one link, plus the latency of each round. `pool` sends all "
     "data to one site over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent "
-    "where that is faster. The least time of all methods is bold, and that of the pool where it is less than all of them. "
-    "> is a run that did not reach the level within its limits, and the time that it took so far: a run ends "
-    "when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each link, or at its limit "
-    "of seconds or rounds. "
-    "— is a run that failed, or a level for which f* is not known accurately enough."
+    "where that is faster. The least time of all methods is bold, and that of the pool where it is less "
+    "than all of them. > is a run that did not reach the level within its limits, and the time that it took"
+    " so far: a run ends when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each "
+    "link, or at its limit of seconds or rounds. — is a run that failed, or a level for which f* is not "
+    "known accurately enough."
 )
 
 
