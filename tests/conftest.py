@@ -24,7 +24,22 @@ FOREIGN = re.compile(
 for name in filter(FOREIGN.fullmatch, list(os.environ)):
     del os.environ[name]
 
+# Hypothesis draws some values from the constants of all modules that are loaded. Which are loaded depends on
+# what a test process ran before, and so would the examples. Without them every run has the same examples.
+pytest.MonkeyPatch().setattr(
+    "hypothesis.internal.conjecture.providers.is_local_module_file", lambda path: False
+)
+
+# No test process shall wait for one of these at the end.
+LONGEST = (
+    "test_the_linters_find_nothing",
+    "test_the_site_builds",
+    "test_processes_with_their_own_rows",
+    "test_runs_over_mpi_equal",
+    "test_a_process_that_is_stopped",
+)
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the linters first: mypy takes long, and no test process shall wait for it at the end."""
-    items.sort(key=lambda item: "linters" not in item.name)
+    """Run the longest tests first."""
+    items.sort(key=lambda item: not item.name.startswith(LONGEST))

@@ -45,6 +45,18 @@ def begin(ranks: int, command: str, program: str = "-m dcgs") -> subprocess.Pope
     )
 
 
+def patient(folder: Path) -> dict[str, str]:
+    """Return an environment in which no process is killed that was told to end and needs time for it.
+
+    Commands allow a few seconds, in which a process may not get far on a busy machine.
+    """
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(
+        "from dcgs import supervisor\nsupervisor._DEADLINE = supervisor._RANK_DEADLINE = 240.0\n"
+    )
+    return ENVIRONMENT | {"PYTHONPATH": str(folder)}
+
+
 def ended(run: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Return status, output and errors of a run."""
     printed, errors = run.communicate(timeout=600.0)

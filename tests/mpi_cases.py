@@ -17,6 +17,7 @@ from typing import Any, final
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from mpi4py import MPI as WORLD
 
 import dcgs
@@ -68,7 +69,7 @@ def digest(result: Result) -> str:
             hashed.update(repr(array.shape).encode() + array.tobytes())
     for name in COUNTS:
         hashed.update(getattr(result, name).tobytes())
-    for name in ("iterations", "rounds", *COUNTS, *MEASURES):
+    for name in ("iterations", "rounds", "peak_bytes", *COUNTS, *MEASURES):
         hashed.update(getattr(result.history, name).tobytes())
     hashed.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
     return hashed.hexdigest()
@@ -118,6 +119,15 @@ def check_the_link(runtime: dcgs.MPI) -> None:
     alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "iterations": 3}
     same(runtime, alone | {"method": dcgs.FastDCGS("oracle", link="1GB/s")})
     same(runtime, alone | {"method": dcgs.FastDCGS("oracle", link="1GB/s,1s")})
+
+
+def check_sparse_columns(runtime: dcgs.MPI) -> None:
+    """All processes take sums where every agent has data for some features only, with equal bits."""
+    rng = np.random.default_rng(6)
+    data = [rng.standard_normal((5, 80)) * (rng.random(80) < 0.5) for _ in range(6)]
+    objectives = [dcgs.LeastSquares(sp.csr_array(A), rng.standard_normal(5)) for A in data]
+    alone = {"objectives": objectives, "X": dcgs.L1Ball(80, 2.0), "graph": CYCLE, "gap": 1e-2}
+    same(runtime, alone, {"objectives": {i: objectives[i] for i in runtime.hosts(6)}})
 
 
 def check_whole_sequences(runtime: dcgs.MPI) -> None:
@@ -350,6 +360,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     3: [
         check_whole_sequences,
         check_the_link,
+        check_sparse_columns,
         check_oracle_calls_end_a_run_before_the_first_round,
         check_the_largest_number_of_calls_of_any_agent_ends_a_run,
         check_nothing_measured,

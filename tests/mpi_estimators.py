@@ -20,7 +20,7 @@ def main() -> None:
     runtime = dcgs.MPI(timeout=60.0)
     classifier = DecentralizedLogisticRegression(runtime=runtime).fit(X[own, :6], y[own])
     lasso = DecentralizedLasso(runtime=runtime).fit(X[own, :6], X[own, 6])
-    wide = DecentralizedLasso(runtime=runtime).fit(products(X)[own], y[own])
+    wide = DecentralizedLasso(gap=0.1, runtime=runtime).fit(products(X)[own], y[own])
     if MPI.COMM_WORLD.rank == 0:
         models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
         print(json.dumps([*models, classifier.rounds_, wide.rounds_]))

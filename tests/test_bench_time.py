@@ -42,7 +42,7 @@ def test_a_latency_is_finite_and_not_negative(latency: float) -> None:
 
 
 def test_the_time_of_a_run_is_computing_and_bytes_and_rounds() -> None:
-    cost = TimeCost(computing=2.0, bytes=5_000_000, rounds=100)
+    cost = TimeCost(computing=2.0, bytes=3_000_000, peak_bytes=5_000_000, rounds=100)
     assert cost.seconds(Link(10e6, 1e-3)) == pytest.approx(2.0 + 0.5 + 0.1, rel=1e-15)
 
 
@@ -51,17 +51,23 @@ def test_the_cost_is_that_of_the_first_point_of_the_level() -> None:
         "worst_loss": [10.0, 1.0, 0.1, 0.05],
         "computing": [0.0, 1.0, 2.0, 3.0],
         "bytes": [0, 10, 20, 30],
+        "peak_bytes": [0, 12, 25, 40],
         "rounds": [0, 1, 2, 3],
     }
     optimum = Optimum(value=0.0, start=10.0, gap=0.0, iterations=1)
-    assert time_cost(columns, optimum, 1e-2) == TimeCost(2.0, 20, 2)
+    assert time_cost(columns, optimum, 1e-2) == TimeCost(2.0, 20, 25, 2)
     assert time_cost(columns, optimum, 1e-3) is None
     assert time_cost(columns, Optimum(0.0, 10.0, 0.5, 1), 1e-2) is None  # f* is not known well enough
 
 
 def test_the_pool_is_beside_the_methods_and_not_among_them() -> None:
     costs = {
-        "one": {"A": TimeCost(1.0, 0, 0), "B": TimeCost(1.1, 0, 0), "C": None, POOL: TimeCost(0.5, 0, 0)}
+        "one": {
+            "A": TimeCost(1.0, 0, 0, 0),
+            "B": TimeCost(1.1, 0, 0, 0),
+            "C": None,
+            POOL: TimeCost(0.5, 0, 0, 0),
+        }
     }
     found = Times(1e-3, costs)
     link = Link(1e6)
@@ -74,7 +80,7 @@ def test_the_pool_is_beside_the_methods_and_not_among_them() -> None:
 
 def test_the_pool_pays_for_all_data_and_a_model() -> None:
     pooled = Pooled(1000, 80, {"1e-03": 2.0, "1e-02": None}, {"1e-03": "FISTA", "1e-02": ""})
-    assert pool_cost(pooled, 1e-3) == TimeCost(2.0, 1080, 2)
+    assert pool_cost(pooled, 1e-3) == TimeCost(2.0, 1080, 1080, 2)
     assert pool_cost(pooled, 1e-2) is None
 
 

@@ -58,6 +58,11 @@ def sparse(rng: np.random.Generator) -> Objective:
     return dcgs.LeastSquares(sp.csr_array(A), 3.0 * rng.standard_normal(7))
 
 
+def half_of_the_columns(rng: np.random.Generator) -> Objective:
+    A = rng.standard_normal((7, D)) * (rng.permutation(D) < D // 2)
+    return dcgs.LeastSquares(sp.csr_array(A), 3.0 * rng.standard_normal(7))
+
+
 def labels(rng: np.random.Generator) -> Objective:
     return dcgs.Logistic(rng.standard_normal((8, D)), rng.choice([-1.0, 1.0], size=8))
 
@@ -131,6 +136,7 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.ProjectedAGD(gossip="exact"), L2, labels),
     (dcgs.ProjectedAGD(gossip="chebyshev"), NUCLEAR, entries),
     (dcgs.ProjectedAGD(gossip="repeated", gossip_rounds=3), dcgs.Simplex(D, 2.0), full_rank),
+    (dcgs.FastDCGS(form="sums"), L1, half_of_the_columns),
     # Sums in pieces.
     (dcgs.FastDCGS(link="1kB/s,1ms"), dcgs.NuclearNormBall((30, 40), 4.0), wide_entries),
 ]
@@ -637,7 +643,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[7] = 9
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
-    with pytest.raises(ValueError, match=r"must be of format 3; .* has 9. Resume with the version"):
+    with pytest.raises(ValueError, match=r"must be of format 4; .* has 9. Resume with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 

@@ -28,7 +28,7 @@ from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, corrective, gap_at_most
 from dcgs.inner.corrective import _step
-from dcgs.inner.line_search import Line
+from dcgs.inner.line_search import line_minimizer
 from dcgs.objectives.maps import DenseMap
 from dcgs.sets import BirkhoffPolytope, Box, ConvexHull, ConvexSet, KSparseBall, L1Ball, LInfBall, Simplex
 from dcgs.sets.block import Nearest
@@ -289,13 +289,13 @@ def test_an_atom_that_gets_weight_again_in_time_stays_for_eight_more_solves() ->
 def test_max_steps_ends_a_solve_and_is_its_outcome(
     loss: str, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched: list[Line] = []
+    searched: list[float] = []
 
-    def noted(*args: Any) -> Line:
-        searched.append(Line(*args))
+    def noted(*args: Any) -> float:
+        searched.append(line_minimizer(*args))
         return searched[-1]
 
-    monkeypatch.setattr(corrective, "Line", noted)
+    monkeypatch.setattr(corrective, "line_minimizer", noted)
     X = SETS["l1 ball"]
     f = objective(X, loss)
     solver, oracle, outcomes = started(Corrective(max_steps=steps), f, X)

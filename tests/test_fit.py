@@ -29,6 +29,7 @@ from dcgs.fitting.samples import Preparation, SiteReader
 from dcgs.preprocessing import Reductions
 from dcgs.runtime import Runtime
 from dcgs.sets import ConvexSet
+from fit_runs import patient
 from thread_runtime import OverThreads
 from thread_transport import Network
 
@@ -481,10 +482,11 @@ def test_ctrl_c_prints_one_sentence_and_writes_nothing(
     assert not Path("m").exists()
 
 
-def test_a_process_that_is_interrupted_ends_with_130_and_leaves_nothing() -> None:
+def test_a_process_that_is_interrupted_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     command = "fit lasso --data d.npy --radius 1.5 --agents 3 --method dfw --seconds 1000 --out m"
     process = subprocess.Popen(
         [sys.executable, "-m", "dcgs", *shlex.split(command)],
+        env=patient(tmp_path / "patient"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

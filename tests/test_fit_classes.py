@@ -230,9 +230,9 @@ def test_the_summary_has_a_certificate_for_each_class_and_their_sum(fitted: Path
     assert told["data_notes"][0].endswith("trees-2.csv) has no rows of class 'cedar'.")
     rounds = {each["name"]: each["rounds"] for each in told["sent"]}
     assert rounds["labels"] > 0
-    # Columns have the same statistics for all classes, and are counted once; sums by class are of each.
+    # Columns have the same statistics for all classes, and the sums of each class are in one sum.
     once = rounds["squared differences from the means"]
-    assert rounds["sums of the columns of one class"] == 3 * once == 3 * rounds["rows held out"]
+    assert rounds["sums of the columns of one class"] == once == rounds["rows held out"]
 
 
 def test_predictions_have_the_scores_of_scikit_learn(

@@ -13,7 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from fit_runs import ENVIRONMENT, alone, begin, ended, own_lines, same, together, until, workers, write_sites
+from fit_runs import (
+    ENVIRONMENT,
+    alone,
+    begin,
+    ended,
+    own_lines,
+    patient,
+    same,
+    together,
+    until,
+    workers,
+    write_sites,
+)
 
 AGENTS = 2
 FIT = "fit lasso --data 'site-{rank}.npz' --agents 2 --radius 2 --graph path --method dfw --iterations 600"
@@ -183,12 +195,15 @@ def test_without_checkpoints_a_signal_ends_the_fit_with_a_sentence() -> None:
     assert not Path("m").exists()
 
 
-def test_ctrl_c_at_a_fit_that_started_its_processes_reaches_them_once() -> None:
+PATIENT = "from dcgs.cli import launch; launch._DEADLINE = 240.0; from dcgs.command import command; command()"
+
+
+def test_ctrl_c_at_a_fit_that_started_its_processes_reaches_them_once(tmp_path: Path) -> None:
     options = "--iterations 1000000 --runtime mpi --out m"
-    command = [sys.executable, "-m", "dcgs", *f"{SAVED} {options}".replace("'", "").split()]
+    command = [sys.executable, "-c", PATIENT, *f"{SAVED} {options}".replace("'", "").split()]
     run = subprocess.Popen(
         command,
-        env=ENVIRONMENT,
+        env=patient(tmp_path / "patient"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

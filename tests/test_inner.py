@@ -20,7 +20,7 @@ from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
 from dcgs.inner import Corrective, Exact, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.line_search import Line, Pair
+from dcgs.inner.line_search import Pair, line_minimizer
 from dcgs.sets import (
     BirkhoffPolytope,
     Box,
@@ -403,15 +403,6 @@ LINES: dict[str, Callable[[Array], Loss]] = {
 }
 
 
-def line_along(line: Line, rest: float, gamma: float) -> float:
-    """Return φ(x + γ d) up to a constant; rest is the slope of what is linear in φ."""
-    return (
-        line.loss.value(line.image + gamma * line.motion)
-        + rest * gamma
-        + 0.5 * line.prox_curvature * gamma**2
-    )
-
-
 @pytest.mark.parametrize("loss", LINES)
 @given(
     seed=st.integers(0, 10_000),
@@ -431,19 +422,23 @@ def test_the_line_search_is_as_good_as_scipy_s(
     start = float(ell.grad(image) @ motion) + rest
     # The search is for descent directions only, so turn around where need be.
     motion, rest, start = -np.sign(start) * motion, -np.sign(start) * rest, -abs(start)
-    line = Line(ell, image, motion, start, curvature, limit)
-    gamma = line.minimizer()
+    gamma = line_minimizer(ell, image, motion, start, curvature, limit)
+
+    def along(gamma: float) -> float:
+        """Return φ(x + γ d) up to a constant; rest is the slope of what is linear in φ."""
+        return float(ell.value(image + gamma * motion) + rest * gamma + 0.5 * curvature * gamma**2)
+
     reference = minimize_scalar(
-        lambda t: line_along(line, rest, t),
+        along,
         bounds=(0.0, limit),
         method="bounded",
         options={"xatol": 1e-12 * limit},
     )
-    best = min(float(reference.fun), line_along(line, rest, limit), line_along(line, rest, 0.0))
+    best = min(float(reference.fun), along(limit), along(0.0))
     assert 0.0 <= gamma <= limit
     # Values of the function are right to EPS times the largest on the way.
     noise = 1e2 * EPS * (1.0 + ell.value(image) + ell.value(image + limit * motion) + abs(rest) + curvature)
-    assert line_along(line, rest, gamma) <= best + noise
+    assert along(gamma) <= best + noise
 
 
 @pytest.mark.parametrize("loss", LINES)
@@ -451,7 +446,7 @@ def test_the_line_search_stops_at_the_limit_where_it_still_falls(loss: str) -> N
     ell = LINES[loss](np.array([1.0, 2.0]))
     motion = np.array([1e-3, 1e-3])
     slope = float(ell.grad(np.zeros(2)) @ motion)
-    assert Line(ell, np.zeros(2), motion, slope, 0.0, 0.25).minimizer() == 0.25
+    assert line_minimizer(ell, np.zeros(2), motion, slope, 0.0, 0.25) == 0.25
 
 
 @pytest.mark.parametrize("loss", LINES)
@@ -460,9 +455,9 @@ def test_the_line_search_needs_no_motion_of_the_image(loss: str) -> None:
     ell = LINES[loss](np.array([1.0, 2.0]))
     still = np.zeros(2)
     # Newton steps end when they are below 1e-14.
-    assert Line(ell, still, still, -3.0, 6.0, 1.0).minimizer() == pytest.approx(0.5, abs=1e-13)
-    assert Line(ell, still, still, -3.0, 2.0, 1.0).minimizer() == 1.0
-    assert Line(ell, still, still, -3.0, 0.0, 0.7).minimizer() == 0.7
+    assert line_minimizer(ell, still, still, -3.0, 6.0, 1.0) == pytest.approx(0.5, abs=1e-13)
+    assert line_minimizer(ell, still, still, -3.0, 2.0, 1.0) == 1.0
+    assert line_minimizer(ell, still, still, -3.0, 0.0, 0.7) == 0.7
 
 
 @pytest.mark.parametrize(
@@ -480,7 +475,7 @@ def test_the_line_search_finds_a_minimum_between_two_straight_ends(
     ell: Loss, image: list[float], motion: list[float]
 ) -> None:
     z, d = np.array(image), np.array(motion)
-    gamma = Line(ell, z, d, float(ell.grad(z) @ d), 0.0, 1.0).minimizer()
+    gamma = line_minimizer(ell, z, d, float(ell.grad(z) @ d), 0.0, 1.0)
     # By symmetry the least is in the middle.
     assert gamma == pytest.approx(0.5, abs=1e-12)
 
@@ -489,7 +484,7 @@ def test_the_line_search_accepts_any_point_of_a_flat_bottom() -> None:
     """Two Huber losses that pull against each other: constant between −4 and 4."""
     ell = HuberLoss(np.array([-5.0, 5.0]), delta=1.0)
     z, d = np.array([-10.0, -10.0]), np.array([20.0, 20.0])
-    gamma = Line(ell, z, d, float(ell.grad(z) @ d), 0.0, 1.0).minimizer()
+    gamma = line_minimizer(ell, z, d, float(ell.grad(z) @ d), 0.0, 1.0)
     assert ell.value(z + gamma * d) == pytest.approx(ell.value(np.zeros(2)), rel=1e-14)
 
 

@@ -112,7 +112,7 @@ def test_signals_are_forwarded_to_mpiexec_and_its_end_is_waited_for(
     program = (
         "import sys; from dcgs.cli import launch as l; "
         f"l.find_mpiexec = lambda: {str(tmp_path / 'mpiexec')!r}; "
-        "l.find_spec = lambda _: object(); sys.exit(l.launch(['fit'], 2))"
+        "l.find_spec = lambda _: object(); l._DEADLINE = 120.0; sys.exit(l.launch(['fit'], 2))"
     )
     process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
     while process.poll() is None and not (tmp_path / "up").exists():
@@ -141,6 +141,7 @@ def test_a_signal_that_comes_while_mpiexec_starts_is_forwarded(tmp_path: Path) -
     program = (
         "import os, signal, subprocess, sys, time; from dcgs.cli import launch as l; "
         f"l.find_mpiexec = lambda: {str(tmp_path / 'mpiexec')!r}; l.find_spec = lambda _: object()\n"
+        "l._DEADLINE = 120.0\n"
         "started = subprocess.Popen\n"
         "def slowly(*args, **options):\n"
         "    process = started(*args, **options)\n"

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import analysis
+import instances
+import lockstep_run
 import mpich
 import netns
 import numpy as np
@@ -21,16 +23,25 @@ import problem
 import pytest
 import recorder
 import run
+import scipy.sparse as sp
+import timetable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorder import Recorded, Recorder
 
 import dcgs
+from dcgs.bench.entries import entry
+from dcgs.bench.instances import INSTANCES, LARGE, instance
+from dcgs.bench.optimum import Optimum
+from dcgs.bench.rounds import RoundsStudy
 from dcgs.datasets import completion_synthetic
 from dcgs.link import Link
+from dcgs.low_rank import LowRank
+from dcgs.study import Problem, ResultCache
 
 ROOT = Path(__file__).parent.parent
 KEPT = ROOT / "benchmarks" / "links" / "results.json"
+KEPT_INSTANCES = KEPT.with_name("instances.json")
 
 
 def namespaces_work() -> bool:
@@ -49,7 +60,7 @@ needs_namespaces = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    "module", [analysis, mpich, netns, output, problem], ids=lambda module: module.__name__
+    "module", [analysis, lockstep_run, mpich, netns, output, problem], ids=lambda module: module.__name__
 )
 def test_the_examples_in_the_benchmark_are_true(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
@@ -96,6 +107,12 @@ def test_data_that_are_not_there_are_asked_for_before_anything_is_built(
         (["--seconds", "0"], "must be a positive number of seconds"),
         (["--agents", "1"], "must be between 2 and 200"),
         (["--link", "fast"], "such as 10MB/s"),
+        (["--instances", "lasso-papers"], "invalid choice: 'lasso-papers'"),
+        (["--instances", "lasso-paper", "--seconds", "9"], "must stand without --seconds:"),
+        (["--instances", "lasso-paper", "--quick", "--agents", "3"], "without --agents and --quick:"),
+        (["--instances", "lasso-paper", "--methods", "dfw,dcgs-last"], "pg-extra; got dcgs-last."),
+        (["--instances", "lasso-paper", "--link", "10MB/s,5ms"], "no latency of their own; got 0.005 s."),
+        (["--instances", "lasso-paper", "--repeats", "0"], "must be at least 1; got '0'."),
     ],
 )
 def test_what_cannot_be_run_is_refused(
@@ -105,6 +122,23 @@ def test_what_cannot_be_run_is_refused(
         run.parsed(argv)
     assert caught.value.code == 2
     assert printed in capsys.readouterr().err
+
+
+def test_methods_that_finish_no_iteration_run_for_a_third_of_the_time_unless_seconds_are_given() -> None:
+    own = run.Plan([], 10, None, Link(), False, Path("out"))
+    assert {key for key in problem.ENTRIES if own.limit(key) == 30.0} == {
+        "dcgs-average",
+        "dcgs-last",
+        "dcgs-scaled",
+        "primal-dual",
+    }
+    assert own.limit("fast-dcgs") == 90.0
+    assert run.Plan([], 10, 600.0, Link(), False, Path("out")).limit("dcgs-last") == 600.0
+
+
+def test_every_instance_of_the_time_table_can_be_named() -> None:
+    names = [one.name for one in (*INSTANCES, *LARGE)]
+    assert run.parsed(["--instances", *names]).instances == names
 
 
 # Commands
@@ -350,6 +384,190 @@ def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
         assert np.asarray(own.get_ydata()).tolist() == [4.0, 0.5]
 
 
+# Instances of the time table
+
+
+def small_problem(kind: str) -> Problem:
+    """Return a problem of four agents of each kind of data that instances have."""
+    rng = np.random.default_rng(0)
+    graph = instance("quick-completion").make(0).graph
+    parts = [(rng.standard_normal((6, 5)), rng.standard_normal(6)) for _ in range(4)]
+    if kind == "completion":
+        return instance("quick-completion").make(0)
+    if kind == "logistic":
+        return Problem([dcgs.Logistic(A, np.sign(b)) for A, b in parts], dcgs.L1Ball(5, 2.0), graph)
+    if kind == "sparse":
+        sparse = [dcgs.LeastSquares(sp.csr_array(A * (A > 0.3)), b) for A, b in parts]
+        return Problem(sparse, dcgs.L1Ball(5, 2.0), graph)
+    return Problem([dcgs.LeastSquares(A, b) for A, b in parts], dcgs.L2Ball(5, 0.5), graph)
+
+
+@pytest.mark.parametrize("kind", ["completion", "logistic", "sparse", "dense"])
+def test_agents_read_the_problem_that_was_written(kind: str, tmp_path: Path) -> None:
+    made = small_problem(kind)
+    instances.write_instance(tmp_path, made)
+    read = instances.InstanceFolder(tmp_path)
+    assert read.ball == made.X
+    assert sorted(read.graph.nodes) == sorted(made.graph.nodes)
+    assert {frozenset(edge) for edge in read.graph.edges} == {frozenset(edge) for edge in made.graph.edges}
+    x = np.random.default_rng(1).standard_normal(made.X.shape)
+    for i, f in enumerate(made.objectives):
+        own = read.objective(i)
+        assert own.value(x) == f.value(x)
+        np.testing.assert_array_equal(own.grad(x), f.grad(x))
+        assert sp.issparse(own.data().get("A")) == sp.issparse(f.data().get("A"))
+
+
+def test_a_set_that_no_instance_has_is_refused(tmp_path: Path) -> None:
+    made = small_problem("dense")
+    with pytest.raises(ValueError, match="must be one of L1Ball, L2Ball, NuclearNormBall; it is a Simplex"):
+        instances.write_instance(tmp_path, Problem(made.objectives, dcgs.Simplex(5), made.graph))
+
+
+def test_a_reference_ends_where_the_time_table_does(tmp_path: Path) -> None:
+    chosen = instance("quick-lasso")
+    study = RoundsStudy(ResultCache(tmp_path), seconds=600.0, level=1e-3)
+    made = chosen.make(0)
+    found = lockstep_run.reference(study, chosen, "fast-dcgs", made)
+    error = float(found.optimum.relative(lockstep_run.worst_loss(made, found.models)))
+    assert error <= 1e-3
+    trial = study.trial(chosen, entry("FastDCGS"))
+    assert trial is not None
+    assert trial.costs[1e-3] is not None
+    assert found.rounds == trial.costs[1e-3].rounds
+
+
+def test_a_checksum_is_that_of_the_matrix_whoever_has_its_rows() -> None:
+    rng = np.random.default_rng(0)
+    U, V = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
+    parts = [LowRank(U[rows], V, (4, 3), np.array(rows)) for rows in ([0, 2], [1, 3])]
+    whole = [LowRank(U, V, (4, 3))] * 2
+    assert lockstep_run.checksum(parts) == lockstep_run.checksum(whole)
+    moved = [parts[0], LowRank(np.nextafter(U[[1, 3]], 9.0), V, (4, 3), np.array([1, 3]))]
+    assert lockstep_run.checksum(parts) != lockstep_run.checksum(moved)
+
+
+def write_repeat(folder: Path, repeat: int, seconds: float) -> None:
+    """Write what two agents have recorded in two rounds, the second of which begins 0.1 s later."""
+    for i, (steps, sent) in enumerate(
+        [
+            ([(0.1, 0.05), (0.2, 0.1), (0.1, 0.1)], 2_000_000),
+            ([(0.3, 0.01), (0.1, 0.02), (0.2, 0.2)], 1_000_000),
+        ]
+    ):
+        notes = Recorder(lambda x: x, speed=None)
+        notes.steps, notes.began, notes.ended = list(steps), 5.0 + 0.1 * i, 5.0 + seconds - 0.5 * i
+        notes.save(folder / f"nids-{repeat}-{i}.npz")
+        facts = {"method": "NIDS()", "rounds": 2, "bytes": sent, "wire": sent + 1000, "latency": 0.25}
+        (folder / f"nids-{repeat}-{i}.json").write_text(json.dumps(facts))
+        instances.save_model(folder / f"model-nids-{repeat}-{i}.npz", np.full(3, float(repeat)))
+
+
+@pytest.fixture
+def recorded_instance(tmp_path: Path) -> instances.InstanceFolder:
+    (tmp_path / "facts.json").write_text(json.dumps({"agents": 2}))
+    # Of 2 and 1 MB, most went in the first round here and in the second there.
+    np.save(tmp_path / "nids-bytes-0.npy", np.array([1.8e6, 0.2e6]))
+    np.save(tmp_path / "nids-bytes-1.npy", np.array([0.1e6, 0.9e6]))
+    for repeat, seconds in enumerate([4.0, 1.0, 2.0]):
+        write_repeat(tmp_path, repeat, seconds)
+    return instances.InstanceFolder(tmp_path)
+
+
+def test_the_median_repeat_is_modeled_by_its_slowest_steps_and_the_busiest_agent_of_each_round(
+    recorded_instance: instances.InstanceFolder,
+) -> None:
+    found = timetable.measured(recorded_instance, "nids", 3, Link(10e6))
+    assert found["seconds_of_repeats"] == [4.0, 1.0, 2.0]
+    assert (found["repeat"], found["seconds"], found["rounds"], found["agents"]) == (2, 2.0, 2, 2)
+    # By hand: 0.3 + 0.2 + 0.2, CPU seconds 0.05 + 0.1 + 0.2.
+    assert found["computing"] == pytest.approx({"shared": 0.7, "own_core": 0.35}, rel=1e-12)
+    # 1.8 + 0.9 MB at 10 MB/s, and then two rounds of 0.25 s.
+    wanted = {"shared": 0.97, "own_core": 0.62, "latency": 1.47}
+    assert found["peak_bytes"] == 2_700_000
+    assert found["model"] == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [
+        ({}, []),
+        ({"rounds": 3}, ["rounds"]),
+        ({"bytes": [1, 2]}, ["bytes"]),
+        ({"models": [np.full(3, 2.0), np.full(3, np.nextafter(2.0, 3.0))]}, ["models"]),
+    ],
+)
+def test_a_run_that_is_not_that_of_lockstep_is_named(
+    change: dict[str, Any], differs: list[str], recorded_instance: instances.InstanceFolder
+) -> None:
+    same: dict[str, Any] = {"rounds": 2, "bytes": [2_000_000, 1_000_000], "models": [np.full(3, 2.0)] * 2}
+    known = lockstep_run.Reference(optimum=Optimum(1.0, 5.0, 0.0, 1), **(same | change))
+    found = timetable.measured(recorded_instance, "nids", 3, Link(10e6))
+    compared = timetable.compared(recorded_instance, found, known, lambda models: float(models[0].sum()))
+    assert compared["differs"] == differs
+    assert (compared["worst_loss"], compared["relative"]) == (6.0, 1.25)
+
+
+def test_the_time_table_is_read_without_its_latency() -> None:
+    path = ROOT / "benchmarks" / "time.json"
+    cost = json.loads(path.read_text())["levels"]["1e-03"]["lasso-paper"]["FastDCGS"]
+    assert timetable.recorded(path, "lasso-paper", "FastDCGS", Link(10e6)) == pytest.approx(
+        cost["paper"] - 1e-3 * cost["rounds"], rel=1e-12
+    )
+    assert timetable.recorded(path, "quick-lasso", "FastDCGS", Link(10e6)) is None
+
+
+@pytest.fixture
+def instance_results() -> dict[str, Any]:
+    run = {
+        "instance": "lasso-paper",
+        "key": "fast-dcgs",
+        "agents": 10,
+        "rounds": 1053,
+        "bytes": [5_390_000, 5_000_000],
+        "wire": [5_400_000, 5_100_000],
+        "seconds": 1.0,
+        "latency": 0.002,
+        "peak_bytes": 6_000_000,
+        "model": {"shared": 0.8, "own_core": 0.75, "latency": 0.9},
+        "table": None,
+        "relative": 0.00091,
+        "differs": [],
+    }
+    made = {
+        "versions": {"dcgs": "0.7.0"},
+        "machine": {"processor": "a processor", "cores": 2},
+        "load": [0.04, 0.0, 0.0],
+    }
+    return {"environment": made, "link": "10 MB/s", "level": 1e-3, "runs": [run]}
+
+
+def test_the_table_of_instances_says_what_was_measured(instance_results: dict[str, Any]) -> None:
+    *_, row = timetable.instance_table(instance_results).splitlines()
+    assert row == (
+        "| lasso-paper (10) | FastDCGS | 1,053 | 5.39 | 6 | +0.2 to 2.0% | 1 | 0.8 | 1.25 | 2 | 0.9 | 1.11 "
+        "| 0.75 | – | 9.10e-04 |"
+    )
+
+
+def test_the_summary_has_the_machine_its_load_and_the_range_of_ratios(
+    instance_results: dict[str, Any],
+) -> None:
+    instance_results["runs"].append(instance_results["runs"][0] | {"seconds": 2.7})
+    assert timetable.instance_summary(instance_results) == (
+        "Measured with dcgs 0.7.0, a processor, 2 cores, load 0.0 at the start. Measured seconds are 1.25 to "
+        "3.38 times the model's, and 1.11 to 3.00 times those of the model with bare rounds."
+    )
+
+
+def test_the_figure_of_instances_has_both_models_and_the_diagonal(instance_results: dict[str, Any]) -> None:
+    (axes,) = timetable.instance_figure(instance_results).axes
+    points = [np.asarray(drawn.get_offsets()).tolist() for drawn in axes.collections]
+    assert points == [[[0.8, 1.0]], [[0.9, 1.0]]]
+    (diagonal,) = axes.lines
+    assert np.asarray(diagonal.get_xdata()).tolist() == np.asarray(diagonal.get_ydata()).tolist()
+
+
 # The recorded run
 
 
@@ -359,9 +577,10 @@ def test_what_was_counted_crossed_the_wire() -> None:
     for each in kept["runs"]:
         more = np.array(each["wire"]) / np.array(each["bytes"]) - 1.0
         assert len(more) == kept["agents"]
-        # Headers, acknowledgments and heartbeat messages.
+        # Headers and acknowledgments by the bytes; heartbeat messages by the second, a few kilobytes in each.
+        counted = np.array(each["bytes"])
         assert (more >= 0.0).all()
-        assert (more < 0.03).all()
+        assert (more * counted < 0.03 * counted + 10e3 * each["seconds"]).all()
 
 
 def test_the_docs_show_the_tables_of_the_recorded_run() -> None:
@@ -370,6 +589,27 @@ def test_the_docs_show_the_tables_of_the_recorded_run() -> None:
     assert [row for row in rows if row not in page] == []
     longer = output.tables(json.loads(KEPT.with_name("longer.json").read_text())).splitlines()
     assert [row for row in longer if row.startswith("| DCGS") and row not in page] == []
+
+
+def test_recorded_instances_are_the_runs_of_lockstep_to_the_level() -> None:
+    kept = json.loads(KEPT_INSTANCES.read_text())
+    assert kept["failed"] == {}
+    assert len({each["instance"] for each in kept["runs"]}) >= 3
+    for each in kept["runs"]:
+        assert each["differs"] == []
+        assert each["relative"] <= kept["level"]
+        assert min(each["seconds_of_repeats"]) <= each["seconds"] <= max(each["seconds_of_repeats"])
+        # All messages crossed the links, with headers, acknowledgments and heartbeat messages.
+        assert all(on >= of for on, of in zip(each["wire"], each["bytes"], strict=True))
+        # The busiest agent of a round sends at least as much as the busiest agent of the run does in it.
+        assert each["peak_bytes"] >= max(each["bytes"])
+
+
+def test_the_docs_show_the_table_of_the_recorded_instances() -> None:
+    page = (ROOT / "docs" / "links.md").read_text()
+    kept = json.loads(KEPT_INSTANCES.read_text())
+    assert timetable.instance_table(kept) in page
+    assert timetable.instance_summary(kept) in page
 
 
 # For real
@@ -431,3 +671,17 @@ def test_agents_in_namespaces_send_what_is_counted_and_learn(tmp_path: Path) -> 
         assert each["history"]["worst_loss"][-1] < each["history"]["worst_loss"][0]
     assert (tmp_path / "links.png").read_bytes().startswith(b"\x89PNG")
     assert str(tmp_path) in done.stdout
+
+
+@needs_namespaces
+def test_an_instance_over_real_links_is_the_run_of_lockstep(tmp_path: Path) -> None:
+    program: Sequence[str] = [sys.executable, str(ROOT / "benchmarks" / "links" / "run.py")]
+    options = ["--instances", "quick-completion", "--methods", "fast-dcgs", "--repeats", "1"]
+    done = subprocess.run(
+        [*program, *options, "--out", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (each,) = json.loads((tmp_path / "instances.json").read_text())["runs"]
+    assert each["differs"] == []
+    assert each["relative"] <= 1e-3
+    assert all(of <= on for on, of in zip(each["wire"], each["bytes"], strict=True))

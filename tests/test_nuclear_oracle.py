@@ -90,11 +90,10 @@ def assert_promise(G: Point, s: RankOne, radius: float, tolerance: float = TOLER
     assert (s.u.shape, s.v.shape) == (G.shape[:1], G.shape[1:])
 
 
-@every_shape
 @pytest.mark.parametrize("sigma", SPECTRA.values(), ids=SPECTRA)
-def test_the_value_is_the_promised_one_for_every_spectrum(shape: tuple[int, int], sigma: Any) -> None:
-    G = with_spectrum(shape, sigma)
-    assert_promise(G, NuclearNormBall(shape, 2.5).lmo(G), 2.5)
+def test_the_value_is_the_promised_one_for_every_spectrum(sigma: Any) -> None:
+    G = with_spectrum((SIDE, 140), sigma)
+    assert_promise(G, NuclearNormBall(G.shape, 2.5).lmo(G), 2.5)
 
 
 @every_shape
@@ -157,7 +156,7 @@ def test_a_loose_tolerance_saves_products() -> None:
 # Warm starts
 
 
-@pytest.mark.parametrize("wrong", [1, 2, SIDE - 1])
+@pytest.mark.parametrize("wrong", [1, SIDE - 1])
 @every_shape
 def test_a_start_orthogonal_to_the_answer_still_finds_the_top_vector(
     shape: tuple[int, int], wrong: int

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import dcgs
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
-from dcgs.preprocessing import HoldOut, Reductions, SiteData, design, design_path
+from dcgs.preprocessing import HoldOut, Reductions, SiteData, Steps, design, design_paths
 
 GRAPH = nx.cycle_graph(4)
 TEXTS = Path(os.environ.get("DCGS_DATA", "DCGS_DATA is not set"), "sparse-regression", "womens-clothing.npz")
@@ -73,12 +73,13 @@ def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.M
     network = Reductions(GRAPH)
     made = design(sites, network, dcgs.SquaredLoss)
     given: list[dcgs.Fold] = []
-    monkeypatch.setattr(
-        import_module("dcgs.preprocessing.design_path"),
-        "path_over",
-        lambda _, folds, *rest, **more: given.extend(folds),
-    )
-    design_path(sites, network, made, lambda r: dcgs.L1Ball(70, r), HoldOut())
+
+    def recorded(network: Reductions, folds: list[dcgs.Fold], *rest: object, **more: object) -> Steps[None]:
+        given.extend(folds)
+        yield from ()
+
+    monkeypatch.setattr(import_module("dcgs.preprocessing.design_path"), "path_steps", recorded)
+    design_paths([(sites, made)], network, lambda r: dcgs.L1Ball(70, r), HoldOut())
     (fold,) = given
     squares = np.sum([f.map.column_squares for f in fold.train.values()], axis=0)
     trained_on = sum(f.loss.size for f in fold.train.values())

@@ -22,7 +22,7 @@ from dcgs.preprocessing import (
     balanced_weights,
     deal,
     design,
-    path_over,
+    path_steps,
     statistics,
 )
 from dcgs.preprocessing import design as make_design
@@ -152,7 +152,7 @@ def test_the_path_goes_from_no_model_to_one_without_bounds_and_finds_the_true_si
     network = Reductions(GRAPH)
     made = design(sites, network, dcgs.SquaredLoss)
     folds = HoldOut(5, 5).of(sites, made)
-    found = path_over(network, folds, lambda r: made.set_of(dcgs.L1Ball(12, r)))
+    (found,) = network.run(path_steps(network, folds, lambda r: made.set_of(dcgs.L1Ball(12, r))))
     assert 4.0 < found.best.radius < 7.0
     assert found.one_standard_error.radius <= found.best.radius
     assert found.points[0].features <= 2.0 <= found.points[-1].features

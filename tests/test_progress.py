@@ -16,7 +16,7 @@ from dcgs.report import Progress
 from dcgs.report.progress import ObservedRuntime
 from fit_runs import together, write_sites
 
-SNAPSHOT = dcgs.Snapshot(5, 10, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.5)
+SNAPSHOT = dcgs.Snapshot(5, 10, 0, 0, 0, 6, 0, 0.0, 0.0, 1.0, 1.0, 12345.0, 0.0, 0.5)
 
 
 @dataclass

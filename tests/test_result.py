@@ -31,6 +31,7 @@ MEASURES = [
     "rounds",
     "messages",
     "bytes",
+    "peak_bytes",
     "lmo_calls",
     "projections",
     "seconds",
@@ -361,10 +362,10 @@ def test_a_file_that_is_no_result_is_not_taken_for_a_pickle(tmp_path: Path) -> N
         Result.load(path)
 
 
-@pytest.mark.parametrize("version", [1, 4, 6, "5", None])
+@pytest.mark.parametrize("version", [1, 5, 7, "6", None])
 def test_a_result_of_another_format_is_refused_with_its_format(version: object, tmp_path: Path) -> None:
     path = with_meta(tmp_path / "run.npz", meta_of(tmp_path / "run.npz") | {"format": version})
-    with pytest.raises(ValueError, match=rf"a result must be of format 5; .* has {version!r}\.") as caught:
+    with pytest.raises(ValueError, match=rf"a result must be of format 6; .* has {version!r}\.") as caught:
         Result.load(path)
     assert_clear(caught, path)
 
@@ -425,7 +426,7 @@ def test_without_pandas_a_frame_is_refused_with_what_to_install(monkeypatch: pyt
 
 def test_counts_are_whole_numbers_and_measures_are_not() -> None:
     kinds = {name: column.dtype for name, column in RESULT.history.columns().items()}
-    whole = {"iterations", "rounds", "messages", "bytes", "lmo_calls", "projections"}
+    whole = {"iterations", "rounds", "messages", "bytes", "peak_bytes", "lmo_calls", "projections"}
     assert {name for name, kind in kinds.items() if kind == np.int64} == whole
     assert {name for name, kind in kinds.items() if kind == np.float64} == set(kinds) - whole
     per_agent = ("messages", "bytes", "lmo_calls", "projections")

@@ -257,6 +257,21 @@ def test_an_agent_that_sends_to_some_neighbors_sends_a_header_to_all() -> None:
     traffic = run(nx.path_graph(3), program)
     assert traffic.messages.tolist() == [1, 1, 0]
     assert traffic.bytes.tolist() == [32 + 24 + 16 + 8 + 16, 32 + 24 + 32, 32]
+    assert traffic.peaks == [32 + 24 + 16 + 8 + 16]
+
+
+def test_the_peak_of_a_round_is_that_of_its_busiest_agent() -> None:
+    """Agents that send in turn take longer than the bytes of the busiest of them suggest."""
+
+    def program(i: int) -> Program[Point]:
+        for turn in range(3):
+            yield {i + 1: np.ones(100)} if turn == i else {}
+        return np.zeros(1)
+
+    traffic = run(nx.path_graph(4), program)
+    large = 32 + 24 + 16 + 8 + 800  # headers, and an array of 100 doubles
+    assert traffic.peaks == [large, large + 32, large + 32]
+    assert traffic.bytes.max() == large + 32 + 2 * 64
 
 
 @every_count

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from dcgs.experiments.numbers import short_number
 from dcgs.report.figures import COLORS, DASHES
 
-_MEGA = 1e6
+MEGA = 1e6
+_KILO = 1e3
 _COLORS = (*COLORS, "#882255", "#999933")
 
 
@@ -21,12 +22,12 @@ def tables(results: Mapping[str, Any]) -> str:
     runs = results["runs"]
     parts = [
         "Bare exchange with all neighbors:",
-        _table(
+        table(
             ["message", "seconds", "ideal", "ratio", "bytes on the wire over bytes sent"],
             [_exchange(row) for row in results["exchange"]],
         ),
         "Time and bytes:",
-        _table(
+        table(
             [
                 "method",
                 "seconds",
@@ -41,7 +42,7 @@ def tables(results: Mapping[str, Any]) -> str:
             [_time(run) for run in runs],
         ),
         "Losses at the end, on everyone's ratings, but for local_loss, each agent's on its own:",
-        _table(
+        table(
             ["method", "iterations", "oracle calls or projections", "worst_loss", "mean_loss", "local_loss"],
             [_loss(run) for run in runs],
         ),
@@ -90,7 +91,7 @@ def _draw(axes: Axes, history: Mapping[str, Sequence[float]], across: str, place
 
 def _exchange(row: Mapping[str, Any]) -> list[str]:
     return [
-        f"{row['bytes'] / _MEGA:.3g} MB",
+        f"{row['bytes'] / MEGA:.3g} MB",
         f"{row['seconds']:.3f}",
         f"{row['ideal']:.3f}",
         f"{row['ratio']:.2f}",
@@ -108,7 +109,7 @@ def _time(run: Mapping[str, Any]) -> list[str]:
         f"{run['predicted']['seconds']:.1f}",
         f"{alone['seconds']:.1f}",
         f"{alone['waiting_share']:.1%}",
-        f"{max(run['bytes']) / _MEGA:,.0f}",
+        f"{max(run['bytes']) / MEGA:,.0f}",
         overhead(run["bytes"], run["wire"]),
     ]
 
@@ -116,11 +117,17 @@ def _time(run: Mapping[str, Any]) -> list[str]:
 def overhead(counted: Sequence[int], wire: Sequence[int]) -> str:
     """Return by how much more crossed the wire than was counted, least and most of all agents.
 
-    >>> overhead([1000, 1000], [1002, 1010]), overhead([0], [5])
-    ('+0.2 to 1.0%', '–')
+    It is a share, or kilobytes if it is more than all that was counted: heartbeat messages of an agent that
+    sends next to nothing.
+
+    >>> overhead([1000, 1000], [1002, 1010]), overhead([0], [5]), overhead([352, 352], [45_000, 84_000])
+    ('+0.2 to 1.0%', '–', '+45 to 84 kB')
     """
     if not all(counted):
         return "–"
+    extra = [on - of for on, of in zip(wire, counted, strict=True)]
+    if any(on > of for on, of in zip(extra, counted, strict=True)):
+        return f"+{min(extra) / _KILO:.0f} to {max(extra) / _KILO:.0f} kB"
     more = [100.0 * (on / of - 1.0) for on, of in zip(wire, counted, strict=True)]
     return f"+{min(more):.1f} to {max(more):.1f}%"
 
@@ -135,6 +142,7 @@ def _loss(run: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; all columns but the first are numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -22,6 +22,13 @@ from dcgs.runtime.wire import FRAME, HEADER
 from dcgs.sets.base import ConvexSet
 
 
+def bytes_each(agent: Agent, message: Outbox) -> float:
+    """Return the bytes that an agent sends to a neighbor in a round, on average, with all headers."""
+    neighbors = sorted(agent.degrees)
+    total = sum(FRAME + packet.nbytes for packet in packets(agent.index, message, neighbors).values())
+    return HEADER + total / max(1, len(neighbors))
+
+
 @final
 @dataclass(eq=False)
 class Recorder:
@@ -31,11 +38,17 @@ class Recorder:
     the number of neighbors. A sample is the model where ratings are, which is all that losses depend on; it
     takes a millisecond, which is counted in the time. It is ``partial`` if the agent has only its own rows of
     a matrix in factors: it is then 0 in all other rows.
+
+    ``barrier`` returns when all agents have called it: the clock then starts for all. ``measure`` returns the
+    bytes of a message. ``began`` and ``ended`` are on one clock for all processes of a machine.
     """
 
     sample: Callable[[Any], NDArray[np.float64]]
     speed: float | None
+    barrier: Callable[[], None] = lambda: None
+    measure: Callable[[Agent, Outbox], float] = bytes_each
     began: float = 0.0
+    ended: float = 0.0
     wire: int = 0
     steps: list[tuple[float, float]] = field(default_factory=list)
     sent: list[float] = field(default_factory=list)
@@ -48,6 +61,7 @@ class Recorder:
         """Shape the link, unless ``speed`` is None; bytes that were sent before are not counted."""
         if self.speed is not None:
             subprocess.run(shaping(self.speed), check=True)
+        self.barrier()
         self.wire = sent_on_wire()
         self.began = time.perf_counter()
 
@@ -67,6 +81,7 @@ class Recorder:
             stamps=np.array(self.stamps).reshape(-1, 2),
             samples=np.array(self.samples),
             partial=np.array(self.partial),
+            span=np.array([self.began, self.ended]),
         )
 
     def timed(self, program: Program[Any], agent: Agent) -> Program[Any]:
@@ -75,7 +90,7 @@ class Recorder:
         try:
             message = self._step(lambda: next(program))
             while True:
-                self.sent.append(_bytes(agent, message))
+                self.sent.append(self.measure(agent, message))
                 start = time.perf_counter()
                 inbox = yield message
                 self.waits.append(time.perf_counter() - start)
@@ -91,18 +106,12 @@ class Recorder:
         try:
             return step()
         finally:
-            self.steps.append((time.perf_counter() - wall, time.thread_time() - cpu))
+            self.ended = time.perf_counter()
+            self.steps.append((self.ended - wall, time.thread_time() - cpu))
 
 
 def _resumption(program: Program[Any], inbox: Inbox) -> Callable[[], Outbox]:
     return lambda: program.send(inbox)
-
-
-def _bytes(agent: Agent, message: Outbox) -> float:
-    """Return the bytes that an agent sends to a neighbor in a round, on average, with all headers."""
-    neighbors = sorted(agent.degrees)
-    total = sum(FRAME + packet.nbytes for packet in packets(agent.index, message, neighbors).values())
-    return HEADER + total / max(1, len(neighbors))
 
 
 @final
@@ -115,6 +124,7 @@ class Recorded(Method):
         self.rounds_per_iteration = method.rounds_per_iteration
         self.stops_itself = method.stops_itself
         self.projects = method.projects
+        self.uses_sizes = method.uses_sizes
         self.bears_faults = method.bears_faults
 
     def __repr__(self) -> str:

@@ -1,4 +1,6 @@
-"""Real links: every method at MovieLens-100K size over uplinks of 10 MB/s, one network namespace an agent.
+"""Real links: methods over uplinks of 10 MB/s, one network namespace an agent.
+
+Every method runs at MovieLens-100K size; with ``--instances``, instances of ``dcgs bench time`` run.
 
 Root only, on Linux with iproute2: ``sudo .venv/bin/python benchmarks/links/run.py --help``.
 """
@@ -17,10 +19,13 @@ from typing import Any, final
 
 import netns
 from analysis import Evaluator, analyze, exchanges
+from instances import DEFAULT_METHODS, METHODS
 from mpich import Launcher
 from output import figure, tables
 from problem import ENTRIES, RADIUS, ratings, write_shares
+from timetable import InstancePlan, run_instances
 
+from dcgs.bench.instances import INSTANCES, LARGE, QUICK
 from dcgs.bench.record import environment
 from dcgs.datasets import DataNotFoundError, Ratings
 from dcgs.link import Link
@@ -28,6 +33,7 @@ from dcgs.report.figures import save
 
 RANK = Path(__file__).with_name("rank.py")
 SIZES = (10_000, 150_360, 943 * 1682)
+_AGENTS = 10
 _EXCHANGES = 5
 # Seconds that a run may take beyond its own, for starting, preparing and its last step on few cores.
 _PATIENCE = 900.0
@@ -35,21 +41,27 @@ _REFUSED = 2
 
 _ABOUT = """\
 Measure what communication costs on real links: every agent is a process in a network namespace of its
-own, all uplinks carry 10 MB/s, and each method runs for the same time on MovieLens 100K, with messages
-of 12.7 MB.
+own, all uplinks carry 10 MB/s, and each method runs for 90 seconds on MovieLens 100K, where dense messages
+have 12.7 MB. DCGS and the primal-dual algorithm finish no iteration in that time and run for 30.
+
+With --instances, methods run on instances of dcgs bench time instead, for exactly the rounds that they need
+to a relative error of 1e-3. Measured seconds are compared with the model of dcgs bench time.
 
 Namespaces, links and processes are gone at the end, also after Ctrl-C; what a killed run left is removed
 at the next start, or by --clean. The network of this machine is not touched. Only root may do this.
 """
 _EXAMPLES = """\
 examples:
-  sudo DCGS_DATA=FOLDER .venv/bin/python benchmarks/links/run.py             about 19 minutes on two cores
+  sudo DCGS_DATA=FOLDER .venv/bin/python benchmarks/links/run.py             about 12 minutes on two cores
   sudo .venv/bin/python benchmarks/links/run.py --quick                      a trial on small data
   sudo .venv/bin/python benchmarks/links/run.py --methods dfw,fast-dcgs --seconds 300 --link 100Mbit/s
+  sudo .venv/bin/python benchmarks/links/run.py --instances lasso-paper silo-10 --methods fast-dcgs,nids
 
 FOLDER has ml-100k/u.data, or ml-100k.zip, from https://grouplens.org/datasets/movielens/100k/.
-The output folder gets results.json, links.md (tables) and links.png.
+The output folder gets results.json, links.md (tables) and links.png; with --instances, instances.json,
+instances.md and instances.png.
 """
+NAMES = tuple(one.name for one in (*INSTANCES, *LARGE, *QUICK))
 
 
 @final
@@ -59,11 +71,15 @@ class Plan:
 
     methods: Sequence[str]
     agents: int
-    seconds: float
+    seconds: float | None
     link: Link
     quick: bool
     out: Path
     rounds: int | None = None
+
+    def limit(self, key: str) -> float:
+        """Return the seconds of a method: those asked for, or its own."""
+        return ENTRIES[key].seconds if self.seconds is None else self.seconds
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -79,24 +95,65 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seconds", type=_positive, default=90.0, help="of each method (default: 90)")
+    parser.add_argument(
+        "--seconds", type=_positive, help="of each method (default: 90; 30 for DCGS and primal-dual)"
+    )
     parser.add_argument(
         "--rounds", type=int, metavar="N", help="end each method after N rounds at the latest"
     )
-    parser.add_argument("--agents", type=_agents, default=10, help="on a cycle (default: 10)")
+    parser.add_argument("--agents", type=_agents, default=_AGENTS, help="on a cycle (default: 10)")
     parser.add_argument("--link", type=_link, default=Link(), help="speed of an uplink (default: 10MB/s)")
     parser.add_argument(
         "--methods",
         type=_methods,
-        default=list(ENTRIES),
         metavar="M,M,…",
-        help=f"of {', '.join(ENTRIES)} (default: all)",
+        help=f"of {', '.join(ENTRIES)} (default: all); with --instances of {', '.join(METHODS)} "
+        f"(default: {','.join(DEFAULT_METHODS)})",
+    )
+    parser.add_argument(
+        "--instances",
+        nargs="+",
+        choices=NAMES,
+        metavar="NAME",
+        help="run these instances of dcgs bench time to 1e-3, and compare with its model",
+    )
+    parser.add_argument(
+        "--repeats", type=_count, default=3, help="of each run of an instance; the median counts (default: 3)"
     )
     parser.add_argument("--data", type=Path, metavar="PATH", help="MovieLens 100K (default: by DCGS_DATA)")
     parser.add_argument("--quick", action="store_true", help="a 60 × 60 synthetic matrix, for a trial")
     parser.add_argument("--out", type=Path, default=Path("out/links"), metavar="FOLDER")
     parser.add_argument("--clean", action="store_true", help="remove what killed runs left, and end")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.instances:
+        _check_instances(parser, args)
+    return args
+
+
+def _check_instances(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Refuse options that mean nothing with --instances, and methods that cannot be compared there."""
+    given = {
+        "--seconds": args.seconds is not None,
+        "--rounds": args.rounds is not None,
+        "--agents": args.agents != _AGENTS,
+        "--data": args.data is not None,
+        "--quick": args.quick,
+    }
+    useless = [name for name, is_given in given.items() if is_given]
+    if useless:
+        parser.error(
+            f"--instances must stand without {' and '.join(useless)}: an instance has its own agents and "
+            "data, and its runs end after the rounds to 1e-3."
+        )
+    unknown = [key for key in args.methods or () if key not in METHODS]
+    if unknown:
+        parser.error(
+            f"with --instances the methods must be some of {', '.join(METHODS)}; got {', '.join(unknown)}."
+        )
+    if args.link.latency:
+        parser.error(
+            f"the links have no latency of their own; got {args.link.latency:g} s. Give a speed alone."
+        )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -108,11 +165,15 @@ def main(argv: Sequence[str]) -> int:
     if args.clean:
         print(f"removed: {', '.join(netns.clean()) or 'nothing, nothing was left'}")
         return 0
-    plan = Plan(args.methods, args.agents, args.seconds, args.link, args.quick, args.out, args.rounds)
     try:
-        data = ratings(plan.quick, args.data)
-        plan.out.mkdir(parents=True, exist_ok=True)
-        return run_all(plan, data)
+        args.out.mkdir(parents=True, exist_ok=True)
+        if args.instances:
+            methods = args.methods or DEFAULT_METHODS
+            chosen = InstancePlan(args.instances, methods, args.link, args.repeats, args.out)
+            return run_instances(chosen, _environment())
+        methods = args.methods or list(ENTRIES)
+        plan = Plan(methods, args.agents, args.seconds, args.link, args.quick, args.out, args.rounds)
+        return run_all(plan, ratings(plan.quick, args.data))
     except DataNotFoundError as error:
         return _refuse(str(error))
     except (RuntimeError, OSError) as error:
@@ -143,10 +204,10 @@ def run_all(plan: Plan, data: Ratings) -> int:
             )
         for key in plan.methods:
             try:
-                command = [str(RANK), key, work, repr(plan.link.speed), repr(plan.seconds)]
+                command = [str(RANK), key, work, repr(plan.link.speed), repr(plan.limit(key))]
                 command += [] if plan.rounds is None else [str(plan.rounds)]
-                launcher.run(command, plan.seconds + _PATIENCE)
-                run = analyze(key, folder, evaluator, plan.link)
+                launcher.run(command, plan.limit(key) + _PATIENCE)
+                run = analyze(key, folder, evaluator, plan.link) | {"limit": plan.limit(key)}
             except RuntimeError as error:
                 results["failed"][key] = str(error)
                 print(f"{ENTRIES[key].label}: {error}", file=sys.stderr, flush=True)
@@ -163,20 +224,20 @@ def _heading(plan: Plan, data: Ratings, known: Ratings, radius: float) -> dict[s
     d1, d2 = data.shape
     name = "MovieLens 100K" if not plan.quick else "a synthetic matrix"
     return {
-        "environment": environment(0) | {"command": _command(), "load": os.getloadavg()},
+        "environment": _environment(),
         "problem": f"{name}: {len(known):,} entries of {d1} × {d2}, nuclear norm ≤ {radius:,.0f}",
         "agents": plan.agents,
         "link": str(plan.link),
         "speed": plan.link.speed,
-        "limit": plan.seconds,
         "exchange": [],
         "runs": [],
         "failed": {},
     }
 
 
-def _command() -> str:
-    return shlex.join(["benchmarks/links/run.py", *sys.argv[1:]])
+def _environment() -> dict[str, Any]:
+    command = shlex.join(["benchmarks/links/run.py", *sys.argv[1:]])
+    return environment(0) | {"command": command, "load": os.getloadavg()}
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
@@ -202,6 +263,13 @@ def _positive(text: str) -> float:
     value = float(text)
     if not 0.0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"must be a positive number of seconds; got {text!r}.")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1; got {text!r}.")
     return value
 
 

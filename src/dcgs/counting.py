@@ -12,8 +12,9 @@ from typing import Protocol, final
 from dcgs.atoms import Atom
 from dcgs.points import Point
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import BlockSet, Nearest
+from dcgs.sets.block import Nearest
 from dcgs.sets.lanczos import Matrix
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
 
 class Oracle(Protocol):
@@ -26,7 +27,7 @@ class Oracle(Protocol):
         """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level; empty if X has no fast way."""
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float, /) -> Nearest:
-        """Return the nearest point to M from a block of its singular triples; for a BlockSet only."""
+        """Return the nearest point to M from a block of its singular triples; for a NuclearNormBall only."""
 
 
 @final
@@ -69,7 +70,7 @@ class CountedOracle:
         return atoms
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
-        assert isinstance(self.X, BlockSet)
+        assert isinstance(self.X, NuclearNormBall)
         self._spend(basis.shape[1])
         return self.X.nearest(M, basis, tolerance)
 

@@ -107,8 +107,10 @@ def load(kind: str, text: str) -> object:
     """
     module, _, name = text.rpartition(":")
     try:
-        found = _import_file(Path(module)) if module.endswith(".py") else _import_module(module)
-        return getattr(found, name)
+        if module.endswith(".py"):
+            return getattr(_import_file(Path(module)), name)
+        _find_in(os.getcwd())
+        return getattr(import_module(module), name)
     except AttributeError as error:
         raise ValueError(f"the {kind} {text} must be in {module}; there is no such name.") from error
     except FileNotFoundError as error:
@@ -118,12 +120,6 @@ def load(kind: str, text: str) -> object:
             f"the {kind} {text} must be in a module that can be imported; importing {module} raised "
             f"{type(error).__name__}: {error}. Install it, or run the command in the folder that has it."
         ) from error
-
-
-def _import_module(name: str) -> ModuleType:
-    """Import an installed module, or a file in the current folder."""
-    _find_in(os.getcwd())
-    return import_module(name)
 
 
 def _import_file(path: Path) -> ModuleType:

@@ -68,7 +68,7 @@ class SizeFacts:
 @final
 @dataclass(frozen=True)
 class Facts:
-    """The numbers that every agent knows before the run. Three of them depend on the agents' data.
+    """The numbers that every agent knows before the run. Some of them depend on the agents' data.
 
     * ``agents`` is the number of agents, ``norm_L`` is ‖L‖, and ``set_diameter`` is the diameter of X.
     * ``strong_convexity`` is the smallest of all agents (it depends on data). The theorems hold with it.
@@ -80,6 +80,8 @@ class Facts:
       ``mean_degree`` is the mean number of neighbors of an agent.
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
+    * ``sparse_columns``, from data: True if every agent has a sparse matrix with even columns, of which some
+      are empty. FastDCGS then takes steps along sums in place of edges.
     * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
       ``most_entries`` of an agent's data that are stored, ``has_uneven_columns`` if the columns of some agent
       differ so much that FastDCGS needs a preconditioner, and ``all_quadratic`` if all agents have quadratic
@@ -111,6 +113,7 @@ class Facts:
     projection: ProjectionFacts | None = None
     sizes: SizeFacts | None = None
     mean_degree: float = 1.0
+    sparse_columns: bool = False
 
     @property
     def extreme_eigenvalues(self) -> tuple[float, float]:

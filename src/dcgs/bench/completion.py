@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def comparison(data: str, seconds: float, seed: int, size: dict[str, int] | None
         }[data]
     dense = 8.0 * shape[0] * shape[1] * 60 <= _DENSE_BYTES
     central = (OPTIMUM, DERIVED) if ratings <= _MOST_CENTRAL else ()
-    methods = ["mean", "offsets", "FastDCGS", *central, *(_DENSE if dense else ()), *_installed()]
+    methods = ["mean", "offsets", "FastDCGS", *central, *(runners.DENSE if dense else ()), *_installed()]
     for method in methods:
         yield Case(data, method, radius, seconds, seed, **size)
 
@@ -155,9 +155,6 @@ def synthetic(case: Case) -> tuple[Ratings, Ratings]:
     whole = Ratings(rows, cols, values, (case.rows, case.cols), source)
     places = np.arange(count)
     return whole.take(places[: case.ratings]), whole.take(places[case.ratings :])
-
-
-_DENSE: Final = tuple(runners.DENSE)
 
 
 def _installed() -> list[str]:

@@ -94,7 +94,7 @@ def run_case(case: GrowthCase, limit: float, seed: int) -> dict[str, Any]:
     """
     problem = make(case, seed)
     start, start_of_processor = time.perf_counter(), time.process_time()
-    result = minimize(problem.objectives, problem.X, problem.graph, gap=case.gap, seconds=limit)
+    result = minimize(*problem.parts, gap=case.gap, seconds=limit)
     return {
         "certified": result.status.success,
         "status": result.status.name,

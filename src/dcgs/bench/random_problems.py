@@ -108,14 +108,12 @@ class DataGenerator:
             A *= rng.random(A.shape) < 0.6
         noise = float(np.abs(A).max()) * 0.1 * self.reach * rng.standard_normal(count)
         b = A @ self.truth + noise
-        match self.kind:
-            case "squares":
-                return AgentData("squares", self.way, A, b, self.shape)
-            case "huber":
-                delta = (float(np.abs(b).max()) or 1.0) * 10.0 ** rng.uniform(-3.0, 1.0)
-                return AgentData("huber", self.way, A, b, self.shape, delta)
-            case _:
-                return AgentData("logistic", self.way, A, np.where(b >= 0.0, 1.0, -1.0), self.shape)
+        delta = 1.0
+        if self.kind == "huber":
+            delta = (float(np.abs(b).max()) or 1.0) * 10.0 ** rng.uniform(-3.0, 1.0)
+        elif self.kind == "logistic":
+            b = np.where(b >= 0.0, 1.0, -1.0)
+        return AgentData(self.kind, self.way, A, b, self.shape, delta)
 
 
 def draw_spread(rng: np.random.Generator) -> dict[str, float]:

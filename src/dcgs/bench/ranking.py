@@ -74,15 +74,20 @@ def cost_to_accuracy(columns: Columns, optimum: Optimum, work: str) -> dict[floa
 @final
 @dataclass(frozen=True)
 class TimeCost:
-    """Seconds of computing, bytes of the busiest agent and rounds until a level was reached."""
+    """Seconds of computing, bytes of the busiest agent and rounds until a level was reached.
+
+    ``peak_bytes`` sums over rounds the bytes of the busiest agent of that round. They take the time of the
+    links: agents that send in turn wait for each other.
+    """
 
     computing: float
     bytes: int
+    peak_bytes: int
     rounds: int
 
     def seconds(self, link: Link) -> float:
         """Return the time over such links."""
-        return self.computing + link.seconds(self.bytes, self.rounds)
+        return self.computing + link.seconds(self.peak_bytes, self.rounds)
 
 
 def time_cost(columns: Columns, optimum: Optimum, level: float) -> TimeCost | None:
@@ -93,7 +98,8 @@ def time_cost(columns: Columns, optimum: Optimum, level: float) -> TimeCost | No
 
 def time_spent(columns: Columns, at: int = -1) -> TimeCost:
     """Return the cost up to a recorded point; by default that of the whole run."""
-    return TimeCost(float(columns["computing"][at]), int(columns["bytes"][at]), int(columns["rounds"][at]))
+    counts = (int(columns[name][at]) for name in ("bytes", "peak_bytes", "rounds"))
+    return TimeCost(float(columns["computing"][at]), *counts)
 
 
 def best_of(tried: Sequence[tuple[Trial, str]], name: str) -> Trial:

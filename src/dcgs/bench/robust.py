@@ -29,12 +29,11 @@ def run_seed(seed: int, limit: float) -> dict[str, Any]:
     ``seconds`` are those of the processor, on one core.
     """
     made = random_problem(seed)
-    parts = made.problem.objectives, made.problem.X, made.problem.graph
     start = time.process_time()
     row = {"seed": seed, "set": made.set_name, "loss": made.loss, "graph": made.graph, "about": made.about}
     try:
         once = Lockstep(threads=1)
-        result = minimize(*parts, gap=GAP, seconds=limit, every=0, runtime=once)
+        result = minimize(*made.problem.parts, gap=GAP, seconds=limit, every=0, runtime=once)
         ended = {"status": result.status.name, "certified": result.status.success, "rounds": result.rounds}
     except (ValueError, ArithmeticError, RuntimeError) as error:
         ended = {"status": f"{type(error).__name__}: {error}", "certified": False, "rounds": 0}

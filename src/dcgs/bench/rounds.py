@@ -168,7 +168,7 @@ def run_entry(study: RoundsStudy, specs: tuple[str, str]) -> str | None:
     most = study.most_seconds(chosen, one)
 
     def is_over(snapshot: Snapshot) -> bool:
-        spent = TimeCost(snapshot.computing, snapshot.bytes, snapshot.rounds)
+        spent = TimeCost(snapshot.computing, snapshot.bytes, snapshot.peak_bytes, snapshot.rounds)
         is_slow = bool(most) and all(spent.seconds(LINKS[name]) > limit for name, limit in most.items())
         return is_slow or bool(optimum.relative(snapshot.worst_loss) <= study.last_level(one))
 

@@ -79,9 +79,7 @@ def compare(seed: int, rounds: int) -> list[dict[str, Any]]:
 
     def run(share: float, runtime: MPI, **limits: Any) -> dict[str, Any]:
         method = Slowed(_METHOD, _STEP, _SLOW)
-        result = minimize(
-            problem.objectives, problem.X, problem.graph, method, **limits, every=0, runtime=runtime
-        )
+        result = minimize(*problem.parts, method, **limits, every=0, runtime=runtime)
         loss = float(result.history.worst_loss[-1])
         return {"share": share, "seconds": result.seconds, "rounds": result.rounds, "loss": loss}
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from dcgs.bench import record
 from dcgs.bench.instances import Instance
+from dcgs.bench.ranking import TimeCost
 from dcgs.bench.record import NOT_REACHED, TextTable
 from dcgs.bench.rounds import RoundsStudy
 from dcgs.bench.timing import POOL, Times, recorded_pool
 from dcgs.link import LINKS, Link
 
+_COUNTED = ("least", "within 20 %", "reached")
 LEGEND = (
     "Seconds until the worst agent's model has this relative error on everyone's data. The time of a run is "
     "the computing of the slowest agent of each round, measured with one core for each agent, plus the bytes "
-    "of the busiest agent over one link, plus the latency of each round. `pool` sends all data to one site "
-    "over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent where that is "
-    "faster. The least time of all methods is bold, and that of the pool where it is less than all of them. "
-    "> is a run that did not reach the level within its limits, and the time that it took so far: a run ends "
-    "when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each link, or at its limit "
-    "of seconds or rounds. "
-    "— is a run that failed, or a level for which f* is not known accurately enough."
+    "of the busiest agent of each round over one link, plus the latency of each round. `pool` sends all "
+    "data to one site over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent "
+    "where that is faster. The least time of all methods is bold, and that of the pool where it is less "
+    "than all of them. > is a run that did not reach the level within its limits, and the time that it took"
+    " so far: a run ends when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each "
+    "link, or at its limit of seconds or rounds. — is a run that failed, or a level for which f* is not "
+    "known accurately enough."
 )
 
 
@@ -93,19 +94,14 @@ def as_json(
 ) -> str:
     """Return all numbers."""
 
-    def costs(times: Times) -> dict[str, Any]:
-        return {
-            chosen: {
-                name: None
-                if cost is None
-                else vars(cost) | {key: cost.seconds(link) for key, link in LINKS.items()}
-                for name, cost in row.items()
-            }
-            for chosen, row in times.costs.items()
-        }
+    def cost(found: TimeCost | None) -> dict[str, float] | None:
+        return found and vars(found) | {key: found.seconds(link) for key, link in LINKS.items()}
+
+    def counts(times: Times, link: Link) -> dict[str, dict[str, int]]:
+        methods = (name for name in times.names if name != POOL)
+        return {name: dict(zip(_COUNTED, times.counts(name, link), strict=True)) for name in methods}
 
     pools = {chosen.name: found.to_json() for chosen in instances if (found := recorded_pool(study, chosen))}
-    counted = ("least", "within 20 %", "reached")
     numbers = {
         "environment": record.environment(study.seed),
         "links": {name: vars(link) for name, link in LINKS.items()},
@@ -113,16 +109,15 @@ def as_json(
         "patience": study.patience,
         "jobs": study.jobs,
         "notes": list(notes),
-        "levels": {f"{times.level:.0e}": costs(times) for times in all_times},
-        "counts": {
+        "levels": {
             f"{times.level:.0e}": {
-                key: {
-                    name: dict(zip(counted, times.counts(name, link), strict=True))
-                    for name in times.names
-                    if name != POOL
-                }
-                for key, link in LINKS.items()
+                chosen: {name: cost(found) for name, found in row.items()}
+                for chosen, row in times.costs.items()
             }
+            for times in all_times
+        },
+        "counts": {
+            f"{times.level:.0e}": {key: counts(times, link) for key, link in LINKS.items()}
             for times in all_times
         },
         "pool": pools,

@@ -1,7 +1,7 @@
 """``dcgs bench time``: what the runs of ``dcgs bench rounds`` take in seconds over a link, and the pool.
 
 The time of a run is the time of the slowest agent of each round, one core for each agent, plus the bytes of
-the busiest agent over its link, plus the latency of each round.
+the busiest agent of each round over its link, plus the latency of each round.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[E
 def pool_cost(pooled: Pooled, level: float) -> TimeCost | None:
     """Return the cost of pooling: all data cross the link of one site, which solves alone."""
     seconds = pooled.seconds[f"{level:.0e}"]
-    return None if seconds is None else TimeCost(seconds, pooled.bytes, _ROUNDS_OF_POOL)
+    return None if seconds is None else TimeCost(seconds, pooled.bytes, pooled.bytes, _ROUNDS_OF_POOL)
 
 
 def recorded_pool(study: RoundsStudy, chosen: Instance) -> Pooled | None:

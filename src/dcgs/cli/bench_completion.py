@@ -81,14 +81,15 @@ def _run(args: argparse.Namespace, console: Console) -> Rows:
             raise ValueError("--figure draws how cost grows; add growth to --sets.")
         record.check_writable(args.figure)
         with drawing(before_runs=True):
-            from dcgs.report import bench_figures, figures
+            from dcgs.report.bench_figures import completion_growth_figure
+            from dcgs.report.figures import save
     rows: Rows = []
     for data in args.sets:
         measure = {"growth": _growth, "reading": _reading}.get(data) or partial(_comparison, data)
         rows += measure(args, console)
     if args.figure is not None:
-        figure = bench_figures.completion_growth_figure([row for row in rows if "grows" in row])
-        console.print(f"written: {figures.save(figure, args.figure)}")
+        figure = completion_growth_figure([row for row in rows if "grows" in row])
+        console.print(f"written: {save(figure, args.figure)}")
     return rows
 
 

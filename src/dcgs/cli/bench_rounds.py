@@ -164,15 +164,11 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
         return 130
     recorded = [one for one in choice.methods if any(study.has_trial(chosen, one) for chosen in table)]
     found = [timing.times(study, table, recorded, level) for level in timing.LEVELS]
-    tables = [
-        shown
-        for each in found
-        if each.names not in ([], [timing.POOL])
-        for shown in (
-            *(time_report.time_table(each, *named) for named in LINKS.items()),
-            time_report.counts_table(each),
-        )
-    ]
+    tables = []
+    for each in found:
+        if each.names not in ([], [timing.POOL]):
+            tables += [time_report.time_table(each, *named) for named in LINKS.items()]
+            tables.append(time_report.counts_table(each))
     print_tables(tables, notes, console)
     texts = {
         "time.md": time_report.markdown(study, found, table, notes),

@@ -56,9 +56,8 @@ def add(jobs: Any) -> None:
     add_reading_options(data, "of tables, for completion", base="as in the fit; .npz from 0")
     best = parser.add_argument_group("the best columns of a row, for completion")
     option(best, "--row R", "the row: its id, or its number")
-    option(
-        best, "--top N", "how many columns (default: 10); without --row of all rows, which needs --out", count
-    )
+    text = "how many columns (default: 10); without --row of all rows, which needs --out"
+    option(best, "--top N", text, count)
     parser.set_defaults(run=_run)
 
 

@@ -32,10 +32,10 @@ def write_patients(folder: Path, sites: int = 4, rows: int = 500, seed: int = 0)
     whole(1, _MOST)(rows, "rows")
     SEED(seed, "seed")
     where = PATH(folder, "folder")
-    return [_write(where / f"hospital-{i}.csv", _rows(i, rows, seed)) for i in range(sites)]
+    return [_write(where / f"hospital-{i}.csv", _columns(i, rows, seed)) for i in range(sites)]
 
 
-def _rows(site: int, rows: int, seed: int) -> list[dict[str, str]]:
+def _columns(site: int, rows: int, seed: int) -> dict[str, list[str]]:
     rng = np.random.default_rng((seed, site))
     count = rows + 37 * site
     age = np.clip(rng.normal(48.0 + 6.0 * site, 14.0, count), 18.0, 99.0)
@@ -51,23 +51,18 @@ def _rows(site: int, rows: int, seed: int) -> list[dict[str, str]]:
     ill = rng.random(count) < 1.0 / (1.0 + np.exp(-score))
     bmi_text = _with_holes(rng, bmi.round(1), 0.08 + 0.06 * site)
     creatinine_text = _with_holes(rng, creatinine.round(2), 0.05 if site else 0.2)
-    smoker_text = [
-        "" if hole else _SMOKER[kind] for kind, hole in zip(smoker, rng.random(count) < 0.07, strict=True)
-    ]
-    return [
-        {
-            "age": f"{age[k]:.0f}",
-            "sex": "female" if female[k] else "male",
-            "smoker": smoker_text[k],
-            "ward": str(ward[k]),
-            "pressure": f"{pressure[k]:.0f}",
-            "bmi": bmi_text[k],
-            "creatinine": creatinine_text[k],
-            "visits": str(visits[k]),
-            "ill": "yes" if ill[k] else "no",
-        }
-        for k in range(count)
-    ]
+    smoker_text = np.where(rng.random(count) < 0.07, "", np.array(_SMOKER)[smoker])
+    return {
+        "age": [f"{years:.0f}" for years in age],
+        "sex": np.where(female, "female", "male").tolist(),
+        "smoker": smoker_text.tolist(),
+        "ward": ward.tolist(),
+        "pressure": [f"{value:.0f}" for value in pressure],
+        "bmi": bmi_text,
+        "creatinine": creatinine_text,
+        "visits": [str(number) for number in visits],
+        "ill": np.where(ill, "yes", "no").tolist(),
+    }
 
 
 def _with_holes(rng: np.random.Generator, values: NDArray[np.float64], share: float) -> list[str]:
@@ -75,9 +70,8 @@ def _with_holes(rng: np.random.Generator, values: NDArray[np.float64], share: fl
     return ["NA" if hole else f"{value:g}" for value, hole in zip(values.tolist(), holes, strict=True)]
 
 
-def _write(path: Path, rows: list[dict[str, str]]) -> Path:
+def _write(path: Path, columns: dict[str, list[str]]) -> Path:
     text = io.StringIO()
-    writer = csv.DictWriter(text, rows[0], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([columns, *zip(*columns.values(), strict=True)])
     return atomic_write(path, text.getvalue().encode())

@@ -109,7 +109,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         spec = LinearSpec(
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
-        fit = fit_linear(where.data(rows), network, SquaredLoss, spec)
+        (fit,) = fit_linear([where.data(rows)], network, SquaredLoss, spec)
         self.coef_: NDArray[np.float64] = fit.model.coef
         self.intercept_ = fit.model.intercept
         self.n_iter_ = max(1, fit.result.iterations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,9 +20,8 @@ from dcgs.preprocessing import (
     Reductions,
     Sent,
     SiteData,
-    Statistics,
-    design,
-    design_path,
+    design_paths,
+    designs,
 )
 from dcgs.sets import ConvexSet, L1Ball
 from dcgs.validation import POSITIVE, shown
@@ -86,7 +85,6 @@ class LinearFit:
     radius: float
     path: Path | None
     result: Result
-    design: Design
 
     @property
     def gap(self) -> float:
@@ -100,20 +98,25 @@ def certified_gap(result: Result) -> float:
 
 
 def fit_linear(
-    sites: Mapping[int, SiteData],
-    network: Reductions,
-    loss: LossOf,
-    spec: LinearSpec,
-    found: Statistics | None = None,
-) -> LinearFit:
-    """Return the model of all rows of all sites; ``found`` are the statistics of the columns, if known."""
-    made = design(sites, network, loss, spec.intercept, spec.standardize, found)
-    features = len(made.statistics.mean)
-    spec.check(features)
-    path, x0 = None, None
-    rule: dict[str, Any] = {"gap": spec.gap}
+    rows: Sequence[Mapping[int, SiteData]], network: Reductions, loss: LossOf, spec: LinearSpec
+) -> list[LinearFit]:
+    """Return the model of all rows of all sites; for several classes there are rows for the model of each."""
+    made = designs(rows, network, loss, spec.intercept, spec.standardize)
+    spec.check(len(made[0].statistics.mean))
+    paths: Sequence[Path | None] = [None] * len(rows)
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
-        path = find_path(sites, network, made, spec)
+        paths = find_paths(list(zip(rows, made, strict=True)), network, spec)
+    return [_fit(*each, network, spec) for each in zip(rows, made, paths, strict=True)]
+
+
+def _fit(
+    sites: Mapping[int, SiteData], made: Design, path: Path | None, network: Reductions, spec: LinearSpec
+) -> LinearFit:
+    """Return the model of one design; ``path`` has its radius, if that was found."""
+    features = len(made.statistics.mean)
+    x0 = None
+    rule: dict[str, Any] = {"gap": spec.gap}
+    if path is not None:
         radius = path.best.radius
         decrease = (path.null.loss - path.best.loss) * made.statistics.weight
         if _starts_warm(network.graph, features) and decrease > 0.0:
@@ -128,7 +131,7 @@ def fit_linear(
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
     network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
     known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
-    return LinearFit(made.model(result.x), known, path, result, made)
+    return LinearFit(made.model(result.x), known, path, result)
 
 
 def _starts_warm(graph: nx.Graph, features: int) -> bool:
@@ -140,10 +143,13 @@ def _starts_warm(graph: nx.Graph, features: int) -> bool:
     return features < _FEW or any(degree == len(graph) - 1 for _, degree in graph.degree())
 
 
-def find_path(sites: Mapping[int, SiteData], network: Reductions, made: Design, spec: LinearSpec) -> Path:
-    """Return the path of radii of a design."""
+def find_paths(
+    models: Sequence[tuple[Mapping[int, SiteData], Design]], network: Reductions, spec: LinearSpec
+) -> list[Path]:
+    """Return the path of radii of each model."""
+    made = models[0][1]
     features = len(made.statistics.mean)
     few = features < _FEW
     folds = spec.folds or (_FOLDS if few else 1)
     how = HoldOut.in_folds(folds, spec.seed, by_class=made.loss is LogisticLoss)
-    return design_path(sites, network, made, lambda radius: spec.ball(features, radius), how)
+    return design_paths(models, network, lambda radius: spec.ball(features, radius), how)

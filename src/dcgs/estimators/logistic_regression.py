@@ -132,12 +132,9 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         spec = LinearSpec(
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
-        fits: list[LinearFit] = []
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        for data in against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)):
-            known = fits[0].design.statistics if fits else None
-            fits.append(fit_linear(data, network, LogisticLoss, spec, known))
-        self._keep(fits)
+        classes = list(against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)))
+        self._keep(fit_linear(classes, network, LogisticLoss, spec))
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
         return self

@@ -84,11 +84,11 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
     group.barrier()  # a process that could not load ends the others here
-    runs, paths, models = {}, {}, []
+    paths = _paths(config, problem, how) if config.set.finds_radius else {}
+    runs, models = {}, []
     for n, each in enumerate(problem.models):
         one = replace(config, checkpoint=checkpoint_of(config.checkpoint, n, len(problem.models)))
-        if config.set.finds_radius:
-            paths[each.label] = _with_all_bytes(_path(config, problem, each, how), group)
+        if paths:
             one = replace(one, set=config.set.with_radius(paths[each.label].best.radius))
         X = one.set.make((prepared.width,))
         runs[each.label] = _minimize(one, each.objectives, each.set_of(X), graph, how, each.start(X))
@@ -102,13 +102,12 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     return FitResult(config, data, graph, runs, SampleFit(problem, own, scores, sent, paths))
 
 
-def _path(config: FitConfig, problem: SampleProblem, model: ModelProblem, how: FitRun) -> Path:
-    """Return the path of radii of a model."""
+def _paths(config: FitConfig, problem: SampleProblem, how: FitRun) -> dict[str, Path]:
+    """Return the path of radii of each model."""
     shape, spec = (problem.prepared.width,), config.set
-    network = problem.observed(how.observed)
-    return model.path(
-        lambda radius: spec.with_radius(radius).make(shape), problem.hold_out(config.seed), network
-    )
+    found = problem.paths(lambda radius: spec.with_radius(radius).make(shape), config.seed, how.observed)
+    labels = [model.label for model in problem.models]
+    return {label: _with_all_bytes(path, how.group) for label, path in zip(labels, found, strict=True)}
 
 
 def _models(problem: ModelProblem, result: Result) -> dict[int, LinearModel]:

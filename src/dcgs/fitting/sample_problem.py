@@ -20,8 +20,8 @@ from dcgs.fitting.tables import label_texts
 from dcgs.objectives import LogisticLoss, Objective, SquaredLoss
 from dcgs.points import Point
 from dcgs.preprocessing.classes import balancing
-from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
-from dcgs.preprocessing.design_path import design_path
+from dcgs.preprocessing.design import Design, LinearModel, LossOf, designs
+from dcgs.preprocessing.design_path import design_paths
 from dcgs.preprocessing.folds import HoldOut
 from dcgs.preprocessing.one_vs_rest import against_rest
 from dcgs.preprocessing.path_result import Path
@@ -89,10 +89,6 @@ class ModelProblem:
         """Return the model of a point, in the units of the user's columns."""
         return self.design.model(x)
 
-    def path(self, set_of: Callable[[float], ConvexSet], how: HoldOut, network: Reductions) -> Path:
-        """Return what radii are worth on rows that each site holds out of those of the fit."""
-        return design_path(self.sites, network, self.design, set_of, how)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -110,14 +106,15 @@ class SampleProblem:
     labels: bool
     agreement: Agreement = field(repr=False)
 
-    def hold_out(self, seed: int) -> HoldOut:
-        """Return how the path of radii holds rows out."""
-        return HoldOut.in_folds(self.options.folds, seed, by_class=self.labels)
+    def paths(self, set_of: Callable[[float], ConvexSet], seed: int, runtime: Runtime) -> list[Path]:
+        """Return what radii are worth for each model, on rows that each site holds out of those of the fit.
 
-    def observed(self, runtime: Runtime) -> Reductions:
-        """Return the network of the path; ``runtime`` may report its progress."""
+        ``runtime`` may report the progress.
+        """
         network = self.agreement.network
-        return Reductions(network.graph, runtime, network.sent)
+        observed = Reductions(network.graph, runtime, network.sent)
+        how = HoldOut.in_folds(self.options.folds, seed, by_class=self.labels)
+        return design_paths([(model.sites, model.design) for model in self.models], observed, set_of, how)
 
     def scores(self, models: Mapping[int, LinearModel]) -> FitScores:
         """Return the scores of each agent's model on the rows it held out, and those of all agents."""
@@ -143,25 +140,15 @@ def sample_problem(
     with group.common_errors():
         if len(labels) > 2:
             constant, sites = _weighted_classes(prepared.fitted, labels, options, agreement)
-            named = list(zip(labels, against_rest(sites, len(labels)), strict=True))
+            rows = list(against_rest(sites, len(labels)))
         else:
             constant, sites = _weighted(prepared.fitted, problem, options, agreement)
-            named = [("", sites)]
-        models = _model_problems(named, _loss(problem), options, agreement.network)
+            rows, labels = [sites], [""]
+        settings = bool(options.intercept), bool(options.standardize)
+        made = designs(rows, agreement.network, _loss(problem), *settings)
+        models = tuple(map(ModelProblem, labels, rows, made))
         _note_constant_columns(prepared, models[0].design, agreement)
     return SampleProblem(prepared, models, options, constant, problem.labels, agreement)
-
-
-def _model_problems(
-    named: list[tuple[str, dict[int, SiteData]]], loss: LossOf, options: SampleOptions, network: Reductions
-) -> tuple[ModelProblem, ...]:
-    """Return the problem of each model; columns have the same statistics for all."""
-    models: list[ModelProblem] = []
-    for label, sites in named:
-        found = models[0].design.statistics if models else None
-        made = design(sites, network, loss, bool(options.intercept), bool(options.standardize), found)
-        models.append(ModelProblem(label, sites, made))
-    return tuple(models)
 
 
 def _loss(problem: Problem) -> LossOf:

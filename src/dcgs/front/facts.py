@@ -13,6 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
 from dcgs.methods.preconditioner import uneven_curvatures
+from dcgs.objectives.maps import SparseMap
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.objectives.spectrum import largest_by_lanczos
@@ -20,6 +21,9 @@ from dcgs.points import Point
 from dcgs.schedules import Facts, ProjectionFacts, SizeFacts
 from dcgs.sets.base import ConvexSet
 
+# Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at
+# random places, three for each column.
+_MOST_COLUMNS = 0.95
 # A matrix with at most this many rows is formed, column by column.
 _DENSE_SIDE = 32
 
@@ -45,6 +49,7 @@ def facts_of(
         *_sampling_facts(f),
         sizes=_sizes(f, network) if sizes else None,
         mean_degree=2.0 * network.edges / len(network) or 1.0,
+        sparse_columns=_has_sparse_columns(f),
     )
     if not smoothness:
         return known
@@ -69,6 +74,18 @@ def _sizes(f: DistributedObjective, network: Network) -> SizeFacts:
 
     entries, uneven, curved = f.numbers(numbers).max(axis=0).tolist()
     return SizeFacts(max(map(len, network.neighbors)), int(entries), uneven > 0.0, curved == 0.0)
+
+
+def _has_sparse_columns(f: DistributedObjective) -> bool:
+    """Return True if every agent has a sparse matrix with even columns, of which some are empty."""
+
+    def numbers(_: int, part: Objective) -> list[bool]:
+        if not isinstance(part.map, SparseMap):
+            return [False]
+        used = np.count_nonzero(np.diff(part.map.columns.indptr))
+        return [bool(used <= _MOST_COLUMNS * part.map.A.shape[1]) and uneven_curvatures(part) is None]
+
+    return bool(f.numbers(numbers).all())
 
 
 def _sampling_facts(f: DistributedObjective) -> tuple[bool, float]:

@@ -48,6 +48,7 @@ class Snapshot:
     rounds: int
     messages: int
     bytes: int
+    peak_bytes: int
     lmo_calls: int
     projections: int
     seconds: float
@@ -72,7 +73,9 @@ class History:
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's. ``mean_loss`` is f(x̄) at the network average x̄. ``worst_loss``
     is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
     is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
-    ``projections`` are the largest of any agent. ``seconds`` is wall-clock time without measurements.
+    ``projections`` are the largest of any agent. ``peak_bytes`` sums over rounds the most bytes that an agent
+    sent in that round: a round takes as long as its longest message. Runs without common rounds have
+    ``bytes`` there. ``seconds`` is wall-clock time without measurements.
     ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
 
     >>> import dcgs, networkx as nx
@@ -92,6 +95,7 @@ class History:
     rounds: NDArray[np.int64]
     messages: NDArray[np.int64]
     bytes: NDArray[np.int64]
+    peak_bytes: NDArray[np.int64]
     lmo_calls: NDArray[np.int64]
     projections: NDArray[np.int64]
     seconds: NDArray[np.float64]

@@ -51,6 +51,7 @@ class Observer:
         self._budget_spent = False
         self._measure = Measurement(problem.f, problem.X)
         self.computing = 0.0
+        self.peak_bytes = 0
         self.target = self.limits.target
         self.certified: CertifiedGap | None = None
         self.certificates: list[tuple[int, float, float]] = []
@@ -223,7 +224,10 @@ class Observer:
         traffic = self.counters.traffic
         if traffic.steps:  # each is as long as that of the slowest agent of all processes
             self.computing += float(self.group.allreduce_max(np.array(traffic.steps)).sum())
+        if traffic.peaks:
+            self.peak_bytes += int(self.group.allreduce_max(np.array(traffic.peaks, dtype=float)).sum())
         traffic.steps.clear()
+        traffic.peaks.clear()
         messages, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
             float(traffic.bytes.max()),
@@ -235,6 +239,7 @@ class Observer:
             rounds=traffic.rounds,
             messages=int(messages),
             bytes=int(sent),
+            peak_bytes=max(self.peak_bytes, int(sent)),
             lmo_calls=int(calls),
             projections=int(projections),
             seconds=seconds,

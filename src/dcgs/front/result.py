@@ -18,7 +18,7 @@ from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
 from dcgs.validation import PATH
 
-_FORMAT = 5
+_FORMAT = 6
 
 
 @final

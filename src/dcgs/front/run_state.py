@@ -35,6 +35,7 @@ class RunState:
     factors: LowRank | None
     target: GapTarget | None
     rounds: int
+    peak_bytes: int
     computing: float
     seconds: float
     worked: float
@@ -80,6 +81,7 @@ def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Obser
         factors=answer if isinstance(answer, LowRank) else None,
         target=agent.target,
         rounds=counters.traffic.rounds,
+        peak_bytes=observer.peak_bytes,
         computing=observer.computing,
         seconds=counters.clock.seconds,
         worked=counters.traffic.worked[i],
@@ -101,6 +103,7 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
             raise ValueError(f"{name} must be at least the {done} of the checkpoint to resume; got {limit}.")
     counters = observer.counters
     counters.traffic.rounds, observer.computing = first.rounds, first.computing
+    observer.peak_bytes = first.peak_bytes
     counters.clock.set(first.seconds)
     for i, state in states.items():
         answer = state.factors if state.answer is None else state.answer

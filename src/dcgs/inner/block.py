@@ -15,8 +15,9 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import BlockSet, extended, with_atom
+from dcgs.sets.block import extended, with_atom
 from dcgs.sets.lanczos import Matrix
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.validation import COUNT
 
 # Triples computed at first.
@@ -72,12 +73,12 @@ class Block(Inner):
         COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        if isinstance(X, BlockSet):
+        if isinstance(X, NuclearNormBall):
             return None
         return f"block needs a NuclearNormBall; {type(X).__name__} is not one. Use inner='auto'."
 
     def start(self, task: Task) -> Solver:
-        assert isinstance(task.X, BlockSet)
+        assert isinstance(task.X, NuclearNormBall)
         return _BlockSolver(self, task, task.X)
 
 
@@ -85,7 +86,7 @@ class Block(Inner):
 class _BlockSolver(Solver):
     state: BlockState
 
-    def __init__(self, spec: Block, task: Task, X: BlockSet) -> None:
+    def __init__(self, spec: Block, task: Task, X: NuclearNormBall) -> None:
         self.spec = spec
         self.task = task
         self.X = X

@@ -7,7 +7,7 @@ from typing import Literal, final
 
 from dcgs.atoms import Atom
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.line_search import Line, Pair
+from dcgs.inner.line_search import Pair, line_minimizer
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
@@ -82,7 +82,7 @@ class _CGSolver(Solver):
             length = s.norm_squared() - 2.0 * along + state.xx
             gamma = 2.0 / (t + 2.0)
             if self.spec.step == "line-search":
-                gamma = Line(phi.f.loss, pair.image, motion, -gap, phi.eta * length, 1.0).minimizer()
+                gamma = line_minimizer(phi.f.loss, pair.image, motion, -gap, phi.eta * length, 1.0)
             pair.toward(s, motion, gamma)  # line 19
             state.xx += 2.0 * gamma * (along - state.xx) + gamma**2 * length
             if pair.stale:

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.inner.active_set import ActiveSet, Vector, grown
+from dcgs.inner.active_set import ActiveSet, Vector, grown, minimizer_over_simplex
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
-from dcgs.inner.line_search import Line
-from dcgs.inner.simplex_qp import minimizer_over_simplex
+from dcgs.inner.line_search import line_minimizer
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
@@ -200,7 +199,7 @@ class _Hull:
             if gap <= goal or slope >= 0.0 or step - last > _STEPS:
                 return step
             motion, d = move @ images, S.combined(move)
-            gamma = Line(phi.f.loss, image, motion, slope, phi.prox_curvature(d), 1.0).minimizer()
+            gamma = line_minimizer(phi.f.loss, image, motion, slope, phi.prox_curvature(d), 1.0)
             weights[:] = target if gamma == 1.0 else (1.0 - gamma) * weights + gamma * target
             image, x, before = image + gamma * motion, x + gamma * d, dots
             dots = self._dots(phi, image, x)

@@ -20,60 +20,41 @@ _SETTLED = 1e-14
 _REFRESH = 200
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Line:
-    """γ ↦ φ(x + γ d) for γ ∈ [0, limit].
+def line_minimizer(
+    loss: Loss, image: Image, motion: Image, slope: float, prox_curvature: float, limit: float
+) -> float:
+    """Return the γ ∈ [0, limit] that minimizes φ(x + γ d).
 
-    ``image`` and ``motion`` are A x and A d, ``slope`` is ⟨∇φ(x), d⟩ < 0 and ``prox_curvature`` is η‖d‖².
+    ``image`` and ``motion`` are A x and A d, ``slope`` is ⟨∇φ(x), d⟩ < 0 and ``prox_curvature`` is η‖d‖². For
+    a quadratic loss it takes one division, else safeguarded Newton steps.
     """
+    lower, upper = loss.curvature
+    if lower == upper:
+        curvature = lower * float(motion @ motion) + prox_curvature
+        return min(-slope / curvature, limit) if curvature > 0.0 else limit
+    start = loss.grad(image)
 
-    loss: Loss
-    image: Image
-    motion: Image
-    slope: float
-    prox_curvature: float
-    limit: float
+    def slope_at(gamma: float) -> float:  # without the loss it is linear in γ
+        change = loss.grad(image + gamma * motion) - start
+        return slope + float(change @ motion) + gamma * prox_curvature
 
-    def minimizer(self) -> float:
-        """Return the minimizing γ: one division for a quadratic loss, else safeguarded Newton."""
-        lower, upper = self.loss.curvature
-        if lower == upper:
-            curvature = lower * float(self.motion @ self.motion) + self.prox_curvature
-            return min(-self.slope / curvature, self.limit) if curvature > 0.0 else self.limit
-        if self._slope(self.limit) <= 0.0:
-            return self.limit
-        return self._root()
-
-    def _root(self) -> float:
-        """Return a zero of the derivative, which is negative at 0 and positive at the limit.
-
-        It takes a Newton step if this stays in the bracket and is at most half the previous step, else it
-        bisects.
-        """
-        left, right = 0.0, self.limit
-        gamma, slope, moved = 0.0, self.slope, self.limit
-        for _ in range(_MOST_TRIALS):
-            curvature = self._curvature(gamma)
-            step = -slope / curvature if curvature > 0.0 else float("inf")
-            if not left < gamma + step < right or abs(2.0 * step) > abs(moved):
-                step = 0.5 * (left + right) - gamma
-            gamma, moved = gamma + step, step
-            slope = self._slope(gamma)
-            if slope == 0.0 or abs(step) <= _SETTLED * right:
-                break
-            left, right = (gamma, right) if slope < 0.0 else (left, gamma)
-        return gamma
-
-    def _slope(self, gamma: float) -> float:
-        """Return the derivative at gamma. Without the loss it is linear in γ."""
-        moved = self.loss.grad(self.image + gamma * self.motion) - self.loss.grad(self.image)
-        return self.slope + float(moved @ self.motion) + gamma * self.prox_curvature
-
-    def _curvature(self, gamma: float) -> float:
-        """Return the second derivative at gamma."""
-        hess = self.loss.hess(self.image + gamma * self.motion)
-        return float((hess * self.motion) @ self.motion) + self.prox_curvature
+    if slope_at(limit) <= 0.0:
+        return limit
+    # The derivative is negative at 0 and positive at the limit; find its zero. Take a Newton step if it stays
+    # in the bracket and is at most half the previous step, else bisect.
+    left, right = 0.0, limit
+    gamma, here, moved = 0.0, slope, limit
+    for _ in range(_MOST_TRIALS):
+        curvature = float((loss.hess(image + gamma * motion) * motion) @ motion) + prox_curvature
+        step = -here / curvature if curvature > 0.0 else float("inf")
+        if not left < gamma + step < right or abs(2.0 * step) > abs(moved):
+            step = 0.5 * (left + right) - gamma
+        gamma, moved = gamma + step, step
+        here = slope_at(gamma)
+        if here == 0.0 or abs(step) <= _SETTLED * right:
+            break
+        left, right = (gamma, right) if here < 0.0 else (left, gamma)
+    return gamma
 
 
 @final

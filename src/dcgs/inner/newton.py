@@ -142,12 +142,13 @@ class _NewtonSolver(Solver):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
-                ended, step = self._next_step(phi, best, accuracy, exact)
-                if ended is not None:
-                    self.task.outcomes[ended] += 1
+                found = self._next_step(phi, best, accuracy, exact)
+                if isinstance(found, Outcome):
+                    self.task.outcomes[found] += 1
                     drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
                     self.state = NewtonState(frozen(best.x), best.u, best.adjoint, drift)
                     return self.state.x
+                step = found
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
                 continue
@@ -160,27 +161,24 @@ class _NewtonSolver(Solver):
         self.state = self._at(ProjectedSolver(task, 100_000)(phi, accuracy))
         return self.state.x
 
-    def _next_step(
-        self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool
-    ) -> tuple[Outcome | None, Step]:
-        """Return how the solve ends at a trial, or None, and the next step."""
-        none = Step(trial.u, trial.adjoint)
+    def _next_step(self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool) -> Outcome | Step:
+        """Return the next step from a trial, or how the solve ends there."""
         by_distance = isinstance(accuracy, DistanceAccuracy)
         bound, target = self._error_bound(phi, vdot(trial.F, trial.F), by_distance), accuracy(trial.x)
         if bound <= target:
-            return Outcome.REACHED, none
+            return Outcome.REACHED
         # The bound that rounding error of the point and of the residual alone makes.
         noise = self.f.grad_noise(trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
         floor = 8.0 * noise**2 / phi.eta
         if bound <= floor:
-            return Outcome.ROUNDING, none
+            return Outcome.ROUNDING
         if not exact and self.columns.has_good_mean(phi, trial):
-            return None, self.columns.approximate_step(phi, trial)
+            return self.columns.approximate_step(phi, trial)
         change = self.f.map.adjoint(trial.F)
         bound = 0.5 * vdot(change, phi.scaled(change)) / phi.eta
         if bound <= max(target, floor):
-            return Outcome.REACHED if bound <= target else Outcome.ROUNDING, none
-        return None, newton_step(phi, trial, change, self.columns)
+            return Outcome.REACHED if bound <= target else Outcome.ROUNDING
+        return newton_step(phi, trial, change, self.columns)
 
     def _error_bound(self, phi: Subproblem, squared: float, by_distance: bool) -> float:
         """Return a bound of φ(x) − min φ, or of η/2 ‖x − x̂‖² if ``by_distance``, given ‖F‖².

@@ -97,12 +97,10 @@ class Columns:
     def factorizes(self, n: int, s: int) -> bool:
         """Return True if a system with n rows and s columns of A is to be solved by a factorization."""
         least = min(n, s)
-        match self.map:  # a sparse Gram matrix is cheap, and only the factorization counts
-            case SparseMap():
-                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.nnz)
-            case CenteredMap():
-                return least**3 <= _DENSE_SPEED * _PASSES * float(self.map.A.S.nnz)
-        return least * s <= _PASSES * math.prod(self.map.shape)
+        if isinstance(self.map, DenseMap):
+            return least * s <= _PASSES * math.prod(self.map.shape)
+        # A sparse Gram matrix is cheap, and only the factorization counts.
+        return least**3 <= _DENSE_SPEED * _PASSES * self.map.entries
 
     def has_good_mean(self, phi: Subproblem, trial: Trial) -> bool:
         """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""

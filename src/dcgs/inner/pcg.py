@@ -8,7 +8,7 @@ from typing import final
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
 from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
-from dcgs.inner.line_search import Line, Pair
+from dcgs.inner.line_search import Pair, line_minimizer
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -88,7 +88,8 @@ class _PCGSolver(Solver):
             curvature = phi.eta * (s.norm_squared() - 2.0 * cross(s, v) + v.norm_squared())
             motion = self._image(s) - self._image(v)
             # Line 12 of the paper searches along f; the procedure minimizes φ.
-            gamma = Line(phi.f.loss, pair.image, motion, slope, curvature, float(S.weights[away])).minimizer()
+            most = float(S.weights[away])
+            gamma = line_minimizer(phi.f.loss, pair.image, motion, slope, curvature, most)
             pair.swap(v, s, motion, gamma)  # line 13
             if S.move(gamma, away, s):  # lines 14 and 15
                 self.images.pop(v, None)

@@ -143,15 +143,12 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     return best
 
 
-def _root(H: Matrix) -> Matrix:
-    """Return an R with Rᵀ R = H/2."""
-    values, vectors = np.linalg.eigh(H)
-    kept = values > EPS * float(values[-1]) * len(values) if len(values) else values > 0.0
-    return np.asarray(np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept])
-
-
 def _over_hull(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
-    R = _root(q.H) if q.H.any() else 0.0 * q.H[:1]
+    R = 0.0 * q.H[:1]
+    if q.H.any():  # an R with Rᵀ R = H/2
+        values, vectors = np.linalg.eigh(q.H)
+        kept = values > EPS * float(values[-1]) * len(values)
+        R = np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept]
     f = Objective(SquaredLoss(np.zeros(len(R))), DenseMap(R, x.shape))
     solver = Corrective().start(Task(f, domain.X, domain.lmo, frozen(x)))
     first = q.value(x)

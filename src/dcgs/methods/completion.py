@@ -19,7 +19,7 @@ import numpy as np
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.completion_gap import Command
-from dcgs.methods.completion_root import Root, RootState, StepAnswer
+from dcgs.methods.completion_root import Root, RootState
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap
 from dcgs.objectives.sampling import SampledEntries, Sampling
@@ -85,10 +85,7 @@ def complete(agent: Agent) -> Program[LowRank]:
             agent.observe(k, worker.model(at))
             agent.agree(CertifiedGap(*answer[0][1:].tolist()))
             return worker.model(at)
-        if command is Command.BACK:  # line 8
-            worker.go_back(at, StepAnswer.of(answer))
-        else:
-            worker.step(at, W, StepAnswer.of(answer))  # line 9
+        worker.step(at, W, answer, is_back=command is Command.BACK)  # lines 8 and 9
         at.root = root.state
         agent.observe(k, worker.model(at))
         agent.save(k, at)
@@ -145,24 +142,21 @@ class _Worker:
         slope = np.array([float(grad @ at.x.image)])
         return (yield from network_answer((np.asarray(G.T @ (G @ B)), slope), self.agent, root.certify))
 
-    def go_back(self, at: CompletionState, answer: StepAnswer) -> None:
-        """Undo the last step, which was too long; the next one has a larger L."""
-        at.x, at.dot = at.x_prev, at.x_prev.squared
-        at.Q, at.before, at.L, at.theta = answer.Q, answer.before, answer.L, 0.0
-        at.judged = np.zeros(4)
-
-    def step(self, at: CompletionState, W: Matrix, answer: StepAnswer) -> None:
-        """Move x to the projection of Z that the root has found."""
-        U = W @ answer.M
-        rank = U.shape[1]
-        image = self.entries.image(U, np.ascontiguousarray(answer.Q[:, :rank]))
-        x = Iterate(U, image, float(np.sum(U**2)))
-        # Inner products of matrices with the right factors V, V_prev: (U⁺ᵀ U) against V⁺ᵀ V.
-        with_x = float(np.sum((at.x.U.T @ U) * answer.before[:, :rank]))
-        with_prev = float(np.sum((at.x_prev.U.T @ U) * answer.with_prev))
-        at.judged = self._judged(at, x, with_x, with_prev)
-        at.x_prev, at.x, at.dot = at.x, x, with_x
-        at.Q, at.before, at.theta, at.L = answer.Q, answer.before, answer.theta, answer.L
+    def step(self, at: CompletionState, W: Matrix, answer: Value, is_back: bool) -> None:
+        """Move x to the projection of Z that the root has found, or back if the last step was too long."""
+        numbers, Q, M, before, with_prev = answer
+        if is_back:
+            at.x, at.dot, at.judged = at.x_prev, at.x_prev.squared, np.zeros(4)
+        else:
+            U = W @ M
+            rank = U.shape[1]
+            x = Iterate(U, self.entries.image(U, np.ascontiguousarray(Q[:, :rank])), float(np.sum(U**2)))
+            # Inner products of matrices with the right factors V, V_prev: (U⁺ᵀ U) against V⁺ᵀ V.
+            with_x = float(np.sum((at.x.U.T @ U) * before[:, :rank]))
+            at.judged = self._judged(at, x, with_x, float(np.sum((at.x_prev.U.T @ U) * with_prev)))
+            at.x_prev, at.x, at.dot = at.x, x, with_x
+        at.Q, at.before = Q, before
+        _, at.theta, at.L = numbers.tolist()
 
     def _judged(self, at: CompletionState, x: Iterate, with_x: float, with_prev: float) -> Point:
         """Return this agent's part of what decides about the step from y to the new x.

@@ -15,7 +15,7 @@ import numpy as np
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.reduction import Value
-from dcgs.methods.target import CertifiedGap
+from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.points import EPS
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
@@ -124,8 +124,8 @@ class GapSearch:
         assert isinstance(agent.X, NuclearNormBall)
         self.agent = agent
         self.radius = agent.X.radius
-        self._at: GapEstimate | None = None
-        self._norm: SpectralNorm | None = None
+        self.target = agent.target or GapTarget()
+        self._search: tuple[GapEstimate, SpectralNorm] | None = None
 
     def begin(self, at: GapEstimate, near: Matrix, trust: float) -> Value | None:
         """Return the first block of vectors if the gap may be small enough, else None.
@@ -134,8 +134,9 @@ class GapSearch:
         """
         if self.agent.target is None or at.estimate * trust > _LIKELY * self._threshold(at):
             return None
-        self._at, self._norm = at, SpectralNorm.start(near)
-        return np.array([Command.CERTIFY], dtype=np.float64), self._norm.block
+        search = SpectralNorm.start(near)
+        self._search = at, search
+        return np.array([Command.CERTIFY], dtype=np.float64), search.block
 
     def proceed(self, total: Value) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
@@ -143,10 +144,8 @@ class GapSearch:
         ``total`` is Gᵀ(G B) for the block B and the gradient G at x, and ⟨G, x⟩. The number is the gap
         divided by its estimate.
         """
-        target, at, search = self.agent.target, self._at, self._norm
-        assert target is not None
-        assert at is not None
-        assert search is not None
+        assert self._search is not None
+        at, search = self._search
         image, slope = total
         if not search.add(image, _ACCURACY * self._threshold(at) / self.radius):
             return (np.array([Command.CERTIFY], dtype=np.float64), search.block), 1.0
@@ -154,12 +153,10 @@ class GapSearch:
         noise = 2.0 * self.radius * at.noise + EPS * self.radius * search.value
         found = CertifiedGap(gap, at.decrease, noise)
         self.agent.certify(found)
-        if target.ends(found):
+        if self.target.ends(found):
             return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),), 1.0
         return None, min(_MOST_TRUST, gap / max(at.estimate, EPS * gap))
 
     def _threshold(self, at: GapEstimate) -> float:
         """Return the largest gap that is small enough, or that is rounding error."""
-        target = self.agent.target
-        assert target is not None
-        return max(target.threshold(at.decrease), self.radius * at.noise)
+        return max(self.target.threshold(at.decrease), self.radius * at.noise)

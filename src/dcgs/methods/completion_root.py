@@ -31,33 +31,6 @@ _ROUNDING = 1e3 * EPS
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class StepAnswer:
-    """The next block Q, whose first columns are the right factor of the new x; U = W M is its left factor.
-
-    ``before`` is Vᵀ Q and ``with_prev`` is V_prevᵀ V⁺, for the right factors of the last two iterates.
-    """
-
-    Q: Matrix
-    M: Matrix
-    before: Matrix
-    with_prev: Matrix
-    theta: float
-    L: float
-
-    def value(self, command: Command) -> Value:
-        """Return the answer as arrays."""
-        return np.array([command, self.theta, self.L]), self.Q, self.M, self.before, self.with_prev
-
-    @classmethod
-    def of(cls, value: Value) -> StepAnswer:
-        """Return the answer that these arrays represent."""
-        numbers, Q, M, before, with_prev = value
-        _, theta, L = numbers.tolist()
-        return cls(Q, M, before, with_prev, theta, L)
-
-
-@final
 @dataclass(eq=False)
 class RootState:
     """The right factors of the last two iterates, the momentum, f(x⁰), and how far estimates were off."""
@@ -71,7 +44,11 @@ class RootState:
 
 @final
 class Root:
-    """What the root computes; other agents have one and do not call it."""
+    """What the root computes; other agents have one and do not call it.
+
+    Its answer has the command, θ and L; the next block Q, whose first columns are the right factor of the new
+    x; M, with U = W M the left factor; and Vᵀ Q and V_prevᵀ V⁺, for the right factors of the iterates before.
+    """
 
     def __init__(self, agent: Agent, state: RootState | None) -> None:
         assert isinstance(agent.X, NuclearNormBall)
@@ -92,7 +69,7 @@ class Root:
             state.V, state.momentum = state.V_prev, Momentum()
             Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
             none = np.zeros((0, 0))
-            return StepAnswer(Q, none, state.V.T @ Q, none, 0.0, _INCREASE * L).value(Command.BACK)
+            return np.array([Command.BACK, 0.0, _INCREASE * L]), Q, none, state.V.T @ Q, none
         if ascent > 0.0:
             state.momentum = Momentum()
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
@@ -125,6 +102,7 @@ class Root:
         wanted = rank + rank // _SHARE + _SPARE if rank < len(sigma) else round(_GROWTH * rank) + _SPARE
         Q = extended(B @ (T / sigma), min(wanted, self.side))
         V, M = Q[:, :rank], R @ (T[:, :rank] * c[:rank])
-        answer = StepAnswer(Q, M, state.V.T @ Q, state.V_prev.T @ V, state.momentum.weight(), L)
+        numbers = np.array([Command.STEP, state.momentum.weight(), L])
+        answer = numbers, Q, M, state.V.T @ Q, state.V_prev.T @ V
         state.V_prev, state.V = state.V, V
-        return answer.value(Command.STEP)
+        return answer

@@ -149,10 +149,15 @@ class SharedRoot:
         count = min(self.side, int(np.count_nonzero(sigma > _LEAST * sigma[0])))
         left = _orthonormal(np.hstack([P, P_new]) @ u[:, :count])
         right = _orthonormal(np.hstack([Q, Q_new]) @ vt[:count].T)
-        whole = Blocks(left, right, _positive(onto_ball(sigma[:count], self.radius)) if count else sigma[:0])
+
+        def projected(rank: int) -> Blocks:
+            c = onto_ball(sigma[:rank], self.radius) if rank else sigma[:0]
+            return Blocks(left, right, c[: int(np.count_nonzero(c))])
+
+        whole = projected(count)
         length = np.sqrt(max(0.0, _distance(whole, y)))
         rank = _rank(sigma[:count], self.radius, _SIGMA * float(length))
-        x = Blocks(left, right, _positive(onto_ball(sigma[:rank], self.radius)) if rank else sigma[:0])
+        x = projected(rank)
         state.squared = max(0.0, _distance(x, y))
         uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
         theta = state.momentum.weight(restart=uphill)
@@ -179,10 +184,6 @@ def _orthonormal(block: Matrix) -> Matrix:
     """Return the block with its rounding errors removed."""
     basis, coefficients = np.linalg.qr(block)
     return np.asarray(basis * np.where(np.diag(coefficients) < 0.0, -1.0, 1.0))
-
-
-def _positive(c: Point) -> Point:
-    return c[: int(np.count_nonzero(c))]
 
 
 def _distance(x: Blocks, y: _Extrapolated) -> float:

@@ -34,6 +34,9 @@ RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
+# Sums are taken for sparse columns if one takes at most this number of rounds. An iteration by sums is then
+# worth 10 to 20 over edges on the Lassos of `dcgs bench growth`.
+_MOST_ROUNDS = 20
 
 InnerName: TypeAlias = Literal[
     "auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton"
@@ -54,8 +57,9 @@ class FastDCGS(Method):
     It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
     matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
-    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others; edges. For
-    matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
+    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others, or if every
+    agent has a sparse matrix with empty columns and a sum takes at most 20 rounds (docs/methods.md has the
+    rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes, and cg
@@ -141,8 +145,9 @@ class FastDCGS(Method):
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(agent)
-        if self.form == "sums" or (chooses and (has_hub or self._prefers_sums(agent))):
-            return by_sums(agent, lambda f: self.inner_solver(f, agent.X))
+        is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
+        if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
+            return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
         inner = self.inner_solver(agent.f, agent.X)
         rho = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
         return over_edges(agent, inner, self.precision, self.eta, rho)
@@ -155,3 +160,8 @@ class FastDCGS(Method):
         return prefers_sums(
             Link.parse(self.link), agent.facts.sizes, max(1, 2 * agent.tree.height), agent.x0.size
         )
+
+
+def _prefers_sums_of_sparse(agent: Agent) -> bool:
+    """Return True if no agent has data for all features, and a sum over the network takes few rounds."""
+    return agent.facts.sparse_columns and 0 < 2 * agent.tree.height <= _MOST_ROUNDS

@@ -16,11 +16,12 @@ import numpy as np
 
 from dcgs.inner import Inner, Subproblem, gap_at_most
 from dcgs.methods.base import Agent
+from dcgs.methods.preconditioner import summed_preconditioner
 from dcgs.methods.reduction import network_sum
 from dcgs.methods.sums_control import Sample, SmoothnessEstimate, SummedModel, SumsStopping
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
-from dcgs.points import EPS, Point, vdot
+from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 
 # The tolerance of step k is of order k^(−_EARLY), and from k = _TURN on of order k^(−_LATE), so that its root
@@ -36,7 +37,7 @@ class SumsState:
     """The last step x, the last accepted point ``best``, and what the next step needs.
 
     ``y`` is where the next gradient is taken; None means at x. ``model`` is f at the last y, None after a
-    rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best).
+    rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best). ``preconditioner`` is h, if there is one.
     """
 
     x: Sample
@@ -47,6 +48,7 @@ class SumsState:
     lowest: float = math.inf
     smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
     momentum: Momentum = field(default_factory=Momentum)
+    preconditioner: Point | None = None
     stopping: SumsStopping = field(default_factory=SumsStopping)
 
     def judge_last_step(self, k: int, value: float, gap: float, sums: _Sums) -> None:
@@ -56,6 +58,7 @@ class SumsState:
         if k == 1:
             self.smoothness.start(sums.smoothness, sums.mean_curvature)
             self.first = self.lowest = value
+            self.preconditioner = sums.model.preconditioner
         elif last is not None and value > last.bound(self.x.x, self.smoothness.L) + rounding:
             # The step was too long: repeat it with a larger Λ.
             self.smoothness.increase(last.curvature(self.x.x, value))
@@ -82,16 +85,19 @@ class _Sums:
     noise: float
 
 
-def by_sums(agent: Agent, inner: Callable[[Objective], Inner]) -> Program[Point]:
-    """Run FastDCGS by sums for one agent."""
+def by_sums(
+    agent: Agent, inner: Callable[[Objective], Inner], preconditioned: bool = False
+) -> Program[Point]:
+    """Run FastDCGS by sums for one agent; with a diagonal preconditioner, if the inner solver supports it."""
     f = agent.f
     zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of the subproblem in line 6
+    preconditioned = preconditioned and inner(zero).supports_preconditioner(zero, agent.X)
     solver = inner(zero).start(replace(agent.task, f=zero))
     start = Sample(agent.x0, f.map.image(agent.x0))
     at = agent.restore(SumsState) or SumsState(start, start)  # line 1
     for k in agent.iterations_left:  # line 2
         y = at.y or at.x
-        sums = yield from _sums(agent, at.x, y)  # line 3
+        sums = yield from _sums(agent, at, y, with_curvatures=preconditioned and k == 1)  # line 3
         certified = at.stopping.certified(agent, sums.model, at.y is None, sums.noise)
         if certified is not None:  # line 4
             agent.observe(k, y.x)
@@ -100,10 +106,10 @@ def by_sums(agent: Agent, inner: Callable[[Objective], Inner]) -> Program[Point]
         e = _tolerance(k, at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent))
         at.judge_last_step(k, sums.value, e, sums)  # line 5
         if at.model is not None:
-            phi = Subproblem(zero, at.model.grad, at.smoothness.L, at.model.at.x)
+            phi = Subproblem(zero, at.model.grad, at.smoothness.L, at.model.at.x, at.preconditioner)
             point = solver(phi, gap_at_most(e / k**2))  # line 6
             x_prev, at.x = at.x, Sample(point, f.map.image(point))
-            uphill = vdot(at.model.at.x - at.x.x, at.x.x - x_prev.x) > 0.0
+            uphill = at.model.dot(at.model.at.x - at.x.x, at.x.x - x_prev.x) > 0.0
             theta = at.momentum.weight(restart=uphill)
             at.y = (
                 None if at.stopping.is_near(agent, at.lowest) else at.x.extrapolated(x_prev, theta)
@@ -119,13 +125,19 @@ def _tolerance(k: int, scale: float) -> float:
     return float(scale / ((k + 1) ** _EARLY * late))
 
 
-def _sums(agent: Agent, x: Sample, y: Sample) -> Program[_Sums]:
-    """Return the sums over all agents of ∇f(y), f(x), f(y) and what the decisions need."""
-    f = agent.f
+def _sums(agent: Agent, at: SumsState, y: Sample, with_curvatures: bool) -> Program[_Sums]:
+    """Return the sums over all agents of ∇f(y), f(x), f(y) and what the decisions need.
+
+    A preconditioner is computed from the curvature of each coordinate, if these are summed as well.
+    """
+    f, shape = agent.f, agent.x0.shape
     noise = f.grad_noise(y.image)
-    own = (f.loss.value(x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, noise)
-    grad = f.map.adjoint(f.loss.grad(y.image))
-    total = yield from network_sum(np.concatenate([grad.reshape(-1), own]), agent)
-    value, value_y, smoothness, mean_curvature, noise = total[-len(own) :].tolist()
-    model = SummedModel(y, value_y, total[: -len(own)].reshape(x.x.shape))
-    return _Sums(model, value, smoothness, mean_curvature, noise)
+    own = (f.loss.value(at.x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, noise)
+    parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
+    if with_curvatures:
+        parts.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
+    total = yield from network_sum(np.concatenate(parts), agent)
+    grad, numbers, *curvatures = np.split(total, np.cumsum([len(part) for part in parts[:-1]]))
+    value, value_y, smoothness, mean_curvature, noise = numbers.tolist()
+    h = summed_preconditioner(curvatures[0].reshape(shape)) if curvatures else at.preconditioner
+    return _Sums(SummedModel(y, value_y, grad.reshape(shape), h), value, smoothness, mean_curvature, noise)

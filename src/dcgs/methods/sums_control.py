@@ -36,22 +36,30 @@ class Sample:
 @final
 @dataclass(frozen=True, eq=False)
 class SummedModel:
-    """The value and the gradient of f, the sum over all agents, at one point."""
+    """The value and the gradient of f, the sum over all agents, at one point.
+
+    Smoothness and curvatures are relative to ‖x‖², which is Σ hⱼ xⱼ² with a diagonal preconditioner h.
+    """
 
     at: Sample
     value: float
     grad: Point
+    preconditioner: Point | None = None
 
     def bound(self, x: Point, smoothness: float) -> float:
         """Return an upper bound of f(x), if f has this smoothness."""
         d = x - self.at.x
-        return self.value + vdot(self.grad, d) + 0.5 * smoothness * vdot(d, d)
+        return self.value + vdot(self.grad, d) + 0.5 * smoothness * self.dot(d, d)
 
     def curvature(self, x: Point, value: float) -> float:
         """Return the mean curvature of f between this point and x, where f has ``value``."""
         d = x - self.at.x
-        length = vdot(d, d)
+        length = self.dot(d, d)
         return 2.0 * (value - self.value - vdot(self.grad, d)) / length if length > 0.0 else 0.0
+
+    def dot(self, a: Point, b: Point) -> float:
+        """Return ⟨a, b⟩, with the preconditioner if there is one."""
+        return vdot(a, b) if self.preconditioner is None else vdot(a, self.preconditioner * b)
 
     def gap(self, agent: Agent) -> float:
         """Return ⟨∇f(y), y⟩ minus its minimum over X: the Wolfe gap, if y is in X."""

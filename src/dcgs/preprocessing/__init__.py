@@ -1,8 +1,8 @@
 """From rows at several sites to a problem: statistics, standardization, intercept, folds and the path."""
 
 from dcgs.preprocessing.classes import agree_on_classes, balanced_weights, balancing, row_factors
-from dcgs.preprocessing.design import Design, LinearModel, LossOf, design
-from dcgs.preprocessing.design_path import design_path
+from dcgs.preprocessing.design import Design, LinearModel, LossOf, design, designs
+from dcgs.preprocessing.design_path import design_paths
 from dcgs.preprocessing.folds import Fold, HoldOut, deal
 from dcgs.preprocessing.one_vs_rest import (
     against_rest,
@@ -11,9 +11,9 @@ from dcgs.preprocessing.one_vs_rest import (
     class_probabilities,
     stacked,
 )
-from dcgs.preprocessing.path import path, path_over
+from dcgs.preprocessing.path import path, path_steps
 from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.preprocessing.reductions import Reductions, Sent
+from dcgs.preprocessing.reductions import Reduction, Reductions, Sent, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
 
@@ -25,10 +25,12 @@ __all__ = [
     "LossOf",
     "Path",
     "PathPoint",
+    "Reduction",
     "Reductions",
     "Sent",
     "SiteData",
     "Statistics",
+    "Steps",
     "against_rest",
     "agree_on_classes",
     "balanced_weights",
@@ -38,9 +40,10 @@ __all__ = [
     "class_probabilities",
     "deal",
     "design",
-    "design_path",
+    "design_paths",
+    "designs",
     "path",
-    "path_over",
+    "path_steps",
     "row_factors",
     "stacked",
     "statistics",

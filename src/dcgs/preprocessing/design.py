@@ -12,7 +12,7 @@ of column j over all sites. The set bounds x and never the intercept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, final
 
@@ -25,7 +25,7 @@ from dcgs.objectives.centered import CenteredMap, CenteredMatrix
 from dcgs.objectives.losses import WeightedLoss
 from dcgs.points import Point
 from dcgs.preprocessing.intercept import InterceptBound, logistic_bound, range_bound
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
 from dcgs.sets import Box, ConvexSet, ProductSet
@@ -154,11 +154,10 @@ def design(
     loss: LossOf,
     intercept: bool = True,
     standardize: bool = True,
-    found: Statistics | None = None,
 ) -> Design:
     """Return the design of the rows of all sites; ``network`` records what was sent for it.
 
-    ``sites`` are those of the agents of this process. ``found`` are the statistics, if they are known.
+    ``sites`` are those of the agents of this process.
 
     >>> import dcgs, networkx as nx
     >>> sites = {0: SiteData([[1.0], [3.0]], [5.0, 9.0]), 1: SiteData([[5.0], [7.0]], [13.0, 17.0])}
@@ -169,11 +168,28 @@ def design(
     >>> model.coef.round(6), round(model.intercept, 6)
     (array([2.]), 3.0)
     """
-    made = Design(found or statistics(sites, network), loss, intercept, standardize, None)
-    if made.eliminates or not intercept:
+    return designs([sites], network, loss, intercept, standardize)[0]
+
+
+def designs(
+    classes: Sequence[Mapping[int, SiteData]],
+    network: Reductions,
+    loss: LossOf,
+    intercept: bool = True,
+    standardize: bool = True,
+) -> list[Design]:
+    """Return the designs of several models of the same columns, whose statistics are found once."""
+    made = Design(statistics(classes[0], network), loss, intercept, standardize, None)
+    return network.run(*(with_bound(made, sites, network) for sites in classes))
+
+
+def with_bound(made: Design, sites: Mapping[int, SiteData], network: Reductions) -> Steps[Design]:
+    """Return the design with what the rows of all sites say of a free intercept."""
+    if made.eliminates or not made.intercept:
         return made
-    bound = logistic_bound if loss is LogisticLoss else range_bound
-    return replace(made, bound=bound(sites, network, made.statistics, made.scale))
+    if made.loss is not LogisticLoss:
+        return replace(made, bound=range_bound(sites, network, made.statistics, made.scale))
+    return replace(made, bound=(yield from logistic_bound(sites, made.statistics, made.scale)))
 
 
 def _without_zero_weights(site: SiteData) -> SiteData:

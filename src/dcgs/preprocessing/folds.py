@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from dcgs.objectives.losses import WeightedLoss
+from dcgs.objectives.losses import LogisticLoss, WeightedLoss
 from dcgs.objectives.objective import Objective
 from dcgs.preprocessing.design import Design
 from dcgs.preprocessing.site_data import SiteData
@@ -54,6 +54,12 @@ class Fold:
     def weight(self, i: int) -> float:
         """Return the weight of the rows that agent i trains on."""
         return self.weights.get(i, float(self.train[i].loss.size))
+
+    @property
+    def is_of_classes(self) -> bool:
+        """Whether the loss is that of classes, which falls to 0 with the radius if they can be separated."""
+        loss = next(iter(self.held_out.values())).loss
+        return isinstance(loss.loss if isinstance(loss, WeightedLoss) else loss, LogisticLoss)
 
     def judgment(self, i: int, x: Any) -> NDArray[np.float64]:
         """Return sums over the held-out rows of agent i: of weights, of losses, and of squared losses."""

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.points import norm
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics
 from dcgs.sets.base import ConvexSet
@@ -83,16 +83,14 @@ InterceptBound: TypeAlias = LogisticBound | RangeBound
 """What the data say of a free intercept; ``start`` is the best one without a model, or near it."""
 
 
-def logistic_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
-) -> LogisticBound:
+def logistic_bound(sites: Mapping[int, SiteData], found: Statistics, scale: Vector) -> Steps[LogisticBound]:
     """Return the bound for labels ±1; raise if all rows of all sites have one label.
 
     Columns are centered, and divided by ``scale``.
     """
     positives = {i: np.where(site.targets > 0.0, site.counts, 0.0) for i, site in sites.items()}
     own = {i: [float(weights.sum()), sites[i].A.T @ weights] for i, weights in positives.items()}
-    weight, sums = network.sum("sums of the columns of one class", own)
+    weight, sums = yield Reduction("sums of the columns of one class", own)
     share = float(weight) / found.weight
     if not 0.0 < share < 1.0:
         label = "+1" if share > 0.5 else "−1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,9 +15,9 @@ from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
-from dcgs.preprocessing.path_search import searched
+from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.base import ProjectableSet
 from dcgs.sets.product_set import Product
@@ -35,6 +35,8 @@ _TIMES, _STILL = 2, 1e-3
 _RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
+# A model of classes that leaves less than this share of the loss explains nearly all of it.
+_LEFT = 0.01
 
 
 def path(
@@ -69,17 +71,21 @@ def path(
     network = Reductions(graph, Lockstep() if runtime is None else runtime)
     given = [folds] if isinstance(folds, Fold) else folds
     instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    return path_over(network, list(given), set_of, radii, start)
+    return network.run(path_steps(network, list(given), set_of, radii, start))[0]
 
 
-def path_over(
+def path_steps(
     network: Reductions,
     folds: Sequence[Fold],
     set_of: SetOf,
     radii: Sequence[float] | None = None,
     start: Any = None,
-) -> Path:
-    """Return the path, as :func:`path`; ``network`` records what was sent for it."""
+) -> Steps[Path]:
+    """Return the path, as :func:`path`; run it with ``network.run``, which records what was sent for it.
+
+    Several paths that are run together share sums. The rounds and bytes of a path are then those of all sums
+    until it ended.
+    """
     if len(folds) == 0:
         raise ValueError("folds must be dcgs.Fold(train, held_out), or several of them; got none.")
     for fold in folds:
@@ -96,19 +102,20 @@ def path_over(
     before = network.rounds, network.bytes
     x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
     few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
+    enough = _LEFT if folds[0].is_of_classes else 0.0
     models: PathModels | SumsPath
     if not few and _sums(set_of, x0, network):
         models = SumsPath(folds, set_of, network, x0)
-        fitted, stopped = searched(models, radii)
+        fitted, stopped = yield from searched(models, radii, enough)
     else:
         models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
-        fitted, stopped = _fitted(models, folds, network, _radii(models, radii), patient=radii is not None)
+        fitted, stopped = yield from _fitted(models, folds, network, radii, enough)
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size)
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
 
 
 def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
@@ -118,41 +125,45 @@ def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
     return cheap and not isinstance(x0, LowRank) and network.runtime.reliable
 
 
-def _radii(models: PathModels, radii: Sequence[float] | None) -> Iterator[float]:
-    if radii is not None:
-        yield from sorted(map(float, radii))
-        return
-    first = _FIRST * models.first_radius()
-    for k in range(_MOST):
-        yield first * _RATIO**k
-
-
 def _fitted(
-    models: PathModels, folds: Sequence[Fold], network: Reductions, radii: Iterator[float], patient: bool
-) -> tuple[list[Fitted], str]:
+    models: PathModels,
+    folds: Sequence[Fold],
+    network: Reductions,
+    given: Sequence[float] | None,
+    enough: float,
+) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of the path, all judged, and why there is no larger radius."""
-    fitted = [models.null]
-    stopped = "all radii that were given" if patient else f"the largest of {_MOST} radii"
+    yield from models.begin()
+    patient, fitted = given is not None, [models.null]
+    if given is not None:
+        radii, stopped = sorted(map(float, given)), "all radii that were given"
+    else:
+        first = _FIRST * (yield from models.first_radius())
+        radii, stopped = [first * _RATIO**k for k in range(_MOST)], f"the largest of {_MOST} radii"
     for radius in radii:
-        fitted.append(models.fit(radius))
+        fitted.append((yield from models.fit(radius)))
         if not models.exact:
-            fitted = _all_judged(fitted, folds, network)
+            fitted = yield from _all_judged(fitted, folds, network)
+        as_good = None if patient else first_as_good(fitted, enough)
+        if as_good and as_good.radius < radius:
+            stopped = NOT_BETTER
+            break
         if not patient and _is_still(fitted):
             stopped = "a larger radius does not change the model"
             break
         if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
-    return _all_judged(fitted, folds, network), stopped
+    return (yield from _all_judged(fitted, folds, network)), stopped
 
 
-def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions) -> list[Fitted]:
+def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions) -> Steps[list[Fitted]]:
     """Return the models with their judgment, those that have none by one sum over the network."""
     waiting = [n for n, one in enumerate(fitted) if one.judged is None]
     if not waiting:
         return fitted
     own = {i: [[judged(folds, i, fitted[n].models) for n in waiting]] for i in network.hosts}
-    (sums,) = network.sum("held-out losses", own)
+    (sums,) = yield Reduction("held-out losses", own)
     answers = dict(zip(waiting, sums, strict=True))
     return [replace(one, judged=answers[n]) if n in answers else one for n, one in enumerate(fitted)]
 

@@ -21,7 +21,7 @@ from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
-from dcgs.preprocessing.reductions import Reductions, Sent
+from dcgs.preprocessing.reductions import Reduction, Reductions, Sent, Steps
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.product_set import Product
 
@@ -54,7 +54,7 @@ class Fitted:
 
 
 class PathModels(ABC):
-    """The models of all folds at one radius after the other."""
+    """The models of all folds at one radius after the other; ``begin`` finds what the other steps need."""
 
     null: Fitted
     weight: float
@@ -63,11 +63,15 @@ class PathModels(ABC):
     """True if models follow without further sums; the held-out rows are then judged for all at once."""
 
     @abstractmethod
-    def first_radius(self) -> float:
+    def begin(self) -> Steps[None]:
+        """Find the loss of no model, and the weight of the rows."""
+
+    @abstractmethod
+    def first_radius(self) -> Steps[float]:
         """Return the radius at which one atom alone, with the best weight, would end."""
 
     @abstractmethod
-    def fit(self, radius: float) -> Fitted:
+    def fit(self, radius: float) -> Steps[Fitted]:
         """Return the models over the set of this radius, starting from the last ones."""
 
 
@@ -96,22 +100,26 @@ class NewtonPath(PathModels):
     """
 
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
-        self.folds, self.set_of, self.network = folds, set_of, network
-        self.hosts = list(network.hosts)
+        self.folds, self.set_of, self.start = folds, set_of, start
+        self.hosts, self.agents = list(network.hosts), len(network.graph)
+
+    def begin(self) -> Steps[None]:
+        folds = self.folds
         once = {i: [_once(folds, i), [_bound(fold.train[i]) for fold in folds]] for i in self.hosts}
-        self.at, sums, (facts, bounds) = self._evaluate([start] * len(folds), once)
-        self.exact = float(facts[0]) == float(len(network.graph))
+        self.at, sums, (facts, bounds) = yield from self._evaluate([self.start] * len(folds), once)
+        self.exact = float(facts[0]) == float(self.agents)
         self.weight = float(facts[1])
-        self.bounds = [_matrix(one, start.size) for one in bounds]
+        self.bounds = [_matrix(one, self.start.size) for one in bounds]
         self.null = Fitted(0.0, tuple(at.x for at in self.at), tuple(at.value for at in self.at), sums)
 
-    def first_radius(self) -> float:
+    def first_radius(self) -> Steps[float]:
+        yield from ()  # all is known
         grad = np.sum([at.grad for at in self.at], axis=0)
         hess = np.sum([at.hess for at in self.at], axis=0)
         atom = unit_atom(self.set_of(1.0), grad)
         return _atom_weight(-vdot(grad, atom), float(atom @ hess @ atom))
 
-    def fit(self, radius: float) -> Fitted:
+    def fit(self, radius: float) -> Steps[Fitted]:
         X, count = self.set_of(radius), len(self.folds)
         shares, trials, sums = [0.0] * count, [at.x for at in self.at], None
         for _ in range(_MOST_STEPS):
@@ -119,7 +127,7 @@ class NewtonPath(PathModels):
             if self.exact:
                 self.at = [self._moved(n, x) for n, x in enumerate(trials)]
                 break
-            ahead, sums, _ = self._evaluate(trials)
+            ahead, sums, _ = yield from self._evaluate(trials)
             failed = [ahead[n].value > self.at[n].value for n in range(count)]
             shares = [_next_share(shares[n], failed[n]) for n in range(count)]
             self.at = [self.at[n] if failed[n] else ahead[n] for n in range(count)]
@@ -153,7 +161,7 @@ class NewtonPath(PathModels):
 
     def _evaluate(
         self, points: Sequence[Point], once: Mapping[int, Sequence[Any]] | None = None
-    ) -> tuple[list[_At], Sums, Sequence[Any]]:
+    ) -> Steps[tuple[list[_At], Sums, Sequence[Any]]]:
         """Return the folds at these points, the judgment of the points, and the sums of ``once``.
 
         All are in one sum over the network.
@@ -163,7 +171,7 @@ class NewtonPath(PathModels):
             for i in self.hosts
         }
         name = "losses, gradients and Hessians of the folds, and held-out losses"
-        values, grads, hessians, sums, *rest = self.network.sum(name, own)
+        values, grads, hessians, sums, *rest = yield Reduction(name, own)
         found = [
             _At(x, float(values[n]), grads[n], _matrix(hessians[n], x.size)) for n, x in enumerate(points)
         ]
@@ -177,21 +185,23 @@ class MinimizePath(PathModels):
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Any) -> None:
         self.folds, self.set_of, self.network = folds, set_of, network
         self.models = [start] * len(folds)
-        own = {i: [_once(folds, i), self._own_losses(i)] for i in network.hosts}
-        facts, losses = network.sum("weights and losses of no model", own)
+
+    def begin(self) -> Steps[None]:
+        own = {i: [_once(self.folds, i), self._own_losses(i)] for i in self.network.hosts}
+        facts, losses = yield Reduction("weights and losses of no model", own)
         self.weight, self.losses = float(facts[1]), tuple(losses.tolist())
         self.null = Fitted(0.0, tuple(self.models), self.losses, None)
 
-    def first_radius(self) -> float:
+    def first_radius(self) -> Steps[float]:
         x = self.models[0]
         if isinstance(x, LowRank):
             # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
             return 2.0 * math.sqrt(self.losses[0])
         own = {i: [f.grad(x)] for i, f in self.folds[0].train.items()}
-        (grad,) = self.network.sum("the gradient of no model", own)
-        return first_atom_radius(self.folds[0], self.set_of, self.network, x, grad)
+        (grad,) = yield Reduction("the gradient of no model", own)
+        return (yield from first_atom_radius(self.folds[0], self.set_of, x, grad))
 
-    def fit(self, radius: float) -> Fitted:
+    def fit(self, radius: float) -> Steps[Fitted]:
         X, models, network = self.set_of(radius), [], self.network
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
@@ -210,7 +220,7 @@ class MinimizePath(PathModels):
         own: dict[int, list[Any]] = {
             i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts
         }
-        losses, sums = network.sum("losses, and held-out losses", own)
+        losses, sums = yield Reduction("losses, and held-out losses", own)
         self.losses = tuple(losses.tolist())
         return Fitted(radius, tuple(models), self.losses, sums)
 
@@ -237,11 +247,11 @@ def unit_atom(X: ConvexSet, grad: Point) -> Point:
     return atom
 
 
-def first_atom_radius(fold: Fold, set_of: SetOf, network: Reductions, x: Point, grad: Point) -> float:
+def first_atom_radius(fold: Fold, set_of: SetOf, x: Point, grad: Point) -> Steps[float]:
     """Return the radius at which one atom alone, with the best weight, would end; ``grad`` is that at x."""
     atom = unit_atom(set_of(1.0), grad)
     curvatures = {i: [_curvature_along(f, x, atom)] for i, f in fold.train.items()}
-    (curvature,) = network.sum("its curvature along one atom", curvatures)
+    (curvature,) = yield Reduction("its curvature along one atom", curvatures)
     return _atom_weight(-vdot(grad, atom), float(curvature))
 
 

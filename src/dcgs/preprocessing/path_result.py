@@ -35,6 +35,17 @@ class PathPoint:
     loss: float
     features: float
 
+    def is_as_good_as(self, larger: PathPoint, null: PathPoint, enough: float) -> bool:
+        """Return True if this model explains nearly all, and one of larger radius is not clearly better.
+
+        It leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows
+        held out it does so too, or its error exceeds the other by at most both standard errors together,
+        which bound that of the difference.
+        """
+        explains = self.loss < enough * null.loss
+        differs = self.error - larger.error > self.standard_error + larger.standard_error
+        return explains and (self.error < enough * null.error or not differs)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -43,7 +54,8 @@ class Path:
 
     ``null`` is the point of radius 0: no model but an intercept. ``stopped`` says why there is no larger
     radius. ``models`` are the points that ``minimize`` or Newton steps found, for each radius one per fold.
-    ``size`` says what ``features`` of the points count: features, or the rank of a matrix.
+    ``size`` says what ``features`` of the points count: features, or the rank of a matrix. With a share
+    ``enough`` above 0 the best radius is the smallest that :meth:`PathPoint.is_as_good_as` the others.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -66,13 +78,21 @@ class Path:
     stopped: str
     models: tuple[tuple[Any, ...], ...] = field(repr=False)
     size: str = "features"
+    enough: float = 0.0
 
     @property
     def best(self) -> PathPoint:
-        """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error."""
+        """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error.
+
+        The loss of classes that can be separated falls to 0 as the radius grows. Once a model of classes
+        leaves less than 1 % of the loss on the rows trained on, a larger radius must be clearly better.
+        """
         least = min(self.points, key=lambda point: point.error)
         most = least.error + SAME * least.standard_error
-        return next((point for point in self.points if point.error <= most), least)
+        as_good = (
+            p for p in self.points if p.error <= most or p.is_as_good_as(least, self.null, self.enough)
+        )
+        return next(as_good, least)
 
     @property
     def one_standard_error(self) -> PathPoint:

@@ -23,7 +23,7 @@ from dcgs.points import EPS, Point, vdot
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, SetOf, Sums, first_atom_radius
 from dcgs.preprocessing.path_result import from_sums
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.sets.base import ProjectableSet
 
 # A model is finished if f exceeds a lower bound by at most this share of the decrease from no model.
@@ -133,26 +133,31 @@ class SumsPath:
     """Models of any size over sets with a cheap projection, several radii at once."""
 
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
-        self.folds, self.set_of, self.network = folds, set_of, network
+        self.folds, self.set_of, self.hosts, self.start = folds, set_of, list(network.hosts), start
+
+    def begin(self) -> Steps[None]:
+        """Find the loss of no model, its gradient, and the weight of the rows."""
+        folds = self.folds
+        points = [(n, self._at(self.start, n)) for n in range(len(folds))]
         own = {
-            i: [_facts(folds, i), *self._own(i, [(n, start) for n in range(len(folds))])]
-            for i in network.hosts
+            i: [_facts(folds, i), *_stacked([self._parts(i, n, at, at) for n, at in points])]
+            for i in self.hosts
         }
-        facts, *sums = network.sum("weights, and losses and gradients of no model", own)
+        facts, *sums = yield Reduction("weights, and losses and gradients of no model", own)
         self.weight = float(facts[0])
         self.curvatures = facts[1:].reshape(len(folds), 2)
         self.first = _samples(sums)
         losses = tuple(one.value for one in self.first)
         judged = np.sum([one.judged for one in self.first], axis=0)
-        self.null = Fitted(0.0, (start,) * len(folds), losses, judged)
+        self.null = Fitted(0.0, (self.start,) * len(folds), losses, judged)
 
-    def first_radius(self) -> float:
+    def first_radius(self) -> Steps[float]:
         """Return the radius at which one atom alone, with the best weight, would end."""
-        return first_atom_radius(
-            self.folds[0], self.set_of, self.network, self.null.models[0], self.first[0].grad
-        )
+        return first_atom_radius(self.folds[0], self.set_of, self.start, self.first[0].grad)
 
-    def fit(self, radii: Sequence[float], known: Sequence[Fitted], patient: bool = False) -> list[Fitted]:
+    def fit(
+        self, radii: Sequence[float], known: Sequence[Fitted], patient: bool = False
+    ) -> Steps[list[Fitted]]:
         """Return the models of increasing radii; they start from models that are known, or between them.
 
         Unless ``patient``, models that are clearly too large are not finished.
@@ -163,7 +168,7 @@ class SumsPath:
             if step == 0 and len(known) == 1:
                 samples = [self.first[n] for _, n in going]
             else:
-                samples = self._samples(going)
+                samples = yield from self._samples(going)
             targets = {key: run.learn(one) for (key, run), one in zip(going.items(), samples, strict=True)}
             fitted = [self._fitted(r, runs) for r in radii]
             large = math.inf if patient else _too_large([*known, *fitted])
@@ -186,30 +191,19 @@ class SumsPath:
         return _Run(X, self._at(x, n), self.null.losses[n], smoothness)
 
     def _at(self, x: Point, n: int) -> _At:
-        return _At(x, {i: self.folds[n].train[i].map.image(x) for i in self.network.hosts})
+        return _At(x, {i: self.folds[n].train[i].map.image(x) for i in self.hosts})
 
-    def _samples(self, going: Mapping[tuple[float, int], _Run]) -> list[_Sample]:
+    def _samples(self, going: Mapping[tuple[float, int], _Run]) -> Steps[list[_Sample]]:
         own = {
-            i: self._stacked([self._parts(i, n, run.x, run.y) for (_, n), run in going.items()])
-            for i in self.network.hosts
+            i: _stacked([self._parts(i, n, run.x, run.y) for (_, n), run in going.items()])
+            for i in self.hosts
         }
-        return _samples(self.network.sum(_NAME, own))
-
-    def _own(self, i: int, points: Sequence[tuple[int, Point]]) -> list[Any]:
-        parts = []
-        for n, x in points:
-            at = _At(x, {i: self.folds[n].train[i].map.image(x)})
-            parts.append(self._parts(i, n, at, at))
-        return self._stacked(parts)
+        return _samples((yield Reduction(_NAME, own)))
 
     def _parts(self, i: int, n: int, x: _At, y: _At) -> tuple[list[float], Point, Sums]:
         f = self.folds[n].train[i]
         values = [f.loss.value(x.images[i]), f.loss.value(y.images[i])]
         return values, f.map.adjoint(f.loss.grad(y.images[i])), self.folds[n].judgment(i, x.x)
-
-    @staticmethod
-    def _stacked(parts: Sequence[tuple[list[float], Point, Sums]]) -> list[Any]:
-        return [np.array(each) for each in zip(*parts, strict=True)]
 
     def _fitted(self, radius: float, runs: Mapping[tuple[float, int], _Run]) -> Fitted:
         own = [runs[radius, n] for n in range(len(self.folds))]
@@ -218,6 +212,10 @@ class SumsPath:
         return Fitted(
             radius, tuple(run.best.x for run in own), tuple(run.lowest for run in own), judged, finished
         )
+
+
+def _stacked(parts: Sequence[tuple[list[float], Point, Sums]]) -> list[Any]:
+    return [np.array(each) for each in zip(*parts, strict=True)]
 
 
 def _samples(sums: Sequence[Any]) -> list[_Sample]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import MatrixCompletion
 from dcgs.preprocessing.folds import Fold
-from dcgs.preprocessing.path import path_over
+from dcgs.preprocessing.path import path_steps
 from dcgs.preprocessing.path_result import Path
 from dcgs.preprocessing.reductions import Reductions, Sent
 from dcgs.ratings.completing import Cost, prepare
@@ -42,7 +42,8 @@ def ratings_path(parts: Mapping[int, Part], task: OffsetsTask, network: Reductio
         judges[i] = MatrixCompletion(rows, cols, values - prepared.offsets[i].of(rows, cols), task.shape)
     fold = Fold(prepared.objectives, judges)
     start: Any = LowRank.zeros(task.shape)
-    path = path_over(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
+    steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
+    (path,) = network.run(steps)
     return replace(path, rounds=network.rounds - before[0], bytes=network.bytes - before[1])
 
 

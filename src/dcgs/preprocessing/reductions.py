@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, final
+from itertools import islice
+from typing import Any, TypeAlias, TypeVar, final
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,25 @@ from dcgs.front.network import as_network
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.validation import instance
 
-Arrays = tuple[NDArray[np.float64], ...]
+Arrays: TypeAlias = tuple[NDArray[np.float64], ...]
+Answer = TypeVar("Answer")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Arrays of the agents of this process, which a program wants to have the sums of over all agents.
+
+    ``operation`` may be ``"min"`` in place of ``"sum"``.
+    """
+
+    name: str
+    values: Mapping[int, Sequence[ArrayLike]]
+    operation: str = "sum"
+
+
+Steps: TypeAlias = Generator[Reduction, Arrays, Answer]
+"""A program that yields what is to be summed, is resumed with the sums, and returns its answer."""
 
 
 @final
@@ -104,6 +123,41 @@ class Reductions:
         most = max(map(len, own.values()))
         self.sent.append(Sent(name, "union", most, agreed.rounds, int(agreed.bytes.sum())))
         return agreed.texts
+
+    def run(self, *programs: Steps[Answer]) -> list[Answer]:
+        """Run programs side by side, and return their answers.
+
+        What all of them yield in one step is in one sum: together they take the rounds of the longest one.
+
+        >>> def twice(value: float) -> Steps[float]:
+        ...     (once,) = yield Reduction("values", {0: [value], 1: [value]})
+        ...     (again,) = yield Reduction("sums of values", {0: [once], 1: [once]})
+        ...     return float(again)
+        >>> network = Reductions(nx.path_graph(2))
+        >>> network.run(twice(1.0), twice(3.0)), network.rounds
+        ([4.0, 12.0], 4)
+        """
+        answers: dict[int, Answer] = {}
+        sums: dict[int, Any] = dict.fromkeys(range(len(programs)))
+        while sums:
+            asked: dict[int, Reduction] = {}
+            for k, own in sums.items():
+                try:
+                    asked[k] = programs[k].send(own)
+                except StopIteration as end:
+                    answers[k] = end.value
+            kinds = sorted({one.operation for one in asked.values()})
+            shared = [self._shared({k: a for k, a in asked.items() if a.operation == kind}) for kind in kinds]
+            sums = {k: own for each in shared for k, own in each.items()}
+        return [answers[k] for k in range(len(programs))]
+
+    def _shared(self, asked: Mapping[int, Reduction]) -> dict[int, Arrays]:
+        """Return the sums for each program, by one reduction over the network."""
+        name = "; ".join(dict.fromkeys(one.name for one in asked.values()))
+        values = {i: [array for one in asked.values() for array in one.values[i]] for i in self.hosts}
+        operation, first = next(iter(asked.values())).operation, self.hosts[0]
+        sums = iter(self._reduce(name, values, operation))
+        return {k: tuple(islice(sums, len(one.values[first]))) for k, one in asked.items()}
 
     def _reduce(self, name: str, values: Mapping[int, Sequence[ArrayLike]], operation: str) -> Arrays:
         arrays = {i: [np.asarray(array, dtype=np.float64) for array in own] for i, own in values.items()}

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.points import EPS
-from dcgs.preprocessing.reductions import Reductions
+from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 
 Vector = NDArray[np.float64]
@@ -61,28 +61,33 @@ def statistics(sites: Mapping[int, SiteData], network: Reductions) -> Statistics
     >>> found.rows, found.mean, found.deviation.round(3), found.target_mean
     (4, array([4.]), array([2.236]), 1.0)
     """
-    sparse = check_columns(sites, network)
+    return network.run(statistics_steps(sites, network))[0]
+
+
+def statistics_steps(sites: Mapping[int, SiteData], network: Reductions) -> Steps[Statistics]:
+    """Find the statistics by sums that other programs may share."""
+    sparse = yield from check_columns(sites, network)
     first = {i: _sums(site) for i, site in sites.items()}
-    (counts, sums) = network.sum("counts, and sums of columns and targets", first)
+    counts, sums = yield Reduction("counts, and sums of columns and targets", first)
     rows, weight = float(counts[0]), float(counts[1])
     if weight <= 0.0:
         raise ValueError("the weights of all rows of all sites must have a positive sum; it is 0.")
     mean = sums / weight
     second = {i: [_squares(site, mean)] for i, site in sites.items()}
-    (squares,) = network.sum("squared differences from the means", second)
+    (squares,) = yield Reduction("squared differences from the means", second)
     deviation = np.sqrt(squares / weight)
     deviation[deviation <= _ROUNDING * EPS * np.abs(mean)] = 0.0
     targets = float(mean[-1]), float(deviation[-1])
     return Statistics(int(rows), weight, mean[:-1], deviation[:-1], *targets, sparse)
 
 
-def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> bool:
+def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> Steps[bool]:
     """Return whether a site has sparse features; raise unless all have rows, and equally many columns."""
     own = {
         i: [[float(site.features), -float(site.features), -float(site.is_sparse), float(site.A.shape[0])]]
         for i, site in sites.items()
     }
-    (found,) = network.min("numbers of columns and rows", own)
+    (found,) = yield Reduction("numbers of columns and rows", own, "min")
     least, most, dense, rows = found.tolist()
     if least != -most:
         texts = {i: [f"{_name(i, site)} has {site.features}"] for i, site in sites.items()}

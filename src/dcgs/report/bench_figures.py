@@ -73,18 +73,13 @@ def time_figure(times: Times) -> Figure:
         for method in times.names:
             place = places.index(method)
             drawn = [(times.seconds(chosen, method, link), y) for y, chosen in enumerate(rows)]
-            look: dict[str, Any] = {"marker": _MARKERS[place % len(_MARKERS)]}
-            look |= {"facecolors": "none"} if method == POOL else {}
-            color = "0.4" if method == POOL else (*COLORS, "0.55")[(place - 1) % (len(COLORS) + 1)]
-            points = [(x, y) for x, y in drawn if x is not None]
-            axes.scatter(
-                [x for x, _ in points],
-                [y for _, y in points],
-                s=26,
-                label=method,
-                edgecolors=color,
-                **(look if method == POOL else look | {"color": color}),
-            )
+            is_pool = method == POOL
+            color = "0.4" if is_pool else (*COLORS, "0.55")[(place - 1) % (len(COLORS) + 1)]
+            fill = {"facecolors": "none", "edgecolors": color} if is_pool else {"color": color}
+            points = [point for point in drawn if point[0] is not None]
+            seconds, heights = zip(*points, strict=True) if points else ((), ())
+            marker = _MARKERS[place % len(_MARKERS)]
+            axes.scatter(seconds, heights, s=26, label=method, marker=marker, **fill)
         axes.set_xscale("log")
         axes.set_title(f"{name}: {link}, {1e3 * link.latency:g} ms a round")
         axes.set_xlabel("seconds")

@@ -51,7 +51,7 @@ class Progress:
             share = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
             done = max(snapshot.iterations, share)
             measures = f"worst_loss {snapshot.worst_loss:.1e}, gap {snapshot.gap:.1e}"
-            text = f"{_count(snapshot.rounds, 'round')}, {measures}"
+            text = f"{_rounds(snapshot.rounds)}, {measures}"
             self._display.update(done, iterations, lambda: text)
 
         return update
@@ -105,13 +105,11 @@ class RoundProgress:
 
     def after_round(self, traffic: Traffic) -> None:
         """Report the messages that this process has sent so far."""
-        self._display.update(
-            traffic.rounds,
-            self._total,
-            lambda: (
-                f"{_count(traffic.rounds, 'round')}, {size(traffic.bytes.sum())} sent here{self._measured}"
-            ),
-        )
+
+        def describe() -> str:
+            return f"{_rounds(traffic.rounds)}, {size(traffic.bytes.sum())} sent here{self._measured}"
+
+        self._display.update(traffic.rounds, self._total, describe)
 
     def measured(self, snapshot: Snapshot) -> None:
         """Report the loss and the gap of the models."""
@@ -229,5 +227,5 @@ class _Lines:
             self._pending = None
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _rounds(number: int) -> str:
+    return "1 round" if number == 1 else f"{number} rounds"

@@ -16,7 +16,8 @@ class Traffic:
     """Counters of a run: rounds of all agents, messages and bytes that each agent sent.
 
     ``steps`` holds, for each step, the seconds of the slowest agent; ``computing`` is their sum, which is the
-    time that a run takes if every agent has its own machine and messages take no time. ``worked`` and
+    time that a run takes if every agent has its own machine and messages take no time. ``peaks`` holds, for
+    each round, the most bytes that an agent sent. ``worked`` and
     ``waited`` are the seconds that each agent spent computing and waiting for messages. A process counts for
     the agents that it hosts.
     """
@@ -25,6 +26,7 @@ class Traffic:
         self.rounds = 0
         self.computing = 0.0
         self.steps: list[float] = []
+        self.peaks: list[int] = []
         self.messages = np.zeros(agents, dtype=np.int64)
         self.bytes = np.zeros(agents, dtype=np.int64)
         self.worked = np.zeros(agents)
@@ -49,9 +51,11 @@ class Traffic:
         The header of a round goes to every neighbor, also to one for which there is no message.
         """
         self.rounds += 1
+        before = self.bytes.copy()
         for i, sent in packets.items():
             self.bytes[i] += HEADER * (len(neighbors[i]) - len(sent))
             self.count_messages(i, sent)
+        self.peaks.append(int((self.bytes - before).max()))
 
     def count_messages(self, i: int, sent: Packets) -> None:
         """Count the messages that agent i sent: their encoded arrays and their headers."""

@@ -5,7 +5,6 @@ The code keeps no state between calls, so that the same input gives the same bit
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import final
 
@@ -13,7 +12,6 @@ import numpy as np
 
 from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, norm, vdot
-from dcgs.sets.base import ConvexSet
 from dcgs.sets.lanczos import SEED, Matrix, Vector, near_vector
 
 SWEEPS = 30
@@ -36,23 +34,6 @@ class Nearest:
     basis: Matrix
     wanted: int
     whole: bool
-
-
-class BlockSet(ConvexSet):
-    """A set of matrices that is defined by their singular values, with projections by blocks of triples."""
-
-    @abstractmethod
-    def surely_holds(self, M: Point) -> bool:
-        """Return True if a bound without singular values proves that M is in the set."""
-
-    @abstractmethod
-    def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
-        """Return the nearest point to M from as many top singular triples as ``basis`` has columns.
-
-        The search starts from the basis, which is orthonormal on the smaller side of M; a square basis asks
-        for all triples. The point is in the set. If it is whole, it is the projection of a matrix at
-        distance at most ``tolerance`` from M, unless that takes more than SWEEPS sweeps.
-        """
 
 
 def extended(basis: Matrix, columns: int) -> Matrix:
@@ -79,6 +60,10 @@ def with_atom(basis: Matrix, atom: Atom, shape: tuple[int, ...]) -> Matrix:
 
 def nearest_in_ball(M: Point, radius: float, basis: Matrix, tolerance: float) -> Nearest:
     """Return the nearest matrix to M of nuclear norm ≤ radius made of a block of its singular triples.
+
+    There are as many triples as ``basis`` has columns. The search starts from the basis, which is orthonormal
+    on the smaller side of M; a square basis asks for all triples. If the point is whole, it is the projection
+    of a matrix at distance at most ``tolerance`` from M, unless that takes more than SWEEPS sweeps.
 
     Subspace iteration with Rayleigh–Ritz on the smaller side. U is orthonormal and rotated so that the
     columns of P = MᵀU are orthogonal. Then σᵢ = ‖Pᵢ‖, uᵢ and Pᵢ/σᵢ are approximate triples with residual

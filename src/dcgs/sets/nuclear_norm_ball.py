@@ -12,7 +12,7 @@ from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, norm
 from dcgs.projections import onto_simplex
 from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
-from dcgs.sets.block import BlockSet, Nearest, nearest_in_ball
+from dcgs.sets.block import Nearest, nearest_in_ball
 from dcgs.sets.lanczos import Matrix, top_triple
 from dcgs.sets.options import RADIUS
 from dcgs.validation import MATRIX_SHAPE, POSITIVE
@@ -20,7 +20,7 @@ from dcgs.validation import MATRIX_SHAPE, POSITIVE
 
 @final
 @dataclass(frozen=True, init=False)
-class NuclearNormBall(BlockSet, ProjectableSet):
+class NuclearNormBall(ProjectableSet):
     """{x, a matrix : the sum of its singular values ≤ radius}; extreme points −radius·uvᵀ.
 
     The oracle finds u and v by Lanczos steps, so that ⟨G, s⟩ ≤ −(1 − tolerance)·radius·σ₁ for the largest
@@ -72,7 +72,9 @@ class NuclearNormBall(BlockSet, ProjectableSet):
         return cls(matrix_shape(cls.name, shape), **options)
 
     def surely_holds(self, M: Point) -> bool:
+        """Return True if a bound without singular values proves that M is in the set."""
         return math.sqrt(min(self.shape)) * norm(M) <= self.radius
 
     def nearest(self, M: Point, basis: Matrix, tolerance: float) -> Nearest:
+        """Return the nearest point to M from as many top singular triples as ``basis`` has columns."""
         return nearest_in_ball(M, self.radius, basis, tolerance)

@@ -32,6 +32,11 @@ class Problem:
     graph: nx.Graph
     metrics: Mapping[str, Metric] = field(default_factory=dict)
 
+    @property
+    def parts(self) -> tuple[Sequence[Objective], ConvexSet, nx.Graph]:
+        """The first three arguments of :func:`dcgs.minimize`."""
+        return self.objectives, self.X, self.graph
+
 
 @final
 @dataclass(frozen=True)
@@ -88,14 +93,7 @@ def execute(
 
     try:
         result = minimize(
-            problem.objectives,
-            problem.X,
-            problem.graph,
-            method,
-            **asdict(budget),
-            seed=seed,
-            runtime=runtime,
-            callback=observe,
+            *problem.parts, method, **asdict(budget), seed=seed, runtime=runtime, callback=observe
         )
     except FloatingPointError as error:
         last = snapshots[-1]

@@ -60,14 +60,16 @@ def path_chart(view: PathView) -> dict[str, Any]:
         {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
         {"key": "features", "label": f"{path.size} of the model", "symbol": _SIZES[path.size]},
     ]
-    table |= {"upper": table["error"] + table["standard_error"], "none": np.full(len(path.points), np.nan)}
+    missing = np.full(len(path.points), np.nan)
     curves = [
-        ("held-out", "rows held out", "error", "features"),
-        ("upper", "one standard error above", "upper", "none"),
-        ("trained", "rows trained on", "loss", "none"),
+        ("held-out", "rows held out", table["error"], table["features"]),
+        ("upper", "one standard error above", table["error"] + table["standard_error"], missing),
+        ("trained", "rows trained on", table["loss"], missing),
     ]
-    columns = ({"radius": table["radius"], "error": table[y], "features": table[z]} for *_, y, z in curves)
-    named = [(key, label, own) for (key, label, *_), own in zip(curves, columns, strict=True)]
+    named = [
+        (key, label, {"radius": table["radius"], "error": error, "features": features})
+        for key, label, error, features in curves
+    ]
     return _chart(view.key, measures, named)
 
 

@@ -142,16 +142,16 @@ def as_json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def thinned(measures: Iterable[Sequence[float]], length: int, most: int = MOST_POINTS) -> list[int]:
-    """Return the indices of the points to show, at most ``most`` of ``length``, in order.
+def thinned(measures: Iterable[Sequence[float]], length: int) -> list[int]:
+    """Return the indices of the points to show, at most MOST_POINTS of ``length``, in order.
 
     The first, the last, and each measure's smallest and largest value are among them. Half of the others are
     spaced evenly and half logarithmically, so that both kinds of axis look smooth.
     """
-    if length <= most:
+    if length <= MOST_POINTS:
         return list(range(length))
     places = {0, length - 1, *_extremes(measures)}
-    room = most - len(places)
+    room = MOST_POINTS - len(places)
     even = np.linspace(0, length - 1, room // 2)
     early = np.geomspace(1, length, room - room // 2) - 1
     return sorted(places | {round(place) for place in (*even, *early)})
