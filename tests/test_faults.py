@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import dcgs
+from dcgs.methods.certificate import Proposal
+from dcgs.methods.epoch import Answer
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import FaultSchedule, Job, Traffic
@@ -97,6 +99,17 @@ def test_noise_is_replayed_as_well(tmp_path: Path) -> None:
     assert first.agents.tobytes() == again.agents.tobytes()
     # Relative noise of 1 % changes answers by about as much.
     assert 1e-5 < np.abs(first.x - exact.x).max() < 0.1 * np.abs(exact.x).max()
+
+
+def test_noise_in_the_numbers_of_an_answer_names_no_vector_that_is_not_there() -> None:
+    nothing = Answer(np.zeros(6), None, 5, Proposal.NOTHING)
+    model = Answer(np.zeros(6), None, 5, Proposal.MODEL, model=np.ones(2))
+    for noise in (0.2, -0.2):
+        found = [Answer.of((numbers + noise, *rest)) for numbers, *rest in (nothing.value(), model.value())]
+        assert [(one.gap, one.curvature, one.stops, one.proposal) for one in found] == [
+            (None, None, False, Proposal.NOTHING),
+            (None, None, False, Proposal.MODEL),
+        ]
 
 
 def test_with_noise_agents_cannot_certify_and_are_told_so() -> None:

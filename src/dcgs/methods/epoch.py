@@ -21,6 +21,8 @@ from dcgs.protocol import Inbox, Message
 
 # The least number of rounds of an epoch.
 _SHORTEST = 4
+# A number that says yes is above this one.
+_YES = 0.5
 # The numbers that are summed over all agents.
 _LOCAL_ETA, _DEGREE, _PRIMAL, _DUAL, _DECREASE, _NOISE = range(6)
 
@@ -53,14 +55,20 @@ class Answer:
 
     @classmethod
     def of(cls, value: Value) -> Answer:
-        """Return the answer that these arrays represent."""
+        """Return the answer that these arrays represent.
+
+        Noise in messages may have changed every number: what is not there is not taken for there.
+        """
         numbers, *vectors = value
         *sums, gap, decrease, noise, end, has_gap, proposal, has_curvature = numbers.tolist()
-        curvature = vectors.pop(0) if has_curvature else None
-        certified = CertifiedGap(gap, decrease, noise) if has_gap else None
+        curvature = vectors.pop(0) if vectors and has_curvature > _YES else None
+        certified = CertifiedGap(gap, decrease, noise) if has_gap > _YES else None
         model = vectors[0] if vectors else None
-        proposed, stops = Proposal(int(proposal)), has_gap > 1.0
-        return cls(np.array(sums), certified, int(end), proposed, curvature, model, stops)
+        if model is not None:
+            proposed = Proposal.MODEL
+        else:
+            proposed = Proposal.START if proposal > _YES else Proposal.NOTHING
+        return cls(np.array(sums), certified, int(end), proposed, curvature, model, has_gap > 1.0 + _YES)
 
 
 @final
