@@ -7,13 +7,14 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dcgs
 from dcgs.front import facts
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.link import LINKS, Link
-from dcgs.methods.link_rule import prefers_sums, sum_pieces
+from dcgs.methods.link_rule import ASSUMED, prefers_sums, sum_pieces
 from dcgs.schedules import SizeFacts
 
 EVEN = SizeFacts(most_neighbors=2, most_entries=80_000, has_uneven_columns=False)
@@ -203,3 +204,19 @@ def test_what_is_no_link_is_refused() -> None:
     number: Any = 10e6
     with pytest.raises(TypeError, match=r"link must be a text such as '10MB/s,20ms'; got 10000000\.0"):
         dcgs.FastDCGS(link=number)
+
+
+def test_without_a_link_only_long_sums_are_cut() -> None:
+    # By hand, H = 5, 12.5 MB/s and 20 ms: √(4 · 9.4 ms/20 ms) = 1.4 and √(4 · 136 ms/20 ms) = 5.2.
+    assert [sum_pieces(ASSUMED, 5, nbytes) for nbytes in (118_000, 1_700_000)] == [1, 5]
+
+
+@pytest.mark.parametrize(("unknowns", "rounds"), [(1000, [4, 4, 4]), (100_000, [8, 6, 6])])
+def test_a_gradient_of_800_kb_is_sent_in_two_pieces(unknowns: int, rounds: list[int]) -> None:
+    # By hand, H = 2: √(64 ms/20 ms) = 1.8, and a sum takes 2(H + c − 1) rounds. The first has curvatures, too.
+    objectives = [
+        dcgs.LeastSquares(sp.eye_array(3, unknowns, k=i, format="csr"), np.ones(3)) for i in range(5)
+    ]
+    X, method = dcgs.L1Ball(unknowns, 2.0), dcgs.FastDCGS(form="sums")
+    result = dcgs.minimize(objectives, X, nx.path_graph(5), method, iterations=3)
+    assert result.rounds == sum(rounds)

@@ -20,7 +20,7 @@ from dcgs.methods.base import Agent, Method
 from dcgs.methods.completion import CompletionState, complete
 from dcgs.methods.completion_shared import SharedState, complete_shared
 from dcgs.methods.edges import EdgesState, over_edges
-from dcgs.methods.link_rule import prefers_sums
+from dcgs.methods.link_rule import ASSUMED, prefers_sums
 from dcgs.methods.second_order import SecondOrderState, by_second_order
 from dcgs.methods.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
@@ -73,7 +73,8 @@ class FastDCGS(Method):
     one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
     the tree and the largest number of entries of an agent's data. In all forms but edges, what is summed
     along the tree is sent in pieces where that takes less time: more rounds, of smaller messages, and the
-    same bits. Without it, the aim is few rounds.
+    same bits. Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves
+    time over links of 100 Mbit/s with 20 ms a round.
 
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
@@ -137,14 +138,14 @@ class FastDCGS(Method):
         return completes and self.form in ("auto", "sums") and self.eta is None and self.inner == "auto"
 
     def program(self, agent: Agent) -> Program[Any]:
-        if self.link is not None:
-            agent = replace(agent, link=Link.parse(self.link))
         has_hub = agent.facts.hub is not None
+        link = None if self.link is None else Link.parse(self.link)
+        agent = replace(agent, link=link or ASSUMED)
         if agent.low_rank_start is not None:
             return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
-            return by_second_order(agent)
+            return by_second_order(replace(agent, link=link))
         is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
         if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)

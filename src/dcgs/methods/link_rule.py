@@ -24,6 +24,9 @@ _EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
 _SMALLEST_PIECE = 1000
 _SHORTEST_ROUND = 1e-4
 
+ASSUMED = Link(speed=12.5e6, latency=0.02)
+"""The link for which sums are cut if the method is not told one: long sums only, as rounds are dear on it."""
+
 
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
     """Return True if the form by sums is expected to take less time over such links.
