@@ -213,7 +213,7 @@ def test_without_a_link_only_long_sums_are_cut() -> None:
 
 @pytest.mark.parametrize(("unknowns", "rounds"), [(1000, [4, 4, 4]), (100_000, [8, 6, 6])])
 def test_a_gradient_of_800_kb_is_sent_in_two_pieces(unknowns: int, rounds: list[int]) -> None:
-    # By hand, H = 2: √(64 ms/20 ms) = 1.8, and a sum takes 2(H + c − 1) rounds. The first has curvatures, too.
+    # By hand, H = 2: √(64 ms/20 ms) = 1.8, and a sum takes 2(H + c − 1) rounds. The first has curvatures.
     objectives = [
         dcgs.LeastSquares(sp.eye_array(3, unknowns, k=i, format="csr"), np.ones(3)) for i in range(5)
     ]
