@@ -179,7 +179,9 @@ def test_an_array_where_a_tuple_is_expected_names_its_sender() -> None:
         run(graph, program)
 
 
-def test_a_message_too_many_names_its_sender() -> None:
+def test_a_message_that_is_repeated_counts_once() -> None:
+    """Where a message is lost, a runtime may deliver the last one again."""
+
     def program(agent: Agent) -> Program[Any]:
         if agent.index == 4:
             for _ in range(4):
@@ -187,8 +189,8 @@ def test_a_message_too_many_names_its_sender() -> None:
             return None
         return (yield from network_answer((np.ones(1),), agent, lambda total: total))
 
-    with pytest.raises(ValueError, match=r"^a sum must have 1 messages of a neighbor; agent 4 sent more\."):
-        run(nx.path_graph(5), program)
+    outcome = run(nx.path_graph(5), program)
+    assert [float(answer[0][0]) for answer in outcome.answers[:4]] == [5.0] * 4
 
 
 # In pieces.

@@ -113,7 +113,7 @@ def test_every_run_is_recorded_with_all_measures_and_metrics(done: Path) -> None
     assert sorted(files(done)) == ["dcgs-theorem.csv", "dcgs-x0.1.csv", "dcgs-x10.csv", "dfw.csv"]
     for content in files(done).values():
         assert content.splitlines()[0] == (
-            b"iterations,rounds,messages,bytes,lmo_calls,projections,"
+            b"iterations,rounds,messages,bytes,peak_bytes,lmo_calls,projections,"
             b"local_loss,mean_loss,worst_loss,disagreement,gap,size"
         )
     rows = files(done)["dfw.csv"].splitlines()[1:]
@@ -198,7 +198,7 @@ def test_of_the_scalings_the_one_that_serves_everyone_best_is_shown(done: Path) 
     findings = loaded(done).findings[0]
     assert [curve.key for curve in findings.curves] == ["dfw", "dcgs-theorem", "dcgs-scaled"]
     ends = {
-        key: float(files(done)[f"dcgs-{key}.csv"].splitlines()[-1].split(b",")[8]) for key in ("x10", "x0.1")
+        key: float(files(done)[f"dcgs-{key}.csv"].splitlines()[-1].split(b",")[9]) for key in ("x10", "x0.1")
     }
     best = min(ends, key=lambda key: ends[key])
     scaled = findings.curves[-1]

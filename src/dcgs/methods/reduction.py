@@ -160,10 +160,10 @@ def tree_answer(
             sent_up += 1
         inbox = yield outbox
         for j, piece in inbox.items():
+            if arrived[j] == pieces:  # a runtime may repeat a message in place of one that was lost
+                continue
+            reduction = up[arrived[j]]
             arrived[j] += 1
-            if arrived[j] > pieces:
-                raise ValueError(f"a sum must have {pieces} messages of a neighbor; agent {j} sent more.")
-            reduction = up[arrived[j] - 1]
             _check_parts(j, piece, reduction.own if same_shapes and j in tree.children else ())
             if j == tree.parent:
                 down.append(piece)
