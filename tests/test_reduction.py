@@ -190,7 +190,7 @@ def test_a_message_that_is_repeated_counts_once() -> None:
         return (yield from network_answer((np.ones(1),), agent, lambda total: total))
 
     outcome = run(nx.path_graph(5), program)
-    assert [float(answer[0][0]) for answer in outcome.answers[:4]] == [5.0] * 4
+    assert [float(answer[0][0]) for answer in outcome.values[:4]] == [5.0] * 4
 
 
 # In pieces.
