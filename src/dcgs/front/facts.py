@@ -22,7 +22,7 @@ from dcgs.schedules import Facts, ProjectionFacts, SizeFacts
 from dcgs.sets.base import ConvexSet
 
 # Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at
-# random places, two for each column. With more entries, edges take fewer bytes on the Lassos of `dcgs bench growth`.
+# random places, two for each column. With more, edges send fewer bytes on Lassos of `dcgs bench growth`.
 _MOST_COLUMNS = 0.85
 # A matrix with at most this many rows is formed, column by column.
 _DENSE_SIDE = 32
