@@ -202,6 +202,14 @@ def test_a_resumed_run_equals_the_uninterrupted_one_to_the_bit(case: int) -> Non
     assert everything(resumed) == everything(whole)
 
 
+@pytest.mark.parametrize("every", [0, 4])
+def test_bytes_of_rounds_that_were_not_measured_yet_are_in_a_checkpoint(every: int, tmp_path: Path) -> None:
+    whole = once().run(iterations=11, every=every)
+    once().run(iterations=6, every=every, checkpoint=Checkpoint(tmp_path, 1))
+    resumed = once().run(iterations=11, every=every, checkpoint=Checkpoint(tmp_path, 1, resume=True))
+    assert resumed.history.peak_bytes[-1] == whole.history.peak_bytes[-1] > 0
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_run_resumed_many_times_on_any_threads_equals_the_uninterrupted_one(
     threads: int, tmp_path: Path

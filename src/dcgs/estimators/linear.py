@@ -129,7 +129,8 @@ def _fit(
     start = made.start(ball) if x0 is None or X.violation(x0) > 1e-9 * X.diameter else x0
     objectives = made.objectives(sites)
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
-    network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, int(result.bytes.sum())))
+    here = int(result.bytes[list(network.hosts)].sum())  # a result has those of all processes
+    network.sent.append(Sent("the model", "fit", X.shape[0], result.rounds, here))
     known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
     return LinearFit(made.model(result.x), known, path, result)
 

@@ -35,7 +35,7 @@ def facts_of(
     smoothness: bool,
     sizes: bool = False,
 ) -> Facts:
-    """Return the facts of a problem; mixing, smoothness and sizes cost time, and are computed on request."""
+    """Return the facts of a problem; mixing, smoothness and sizes take time, so they are optional."""
     f = as_distributed(objectives)
     known = Facts(
         len(network),

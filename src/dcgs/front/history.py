@@ -74,7 +74,7 @@ class History:
     is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
     is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
     ``projections`` are the largest of any agent. ``peak_bytes`` sums over rounds the most bytes that an agent
-    sent in that round: a round takes as long as its longest message. Runs without common rounds have
+    sent in that round: a round takes as long as its busiest agent sends. Runs without common rounds have
     ``bytes`` there. ``seconds`` is wall-clock time without measurements.
     ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
+import numpy as np
+
 from dcgs.front.fingerprint import library_versions
 from dcgs.front.history import as_rows, from_rows
 from dcgs.front.observer import Observer
@@ -25,6 +27,7 @@ class RunState:
 
     ``steps`` are the iterations of this agent: fewer than those of the run if it slept. ``agreed`` is True if
     the agent knows that the gap is certified.
+    ``peaks`` are the most bytes of an agent of the same process, in each round since the last snapshot.
     ``history`` has a row for each snapshot: agent 0 has all of them, the others the last one.
     """
 
@@ -36,6 +39,7 @@ class RunState:
     target: GapTarget | None
     rounds: int
     peak_bytes: int
+    peaks: Point
     computing: float
     seconds: float
     worked: float
@@ -82,6 +86,7 @@ def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Obser
         target=agent.target,
         rounds=counters.traffic.rounds,
         peak_bytes=observer.peak_bytes,
+        peaks=np.array(counters.traffic.peaks, dtype=np.float64),
         computing=observer.computing,
         seconds=counters.clock.seconds,
         worked=counters.traffic.worked[i],
@@ -104,6 +109,7 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
     counters = observer.counters
     counters.traffic.rounds, observer.computing = first.rounds, first.computing
     observer.peak_bytes = first.peak_bytes
+    counters.traffic.peaks = np.max([state.peaks for state in states.values()], axis=0).astype(int).tolist()
     counters.clock.set(first.seconds)
     for i, state in states.items():
         answer = state.factors if state.answer is None else state.answer

@@ -39,8 +39,8 @@ class Agent:
     * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
       (used by FastDCGS; all 1 if empty). ``tree`` is the agent's place in a spanning tree of the graph.
       ``reliable`` is False if messages may be lost or late. ``low_rank_start`` is the starting point of a
-      method whose models are matrices in factors; ``x0`` is then empty. ``link`` is what the method was told
-      of the links, or None.
+      method whose models are matrices in factors; ``x0`` is then empty. ``link`` is the link for which
+      sums are cut into pieces; None cuts none.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
       stops it. Agents that stop because of it call ``agree`` with the certified gap first. The root of the

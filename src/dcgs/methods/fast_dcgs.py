@@ -34,9 +34,9 @@ RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
-# Sums are taken for sparse columns if one takes at most this number of rounds. An iteration by sums is then
-# worth 10 to 20 over edges on the Lassos of `dcgs bench growth`.
-_MOST_ROUNDS = 20
+# Sums are taken for sparse columns along a tree of at most this height. An iteration by sums is worth 10 to
+# 20 over edges on the Lassos of `dcgs bench growth`.
+_MOST_HEIGHT = 10
 
 InnerName: TypeAlias = Literal[
     "auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton"
@@ -58,8 +58,8 @@ class FastDCGS(Method):
     ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
     matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
     with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others, or if every
-    agent has a sparse matrix with empty columns and a sum takes at most 20 rounds (docs/methods.md has the
-    rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
+    agent has a sparse matrix with empty columns and the tree has a height of at most 10 (docs/methods.md has
+    the rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes, and cg
@@ -140,12 +140,12 @@ class FastDCGS(Method):
     def program(self, agent: Agent) -> Program[Any]:
         has_hub = agent.facts.hub is not None
         link = None if self.link is None else Link.parse(self.link)
-        agent = replace(agent, link=link or ASSUMED)
+        agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
             return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
-            return by_second_order(replace(agent, link=link))
+            return by_second_order(replace(agent, link=link if agent.reliable else None))
         is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
         if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
@@ -164,5 +164,5 @@ class FastDCGS(Method):
 
 
 def _prefers_sums_of_sparse(agent: Agent) -> bool:
-    """Return True if no agent has data for all features, and a sum over the network takes few rounds."""
-    return agent.facts.sparse_columns and 0 < 2 * agent.tree.height <= _MOST_ROUNDS
+    """Return True if no agent has data for all features, and the tree is not high."""
+    return agent.facts.sparse_columns and 0 < agent.tree.height <= _MOST_HEIGHT

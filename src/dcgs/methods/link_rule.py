@@ -25,7 +25,7 @@ _SMALLEST_PIECE = 1000
 _SHORTEST_ROUND = 1e-4
 
 ASSUMED = Link(speed=12.5e6, latency=0.02)
-"""The link for which sums are cut if the method is not told one: long sums only, as rounds are dear on it."""
+"""The link for which sums are cut if the method is told none. Rounds are slow on it: few sums are cut."""
 
 
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:

@@ -160,7 +160,7 @@ def tree_answer(
             sent_up += 1
         inbox = yield outbox
         for j, piece in inbox.items():
-            if arrived[j] == pieces:  # a runtime may repeat a message in place of one that was lost
+            if arrived[j] == pieces:  # a repeated message; sums are not cut where a runtime may repeat some
                 continue
             reduction = up[arrived[j]]
             arrived[j] += 1

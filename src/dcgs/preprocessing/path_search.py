@@ -77,7 +77,8 @@ def first_as_good(fitted: Sequence[Fitted], enough: float) -> Fitted | None:
     if not enough:
         return None
     null, least = _point(fitted[0]), _point(min(fitted, key=_error))
-    return next((one for one in fitted if _point(one).is_as_good_as(least, null, enough)), None)
+    smaller = (one for one in fitted if one.radius <= least.radius)
+    return next((one for one in smaller if _point(one).is_as_good_as(least, null, enough)), None)
 
 
 def _error(one: Fitted) -> float:
