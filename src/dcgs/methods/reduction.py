@@ -2,8 +2,8 @@
 
 Every agent adds its value to the partial sums of its children and sends the result to its parent. The root
 computes an answer from the total, which is sent down the tree. So all agents get the same answer, to the last
-bit, after as many rounds as twice the height of the tree. An agent sends one value up and one answer to each
-child, however many agents there are.
+bit, after as many rounds as twice the height of the tree; more if the value is cut into pieces. An agent
+sends one value up and one answer to each child, however many agents there are.
 
 In these rounds only one level of the tree sends. If values are cut into pieces, one piece follows another up
 and down the tree, so that all levels send at the same time: more rounds, of smaller messages, and equal bits.
@@ -103,7 +103,8 @@ class Reduction:
 def network_sum(value: Point, agent: Agent) -> Program[Point]:
     """Return the sum of all agents' values, equal to the last bit at all of them.
 
-    It takes one round on a complete graph, else twice the height of the tree: two rounds with a hub.
+    It takes one round on a complete graph, else twice the height of the tree, two rounds with a hub; more if
+    the value is cut into pieces.
     """
     if not agent.facts.is_complete:
         (total,) = yield from network_answer((value,), agent, lambda total: total)
@@ -119,9 +120,9 @@ def network_answer(
 ) -> Program[Value]:
     """Return at all agents what the root computes from the sum of all agents' values.
 
-    Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one. If the
-    link is known, a rule chooses the number of pieces. Agents whose values differ in size pass as ``nbytes``
-    a number that is the same for all.
+    Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one; more if
+    the value is cut. If the agent has a link, a rule chooses the number of pieces. Agents whose values differ
+    in size pass as ``nbytes`` a number that is the same for all.
     """
     pieces = 1
     if agent.link is not None:

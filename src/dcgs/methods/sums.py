@@ -1,8 +1,9 @@
 """FastDCGS by sums: all agents take the same accelerated steps along ∇f, the sum of all gradients.
 
 A sum over the network takes two rounds if an agent is a neighbor of all others (a hub), one if the graph is
-complete, and twice the height of the spanning tree in general. Every decision depends on sums that are equal
-to the last bit at all agents. The line numbers are those of the box "FastDCGS by sums" in docs/methods.md.
+complete, and twice the height of the spanning tree in general; more for long gradients. Every decision
+depends on sums that are equal to the last bit at all agents. The line numbers are those of the box "FastDCGS
+by sums" in docs/methods.md.
 """
 
 from __future__ import annotations
