@@ -15,7 +15,7 @@ from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.preprocessing import (
     HoldOut,
     Path,
-    Reduction,
+    ReductionRequest,
     Reductions,
     SiteData,
     Steps,
@@ -101,7 +101,7 @@ def test_sums_that_reach_the_wrong_class_change_its_path(monkeypatch: pytest.Mon
     right, _ = paths_of(5, Lockstep())
     shared, left = Reductions._shared, iter([True])
 
-    def swapped(self: Reductions, asked: Mapping[int, Reduction]) -> dict[int, Any]:
+    def swapped(self: Reductions, asked: Mapping[int, ReductionRequest]) -> dict[int, Any]:
         sums = shared(self, asked)
         planted = "folds" in next(iter(asked.values())).name and next(left, False)
         return sums | ({1: sums[2], 2: sums[1]} if planted else {})
@@ -116,7 +116,7 @@ def test_programs_of_any_length_and_shape_get_their_own_sums_and_one_record_a_st
         found = []
         for step in range(steps):
             own: dict[int, list[Any]] = {i: [np.full(size, 10.0**i * (step + 1)), size] for i in range(3)}
-            vector, count = yield Reduction(f"sums of {size}", own)
+            vector, count = yield ReductionRequest(f"sums of {size}", own)
             found += [*vector.tolist(), float(count)]
         return found
 
@@ -135,7 +135,7 @@ def test_programs_of_any_length_and_shape_get_their_own_sums_and_one_record_a_st
 
 def test_an_error_of_one_program_ends_all() -> None:
     def fails() -> Iterator[Any]:
-        yield Reduction("ones", {i: [1.0] for i in range(3)})
+        yield ReductionRequest("ones", {i: [1.0] for i in range(3)})
         raise ValueError("no second step.")
 
     with pytest.raises(ValueError, match="no second step"):

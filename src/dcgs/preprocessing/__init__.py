@@ -13,7 +13,7 @@ from dcgs.preprocessing.one_vs_rest import (
 )
 from dcgs.preprocessing.path import path, path_steps
 from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.preprocessing.reductions import Reduction, Reductions, Sent, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Sent, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics, statistics
 
@@ -25,7 +25,7 @@ __all__ = [
     "LossOf",
     "Path",
     "PathPoint",
-    "Reduction",
+    "ReductionRequest",
     "Reductions",
     "Sent",
     "SiteData",

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.points import norm
-from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 from dcgs.preprocessing.statistics import Statistics
 from dcgs.sets.base import ConvexSet
@@ -90,7 +90,7 @@ def logistic_bound(sites: Mapping[int, SiteData], found: Statistics, scale: Vect
     """
     positives = {i: np.where(site.targets > 0.0, site.counts, 0.0) for i, site in sites.items()}
     own = {i: [float(weights.sum()), sites[i].A.T @ weights] for i, weights in positives.items()}
-    weight, sums = yield Reduction("sums of the columns of one class", own)
+    weight, sums = yield ReductionRequest("sums of the columns of one class", own)
     share = float(weight) / found.weight
     if not 0.0 < share < 1.0:
         label = "+1" if share > 0.5 else "−1"

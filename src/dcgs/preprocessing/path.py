@@ -17,7 +17,7 @@ from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, Pat
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
 from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
-from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.base import ProjectableSet
 from dcgs.sets.product_set import Product
@@ -163,7 +163,7 @@ def _all_judged(fitted: list[Fitted], folds: Sequence[Fold], network: Reductions
     if not waiting:
         return fitted
     own = {i: [[judged(folds, i, fitted[n].models) for n in waiting]] for i in network.hosts}
-    (sums,) = yield Reduction("held-out losses", own)
+    (sums,) = yield ReductionRequest("held-out losses", own)
     answers = dict(zip(waiting, sums, strict=True))
     return [replace(one, judged=answers[n]) if n in answers else one for n, one in enumerate(fitted)]
 

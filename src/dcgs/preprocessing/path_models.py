@@ -21,7 +21,7 @@ from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
-from dcgs.preprocessing.reductions import Reduction, Reductions, Sent, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Sent, Steps
 from dcgs.sets.base import ConvexSet
 from dcgs.sets.product_set import Product
 
@@ -171,7 +171,7 @@ class NewtonPath(PathModels):
             for i in self.hosts
         }
         name = "losses, gradients and Hessians of the folds, and held-out losses"
-        values, grads, hessians, sums, *rest = yield Reduction(name, own)
+        values, grads, hessians, sums, *rest = yield ReductionRequest(name, own)
         found = [
             _At(x, float(values[n]), grads[n], _matrix(hessians[n], x.size)) for n, x in enumerate(points)
         ]
@@ -188,7 +188,7 @@ class MinimizePath(PathModels):
 
     def begin(self) -> Steps[None]:
         own = {i: [_once(self.folds, i), self._own_losses(i)] for i in self.network.hosts}
-        facts, losses = yield Reduction("weights and losses of no model", own)
+        facts, losses = yield ReductionRequest("weights and losses of no model", own)
         self.weight, self.losses = float(facts[1]), tuple(losses.tolist())
         self.null = Fitted(0.0, tuple(self.models), self.losses, None)
 
@@ -198,7 +198,7 @@ class MinimizePath(PathModels):
             # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
             return 2.0 * math.sqrt(self.losses[0])
         own = {i: [f.grad(x)] for i, f in self.folds[0].train.items()}
-        (grad,) = yield Reduction("the gradient of no model", own)
+        (grad,) = yield ReductionRequest("the gradient of no model", own)
         return (yield from first_atom_radius(self.folds[0], self.set_of, x, grad))
 
     def fit(self, radius: float) -> Steps[Fitted]:
@@ -220,7 +220,7 @@ class MinimizePath(PathModels):
         own: dict[int, list[Any]] = {
             i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts
         }
-        losses, sums = yield Reduction("losses, and held-out losses", own)
+        losses, sums = yield ReductionRequest("losses, and held-out losses", own)
         self.losses = tuple(losses.tolist())
         return Fitted(radius, tuple(models), self.losses, sums)
 
@@ -251,7 +251,7 @@ def first_atom_radius(fold: Fold, set_of: SetOf, x: Point, grad: Point) -> Steps
     """Return the radius at which one atom alone, with the best weight, would end; ``grad`` is that at x."""
     atom = unit_atom(set_of(1.0), grad)
     curvatures = {i: [_curvature_along(f, x, atom)] for i, f in fold.train.items()}
-    (curvature,) = yield Reduction("its curvature along one atom", curvatures)
+    (curvature,) = yield ReductionRequest("its curvature along one atom", curvatures)
     return _atom_weight(-vdot(grad, atom), float(curvature))
 
 

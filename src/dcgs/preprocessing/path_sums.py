@@ -23,7 +23,7 @@ from dcgs.points import EPS, Point, vdot
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, SetOf, Sums, first_atom_radius
 from dcgs.preprocessing.path_result import from_sums
-from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.sets.base import ProjectableSet
 
 # A model is finished if f exceeds a lower bound by at most this share of the decrease from no model.
@@ -143,7 +143,7 @@ class SumsPath:
             i: [_facts(folds, i), *_stacked([self._parts(i, n, at, at) for n, at in points])]
             for i in self.hosts
         }
-        facts, *sums = yield Reduction("weights, and losses and gradients of no model", own)
+        facts, *sums = yield ReductionRequest("weights, and losses and gradients of no model", own)
         self.weight = float(facts[0])
         self.curvatures = facts[1:].reshape(len(folds), 2)
         self.first = _samples(sums)
@@ -198,7 +198,7 @@ class SumsPath:
             i: _stacked([self._parts(i, n, run.x, run.y) for (_, n), run in going.items()])
             for i in self.hosts
         }
-        return _samples((yield Reduction(_NAME, own)))
+        return _samples((yield ReductionRequest(_NAME, own)))
 
     def _parts(self, i: int, n: int, x: _At, y: _At) -> tuple[list[float], Point, Sums]:
         f = self.folds[n].train[i]

@@ -22,8 +22,8 @@ Answer = TypeVar("Answer")
 
 @final
 @dataclass(frozen=True, eq=False)
-class Reduction:
-    """Arrays of the agents of this process, which a program wants to have the sums of over all agents.
+class ReductionRequest:
+    """Arrays of the agents of this process; a program that yields them gets their sums over all agents.
 
     ``operation`` may be ``"min"`` in place of ``"sum"``.
     """
@@ -33,7 +33,7 @@ class Reduction:
     operation: str = "sum"
 
 
-Steps: TypeAlias = Generator[Reduction, Arrays, Answer]
+Steps: TypeAlias = Generator[ReductionRequest, Arrays, Answer]
 """A program that yields what is to be summed, is resumed with the sums, and returns its answer."""
 
 
@@ -130,8 +130,8 @@ class Reductions:
         What all of them yield in one step is in one sum: together they take the rounds of the longest one.
 
         >>> def twice(value: float) -> Steps[float]:
-        ...     (once,) = yield Reduction("values", {0: [value], 1: [value]})
-        ...     (again,) = yield Reduction("sums of values", {0: [once], 1: [once]})
+        ...     (once,) = yield ReductionRequest("values", {0: [value], 1: [value]})
+        ...     (again,) = yield ReductionRequest("sums of values", {0: [once], 1: [once]})
         ...     return float(again)
         >>> network = Reductions(nx.path_graph(2))
         >>> network.run(twice(1.0), twice(3.0)), network.rounds
@@ -140,7 +140,7 @@ class Reductions:
         answers: dict[int, Answer] = {}
         sums: dict[int, Any] = dict.fromkeys(range(len(programs)))
         while sums:
-            asked: dict[int, Reduction] = {}
+            asked: dict[int, ReductionRequest] = {}
             for k, own in sums.items():
                 try:
                     asked[k] = programs[k].send(own)
@@ -151,7 +151,7 @@ class Reductions:
             sums = {k: own for each in shared for k, own in each.items()}
         return [answers[k] for k in range(len(programs))]
 
-    def _shared(self, asked: Mapping[int, Reduction]) -> dict[int, Arrays]:
+    def _shared(self, asked: Mapping[int, ReductionRequest]) -> dict[int, Arrays]:
         """Return the sums for each program, by one reduction over the network."""
         name = "; ".join(dict.fromkeys(one.name for one in asked.values()))
         values = {i: [array for one in asked.values() for array in one.values[i]] for i in self.hosts}

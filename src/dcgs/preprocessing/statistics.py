@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from dcgs.points import EPS
-from dcgs.preprocessing.reductions import Reduction, Reductions, Steps
+from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
 
 Vector = NDArray[np.float64]
@@ -68,13 +68,13 @@ def statistics_steps(sites: Mapping[int, SiteData], network: Reductions) -> Step
     """Find the statistics by sums that other programs may share."""
     sparse = yield from check_columns(sites, network)
     first = {i: _sums(site) for i, site in sites.items()}
-    counts, sums = yield Reduction("counts, and sums of columns and targets", first)
+    counts, sums = yield ReductionRequest("counts, and sums of columns and targets", first)
     rows, weight = float(counts[0]), float(counts[1])
     if weight <= 0.0:
         raise ValueError("the weights of all rows of all sites must have a positive sum; it is 0.")
     mean = sums / weight
     second = {i: [_squares(site, mean)] for i, site in sites.items()}
-    (squares,) = yield Reduction("squared differences from the means", second)
+    (squares,) = yield ReductionRequest("squared differences from the means", second)
     deviation = np.sqrt(squares / weight)
     deviation[deviation <= _ROUNDING * EPS * np.abs(mean)] = 0.0
     targets = float(mean[-1]), float(deviation[-1])
@@ -87,7 +87,7 @@ def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> Steps[b
         i: [[float(site.features), -float(site.features), -float(site.is_sparse), float(site.A.shape[0])]]
         for i, site in sites.items()
     }
-    (found,) = yield Reduction("numbers of columns and rows", own, "min")
+    (found,) = yield ReductionRequest("numbers of columns and rows", own, "min")
     least, most, dense, rows = found.tolist()
     if least != -most:
         texts = {i: [f"{_name(i, site)} has {site.features}"] for i, site in sites.items()}
