@@ -95,7 +95,7 @@ class EncodedArray:
         form = min(sizes, key=lambda form: (sizes[form], form))
         return form, n if form is Form.DENSE else count
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """The bytes that it takes."""
         form, count = self._choice
@@ -180,12 +180,12 @@ def _filled(form: Form, n: int, places: Buffer, values: Array) -> Array:
 
 def _size(form: Form, dtype: np.dtype[Any], shape: Sequence[int], count: int) -> int:
     """Return the bytes of an array in this form, its description included."""
-    positions = {
-        Form.DENSE: 0,
-        Form.INDEXED: _padded(4 * count),
-        Form.BITMAP: _padded((math.prod(shape) + 7) // 8),
-    }
-    return _LAYOUT.size + 8 * len(shape) + positions[form] + _padded(count * dtype.itemsize)
+    positions = 0
+    if form is Form.INDEXED:
+        positions = _padded(4 * count)
+    elif form is Form.BITMAP:
+        positions = _padded((math.prod(shape) + 7) // 8)
+    return _LAYOUT.size + 8 * len(shape) + positions + _padded(count * dtype.itemsize)
 
 
 def _padded(size: int) -> int:
