@@ -36,9 +36,12 @@ def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         }
         own["trials"] = {**one["trials"], **kept}
         own["grid"] = {entry: trial for entry, trial in own["grid"].items() if entry in kept}
-    record.setdefault("measured", {}).update(
-        {name: {key: environment[key] for key in ("versions", "seed", "machine")} for name in sorted(names)}
-    )
+    about = {key: environment[key] for key in ("versions", "seed", "machine")}
+    measured = dict.fromkeys(sorted(names), about)
+    if set(new["instances"]) == set(record["instances"]):
+        record.setdefault("measured", {}).update(measured)
+    for name in new["instances"]:
+        record["instances"][name]["measured"] = measured
     return record
 
 
@@ -65,6 +68,13 @@ def page(record: dict[str, Any], ranking: Ranking) -> str:
     """Return the page with all tables."""
     told = ", ".join(f"{name} by {one['versions']['dcgs']}" for name, one in record["measured"].items())
     old = record["environment"]["versions"]["dcgs"]
+    some = [
+        f"{entry} on {name} by {made['versions']['dcgs']}"
+        for name, one in record["instances"].items()
+        for entry, made in one.get("measured", {}).items()
+        if made != record["measured"].get(entry)
+    ]
+    told += "".join(f", {text}" for text in some)
     parts = [
         "# Rounds to an accuracy",
         "`dcgs bench rounds` measured this on two cores. [Measuring](measuring.md) describes the command, "
