@@ -150,11 +150,11 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
         return np.array(numbers, dtype=np.float64), at.trial
     verdict = Verdict.ACCEPTED
     if root is None:
-        bound = _unpacked(hessians.pop(0), at.trial.size)
-        hess = bound - _unpacked(hessians[0], len(bound)) if hessians else bound
+        bound = symmetric(hessians.pop(0), at.trial.size)
+        hess = bound - symmetric(hessians[0], len(bound)) if hessians else bound
         root = at.root = RootState(bound, first, at.trial, first, grad, hess, gap)
     elif root.accepts(at.trial, float(value), gap):
-        hess = root.bound - _unpacked(hessians[0], len(root.bound)) if hessians else root.bound
+        hess = root.bound - symmetric(hessians[0], len(root.bound)) if hessians else root.bound
         root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
         root.share *= _LESS
     else:
@@ -165,7 +165,7 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
 
 
-def _unpacked(triangle: Point, side: int) -> NDArray[np.float64]:
+def symmetric(triangle: Point, side: int) -> NDArray[np.float64]:
     """Return the symmetric matrix of an upper triangle."""
     H = np.zeros((side, side))
     H[np.triu_indices(side)] = triangle

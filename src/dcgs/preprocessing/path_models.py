@@ -18,6 +18,7 @@ from dcgs.counting import CountedOracle, Tally
 from dcgs.front.minimize import minimize
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.low_rank import LowRank
+from dcgs.methods.second_order import symmetric
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
@@ -29,7 +30,7 @@ SetOf: TypeAlias = Callable[[float], ConvexSet]
 Sums: TypeAlias = NDArray[np.float64]
 
 # A model of the path is found to this Wolfe gap, relative to the decrease of the loss from no model.
-_GAP = 0.03
+GAP = 0.03
 # A matrix in factors to this one: held-out errors differ little, and radii for half the rounds.
 _MATRIX_GAP = 0.1
 _MOST_STEPS = 4
@@ -109,7 +110,7 @@ class NewtonPath(PathModels):
         self.at, sums, (facts, bounds) = yield from self._evaluate([self.start] * len(folds), once)
         self.exact = float(facts[0]) == float(self.agents)
         self.weight = float(facts[1])
-        self.bounds = [_matrix(one, self.start.size) for one in bounds]
+        self.bounds = [symmetric(one, self.start.size) for one in bounds]
         self.null = Fitted(0.0, tuple(at.x for at in self.at), tuple(at.value for at in self.at), sums)
 
     def first_radius(self) -> Steps[float]:
@@ -145,7 +146,7 @@ class NewtonPath(PathModels):
         domain = Domain(X, CountedOracle(X), Tally())
         x = at.x if X.violation(at.x) <= 1e-9 * X.diameter else X.start()
         decrease = self.null.losses[n] - at.value
-        return minimize_quadratic(q, domain, x, lambda more: 0.3 * _GAP * max(decrease + more, 0.0))
+        return minimize_quadratic(q, domain, x, lambda more: 0.3 * GAP * max(decrease + more, 0.0))
 
     def _moved(self, n: int, x: Point) -> _At:
         """Return the point x of a fold whose loss is quadratic."""
@@ -157,7 +158,7 @@ class NewtonPath(PathModels):
     def _is_near(self, n: int, X: ConvexSet) -> bool:
         at = self.at[n]
         gap = vdot(at.grad, at.x) - X.lmo(at.grad).dot(at.grad)
-        return gap <= _GAP * (self.null.losses[n] - at.value)
+        return gap <= GAP * (self.null.losses[n] - at.value)
 
     def _evaluate(
         self, points: Sequence[Point], once: Mapping[int, Sequence[Any]] | None = None
@@ -173,7 +174,7 @@ class NewtonPath(PathModels):
         name = "losses, gradients and Hessians of the folds, and held-out losses"
         values, grads, hessians, sums, *rest = yield ReductionRequest(name, own)
         found = [
-            _At(x, float(values[n]), grads[n], _matrix(hessians[n], x.size)) for n, x in enumerate(points)
+            _At(x, float(values[n]), grads[n], symmetric(hessians[n], x.size)) for n, x in enumerate(points)
         ]
         return found, sums, rest
 
@@ -205,7 +206,7 @@ class MinimizePath(PathModels):
         X, models, network = self.set_of(radius), [], self.network
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
-            gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else _GAP
+            gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             start = _start(self.models[n], X)
             result = minimize(
@@ -294,9 +295,3 @@ def _derivatives(folds: Sequence[Fold], i: int, points: Sequence[Point]) -> tupl
 
 def _triangle(H: NDArray[np.float64]) -> NDArray[np.float64]:
     return H[np.triu_indices(len(H))]
-
-
-def _matrix(triangle: NDArray[np.float64], side: int) -> NDArray[np.float64]:
-    H = np.zeros((side, side))
-    H[np.triu_indices(side)] = triangle
-    return H + np.triu(H, 1).T

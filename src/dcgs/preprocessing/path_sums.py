@@ -21,13 +21,11 @@ from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.points import EPS, Point, vdot
 from dcgs.preprocessing.folds import Fold
-from dcgs.preprocessing.path_models import Fitted, SetOf, Sums, first_atom_radius
+from dcgs.preprocessing.path_models import GAP, Fitted, SetOf, Sums, first_atom_radius
 from dcgs.preprocessing.path_result import from_sums
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.sets.base import ProjectableSet
 
-# A model is finished if f exceeds a lower bound by at most this share of the decrease from no model.
-_GAP = 0.03
 # The most sums of one batch of radii.
 _MOST_SUMS = 400
 # How much f may exceed a bound by rounding error, relative to its value.
@@ -96,7 +94,7 @@ class _Run:
 
     @property
     def is_finished(self) -> bool:
-        return self.lowest - self.lower <= max(_GAP * (self.null - self.lowest), _ROUNDING * abs(self.lowest))
+        return self.lowest - self.lower <= max(GAP * (self.null - self.lowest), _ROUNDING * abs(self.lowest))
 
     def learn(self, at: _Sample) -> Point | None:
         """Judge the last step; return the point that is to be projected for the next one, or None."""
