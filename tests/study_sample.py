@@ -110,6 +110,7 @@ def columns(shape: Shape, start: float, message: float, errors: bool) -> Mapping
         "rounds": rounds,
         "messages": 2 * rounds,
         "bytes": 2 * rounds * message,
+        "peak_bytes": 3 * rounds * message,
         "lmo_calls": np.round(shape.calls * k * (1 + k / 200)),
         "computing": shape.seconds * k**1.02,
         "local_loss": local,

@@ -420,7 +420,7 @@ def test_every_x_axis_places_points_where_the_data_have_them(opened: Opener) -> 
         curve.key: {name: column[-1] for name, column in curve.columns.items()} for curve in lasso().curves
     }
     for values in last.values():
-        values["time"] = values["computing"] + Link().waiting(values["bytes"] / 2)
+        values["time"] = values["computing"] + Link().waiting(values["peak_bytes"] / 2)
     for axis, shares in ends.items():
         longest = max(values[axis] for values in last.values())
         # A tenth of a pixel of some 500 is what a path's numbers are rounded to.
@@ -455,7 +455,7 @@ def test_the_table_of_ends_follows_the_link_speed(opened: Opener) -> None:
         page.select_option("[data-role='link']", str(Link.parse(speed).speed))
         row = page.locator(f"{SECTION}.ends tr[data-curve='{curve.key}']")
         computing = curve.columns["computing"][-1]
-        waiting = Link.parse(speed).waiting(curve.columns["bytes"][-1] / 2)
+        waiting = Link.parse(speed).waiting(curve.peak_bytes[-1] / 2)
         assert row.locator("[data-role='modeled']").inner_text() == numbers.duration(computing + waiting)
         assert row.locator("[data-role='waiting']").inner_text() == numbers.share(
             waiting / (computing + waiting)

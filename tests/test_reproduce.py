@@ -230,8 +230,8 @@ def test_the_summary_has_the_claim_both_losses_and_the_waiting(done: Path) -> No
 def test_modeled_time_is_computing_and_one_links_bytes(done: Path) -> None:
     slow = load(ResultCache(done), Link(1e-3)).findings[0]
     dfw = slow.curves[0]
-    # Half the bytes of an agent go over each of its two links, at 1/1000 byte a second.
-    hours = dfw.columns["bytes"][-1] / 2 / 1e-3 / 3600
+    # Half the bytes of the busiest agent of a round go over each of its two links, at 1/1000 byte a second.
+    hours = dfw.columns["peak_bytes"][-1] / 2 / 1e-3 / 3600
     assert f"DFW would take {hours:.1f} h and wait for >99.9% of it" in slow.summary[2]
 
 

@@ -24,7 +24,7 @@ class CostToAccuracy:
 
     ``missing`` is the share of the possible decrease that is missing at the end of the run: (worst_loss −
     best) / (worst_loss at x⁰ − best), where best is the least worst_loss of all runs. If the run does not
-    come to the accuracy, rounds, bytes and computing are None.
+    come to the accuracy, all that follows is None.
     """
 
     curve: Curve
@@ -32,6 +32,7 @@ class CostToAccuracy:
     rounds: float | None = None
     bytes: float | None = None
     computing: float | None = None
+    peak_bytes: float | None = None
 
 
 def costs_to_accuracy(findings: Findings) -> list[CostToAccuracy]:
@@ -45,8 +46,10 @@ def costs_to_accuracy(findings: Findings) -> list[CostToAccuracy]:
         good = np.flatnonzero(missing <= ACCURACY)
         if len(good):
             at = int(good[0])
-            spent = (float(curve.columns[name][at]) for name in ("rounds", "bytes", "computing"))
-            costs.append(CostToAccuracy(curve, float(missing[-1]), *spent))
+            spent = {name: float(curve.columns[name][at]) for name in ("rounds", "bytes", "computing")}
+            costs.append(
+                CostToAccuracy(curve, float(missing[-1]), **spent, peak_bytes=float(curve.peak_bytes[at]))
+            )
         else:
             costs.append(CostToAccuracy(curve, float(missing[-1])))
     return sorted(costs, key=lambda cost: (cost.rounds is None, cost.rounds, cost.missing))
@@ -60,9 +63,9 @@ def _finite(loss: Sequence[float]) -> NDArray[np.float64]:
 
 def modeled_seconds(cost: CostToAccuracy, findings: Findings, link: Link) -> float | None:
     """Return computing and sending to the accuracy, in seconds; None if the run does not get there."""
-    if cost.bytes is None or cost.computing is None:
+    if cost.peak_bytes is None or cost.computing is None:
         return None
-    return cost.computing + float(link.waiting(cost.bytes / findings.degree))
+    return cost.computing + float(link.waiting(cost.peak_bytes / findings.degree))
 
 
 def conclusion(costs: Sequence[CostToAccuracy], findings: Findings, link: Link) -> str:

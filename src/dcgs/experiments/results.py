@@ -135,6 +135,11 @@ class Curve:
         """The name of its CSV, without folder."""
         return f"{self.recorded_as or self.key}.csv"
 
+    @property
+    def peak_bytes(self) -> Sequence[float]:
+        """The bytes of the busiest agent of each round, added up; those of the busiest agent before 0.7.0."""
+        return self.columns.get("peak_bytes", self.columns["bytes"])
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -157,7 +162,7 @@ class Findings:
 
     def waiting(self, curve: Curve, link: Link) -> NDArray[np.float64]:
         """Return the seconds of waiting for the links, up to each recorded point."""
-        return link.waiting(np.asarray(curve.columns["bytes"], dtype=float) / self.degree)
+        return link.waiting(np.asarray(curve.peak_bytes, dtype=float) / self.degree)
 
     def time(self, curve: Curve, link: Link) -> NDArray[np.float64]:
         """Return the modeled seconds of computing and waiting, up to each recorded point."""

@@ -52,7 +52,7 @@ function visible(chart) {
 function acrossOf(chart, { columns }) {
   const name = chart.find("x-axis").value;
   if (name !== "time") return columns[name];
-  return columns.computing.map((seconds, at) => modeled(seconds, columns.bytes[at], chart).time);
+  return columns.computing.map((seconds, at) => modeled(seconds, columns.peak_bytes[at], chart).time);
 }
 
 function modeled(computing, bytes, { data, link }) {

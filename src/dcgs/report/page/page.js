@@ -7,7 +7,7 @@ function chosenLink(select) {
 function fillTable(chart) {
   chart.curves.forEach(({ key, columns }) => {
     const row = chart.section.querySelector(`.ends tr[data-curve="${CSS.escape(key)}"]`);
-    const { time, share: waiting } = modeled(columns.computing.at(-1), columns.bytes.at(-1), chart);
+    const { time, share: waiting } = modeled(columns.computing.at(-1), columns.peak_bytes.at(-1), chart);
     row.querySelector('[data-role="modeled"]').textContent = duration(time);
     row.querySelector('[data-role="waiting"]').textContent = share(waiting);
   });

@@ -178,8 +178,9 @@ def _experiment(findings: Findings) -> dict[str, Any]:
 
 def _columns(curve: Curve, measures: Sequence[str]) -> Mapping[str, list[float | None]]:
     places = thinned([curve.columns[key] for key in measures], len(curve.columns["rounds"]))
-    names = (*_COUNTED, "computing", *measures)
-    return {name: [plain(curve.columns[name][place]) for place in places] for name in names}
+    columns = {name: curve.columns[name] for name in (*_COUNTED, "computing", *measures)}
+    columns["peak_bytes"] = curve.peak_bytes
+    return {name: [plain(column[place]) for place in places] for name, column in columns.items()}
 
 
 def plain(value: float) -> float | None:
