@@ -4,7 +4,7 @@ The problems are those of this checkout (``src/dcgs/bench/random_problems.py``);
 that Python imports. Each run gets one core and some seconds. For 0.3.0:
 
     git worktree add --detach ../dcgs-0.3.0 96963ec
-    PYTHONPATH=../dcgs-0.3.0/src python benchmarks/robust_of_version.py --problems 480 --out robust-0.3.0.json
+    PYTHONPATH=../dcgs-0.3.0/src python benchmarks/robust_of_version.py --problems 192 --out robust-0.3.0.json
 
 ``python benchmarks/robust_of_version.py --compare robust-0.3.0.json benchmarks/robust.json`` prints the
 shares of both files by set, for the seeds that both have.
