@@ -57,7 +57,7 @@ def run_seed(seed: int) -> dict[str, Any]:
     made = random_problem(seed)
     problem, start = made.problem, time.process_time()
     row = {"seed": seed, "set": made.set_name, "loss": made.loss, "graph": made.graph}
-    # The version may check its limit between iterations only, and one iteration may take minutes. The timer is
+    # The version may check its limit between iterations only, and an iteration may take minutes. The timer is
     # coarse on a busy machine, and may fire early.
     signal.signal(signal.SIGVTALRM, stop)
     signal.setitimer(signal.ITIMER_VIRTUAL, 2.0 * SECONDS)
