@@ -220,3 +220,15 @@ def test_a_gradient_of_800_kb_is_sent_in_two_pieces(unknowns: int, rounds: list[
     X, method = dcgs.L1Ball(unknowns, 2.0), dcgs.FastDCGS(form="sums")
     result = dcgs.minimize(objectives, X, nx.path_graph(5), method, iterations=3)
     assert result.rounds == sum(rounds)
+
+
+def test_sums_are_not_cut_where_messages_may_be_repeated() -> None:
+    """A repeated piece would be taken for the next one."""
+    objectives = [
+        dcgs.LeastSquares(sp.eye_array(3, 100_000, k=i, format="csr"), np.ones(3)) for i in range(5)
+    ]
+    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.01), allow_faults=True)
+    method = dcgs.FastDCGS(form="sums", link="10MB/s,1ms", stops_itself=False)
+    X = dcgs.L1Ball(100_000, 2.0)
+    result = dcgs.minimize(objectives, X, nx.path_graph(5), method, iterations=3, runtime=runtime)
+    assert result.rounds == 3 * 4  # twice the height of the tree for each sum
