@@ -14,6 +14,7 @@ from dcgs.front import facts
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.link import LINKS, Link
+from dcgs.methods import reduction
 from dcgs.methods.link_rule import ASSUMED, prefers_sums, sum_pieces
 from dcgs.schedules import SizeFacts
 
@@ -222,13 +223,18 @@ def test_a_gradient_of_800_kb_is_sent_in_two_pieces(unknowns: int, rounds: list[
     assert result.rounds == sum(rounds)
 
 
-def test_sums_are_not_cut_where_messages_may_be_repeated() -> None:
+def test_sums_are_not_cut_where_messages_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated piece would be taken for the next one."""
-    objectives = [
-        dcgs.LeastSquares(sp.eye_array(3, 100_000, k=i, format="csr"), np.ones(3)) for i in range(5)
-    ]
-    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.01), allow_faults=True)
+    asked: list[int] = []
+
+    def one_piece(link: Link, height: int, nbytes: int) -> int:
+        asked.append(nbytes)
+        return 1
+
+    monkeypatch.setattr(reduction, "sum_pieces", one_piece)
+    objectives = [dcgs.LeastSquares(np.eye(3, 100, k=i), np.ones(3)) for i in range(5)]
     method = dcgs.FastDCGS(form="sums", link="10MB/s,1ms", stops_itself=False)
-    X = dcgs.L1Ball(100_000, 2.0)
-    result = dcgs.minimize(objectives, X, nx.path_graph(5), method, iterations=3, runtime=runtime)
-    assert result.rounds == 3 * 4  # twice the height of the tree for each sum
+    for runtime in (dcgs.Lockstep(faults=dcgs.Faults(loss=0.01), allow_faults=True), dcgs.Lockstep()):
+        assert asked == []
+        dcgs.minimize(objectives, dcgs.L1Ball(100), nx.path_graph(5), method, rounds=8, runtime=runtime)
+    assert asked
