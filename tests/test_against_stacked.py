@@ -28,8 +28,8 @@ from dcgs import (
     Theorem2,
 )
 from dcgs.counting import CountedOracle
+from dcgs.facts import Facts, ProjectionFacts
 from dcgs.methods import Agent
-from dcgs.schedules import Facts, ProjectionFacts
 from dcgs.sets import ConvexSet, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, laplacian_matrix, norm_of, random_fits
 

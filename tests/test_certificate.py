@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import dcgs
 from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
+from dcgs.facts import Facts
 from dcgs.front.history import certify
 from dcgs.front.network import as_network
 from dcgs.methods import Agent
@@ -22,7 +23,6 @@ from dcgs.methods.certificate import Certificate, Proposal
 from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.points import Point
 from dcgs.runtime.encoding import EncodedArray
-from dcgs.schedules import Facts
 from dcgs.sets import ConvexSet
 from problems import GRAPHS, Array, neighbors_of, random_fits
 

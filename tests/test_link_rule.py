@@ -10,13 +10,13 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
+from dcgs.facts import SizeFacts
 from dcgs.front import facts
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.link import LINKS, Link
 from dcgs.methods import reduction
 from dcgs.methods.link_rule import ASSUMED, prefers_sums, sum_pieces
-from dcgs.schedules import SizeFacts
 
 EVEN = SizeFacts(most_neighbors=2, most_entries=80_000, has_uneven_columns=False)
 

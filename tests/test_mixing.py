@@ -14,11 +14,11 @@ import pytest
 
 from dcgs import L1Ball, LeastSquares, Lockstep
 from dcgs.counting import CountedOracle
+from dcgs.facts import Facts
 from dcgs.methods import Agent
 from dcgs.methods.mixing import average, laplacian
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
-from dcgs.schedules import Facts
 from problems import GRAPHS, Array, neighbors_of
 
 Round: TypeAlias = Callable[[int, Array], Program[Array]]

@@ -16,6 +16,7 @@ from numpy.polynomial import chebyshev as chebyshev_series
 import dcgs
 from dcgs import NIDS, L1Ball, PGExtra, ProjectedAGD
 from dcgs.counting import CountedOracle
+from dcgs.facts import Facts, ProjectionFacts
 from dcgs.front import Status
 from dcgs.front.facts import sum_smoothness
 from dcgs.front.network import as_network
@@ -24,7 +25,6 @@ from dcgs.methods import mixing as gossip
 from dcgs.runtime import Job, Lockstep, Traffic
 from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.wire import FRAME, HEADER
-from dcgs.schedules import Facts, ProjectionFacts
 from problems import GRAPHS, Array, Fits, laplacian_matrix, neighbors_of, random_fits
 from reference import optimum
 from stacked import gradients, metropolis

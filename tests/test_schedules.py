@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dcgs import Params, Theorem1, Theorem2
-from dcgs.schedules import Facts
+from dcgs.facts import Facts
 
 # ‖L‖ = 4, u = 0.5, a diameter of 6 and N = 8: exact in binary, most of them.
 FACTS = Facts(agents=5, norm_L=4.0, strong_convexity=0.5, set_diameter=6.0, horizon=8)

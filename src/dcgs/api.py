@@ -6,6 +6,7 @@ Sets, methods, inner solvers and losses come from the packages of that name, as 
 
 from dcgs import inner, methods, objectives, sets
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
+from dcgs.facts import Facts
 from dcgs.front import (
     AgreedTexts,
     Checkpoint,
@@ -30,7 +31,7 @@ from dcgs.preprocessing import Fold, Path, PathPoint, Reductions, Sent, path
 from dcgs.projections import Derivative, ProjectedPoint, onto_l1_ball, onto_simplex
 from dcgs.protocol import Inbox, Message, Outbox, Program
 from dcgs.runtime import MPI, Faults, Lockstep, load_faults
-from dcgs.schedules import Facts, Params, Theorem1, Theorem2
+from dcgs.schedules import Params, Theorem1, Theorem2
 from dcgs.sets import *
 
 __all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]

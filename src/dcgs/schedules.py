@@ -1,7 +1,7 @@
 """Schedules: the parameters of the k-th outer iteration, as the paper's theorems set them.
 
 A schedule is a function of k. The theorems' schedules need a few facts that all agents know before the run
-(:class:`Facts`). A user's own schedule may be any function ``k -> Params``.
+(``facts.py``). A user's own schedule may be any function ``k -> Params``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from dcgs.facts import Facts
 from dcgs.validation import COUNT, NOT_NEGATIVE, POSITIVE
 
 
@@ -41,117 +42,6 @@ class Params:
 
 
 Schedule: TypeAlias = Callable[[int], Params]
-
-
-@final
-@dataclass(frozen=True)
-class ProjectionFacts:
-    """What every agent of a method that projects knows as well; see :class:`Facts`."""
-
-    extreme_eigenvalues: tuple[float, float]
-    mixing_eigenvalues: tuple[float, ...]
-    smoothness: float
-    mean_smoothness: float
-
-
-@final
-@dataclass(frozen=True)
-class SizeFacts:
-    """Sizes that every agent knows if FastDCGS is told the link; see :class:`Facts`."""
-
-    most_neighbors: int
-    most_entries: int
-    has_uneven_columns: bool
-    all_quadratic: bool = True
-
-
-@final
-@dataclass(frozen=True)
-class Facts:
-    """The numbers that every agent knows before the run. Some of them depend on the agents' data.
-
-    * ``agents`` is the number of agents, ``norm_L`` is ‖L‖, and ``set_diameter`` is the diameter of X.
-    * ``strong_convexity`` is the smallest of all agents (it depends on data). The theorems hold with it.
-    * ``horizon`` is the number of iterations of the run, and ``accuracy`` the accuracy to reach, if known.
-    * For FastDCGS: ``graph_diameter`` is the number of edges of the longest shortest path.
-      ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
-      the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
-      positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
-      ``mean_degree`` is the mean number of neighbors of an agent.
-    * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
-      different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
-    * ``sparse_columns``, from data: True if every agent has a sparse matrix with even columns, of which some
-      are empty. FastDCGS then takes steps along sums in place of edges.
-    * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
-      ``most_entries`` of an agent's data that are stored, ``has_uneven_columns`` if the columns of some agent
-      differ so much that FastDCGS needs a preconditioner, and ``all_quadratic`` if all agents have quadratic
-      losses. All but the first depend on data.
-    * For methods that declare ``projects = True``; for others, reading them raises ValueError.
-      ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
-      ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
-      to compute them.
-      ``smoothness`` is the largest of all agents, and ``mean_smoothness`` that of f/m. Both depend on data.
-
-    >>> import dcgs
-    >>> facts = dcgs.Facts(agents=10, norm_L=4.0, strong_convexity=0.0, set_diameter=2.0)
-    >>> facts.positive_norm, facts.is_complete
-    (4.0, True)
-    """
-
-    agents: int
-    norm_L: float
-    strong_convexity: float
-    set_diameter: float
-    graph_diameter: int = 1
-    normalized_norm: float = 2.0
-    connectivity: float = 1.0
-    hub: int | None = None
-    separate_rows: bool = False
-    entry_smoothness: float = 0.0
-    horizon: int | None = None
-    accuracy: float | None = None
-    projection: ProjectionFacts | None = None
-    sizes: SizeFacts | None = None
-    mean_degree: float = 1.0
-    sparse_columns: bool = False
-
-    @property
-    def extreme_eigenvalues(self) -> tuple[float, float]:
-        """The smallest and the second largest eigenvalue of the Metropolis matrix."""
-        return self._computed("extreme_eigenvalues").extreme_eigenvalues
-
-    @property
-    def mixing_eigenvalues(self) -> tuple[float, ...]:
-        """The eigenvalues of the Metropolis matrix except 1, each once."""
-        return self._computed("mixing_eigenvalues").mixing_eigenvalues
-
-    @property
-    def smoothness(self) -> float:
-        """The largest smoothness of all agents."""
-        return self._computed("smoothness").smoothness
-
-    @property
-    def mean_smoothness(self) -> float:
-        """The smoothness of f/m."""
-        return self._computed("mean_smoothness").mean_smoothness
-
-    def _computed(self, name: str) -> ProjectionFacts:
-        if self.projection is None:
-            raise ValueError(
-                f"agent.facts.{name} is computed only for methods that project. Declare projects = True in "
-                "the class of the method, or use agent.f, which has the numbers of one agent."
-            )
-        return self.projection
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all agents are neighbors of each other."""
-        return self.graph_diameter <= 1
-
-    @property
-    def positive_norm(self) -> float:
-        """‖L‖, or 1 for a single agent: there L = 0, and the theorems hold with any positive number."""
-        return self.norm_L if self.agents > 1 else 1.0
 
 
 @final

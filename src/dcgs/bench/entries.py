@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from dcgs import registry
+from dcgs.facts import ProjectionFacts
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
 from dcgs.objectives import Objective
 from dcgs.protocol import Program
-from dcgs.schedules import ProjectionFacts
 from dcgs.sets import ConvexSet
 
 

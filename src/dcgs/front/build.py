@@ -11,6 +11,7 @@ from typing import final
 import numpy as np
 
 from dcgs.counting import CountedOracle, Tally
+from dcgs.facts import Facts
 from dcgs.front.checkpoint_manager import CheckpointManager
 from dcgs.front.facts import facts_of
 from dcgs.front.fingerprint import fingerprint
@@ -20,7 +21,6 @@ from dcgs.front.stopping import Counters, Stopwatch
 from dcgs.low_rank import LowRank
 from dcgs.methods import Agent
 from dcgs.runtime import Job, Traffic
-from dcgs.schedules import Facts
 
 
 @final

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from dcgs.facts import Facts, ProjectionFacts, SizeFacts
 from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.front.network import Network
 from dcgs.methods.preconditioner import uneven_curvatures
@@ -18,7 +19,6 @@ from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.objectives.spectrum import largest_by_lanczos
 from dcgs.points import Point
-from dcgs.schedules import Facts, ProjectionFacts, SizeFacts
 from dcgs.sets.base import ConvexSet
 
 # Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar, final
 import numpy as np
 
 from dcgs.counting import Oracle, Tally
+from dcgs.facts import Facts
 from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.link import Link
 from dcgs.low_rank import LowRank
@@ -18,7 +19,6 @@ from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
-from dcgs.schedules import Facts
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.state import ResumePoint
 from dcgs.tree import TreeNode

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
+from dcgs.facts import Facts
 from dcgs.inner import Exact, Inner, Solver, Subproblem, check_inner, choose_inner, gap_at_most
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.mixing import laplacian
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.schedules import Facts, Params, Schedule, Theorem1, Theorem2
+from dcgs.schedules import Params, Schedule, Theorem1, Theorem2
 from dcgs.sets.base import ConvexSet
 from dcgs.validation import instance, number, one_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
+from dcgs.facts import SizeFacts
 from dcgs.link import Link
-from dcgs.schedules import SizeFacts
 
 # What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
 # on the other instances with even columns 1.7 to 3.
@@ -31,8 +31,8 @@ ASSUMED = Link(speed=12.5e6, latency=0.02)
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
     """Return True if the form by sums is expected to take less time over such links.
 
-    ``sum_rounds`` are the rounds of a sum over the network. The form by sums has no preconditioner, so it is
-    not chosen if the columns of an agent's data are uneven.
+    ``sum_rounds`` are the rounds of a sum over the network. The form by sums has no preconditioner for uneven
+    columns, so it is not chosen if the columns of an agent's data are uneven.
     """
     if sizes.has_uneven_columns:
         return False

@@ -14,12 +14,12 @@ from typing import Literal, final
 
 import numpy as np
 
+from dcgs.facts import Facts
 from dcgs.methods.base import Agent, ProjectedMethod, projector
 from dcgs.methods.mixing import chebyshev, chebyshev_rounds, exact, repeated, repeated_rounds, well_ordered
 from dcgs.momentum import Momentum
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
-from dcgs.schedules import Facts
 from dcgs.validation import COUNT, POSITIVE, one_of
 
 # Gossip shrinks every disagreement by L/(20 M), L the smoothness of the mean objective and M the largest of
