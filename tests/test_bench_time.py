@@ -16,7 +16,7 @@ from dcgs.bench import growth, robust
 from dcgs.bench.entries import entry
 from dcgs.bench.instances import instance
 from dcgs.bench.optimum import Optimum, solve
-from dcgs.bench.pool import Pooled, pool, pooled_objective
+from dcgs.bench.pooled import Pooled, pool, pooled_objective
 from dcgs.bench.random_problems import random_problem
 from dcgs.bench.ranking import TimeCost, time_cost
 from dcgs.bench.rounds import RoundsStudy, run_study

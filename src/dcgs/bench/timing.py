@@ -13,7 +13,7 @@ from typing import Any, final
 
 from dcgs.bench.entries import Entry
 from dcgs.bench.instances import Instance, instance
-from dcgs.bench.pool import Pooled, pool
+from dcgs.bench.pooled import Pooled, pool
 from dcgs.bench.ranking import TimeCost, count_ratios, time_cost, time_spent
 from dcgs.bench.rounds import Report, RoundsStudy, run_study
 from dcgs.link import Link
