@@ -1,4 +1,4 @@
-"""Counts, means and deviations of columns and targets over all sites, by network sums."""
+"""Counts, means and deviations of columns over all sites, and the mean of targets, by network sums."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ class Statistics:
     mean: Vector
     deviation: Vector
     target_mean: float
-    target_deviation: float
     sparse: bool
 
     @property
@@ -72,13 +71,12 @@ def statistics_steps(sites: Mapping[int, SiteData], network: Reductions) -> Step
     rows, weight = float(counts[0]), float(counts[1])
     if weight <= 0.0:
         raise ValueError("the weights of all rows of all sites must have a positive sum; it is 0.")
-    mean = sums / weight
-    second = {i: [_squares(site, mean)] for i, site in sites.items()}
+    mean, target_mean = sums[:-1] / weight, float(sums[-1] / weight)
+    second = {i: [_column_squares(site.A, site.counts, mean)] for i, site in sites.items()}
     (squares,) = yield ReductionRequest("squared differences from the means", second)
     deviation = np.sqrt(squares / weight)
     deviation[deviation <= _ROUNDING * EPS * np.abs(mean)] = 0.0
-    targets = float(mean[-1]), float(deviation[-1])
-    return Statistics(int(rows), weight, mean[:-1], deviation[:-1], *targets, sparse)
+    return Statistics(int(rows), weight, mean, deviation, target_mean, sparse)
 
 
 def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> Steps[bool]:
@@ -108,12 +106,6 @@ def _sums(site: SiteData) -> list[Any]:
     weights = site.counts
     count = [float(np.count_nonzero(weights)), float(weights.sum())]
     return [count, np.append(site.A.T @ weights, site.targets @ weights)]
-
-
-def _squares(site: SiteData, mean: Vector) -> Vector:
-    weights = site.counts
-    target = float(weights @ (site.targets - mean[-1]) ** 2)
-    return np.append(_column_squares(site.A, weights, mean[:-1]), target)
 
 
 def _column_squares(A: Any, weights: Vector, mean: Vector) -> Vector:
