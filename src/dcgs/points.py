@@ -1,8 +1,4 @@
-"""Points: what methods compute with.
-
-A point is anything with ``+``, ``−``, scalar ``×`` and :func:`vdot`. Methods use nothing else. So another
-representation, such as the factors of a low-rank matrix, can replace NumPy arrays without changing a method.
-"""
+"""Points: NumPy arrays of float64, which most methods compute with; matrices in factors are LowRank."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sets, methods, inner solvers and losses by their names on the command line.
 
 Built-in classes are those that ``dcgs.sets``, ``dcgs.methods``, ``dcgs.inner`` and ``dcgs.objectives``
-export; there is no second list. A class of another package is called ``package.module:Name``, one in a Python
-file ``path/to/file.py:Name``.
+export. A class of another package is called ``package.module:Name``, one in a Python file
+``path/to/file.py:Name``.
 """
 
 from __future__ import annotations

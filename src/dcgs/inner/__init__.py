@@ -1,4 +1,4 @@
-"""Inner solvers: minimize one φ over one X to a Wolfe gap."""
+"""Inner solvers: minimize one φ over one X to an accuracy, by its Wolfe gap or by another bound."""
 
 from __future__ import annotations
 

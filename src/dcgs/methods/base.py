@@ -174,7 +174,7 @@ class Method(ABC):
 
 
 class ProjectedMethod(Method):
-    """A method that projects onto X, one round an iteration.
+    """A method that projects onto X and calls no oracle.
 
     >>> import dcgs
     >>> isinstance(dcgs.NIDS(), dcgs.ProjectedMethod), dcgs.NIDS().projects, dcgs.DFW().projects
