@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
 
 from threadpoolctl import threadpool_limits
 
 from dcgs.counting import BudgetSpentError
 from dcgs.runtime.base import Job
-from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.mailbox import Ending, MailExchange
 from dcgs.runtime.messages import Reply, packets
 from dcgs.runtime.programs import Programs
 from dcgs.runtime.record import Record
-
-
-class MailTransport(Protocol):
-    """What asynchronous runs need from a transport: buffers that are sent and received without waiting."""
-
-    rank: int
-    size: int
-
-    def begin(self, peers: Sequence[int]) -> None:
-        """Begin a run, in all processes, in which this one waits for these peers."""
-
-    def send(self, buffer: Buffer, rank: int) -> None:
-        """Start to send a buffer, which does not change any more."""
-
-    def receive(self) -> tuple[Buffer, int] | None:
-        """Return a buffer that has arrived, and its sender; None if there is none."""
-
-    def is_sent(self) -> bool:
-        """Return whether all buffers have been sent."""
-
-    def check(self, is_idle: bool) -> None:
-        """Raise if another process has failed; if there is nothing to do, sleep for a moment."""
+from dcgs.runtime.transport import MailTransport
 
 
 def run_at_own_pace(job: Job, transport: MailTransport, staleness: int, record: Record) -> Ending:

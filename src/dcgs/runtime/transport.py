@@ -1,14 +1,19 @@
 """The interface of a transport, which sends buffers between the processes of a run. MPI implements it.
 
-A new transport implements :class:`Transport` and, for failures, :class:`HeartbeatTransport`. Rounds, checks,
-collective operations and failure reports are built on these two, once for all transports.
+A new transport implements :class:`Transport`; for failures ``HeartbeatTransport`` of ``heartbeat.py``; and
+for asynchronous runs :class:`MailTransport`. Rounds, checks, collective operations and failure reports are
+built on these three, once for all transports. A ``Runtime`` as in ``mpi.py`` makes the transport and runs the
+programs over it. It also sets ``heartbeat.name``, which names a process by its agents in errors, and tells it
+to the supervisor: ``name_by_agents`` in ``mpi_transport.py``. That is no part of :class:`Transport`, because
+only the runtime calls it. ``tests/thread_transport.py`` and ``tests/thread_runtime.py`` are a small working
+example.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +64,28 @@ class Transport(ABC):
     @abstractmethod
     def abandon(self) -> None:
         """Cancel all pending transfers after a failure."""
+
+
+class MailTransport(Protocol):
+    """What asynchronous runs need from a transport: buffers that are sent and received without waiting."""
+
+    rank: int
+    size: int
+
+    def begin(self, peers: Sequence[int]) -> None:
+        """Begin a run, in all processes, in which this one waits for these peers."""
+
+    def send(self, buffer: Buffer, rank: int) -> None:
+        """Start to send a buffer, which does not change any more."""
+
+    def receive(self) -> tuple[Buffer, int] | None:
+        """Return a buffer that has arrived, and its sender; None if there is none."""
+
+    def is_sent(self) -> bool:
+        """Return whether all buffers have been sent."""
+
+    def check(self, is_idle: bool) -> None:
+        """Raise if another process has failed; if there is nothing to do, sleep for a moment."""
 
 
 def hosted_by(rank: int, size: int, agents: int) -> range:
