@@ -107,7 +107,7 @@ def _agent(
         observe=partial(observer.post, i),
         target=limits.target if problem.method.stops_itself else None,
         agree=partial(observer.agree, i),
-        certify=observer.certify if network.tree[i].parent is None else lambda certified: None,
+        certify=observer.record_certificate if network.tree[i].parent is None else lambda certified: None,
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),

@@ -101,7 +101,7 @@ class Observer:
         if len(self.agreed) == len(self.answers):
             self._end(certified, Status.AGREED)
 
-    def certify(self, certified: CertifiedGap) -> None:
+    def record_certificate(self, certified: CertifiedGap) -> None:
         """Record a gap that the root of the spanning tree certified: the round, the gap and the decrease."""
         self.certificates.append((self.counters.traffic.rounds, certified.gap, certified.decrease))
 
