@@ -329,9 +329,10 @@ def fast(
 ) -> Iterator[Array]:
     """Yield all agents' points after each iteration of FastDCGS over edges with exact inner solves.
 
-    Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ρ (x − v/(2η) − c) and
-    w ← w + ρ/2 v. An epoch is a sum up the tree and an answer down: agents at depth t use it t rounds later.
-    Scales and, given the data A, the preconditioner of the first epoch are used by all after the same round.
+    Relaxed consensus ADMM: v = Lρ x with the Laplacian Lρ of the weights ρᵢⱼ, c ← c + ω (x − v/(2η) − c) and
+    w ← w + ω/2 v, with relaxation ω. An epoch is a sum up the tree and an answer down: agents at depth t use
+    it t rounds later. Scales and, given the data A, the preconditioner of the first epoch are used by all
+    after the same round.
     """
     m, degree, depth, size = len(L), degrees(L), depths(L), len(x0)
     height, share = int(depth.max()), 0.5 * MARGIN * normalized_spectrum(L)[-1]
@@ -384,7 +385,7 @@ def fast(
 def consensus_with_copies(rho: Array, x0: Array, relaxation: float, answer: Answer) -> Iterator[Array]:
     """Yield all agents' points of relaxed consensus ADMM with one vector zᵢⱼ for each end of an edge.
 
-    xᵢ minimizes fᵢ(x) + Σⱼ (ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩), and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ρ/2.
+    xᵢ minimizes fᵢ(x) + Σⱼ (ρᵢⱼ/2 ‖x‖² − ⟨zᵢⱼ, x⟩), and zⱼᵢ ← (1 − α) zⱼᵢ + α (2ρᵢⱼ xᵢ − zᵢⱼ), α = ω/2.
     """
     m, alpha, zero = len(rho), 0.5 * relaxation, np.zeros(len(x0))
     edges = [(i, j) for i in range(m) for j in range(m) if rho[i, j] > 0.0]

@@ -49,7 +49,7 @@ def agents_of(graph: nx.Graph, reliable: bool = True) -> list[Agent]:
             lmo=CountedOracle(X),
             x0=np.zeros(2),
             degrees=network.degrees(i),
-            weights=network.weights(i),
+            resistances=network.resistances_of(i),
             tree=network.tree[i],
             reliable=reliable,
             facts=facts,
@@ -190,7 +190,7 @@ def test_the_resistances_of_a_triangle_with_a_tail_are_what_one_works_out_by_han
     # Beside an edge of the triangle there is a way of length 2: 1/(1 + 1/2) = 2/3. The tail has 1, and the
     # mean of the four is 3/4. The inverse of a matrix of four rows is right to 1e-15 or so.
     network = as_network(nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3)]))
-    found = [network.weights(i) for i in range(4)]
+    found = [network.resistances_of(i) for i in range(4)]
     expected = [
         {1: 8.0 / 9.0, 2: 8.0 / 9.0},
         {0: 8.0 / 9.0, 2: 8.0 / 9.0},
@@ -206,7 +206,7 @@ def test_the_resistances_of_a_triangle_with_a_tail_are_what_one_works_out_by_han
 def test_resistances_are_those_of_networkx_and_the_same_at_both_ends(seed: int) -> None:
     graph = connected(seed)
     network = as_network(graph)
-    found = {(i, j): weight for i in range(len(graph)) for j, weight in network.weights(i).items()}
+    found = {(i, j): weight for i in range(len(graph)) for j, weight in network.resistances_of(i).items()}
     # To the bit, else dual variables would not sum to zero.
     assert found == {(j, i): weight for (i, j), weight in found.items()}
     distances = nx.resistance_distance(graph)
@@ -217,11 +217,11 @@ def test_resistances_are_those_of_networkx_and_the_same_at_both_ends(seed: int) 
 
 
 def test_agents_alone_or_too_many_have_no_resistances() -> None:
-    assert as_network(nx.empty_graph(1)).weights(0) == {}
+    assert as_network(nx.empty_graph(1)).resistances_of(0) == {}
     # A star and an edge more: not all of these resistances are equal.
     many = nx.star_graph(1001)
     many.add_edge(1, 2)
-    assert as_network(many).weights(1) == {0: 1.0, 2: 1.0}
+    assert as_network(many).resistances_of(1) == {0: 1.0, 2: 1.0}
 
 
 def spectrum(graph: nx.Graph) -> tuple[float, float]:

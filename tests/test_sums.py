@@ -24,6 +24,7 @@ from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent, sums
 from dcgs.methods.target import GapTarget
+from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
@@ -33,7 +34,6 @@ from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall, Simplex
 from problems import Array, Fits, neighbors_of, random_fits
 from reference import constraints, cp, optimum
 
-TOLERANCE_OF_STEPS = sums._tolerance
 NUMBERS = 5
 """What travels beside a gradient."""
 
@@ -330,7 +330,7 @@ EVENTS: list[tuple[int, float, set[str]]] = [
 
 def allow(share: float, patch: pytest.MonkeyPatch) -> None:
     """Allow steps to increase f by a share of the tolerance only, so that some are undone."""
-    patch.setattr(sums, "_tolerance", lambda k, scale: share * TOLERANCE_OF_STEPS(k, scale))
+    patch.setattr(sums, "summable_tolerance", lambda k, scale: share * summable_tolerance(k, scale))
 
 
 @pytest.mark.parametrize(("seed", "share", "expected"), EVENTS)

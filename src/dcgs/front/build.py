@@ -98,7 +98,7 @@ def _agent(
         x0=np.empty((0, 0)) if isinstance(x0, LowRank) else x0,
         low_rank_start=problem.low_rank_start(i, facts.separate_rows),
         degrees=network.degrees(i),
-        weights=network.weights(i),
+        resistances=network.resistances_of(i),
         tree=network.tree[i],
         reliable=problem.reliable,
         facts=facts,

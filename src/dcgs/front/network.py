@@ -1,4 +1,4 @@
-"""The graph of agents: neighbors, degrees, weights of edges, and the eigenvalues that methods need.
+"""The graph of agents: neighbors, degrees, resistances of edges, and the eigenvalues that methods need.
 
 A graph may change from round to round: a sequence of graphs, or a function of the round.
 """
@@ -72,7 +72,7 @@ class Network:
         """Return the number of neighbors of each neighbor of agent i."""
         return {j: len(self.neighbors[j]) for j in self.neighbors[i]}
 
-    def weights(self, i: int) -> dict[int, float]:
+    def resistances_of(self, i: int) -> dict[int, float]:
         """Return the resistance between agent i and each of its neighbors."""
         return dict(zip(self.neighbors[i], self.resistances[i], strict=True))
 

@@ -36,11 +36,11 @@ class Agent:
 
     * ``index`` is the agent's number and ``f`` its objective. All agents share the set ``X``, its oracle
       ``lmo(direction, near)`` and the starting point ``x0``.
-    * ``degrees`` maps each neighbor to its number of neighbors, ``weights`` to the weight of the edge to it
-      (used by FastDCGS; all 1 if empty). ``tree`` is the agent's place in a spanning tree of the graph.
-      ``reliable`` is False if messages may be lost or late. ``low_rank_start`` is the starting point of a
-      method whose models are matrices in factors; ``x0`` is then empty. ``link`` is the link for which
-      sums are cut into pieces; None cuts none.
+    * ``degrees`` maps each neighbor to its number of neighbors, ``resistances`` to the effective resistance
+      of the edge to it (used by FastDCGS; all 1 if empty). ``tree`` is the agent's place in a spanning tree
+      of the graph. ``reliable`` is False if messages may be lost or late. ``low_rank_start`` is the starting
+      point of a method whose models are matrices in factors; ``x0`` is then empty. ``link`` is the link for
+      which sums are cut into pieces; None cuts none.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
     * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
       stops it. Agents that stop because of it call ``agree`` with the certified gap first. The root of the
@@ -78,7 +78,7 @@ class Agent:
     certify: Callable[[CertifiedGap], None] = lambda certified: None
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     projections: Tally = field(default_factory=Tally)
-    weights: Mapping[int, float] = field(default_factory=dict)
+    resistances: Mapping[int, float] = field(default_factory=dict)
     tree: TreeNode = field(default_factory=TreeNode)
     low_rank_start: LowRank | None = None
     reliable: bool = True

@@ -1,6 +1,7 @@
 """FastDCGS over edges: one round and one inner solve an iteration.
 
-The line numbers are those of the box "FastDCGS over edges" in docs/methods.md.
+The line numbers are those of the box "FastDCGS over edges" in docs/methods.md, and of the box for messages
+that may be lost in docs/faults.md.
 """
 
 from __future__ import annotations
@@ -10,47 +11,46 @@ from typing import final
 
 from dcgs.inner import Accuracy, DistanceAccuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
+from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.epoch import Epoch
-from dcgs.methods.links import Links, LossyLinks, ReliableLinks
 from dcgs.methods.preconditioner import uneven_curvatures
 from dcgs.methods.step_size import StepSize, local_eta
+from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import Point, norm
 from dcgs.protocol import Program
 
 # The error of the k-th inner solve is at most the length of the first move times k^(−_POWER), so that the
-# errors have a finite sum.
+# errors have a finite sum. A solver that stops by its Wolfe gap may stop at a summable tolerance: the root of
+# that bounds the error, up to a constant, and has a finite sum as well.
 _POWER = 1.1
-# A solver that stops by its Wolfe gap may stop at one of order k^(−_EARLY), from k = _TURN on of order
-# k^(−_LATE). The root of that bounds the error, up to a constant, and has a finite sum.
-_EARLY, _LATE, _TURN = 1.5, 2.5, 100
 
 
 @final
 @dataclass(eq=False)
 class EdgesState:
-    """One agent's point x, its links to neighbors, its step sizes, and the current epoch.
+    """One agent's point x, the variables of its edges, its step sizes, and the current epoch.
 
     ``first_move`` is ‖x¹ − x⁰‖, by which the errors of inner solves are bounded. ``loss_scale`` is the
     decrease of f in the first solve, if the inner solver stops by its gap; else 0.
     """
 
     x: Point
-    links: Links
+    edges: EdgeVariables
     step: StepSize
     epoch: Epoch
     first_move: float
     loss_scale: float
 
 
-def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho: float) -> Program[Point]:
-    """Run FastDCGS over edges for one agent, with relaxation ρ; the agents find η if it is None."""
+def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, omega: float) -> Program[Point]:
+    """Run FastDCGS over edges for one agent, with relaxation ω; the agents find η if it is None."""
     solver = inner.start(agent.task)
     at = agent.restore(EdgesState) or _first_state(agent, inner, solver, sigma, eta)  # line 1
-    at.epoch.reconsider(agent)
+    at.epoch.reconsider(agent)  # a run that is resumed may be asked for another gap
     for k in agent.iterations_left:  # line 2
-        inbox = yield at.epoch.messages(agent, at.links.outgoing(at.x, at.step), at.step)  # line 3
+        inbox = yield at.epoch.messages(agent, at.edges.outgoing(at.x, at.step), at.step)  # line 3
         received = at.epoch.receive(agent, inbox, at.step)
-        at.epoch.measure(*at.links.update(at.x, at.step, received, rho))  # lines 4 to 6
+        at.epoch.measure(*at.edges.update(at.x, at.step, received, omega))  # lines 4 to 6
         certified = at.epoch.advance(agent, k, at.x, at.step)  # line 7
         if certified is not None:
             model = at.epoch.model
@@ -61,9 +61,9 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, rho:
                 return model
             agent.save(k, at, solver)
             continue  # neighbors may not know the answer yet: send it until the run ends
-        phi, most = at.links.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
-        least = scheduled_gap(k + 1, at.loss_scale)
-        at.x = solver(phi, relative_accuracy(phi, at.links.reference(at.x), sigma, most, least))  # line 8
+        phi, most = at.edges.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
+        least = summable_tolerance(k + 1, at.loss_scale)
+        at.x = solver(phi, relative_accuracy(phi, at.edges.reference(at.x), sigma, most, least))  # line 8
         agent.observe(k, at.x)
         agent.save(k, at, solver)
     return at.x
@@ -83,19 +83,13 @@ def relative_accuracy(
     return DistanceAccuracy(bound)
 
 
-def scheduled_gap(k: int, scale: float) -> float:
-    """Return the error in φ that the k-th inner solve may always have, for losses of this scale."""
-    late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
-    return float(scale / ((k + 1) ** _EARLY * late))
-
-
 def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: float | None) -> EdgesState:
     """Return the state after the first solve, from x⁰ with the dual variable 0."""
     f, x0, diameter = agent.f, agent.x0, agent.facts.set_diameter
     step = StepSize.local(agent, local_eta(agent) if eta is None else eta, is_fixed=eta is not None)
     phi = Subproblem(f, 0.0 * x0, step.eta, x0)
     first_gap = agent.wolfe_gap(f.grad(x0), x0) if inner.stops_by_gap else 0.0
-    x = solver(phi, relative_accuracy(phi, x0, sigma, diameter, scheduled_gap(1, first_gap)))
+    x = solver(phi, relative_accuracy(phi, x0, sigma, diameter, summable_tolerance(1, first_gap)))
     scale = f.value(x0) - f.value(x) if inner.stops_by_gap else 0.0
     if first_gap > 0.0 and scale <= 0.0:  # the first solve has left x⁰ where it was
         scale = first_gap
@@ -103,5 +97,5 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: 
     epoch = Epoch.first(agent, step, uneven_curvatures(f) if uses_preconditioner else None)
     # A single agent has no links that could fail.
     is_reliable = agent.reliable or not agent.degrees
-    links = ReliableLinks(x0, phi.w) if is_reliable else LossyLinks.at(x0, step)
-    return EdgesState(x, links, step, epoch, norm(x - x0) or diameter, scale)
+    edges = ReliableEdgeVariables(x0, phi.w) if is_reliable else LossyEdgeVariables.at(x0, step)
+    return EdgesState(x, edges, step, epoch, norm(x - x0) or diameter, scale)

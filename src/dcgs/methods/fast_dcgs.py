@@ -150,8 +150,8 @@ class FastDCGS(Method):
         if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
         inner = self.inner_solver(agent.f, agent.X)
-        rho = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
-        return over_edges(agent, inner, self.precision, self.eta, rho)
+        omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
+        return over_edges(agent, inner, self.precision, self.eta, omega)
 
     def _prefers_sums(self, agent: Agent) -> bool:
         """Return True if the link is known, and sums take less time over it than edges."""

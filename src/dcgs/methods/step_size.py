@@ -37,8 +37,8 @@ class StepSize:
 
     ``local_eta`` suits its own objective; ``eta`` and the ``weights`` of its edges are in use. ``scale`` is
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
-    Before there is a common scale, η is ``margin`` times the sum of the weights; then ``share`` times that
-    sum. The agent's own scale is its local η divided by ``scale_degree``.
+    Before there is a common scale, η is ``margin`` times the sum of the weights; then ``common_margin`` times
+    that sum. The agent's own scale is its local η divided by ``scale_degree``.
     ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
     ``next_preconditioner`` and ``next_scale`` are used after iteration ``switch``; ``is_common`` is True from
     the first common scale on.
@@ -50,7 +50,7 @@ class StepSize:
     eta: float
     resistances: dict[int, float]
     weights: dict[int, float]
-    share: float
+    common_margin: float
     is_fixed: bool
     scale_degree: float
     margin: float = 1.0
@@ -66,17 +66,17 @@ class StepSize:
     @classmethod
     def local(cls, agent: Agent, local_eta: float, is_fixed: bool = False) -> StepSize:
         """Return the step sizes of an agent that knows nothing of the others."""
-        resistances = dict(agent.weights or dict.fromkeys(agent.degrees, 1.0))
+        resistances = dict(agent.resistances or dict.fromkeys(agent.degrees, 1.0))
         degree = sum(resistances.values()) or 1.0
         eta = local_eta or 1.0
         scale_degree = degree if agent.reliable else agent.facts.mean_degree
         weights = {j: r * eta / scale_degree for j, r in resistances.items()}
         # Only if no message is lost, a non-bipartite graph allows a smaller η.
         margin = _MARGIN if agent.reliable else 1.0
-        share = 0.5 * margin * agent.facts.normalized_norm if agent.reliable else 1.0
+        common_margin = 0.5 * margin * agent.facts.normalized_norm if agent.reliable else 1.0
         is_fixed = is_fixed or not agent.reliable
         own = local_eta, degree, local_eta / scale_degree, eta
-        return cls(*own, resistances, weights, share, is_fixed, scale_degree, margin, agent.reliable)
+        return cls(*own, resistances, weights, common_margin, is_fixed, scale_degree, margin, agent.reliable)
 
     def meet(self, scales: Mapping[int, float]) -> None:
         """Set the weights of edges and η, given the scales of neighbors."""
@@ -84,7 +84,7 @@ class StepSize:
         for j, scale in self.theirs.items():
             self.weights[j] = self.resistances[j] * _between(self.scale, scale)
         total = self.margin * sum(self.weights[j] for j in sorted(self.weights))
-        self.eta = (self.share * self.degree * self.scale if self.is_common else total) or self.eta
+        self.eta = (self.common_margin * self.degree * self.scale if self.is_common else total) or self.eta
 
     def precondition(self, agent: Agent, curvature: Point, switch: int) -> None:
         """Use a preconditioner after iteration ``switch``, with local step sizes that suit it.
@@ -104,7 +104,7 @@ class StepSize:
         total_eta, total_degree, primal, dual = sums
         self.next_scale, self.switch = self.scale, switch
         if self.epochs == 0:  # the mean of all η is the mean of all local η
-            self.next_scale = (total_eta or 1.0) / (self.share * total_degree)
+            self.next_scale = (total_eta or 1.0) / (self.common_margin * total_degree)
         elif not self.is_fixed:
             self.next_scale = self.scale * balancing_factor(primal, dual, self.epochs)
         self.epochs += 1

@@ -20,14 +20,12 @@ from dcgs.methods.base import Agent
 from dcgs.methods.preconditioner import summed_preconditioner
 from dcgs.methods.reduction import network_sum
 from dcgs.methods.sums_control import Sample, SmoothnessEstimate, SummedModel, SumsStopping
+from dcgs.methods.tolerance import summable_tolerance
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program
 
-# The tolerance of step k is of order k^(−_EARLY), and from k = _TURN on of order k^(−_LATE), so that its root
-# is summable.
-_EARLY, _LATE, _TURN = 1.5, 2.5, 100
 # How much f may exceed a bound by rounding error, relative to its value.
 _ROUNDING = 1e3 * EPS
 
@@ -104,7 +102,8 @@ def by_sums(
             agent.observe(k, y.x)
             agent.agree(certified)
             return y.x
-        e = _tolerance(k, at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent))
+        scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
+        e = summable_tolerance(k, scale)  # by so much f may increase
         at.judge_last_step(k, sums.value, e, sums)  # line 5
         if at.model is not None:
             phi = Subproblem(zero, at.model.grad, at.smoothness.L, at.model.at.x, at.preconditioner)
@@ -118,12 +117,6 @@ def by_sums(
         agent.observe(k, at.x.x)
         agent.save(k, at, solver)
     return at.x.x
-
-
-def _tolerance(k: int, scale: float) -> float:
-    """Return by how much f may increase in step k, for losses of this scale."""
-    late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
-    return float(scale / ((k + 1) ** _EARLY * late))
 
 
 def _sums(agent: Agent, at: SumsState, y: Sample, with_curvatures: bool) -> Program[_Sums]:

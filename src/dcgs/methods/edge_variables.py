@@ -1,8 +1,8 @@
-"""What an agent keeps of its neighbors in FastDCGS over edges: its center and its dual variables.
+"""What an agent of FastDCGS over edges keeps for its edges: its center and its dual variables.
 
 If messages always arrive, one center and one dual variable are enough, and an agent sends its point alone. If
 they may be lost or late, an agent keeps one vector for each neighbor. As long as nothing is lost, both are
-the same iteration, relaxed consensus ADMM. The line numbers are those of the boxes in docs/methods.md.
+the same iteration, relaxed consensus ADMM, with relaxation ω.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 
 
-class Links(ABC):
-    """The state of an agent's edges."""
+class EdgeVariables(ABC):
+    """The variables of an agent for its edges."""
 
     @abstractmethod
     def outgoing(self, x: Point, step: StepSize) -> dict[int, Point]:
@@ -29,7 +29,7 @@ class Links(ABC):
 
     @abstractmethod
     def update(
-        self, x: Point, step: StepSize, received: Mapping[int, Point], rho: float
+        self, x: Point, step: StepSize, received: Mapping[int, Point], omega: float
     ) -> tuple[float, float]:
         """Use the vectors of neighbors; return the primal and the dual half of the squared residual."""
 
@@ -44,8 +44,11 @@ class Links(ABC):
 
 @final
 @dataclass(eq=False)
-class ReliableLinks(Links):
-    """The center c and the dual variable w of an agent whose messages always arrive. It sends x."""
+class ReliableEdgeVariables(EdgeVariables):
+    """The center c and the dual variable w of an agent whose messages always arrive. It sends x.
+
+    The line numbers are those of the box "FastDCGS over edges" in docs/methods.md.
+    """
 
     c: Point
     w: Point
@@ -54,7 +57,7 @@ class ReliableLinks(Links):
         return dict.fromkeys(step.resistances, x)
 
     def update(
-        self, x: Point, step: StepSize, received: Mapping[int, Point], rho: float
+        self, x: Point, step: StepSize, received: Mapping[int, Point], omega: float
     ) -> tuple[float, float]:
         v, dual = 0.0 * x, 0.0
         for j, theirs in received.items():
@@ -62,8 +65,8 @@ class ReliableLinks(Links):
             v = v + step.weights[j] * d  # line 4
             dual += 0.5 * step.weights[j] * vdot(d, step.preconditioned(d))
         ahead = x - v / (2.0 * step.eta) - self.c
-        self.c = self.c + rho * ahead  # line 5
-        self.w = self.w + (0.5 * rho) * step.preconditioned(v)  # line 6
+        self.c = self.c + omega * ahead  # line 5
+        self.w = self.w + (0.5 * omega) * step.preconditioned(v)  # line 6
         return step.eta * vdot(ahead, step.preconditioned(ahead)), dual
 
     def subproblem(self, f: Objective, step: StepSize) -> Subproblem:
@@ -75,11 +78,12 @@ class ReliableLinks(Links):
 
 @final
 @dataclass(eq=False)
-class LossyLinks(Links):
+class LossyEdgeVariables(EdgeVariables):
     """A vector zᵢⱼ for each neighbor j of an agent whose messages may be lost or late.
 
     It sends qᵢⱼ = 2ρᵢⱼ x − zᵢⱼ. ``weights`` are the ρᵢⱼ with which the zᵢⱼ were made. With a preconditioner
-    h, ρᵢⱼ is ρᵢⱼ h; ``is_preconditioned`` tells whether the zᵢⱼ were made with it.
+    h, ρᵢⱼ is ρᵢⱼ h; ``is_preconditioned`` tells whether the zᵢⱼ were made with it. The line numbers are
+    those of the box "FastDCGS over edges, where messages may be lost" in docs/faults.md.
     """
 
     z: dict[int, Point]
@@ -87,24 +91,24 @@ class LossyLinks(Links):
     is_preconditioned: bool = False
 
     @classmethod
-    def at(cls, x: Point, step: StepSize) -> LossyLinks:
-        """Return the links of an agent that starts at x, with no dual variable."""
-        return cls({j: weight * x for j, weight in step.weights.items()}, dict(step.weights))
+    def at(cls, x: Point, step: StepSize) -> LossyEdgeVariables:
+        """Return the variables of an agent that starts at x, with no dual variable."""
+        return cls({j: weight * x for j, weight in step.weights.items()}, dict(step.weights))  # line 1
 
     def outgoing(self, x: Point, step: StepSize) -> dict[int, Point]:
-        self._reweigh(x, step)
+        self._reweigh(x, step)  # line 5
         hx = step.preconditioned(x)
         return {j: 2.0 * self.weights[j] * hx - z for j, z in self.z.items()}  # line 3
 
     def update(
-        self, x: Point, step: StepSize, received: Mapping[int, Point], rho: float
+        self, x: Point, step: StepSize, received: Mapping[int, Point], omega: float
     ) -> tuple[float, float]:
-        alpha, change = 0.5 * rho, 0.0
+        alpha, change = 0.5 * omega, 0.0
         for j, q in received.items():
             d = q - self.z[j]
             self.z[j] = self.z[j] + alpha * d  # line 4
             change += vdot(d, d) / self.weights[j]
-        self._reweigh(x, step)
+        self._reweigh(x, step)  # line 5
         return change, 0.0
 
     def subproblem(self, f: Objective, step: StepSize) -> Subproblem:
@@ -112,7 +116,7 @@ class LossyLinks(Links):
         total = sum((self.z[j] for j in sorted(self.z)), start=zero)
         eta = sum(self.weights[j] for j in sorted(self.weights))
         scale = eta if step.preconditioner is None else eta * step.preconditioner
-        return Subproblem(f, zero, eta, total / scale, step.preconditioner)
+        return Subproblem(f, zero, eta, total / scale, step.preconditioner)  # line 6
 
     def reference(self, x: Point) -> Point:
         return x

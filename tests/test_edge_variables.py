@@ -1,4 +1,4 @@
-"""The two forms of the state of edges: they equal their transcription, and each other if nothing is lost."""
+"""Both forms of edge variables equal their transcription, and each other if nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import stacked
 from dcgs import LeastSquares
-from dcgs.methods.links import Links, LossyLinks, ReliableLinks
+from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.step_size import StepSize
 from problems import GRAPHS, Array, Fits, laplacian_matrix, random_fits
 
@@ -44,23 +44,23 @@ def minimizer(fits: Fits) -> stacked.Answer:
     return answer
 
 
-def points(links: list[Links], steps: list[StepSize], fits: Fits, rho: float) -> Iterator[Array]:
+def points(edges: list[EdgeVariables], steps: list[StepSize], fits: Fits, omega: float) -> Iterator[Array]:
     """Yield all agents' points, with exact inner solves and messages that all arrive."""
     answer, f = minimizer(fits), LeastSquares(np.eye(SIZE), np.zeros(SIZE))
     while True:
-        phis = [link.subproblem(f, step) for link, step in zip(links, steps, strict=True)]
+        phis = [own.subproblem(f, step) for own, step in zip(edges, steps, strict=True)]
         h = [np.ones(SIZE) if phi.preconditioner is None else phi.preconditioner for phi in phis]
         x = np.stack([answer(i, phi.w, phi.eta * h[i], phi.center) for i, phi in enumerate(phis)])
         yield x
-        sent = [link.outgoing(x[i], steps[i]) for i, link in enumerate(links)]
-        for i, link in enumerate(links):
-            link.update(x[i], steps[i], {j: sent[j][i] for j in sorted(steps[i].weights)}, rho)
+        sent = [own.outgoing(x[i], steps[i]) for i, own in enumerate(edges)]
+        for i, own in enumerate(edges):
+            own.update(x[i], steps[i], {j: sent[j][i] for j in sorted(steps[i].weights)}, omega)
 
 
 X0 = np.array([0.3, -0.1, 0.0, 0.2])
-FORMS: dict[str, Callable[[StepSize], Links]] = {
-    "one center": lambda step: ReliableLinks(X0, np.zeros(SIZE)),
-    "one vector for each neighbor": lambda step: LossyLinks.at(X0, step),
+FORMS: dict[str, Callable[[StepSize], EdgeVariables]] = {
+    "one center": lambda step: ReliableEdgeVariables(X0, np.zeros(SIZE)),
+    "one vector for each neighbor": lambda step: LossyEdgeVariables.at(X0, step),
 }
 
 
@@ -82,13 +82,13 @@ def test_both_forms_are_one_iteration_with_a_preconditioner_too() -> None:
     rho, h = weights_of("random of 7"), np.array([0.1, 0.5, 1.4, 2.0])
     fits, steps = random_fits(7, rows=3, columns=SIZE, seed=8), steps_of(rho, h)
     zeros = [
-        LossyLinks(
+        LossyEdgeVariables(
             {j: w * h * X0 for j, w in step.weights.items()}, dict(step.weights), is_preconditioned=True
         )
         for step in steps
     ]
     copies = points(list(zeros), steps, fits, 1.85)
-    centers = points([ReliableLinks(X0, np.zeros(SIZE)) for _ in steps], steps, fits, 1.85)
+    centers = points([ReliableEdgeVariables(X0, np.zeros(SIZE)) for _ in steps], steps, fits, 1.85)
     np.testing.assert_allclose(list(islice(copies, 40)), list(islice(centers, 40)), rtol=0.0, atol=1e-11)
 
 
@@ -97,15 +97,15 @@ def test_with_lost_messages_agents_reach_the_same_point(loss: float) -> None:
     """The minimizer of the sum of all losses, without constraints: a linear system."""
     rho, rng = weights_of("random of 7"), np.random.default_rng(9)
     fits, steps = random_fits(7, rows=6, columns=SIZE, seed=9), steps_of(rho)
-    links, answer = [LossyLinks.at(X0, step) for step in steps], minimizer(fits)
+    edges, answer = [LossyEdgeVariables.at(X0, step) for step in steps], minimizer(fits)
     f = LeastSquares(np.eye(SIZE), np.zeros(SIZE))
     for _ in range(2000):
-        phis = [link.subproblem(f, step) for link, step in zip(links, steps, strict=True)]
+        phis = [own.subproblem(f, step) for own, step in zip(edges, steps, strict=True)]
         x = np.stack([answer(i, phi.w, np.full(SIZE, phi.eta), phi.center) for i, phi in enumerate(phis)])
-        sent = [link.outgoing(x[i], steps[i]) for i, link in enumerate(links)]
-        for i, link in enumerate(links):
+        sent = [own.outgoing(x[i], steps[i]) for i, own in enumerate(edges)]
+        for i, own in enumerate(edges):
             arrived = {j: sent[j][i] for j in sorted(steps[i].weights) if rng.random() >= loss}
-            link.update(x[i], steps[i], arrived, 1.85)
+            own.update(x[i], steps[i], arrived, 1.85)
     A, b = np.vstack(list(fits.A)), np.concatenate(list(fits.b))
     np.testing.assert_allclose(x, np.tile(np.linalg.lstsq(A, b, rcond=None)[0], (7, 1)), rtol=0.0, atol=1e-8)
 
@@ -113,14 +113,14 @@ def test_with_lost_messages_agents_reach_the_same_point(loss: float) -> None:
 def test_a_change_of_weights_keeps_the_dual_variables() -> None:
     rho = weights_of("path")
     steps, rng = steps_of(rho), np.random.default_rng(10)
-    links, x = LossyLinks.at(X0, steps[1]), rng.standard_normal(SIZE)
-    for j in links.z:
-        links.z[j] = links.z[j] + rng.standard_normal(SIZE)
-    before = {j: links.weights[j] * x - z for j, z in links.z.items()}
+    edges, x = LossyEdgeVariables.at(X0, steps[1]), rng.standard_normal(SIZE)
+    for j in edges.z:
+        edges.z[j] = edges.z[j] + rng.standard_normal(SIZE)
+    before = {j: edges.weights[j] * x - z for j, z in edges.z.items()}
     for j in steps[1].weights:
         steps[1].weights[j] *= 3.0
-    links.outgoing(x, steps[1])
-    for j, z in links.z.items():
+    edges.outgoing(x, steps[1])
+    for j, z in edges.z.items():
         # A sum of three numbers of size 10.
         np.testing.assert_allclose(steps[1].weights[j] * x - z, before[j], rtol=0.0, atol=1e-14)
 
@@ -128,11 +128,11 @@ def test_a_change_of_weights_keeps_the_dual_variables() -> None:
 def test_the_halves_of_the_residual_are_what_their_formulas_say() -> None:
     rho = weights_of("one edge")
     (step, _), x, theirs = steps_of(rho), np.array([1.0, 2.0, 0.0, 0.0]), np.array([0.0, 2.0, 1.0, 0.0])
-    links = ReliableLinks(X0, np.zeros(SIZE))
-    primal, dual = links.update(x, step, {1: theirs}, 1.0)
+    edges = ReliableEdgeVariables(X0, np.zeros(SIZE))
+    primal, dual = edges.update(x, step, {1: theirs}, 1.0)
     v = step.weights[1] * (x - theirs)
     ahead = x - v / (2.0 * step.eta) - X0
     assert dual == pytest.approx(0.5 * step.weights[1] * 2.0, rel=1e-14)
     assert primal == pytest.approx(step.eta * float(ahead @ ahead), rel=1e-14)
-    np.testing.assert_allclose(links.w, 0.5 * v, rtol=1e-15)
-    np.testing.assert_allclose(links.c, X0 + ahead, rtol=1e-15)
+    np.testing.assert_allclose(edges.w, 0.5 * v, rtol=1e-15)
+    np.testing.assert_allclose(edges.c, X0 + ahead, rtol=1e-15)
