@@ -9,10 +9,14 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
 import dcgs
+from dcgs.front import checkpoint_file
+from dcgs.runtime.encoding import EncodedArray
+from dcgs.runtime.wire import FRAME, HEADER
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -68,3 +72,14 @@ def test_every_module_that_a_page_names_exists(page: Path) -> None:
     folders = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
     named = re.findall(rf"`(?:src/dcgs/)?((?:{folders})/[a-z_0-9/]+\.py)`", page.read_text())
     assert [name for name in named if not (package / name).exists()] == []
+
+
+def test_the_page_of_checkpoints_has_the_format_of_the_files() -> None:
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    assert re.findall(r"the number of the format, (\d+)", page) == [str(checkpoint_file.FORMAT)]
+
+
+def test_the_page_of_mpi_has_the_bytes_of_the_headers_of_one_vector() -> None:
+    page, vector = (ROOT / "docs" / "mpi.md").read_text(), np.ones(3)
+    headers = HEADER + FRAME + EncodedArray(vector).nbytes - vector.nbytes
+    assert re.findall(r"(\d+) bytes for one\s+vector", page) == [str(headers)]
