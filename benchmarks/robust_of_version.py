@@ -60,7 +60,7 @@ def run_seed(seed: int) -> dict[str, Any]:
     # The version may check its limit between iterations only, and an iteration may take minutes. The timer is
     # coarse on a busy machine, and may fire early.
     signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 2.0 * SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1.4 * SECONDS)
     try:
         runtime = dcgs.Lockstep(threads=1)
         result = dcgs.minimize(*problem, gap=GAP, seconds=3600.0, every=0, runtime=runtime)
@@ -94,6 +94,7 @@ def main() -> None:
     """Run the problems, or compare two files."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--compare", type=Path, nargs=2)
     args = parser.parse_args()
@@ -103,7 +104,7 @@ def main() -> None:
     import dcgs
 
     rows = []
-    for seed in range(args.problems):
+    for seed in range(args.first, args.first + args.problems):
         rows.append(run_seed(seed))
         print(json.dumps(rows[-1]), flush=True)
         if args.out:
