@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -30,7 +28,7 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 # Arrays with fewer entries are always written in full.
 _SMALL = 16
 # Numbers that are read at a time: they are still in the cache when they are read again.
-_CHUNK = 1 << 14
+_CHUNK = 1 << 16
 # Larger arrays are written in full: positions are 32-bit numbers.
 _MOST_INDEXED = 1 << 32
 # NumPy has no larger arrays, also not of no entries: the product of all positive sides counts.
@@ -48,69 +46,47 @@ class Form(IntEnum):
     """One bit for each entry that says whether it is nonzero, then the nonzero entries."""
 
 
+_FORMS = {int(form): form for form in Form}
+
+
 class EncodingError(ValueError):
     """Raised when bytes are not an encoded array."""
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class EncodedArray:
-    """An array and the shortest form in which it can be written."""
+    """An array and the shortest form in which it can be written. ``nbytes`` are the bytes that it takes."""
 
-    array: Array
+    __slots__ = ("_count", "_flat", "_form", "_squares", "array", "nbytes")
 
-    @cached_property
-    def _flat(self) -> Array:
-        return np.ascontiguousarray(self.array).reshape(-1)
-
-    @cached_property
-    def _scan(self) -> tuple[int, float]:
-        """The number of nonzero entries, and the sum of all squares; both from one pass over the memory."""
-        count, squares = 0, 0.0
-        for start in range(0, self.array.size, _CHUNK):
-            part = self._flat[start : start + _CHUNK]
-            count += int(np.count_nonzero(part.view(np.int64)))
-            squares += vdot(part, part)
-        return count, squares
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._flat: Array = np.ascontiguousarray(array).reshape(-1)
+        self._form, self._count, self._squares = Form.DENSE, array.size, 0.0
+        if array.dtype == np.float64:
+            nonzeros, self._squares = _scan(self._flat)
+            self._form = _shortest(array.size, nonzeros)
+            self._count = array.size if self._form is Form.DENSE else nonzeros
+        self.nbytes = _size(self._form, array.dtype, array.shape, self._count)
 
     @property
     def is_finite(self) -> bool:
-        """Whether all entries are finite, for an array of float64.
+        """Whether all entries are finite.
 
         A finite sum of squares proves it. A sum that overflows proves nothing.
         """
-        return math.isfinite(self._scan[1]) or is_finite(self.array)
-
-    @cached_property
-    def _choice(self) -> tuple[Form, int]:
-        """The form, and the number of entries that are stored."""
-        n = self.array.size
-        if n < _SMALL or self.array.dtype != np.float64:
-            return Form.DENSE, n
-        count = self._scan[0]
-        sizes = {Form.DENSE: 8 * n}
-        if n <= _MOST_INDEXED:
-            sizes[Form.INDEXED] = _padded(4 * count) + 8 * count
-            sizes[Form.BITMAP] = _padded((n + 7) // 8) + 8 * count
-        form = min(sizes, key=lambda form: (sizes[form], form))
-        return form, n if form is Form.DENSE else count
-
-    @cached_property
-    def nbytes(self) -> int:
-        """The bytes that it takes."""
-        form, count = self._choice
-        return _size(form, self.array.dtype, self.array.shape, count)
+        return math.isfinite(self._squares) or is_finite(self.array)
 
     def write(self, buffer: Buffer) -> None:
         """Write it to a buffer of ``nbytes`` bytes."""
-        form, count = self._choice
-        shape, dtype = self.array.shape, self.array.dtype
+        form, count, shape, dtype = self._form, self._count, self.array.shape, self.array.dtype
         start, end = _LAYOUT.size + 8 * len(shape), len(buffer) - _padded(count * dtype.itemsize)
-        buffer[start:end][-8:] = 0  # buffers are used again: no byte of an older message in the padding
-        buffer[-8:] = 0
+        if form is not Form.DENSE or dtype.itemsize < 8:
+            buffer[start:end][-8:] = 0  # buffers are used again: no byte of an older message in the padding
+            buffer[-8:] = 0
         _LAYOUT.pack_into(buffer.data, 0, form, _CODES[dtype], len(shape), count)
-        buffer[_LAYOUT.size : start].view(np.uint64)[:] = shape
-        values = buffer[end:][: count * dtype.itemsize].view(dtype)
+        struct.pack_into(f"<{len(shape)}Q", buffer.data, _LAYOUT.size, *shape)
+        values = buffer[end : end + count * dtype.itemsize].view(dtype)
         if form is Form.DENSE:
             values[:] = self._flat
             return
@@ -123,6 +99,28 @@ class EncodedArray:
             positions = np.flatnonzero(nonzero)
             buffer[start : start + 4 * count].view(np.uint32)[:] = positions
             values[:] = self._flat[positions]
+
+
+def _scan(flat: Array) -> tuple[int, float]:
+    """Return the number of nonzero entries and the sum of all squares, from one pass over the memory."""
+    count, squares = 0, 0.0
+    for start in range(0, len(flat), _CHUNK):
+        part = flat[start : start + _CHUNK]
+        count += int(np.count_nonzero(part.view(np.int64)))
+        squares += vdot(part, part)
+    return count, squares
+
+
+def _shortest(n: int, nonzeros: int) -> Form:
+    """Return the form in which n numbers, of which some are not zero, take the fewest bytes."""
+    if n < _SMALL or n > _MOST_INDEXED:
+        return Form.DENSE
+    sizes = {
+        Form.DENSE: 8 * n,
+        Form.INDEXED: _padded(4 * nonzeros) + 8 * nonzeros,
+        Form.BITMAP: _padded((n + 7) // 8) + 8 * nonzeros,
+    }
+    return min(sizes, key=lambda form: (sizes[form], form))
 
 
 def read_all(buffer: Buffer, count: int) -> list[Array]:
@@ -143,17 +141,18 @@ def _read(buffer: Buffer) -> tuple[Array, int]:
         raise EncodingError("it ends within the description of an array")
     form, code, dimensions, count = _LAYOUT.unpack_from(buffer.data)
     start = _LAYOUT.size + 8 * dimensions
-    if form not in list(Form) or code not in _DTYPES or dimensions > MAX_DIMENSIONS or len(buffer) < start:
+    if form not in _FORMS or code not in _DTYPES or dimensions > MAX_DIMENSIONS or len(buffer) < start:
         raise EncodingError(f"an array of form {form}, type {code} and {dimensions} dimensions is not known")
-    form, dtype = Form(form), _DTYPES[code]
-    shape = tuple(buffer[_LAYOUT.size : start].view(np.uint64).tolist())
+    form, dtype = _FORMS[form], _DTYPES[code]
+    shape = struct.unpack_from(f"<{dimensions}Q", buffer.data, _LAYOUT.size)
     n, size = math.prod(shape), _size(form, dtype, shape, count)
-    largest = math.prod(side or 1 for side in shape)
+    largest = n or math.prod(side or 1 for side in shape)
     if len(buffer) < size or (count != n if form is Form.DENSE else count > n or dtype != np.float64):
         raise EncodingError(f"the size of an array of shape {shape} is not that of its {count} entries")
     if largest > _MOST_ENTRIES or (form is not Form.DENSE and n > _MOST_INDEXED):
         raise EncodingError(f"an array of shape {shape} cannot be in memory")
-    values = buffer[size - _padded(count * dtype.itemsize) : size][: count * dtype.itemsize].view(dtype)
+    end = size - _padded(count * dtype.itemsize)
+    values = buffer[end : end + count * dtype.itemsize].view(dtype)
     entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
     return entries.reshape(shape), size
 

@@ -62,6 +62,10 @@ class NeighborExchange:
         self._neighbors = neighbors
         self._rank = rank
         self.peers = sorted({self.home[j] for i in self.hosted for j in neighbors[i]} - {rank})
+        self._at = {
+            p: {i: [j for j in neighbors[i] if self.home[j] == p] for i in self.hosted} for p in self.peers
+        }
+        self._here = [[j for j in near if self.home[j] == rank] for near in neighbors]
         self._sends = {peer: SendChannel(peer, _TAG) for peer in self.peers}
         self._receives = [RecvChannel(peer, _TAG, self.name(peer)) for peer in self.peers]
         self._buffers: list[Buffer] = []
@@ -83,13 +87,13 @@ class NeighborExchange:
         """Return the messages for a process; one that is for all neighbors there is sent once."""
         frames = []
         for i, sent in packets.items():
-            here = [j for j in self._neighbors[i] if self.home[j] == peer]
-            distinct = {id(sent[j]): sent[j] for j in here if j in sent}
-            if len(distinct) == 1 and all(j in sent for j in here):
+            there = [j for j in self._at[peer][i] if j in sent]
+            distinct = {id(sent[j]): sent[j] for j in there}
+            if len(distinct) == 1 and len(there) == len(self._at[peer][i]):
                 (packet,) = distinct.values()
                 frames.append(Frame(i, ALL, packet.parts, packet.is_tuple))
             else:
-                frames += [Frame(i, j, sent[j].parts, sent[j].is_tuple) for j in here if j in sent]
+                frames += [Frame(i, j, sent[j].parts, sent[j].is_tuple) for j in there]
         return frames
 
     def _swap(
@@ -140,7 +144,7 @@ class NeighborExchange:
         delivered: dict[tuple[int, int], Message] = {}
         for each in received:
             i = each.sender
-            to = [] if self.home.get(i) != rank else [j for j in self._neighbors[i] if j in self.hosted]
+            to = [] if self.home.get(i) != rank else self._here[i]
             if each.receiver != ALL:
                 to = [j for j in to if j == each.receiver]
             if not to:

@@ -51,13 +51,16 @@ class Traffic:
         The header of a round goes to every neighbor, also to one for which there is no message.
         """
         self.rounds += 1
-        before = self.bytes.copy()
+        peak = 0
         for i, sent in packets.items():
-            self.bytes[i] += HEADER * (len(neighbors[i]) - len(sent))
-            self.count_messages(i, sent)
-        self.peaks.append(int((self.bytes - before).max()))
+            headers = HEADER * (len(neighbors[i]) - len(sent))
+            self.bytes[i] += headers
+            peak = max(peak, headers + self.count_messages(i, sent))
+        self.peaks.append(peak)
 
-    def count_messages(self, i: int, sent: Packets) -> None:
-        """Count the messages that agent i sent: their encoded arrays and their headers."""
+    def count_messages(self, i: int, sent: Packets) -> int:
+        """Count the messages that agent i sent: their encoded arrays and their headers; return the bytes."""
+        nbytes = sum([HEADER + FRAME + one.nbytes for one in sent.values()])
         self.messages[i] += len(sent)
-        self.bytes[i] += sum(HEADER + FRAME + one.nbytes for one in sent.values())
+        self.bytes[i] += nbytes
+        return nbytes

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -58,20 +58,22 @@ class Kind(IntEnum):
     """Nothing: of an asynchronous run all messages have been sent; the round is their number."""
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 @final
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """What a bundle is, which process sent it, and in which round."""
 
     kind: Kind
     rank: int
     round: int
-    count: int = 0
+    messages: int = 0
     length: int = 0
 
     def write(self, buffer: Buffer) -> None:
         """Write the header to the first bytes of a buffer."""
-        numbers = (self.kind, self.count, self.rank, self.round, self.length)
+        numbers = (self.kind, self.messages, self.rank, self.round, self.length)
         _HEADER.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
 
 
@@ -96,8 +98,9 @@ class Frame:
         _FRAME.pack_into(buffer.data, 0, *numbers)
         start = FRAME
         for part in self.parts:
-            part.write(buffer[start : start + part.nbytes])
-            start += part.nbytes
+            end = start + part.nbytes
+            part.write(buffer[start:end])
+            start = end
 
 
 @final
@@ -117,11 +120,12 @@ def bundle_size(frames: Sequence[Frame]) -> int:
 
 def write_bundle(frames: Sequence[Frame], header: Header, buffer: Buffer) -> None:
     """Write messages to a buffer of their :func:`bundle_size`; the header gets their number and size."""
-    replace(header, count=len(frames), length=len(buffer) - HEADER).write(buffer)
+    header._replace(messages=len(frames), length=len(buffer) - HEADER).write(buffer)
     start = HEADER
     for frame in frames:
-        frame.write(buffer[start : start + frame.nbytes])
-        start += frame.nbytes
+        end = start + frame.nbytes
+        frame.write(buffer[start:end])
+        start = end
 
 
 def bundle(frames: Sequence[Frame], header: Header) -> Buffer:
@@ -147,16 +151,18 @@ def read_header(buffer: Buffer, sender: str) -> Header:
             f"messages must be of version {VERSION}; {sender} sent one of version {version}. "
             "Install the same version of dcgs everywhere."
         )
-    if kind not in list(Kind):
+    if kind not in _KINDS:
         raise MessageError(
             f"a message must be of a known kind; {sender} sent one of kind {kind}. "
             "Install the same version of dcgs everywhere."
         )
-    return Header(Kind(kind), rank, round, count, length)
+    return Header(_KINDS[kind], rank, round, count, length)
 
 
 def check_header(header: Header, kind: Kind, rank: int, round: int, sender: str) -> None:
     """Raise unless a bundle is the expected one: its kind, its round and the number of its sender."""
+    if (header.kind, header.round, header.rank) == (kind, round, rank):
+        return
     expected = {"kind": kind.name, "round": round, "process": rank}
     given = {"kind": header.kind.name, "round": header.round, "process": header.rank}
     for name, value in expected.items():
@@ -170,7 +176,7 @@ def read_messages(buffer: Buffer, header: Header, sender: str) -> list[Received]
     """Return the messages of a bundle, given the bytes after its header."""
     messages, start = [], 0
     try:
-        for _ in range(header.count):
+        for _ in range(header.messages):
             if start + FRAME > len(buffer):
                 raise EncodingError("it ends within the header of a message")
             i, j, parts, is_tuple, length = _FRAME.unpack_from(buffer.data, start)
