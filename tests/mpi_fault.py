@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import networkx as nx
@@ -75,7 +75,7 @@ def send_round_99() -> None:
     right = Header.write
 
     def wrong(header: Header, buffer: Buffer) -> None:
-        right(replace(header, round=99) if header.kind is Kind.MESSAGE else header, buffer)
+        right(header._replace(round=99) if header.kind is Kind.MESSAGE else header, buffer)
 
     type.__setattr__(Header, "write", wrong)
 

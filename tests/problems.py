@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dcgs
-from dcgs import LeastSquares, Objective
+from dcgs import LeastSquares, Objective, registry
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ GRAPHS: dict[str, nx.Graph] = {
     "random of 12": nx.gnp_random_graph(12, 0.3, seed=5),
 }
 
-METHODS: list[dcgs.Method] = [
+_FORMS: list[dcgs.Method] = [
     dcgs.FastDCGS(),
     dcgs.FastDCGS(form="edges"),
     dcgs.DCGS(inner="pcg"),
@@ -39,7 +39,8 @@ METHODS: list[dcgs.Method] = [
     dcgs.ProjectedAGD(),
     dcgs.ProjectedAGD(gossip="chebyshev"),
 ]
-"""Every method, some in more than one form."""
+METHODS = [*_FORMS, *(made() for made in registry.methods().values() if made not in map(type, _FORMS))]
+"""Every method, some in more than one form; one that is not named above with default settings."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from toy_extension.over_mpi import METHODS, objectives, solve
 from toy_extension.sets import NonnegativeBox
 
 import dcgs
-import problems
 import test_docs
 import test_fit_docs
 import test_help
@@ -261,10 +260,6 @@ def test_every_name_of_an_inner_solver_is_one_that_methods_take() -> None:
     assert set(get_args(InnerName)) == {"auto", "oracle", *registry.inner_solvers()}
 
 
-def test_the_methods_that_tests_share_are_all_methods() -> None:
-    assert {type(method) for method in problems.METHODS} == set(registry.methods().values())
-
-
 def test_an_inner_solver_may_be_given_to_every_method_that_has_one() -> None:
     assert dcgs.FastDCGS(inner=OpenLoopCG()).inner == OpenLoopCG()
 
@@ -318,7 +313,6 @@ def need_a_file(made: type, name: str, capsys: pytest.CaptureFixture[str]) -> se
         "tests/test_extension.py": test_the_registry_has_every_class_by_the_name_people_type,
         "src/dcgs/cli": lambda: test_help.test_the_help_of_fit_names_every_problem_set_and_method(capsys),
         "docs/fit.md": test_fit_docs.test_the_methods_that_the_page_names_are_those_of_the_command,
-        "tests/problems.py": test_the_methods_that_tests_share_are_all_methods,
         "tests/set_cases.py": test_reference.test_every_set_is_in_the_tables,
     }
     if issubclass(made, dcgs.ConvexSet):
@@ -344,10 +338,10 @@ def test_a_set_in_the_package_needs_its_rows_in_two_files(
     assert missing == {"tests/set_cases.py", "docs/guide.md"}
 
 
-def test_a_method_in_the_package_needs_a_section_and_a_row(
+def test_a_method_in_the_package_needs_its_section_in_one_file(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With its module, the list of the package, two files of its reference and the change log are seven."""
+    """With its module, the list of the package, two files of its reference and the change log are six."""
     add_to_package(DiffusionFW, "methods", monkeypatch)
     assert "diffusionfw" in registry.methods()
-    assert need_a_file(DiffusionFW, "diffusionfw", capsys) == {"docs/methods.md", "tests/problems.py"}
+    assert need_a_file(DiffusionFW, "diffusionfw", capsys) == {"docs/methods.md"}

@@ -487,7 +487,7 @@ def test_computing_adds_up_the_slowest_agent_of_each_round(monkeypatch: pytest.M
     rests = [[0.5, 0.125], [0.125, 0.25], [0.0, 0.0]]
     traffic = run(nx.path_graph(3), lambda i: resting(rests[i]))
     # Agents took turns, one second in all; each with its own machine would wait for the slowest.
-    assert (now, traffic.computing) == (1.0, 0.75)
+    assert (now, sum(traffic.steps)) == (1.0, 0.75)
 
 
 def test_computing_side_by_side_is_the_time_of_each_agents_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -500,4 +500,4 @@ def test_computing_side_by_side_is_the_time_of_each_agents_thread(monkeypatch: p
 
     monkeypatch.setattr("dcgs.runtime.programs.time.thread_time", lambda: getattr(own, "now", 0.0))
     traffic = run(nx.path_graph(4), lambda i: resting([0.25, 0.5, 0.125, 0.0][i]), threads=2)
-    assert traffic.computing == 0.5
+    assert sum(traffic.steps) == 0.5

@@ -36,8 +36,7 @@ def run_at_own_pace(job: Job, transport: MailTransport, staleness: int, record: 
     finally:
         programs.close()
         # Agents do not compute in rounds: what counts is the seconds of the busiest agent.
-        job.traffic.computing = max(float(job.traffic.worked[i]) for i in hosted)
-        job.traffic.steps[:] = [job.traffic.computing]
+        job.traffic.steps[:] = [max(float(job.traffic.worked[i]) for i in hosted)]
     assert mail.decision is not None
     return mail.decision
 

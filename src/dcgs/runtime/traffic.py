@@ -15,16 +15,14 @@ from dcgs.runtime.wire import FRAME, HEADER
 class Traffic:
     """Counters of a run: rounds of all agents, messages and bytes that each agent sent.
 
-    ``steps`` holds, for each step, the seconds of the slowest agent; ``computing`` is their sum, which is the
-    time that a run takes if every agent has its own machine and messages take no time. ``peaks`` holds, for
-    each round, the most bytes that an agent sent. ``worked`` and
-    ``waited`` are the seconds that each agent spent computing and waiting for messages. A process counts for
-    the agents that it hosts.
+    ``steps`` holds, for each step, the seconds of the slowest agent. Their sum is the time that a run takes
+    if every agent has its own machine and messages take no time. ``peaks`` holds, for each round, the most
+    bytes that an agent sent. ``worked`` and ``waited`` are the seconds that each agent spent computing and
+    waiting for messages. A process counts for the agents that it hosts, and bytes as if it hosted one only.
     """
 
     def __init__(self, agents: int) -> None:
         self.rounds = 0
-        self.computing = 0.0
         self.steps: list[float] = []
         self.peaks: list[int] = []
         self.messages = np.zeros(agents, dtype=np.int64)
@@ -36,9 +34,7 @@ class Traffic:
         """Count one step of each of these agents, with its seconds."""
         for i, own in seconds.items():
             self.worked[i] += own
-        slowest = max(seconds.values())
-        self.computing += slowest
-        self.steps.append(slowest)
+        self.steps.append(max(seconds.values()))
 
     def count_wait(self, agents: Sequence[int], seconds: float) -> None:
         """Count the seconds that these agents waited for messages."""
