@@ -212,14 +212,25 @@ def test_without_a_link_only_long_sums_are_cut() -> None:
     assert [sum_pieces(ASSUMED, 5, nbytes) for nbytes in (118_000, 1_700_000)] == [1, 5]
 
 
-@pytest.mark.parametrize(("unknowns", "rounds"), [(1000, [4, 4, 4]), (100_000, [8, 6, 6])])
-def test_a_gradient_of_800_kb_is_sent_in_two_pieces(unknowns: int, rounds: list[int]) -> None:
-    # By hand, H = 2: √(64 ms/20 ms) = 1.8, and a sum takes 2(H + c − 1) rounds. The first has curvatures.
+@pytest.mark.parametrize(
+    ("X", "rounds"),
+    [
+        (dcgs.L1Ball(1000, 2.0), [4, 4, 4]),
+        (dcgs.L1Ball(100_000, 2.0), [6, 5, 5]),
+        (dcgs.Box(np.ones(100_000), np.full(100_000, 2.0)), [7, 6, 6]),
+    ],
+    ids=["short", "long, points are sparse", "long, points are dense"],
+)
+def test_a_gradient_of_800_kb_is_sent_in_two_pieces_a_sparse_point_in_one(
+    X: dcgs.ConvexSet, rounds: list[int]
+) -> None:
+    # By hand, H = 2: √(64 ms/20 ms) = 1.8, and a sum takes 2(H − 1) rounds and one for each piece. The first
+    # has curvatures, and three pieces; no answer has.
+    unknowns = X.shape[0]
     objectives = [
         dcgs.LeastSquares(sp.eye_array(3, unknowns, k=i, format="csr"), np.ones(3)) for i in range(5)
     ]
-    X, method = dcgs.L1Ball(unknowns, 2.0), dcgs.FastDCGS(form="sums")
-    result = dcgs.minimize(objectives, X, nx.path_graph(5), method, iterations=3)
+    result = dcgs.minimize(objectives, X, nx.path_graph(5), dcgs.FastDCGS(form="sums"), iterations=3)
     assert result.rounds == sum(rounds)
 
 

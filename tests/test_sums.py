@@ -22,7 +22,7 @@ from dcgs.counting import CountedOracle
 from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
-from dcgs.methods import Agent, sums
+from dcgs.methods import Agent, sums_root
 from dcgs.methods.target import GapTarget
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import EPS, Point
@@ -132,14 +132,30 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
     objectives = random_fits(len(graph), rows=3, columns=6, seed=102).objectives()
     result = dcgs.minimize(objectives, L1Ball(6), graph, SUMS, iterations=9)
     assert (result.iterations, result.rounds) == (9, 9 * rounds_of(graph))
-    # One value up and one answer to each child; to all neighbors on a complete graph.
-    tree = as_network(graph).tree
-    degrees = [graph.degree[i] for i in range(len(graph))]
-    sent = [len(node.children) + (node.parent is not None) for node in tree]
+    # A value up, and an answer to each child: a number and a point. On a complete graph values only, to all.
     value = HEADER + FRAME + EncodedArray(np.ones(6 + NUMBERS)).nbytes
+    answer = HEADER + FRAME + EncodedArray(np.ones(1)).nbytes + EncodedArray(np.ones(6)).nbytes
+    if rounds_of(graph) == 1:
+        sent = [value * graph.degree[i] for i in range(len(graph))]
+    else:
+        tree = as_network(graph).tree
+        sent = [value * (node.parent is not None) + answer * len(node.children) for node in tree]
     empty = HEADER  # to neighbors that are neither parent nor child, and in other rounds
-    found = result.bytes - 9 * value * np.array(degrees if rounds_of(graph) == 1 else sent)
-    assert (found % empty == 0).all()
+    assert ((result.bytes - 9 * np.array(sent)) % empty == 0).all()
+
+
+def test_the_hub_sends_points_which_are_sparse_and_no_gradients() -> None:
+    objectives = random_fits(5, rows=3, columns=400, seed=102).objectives()
+    points: list[Point] = []
+
+    def look(snapshot: Snapshot) -> None:
+        points.append(np.asarray(snapshot.agents[0]))
+
+    result = dcgs.minimize(objectives, L1Ball(400), STAR, SUMS, iterations=9, callback=look)
+    number = EncodedArray(np.ones(1)).nbytes
+    answers = sum(HEADER + FRAME + number + EncodedArray(x).nbytes for x in points[1:])
+    assert result.bytes[3] == 4 * (9 * HEADER + answers)
+    assert answers < 0.2 * 9 * EncodedArray(np.ones(400)).nbytes
 
 
 # Which form is taken.
@@ -330,7 +346,7 @@ EVENTS: list[tuple[int, float, set[str]]] = [
 
 def allow(share: float, patch: pytest.MonkeyPatch) -> None:
     """Allow steps to increase f by a share of the tolerance only, so that some are undone."""
-    patch.setattr(sums, "summable_tolerance", lambda k, scale: share * summable_tolerance(k, scale))
+    patch.setattr(sums_root, "summable_tolerance", lambda k, scale: share * summable_tolerance(k, scale))
 
 
 @pytest.mark.parametrize(("seed", "share", "expected"), EVENTS)
@@ -469,13 +485,13 @@ def walk(seed: int, precision: float, iterations: int) -> Walk:
     def look(snapshot: Snapshot) -> None:
         answers.append(np.asarray(snapshot.agents[1]).tobytes())
         losses.append(snapshot.worst_loss)
-        steps.append(len(run.asked[1]) if run.asked else 0)
+        steps.append(len(run.asked[0]) if run.asked else 0)
 
     objectives, method = heavy_fits(5, seed).objectives(), FastDCGS(form="sums", inner=run)
     with pytest.MonkeyPatch.context() as patch:
         allow(precision, patch)
         dcgs.minimize(objectives, L2Ball(5, RADIUS), STAR, method, iterations=iterations, callback=look)
-    asked = [run.asked[1][after - 1] if after > before else None for before, after in pairwise(steps)]
+    asked = [run.asked[0][after - 1] if after > before else None for before, after in pairwise(steps)]
     return Walk(answers, losses, asked)
 
 

@@ -51,8 +51,9 @@ class FastDCGS(Method):
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
     by default 1.9, and 1.86 where messages may be lost or late. Only this form bears such messages.
-    ``form="sums"``: accelerated steps. Gradients are summed along a spanning tree, in twice its height
-    rounds: two if one agent is a neighbor of all others; one round if the graph is complete.
+    ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
+    it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
+    one round if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
     It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from dcgs.facts import SizeFacts
 from dcgs.link import Link
+from dcgs.points import Point
 
 # What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
 # on the other instances with even columns 1.7 to 3.
@@ -41,6 +44,11 @@ def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -
     over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS
     by_sums = sum_rounds * link.latency + sending + _SUM_PASSES * one_pass + _SUM_SECONDS
     return by_sums < _WORTH * over_edges
+
+
+def sparse_bytes(value: tuple[Point, ...]) -> int:
+    """Return about how many bytes these arrays take in messages, which leave zeros out."""
+    return sum(min(8 * array.size, 12 * int(np.count_nonzero(array))) for array in value)
 
 
 def sum_pieces(link: Link, height: int, nbytes: int) -> int:

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias, final
 
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.link_rule import sum_pieces
+from dcgs.methods.link_rule import sparse_bytes, sum_pieces
 from dcgs.methods.mixing import check_shapes
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -116,19 +117,30 @@ def network_sum(value: Point, agent: Agent) -> Program[Point]:
 
 
 def network_answer(
-    value: Value, agent: Agent, answer: Callable[[Value], Value], nbytes: int | None = None
+    value: Value,
+    agent: Agent,
+    answer: Callable[[Value], Value],
+    nbytes: int | None = None,
+    sparse_answer: bool = False,
 ) -> Program[Value]:
     """Return at all agents what the root computes from the sum of all agents' values.
 
     Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one; more if
     the value is cut. If the agent has a link, a rule chooses the number of pieces. Agents whose values differ
-    in size pass as ``nbytes`` a number that is the same for all.
+    in size pass as ``nbytes`` a number that is the same for all. The answer is cut into as many pieces;
+    into fewer with ``sparse_answer``, if most of its entries are zero.
     """
-    pieces = 1
-    if agent.link is not None:
-        size = sum(array.nbytes for array in value) if nbytes is None else nbytes
-        pieces = sum_pieces(agent.link, agent.tree.height, size)
-    return (yield from tree_answer(value, agent.tree, added, answer, pieces=pieces))
+    pieces, link, height = 1, agent.link, agent.tree.height
+    answer_pieces = None
+    if link is not None:
+        pieces_of = partial(sum_pieces, link, height)
+        pieces = pieces_of(sum(array.nbytes for array in value) if nbytes is None else nbytes)
+        if sparse_answer and pieces > 1:
+
+            def answer_pieces(given: Value) -> int:
+                return pieces_of(sparse_bytes(given))
+
+    return (yield from tree_answer(value, agent.tree, added, answer, True, pieces, answer_pieces))
 
 
 def tree_answer(
@@ -138,40 +150,59 @@ def tree_answer(
     answer: Callable[[Value], Value],
     same_shapes: bool = True,
     pieces: int = 1,
+    answer_pieces: Callable[[Value], int] | None = None,
 ) -> Program[Value]:
     """Return at all agents what the root computes from all agents' values, which are combined two by two.
 
     A message with other shapes than the own value is refused, unless ``same_shapes`` is False. With more than
-    one piece, which must be the same number at all agents, ``combine`` must work entry by entry. It takes
-    2 (height + pieces − 1) rounds, and at least one.
+    one piece, which must be the same number at all agents, ``combine`` must work entry by entry. The answer
+    is cut into the same number of pieces, or into as many as ``answer_pieces`` says, but not more; the root
+    sends this number with the first of them. It takes 2 (height − 1) rounds and one for each piece of the
+    value and of the answer, and at least one.
     """
     up, sent_up = [Reduction(piece) for piece in cut(value, pieces)], 0
-    down, sent_down = list[Value](), 0
-    answered, arrived = None, Counter[int]()
-    for _ in range(max(1, 2 * (tree.height + pieces - 1))):
+    down, sent_down, due = list[Value](), 0, pieces
+    answered, arrived, rounds = None, Counter[int](), 0
+    while rounds < max(1, 2 * (tree.height - 1) + pieces + due):
+        rounds += 1
         if tree.parent is None and answered is None and up[-1].is_complete(tree):
             answered = answer(joined([piece.total(combine) for piece in up]))
-            down = cut(answered, pieces)
+            due = pieces if answer_pieces is None else min(pieces, answer_pieces(answered))
+            down = cut(answered, due)
         outbox: dict[int, Value] = {}
         if sent_down < len(down):
-            outbox = dict.fromkeys(tree.children, down[sent_down])
+            number = (np.array([float(due)]),) if answer_pieces is not None and sent_down == 0 else ()
+            outbox = dict.fromkeys(tree.children, (*number, *down[sent_down]))
             sent_down += 1
         if tree.parent is not None and sent_up < pieces and up[sent_up].is_complete(tree):
             outbox[tree.parent] = up[sent_up].total(combine)
             sent_up += 1
         inbox = yield outbox
         for j, piece in inbox.items():
-            if arrived[j] == pieces:  # a repeated message; sums are not cut where a runtime may repeat some
+            # A repeated message is ignored; sums are not cut where a runtime may repeat some.
+            if arrived[j] == (due if j == tree.parent else pieces):
                 continue
             reduction = up[arrived[j]]
             arrived[j] += 1
             _check_parts(j, piece, reduction.own if same_shapes and j in tree.children else ())
             if j == tree.parent:
+                if answer_pieces is not None and not down:
+                    due, piece = _first_piece(j, piece, pieces)
                 down.append(piece)
             elif j in tree.children:
                 reduction.partial[j] = piece
-    assert len(down) == pieces
+    assert len(down) == due
     return joined(down) if answered is None else answered
+
+
+def _first_piece(sender: int, message: Value, most: int) -> tuple[int, Value]:
+    """Return the number of pieces that the root has sent with the first of them, and this piece."""
+    number = message[0] if message else np.empty(0)
+    if number.shape != (1,) or not 1.0 <= number[0] <= most:
+        raise ValueError(
+            f"an answer must begin with its number of pieces, 1 to {most}; agent {sender} sent another array."
+        )
+    return int(number[0]), message[1:]
 
 
 def cut(value: Value, pieces: int) -> list[Value]:

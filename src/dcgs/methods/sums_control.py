@@ -8,7 +8,6 @@ from typing import final
 
 from dcgs.methods.base import Agent
 from dcgs.methods.target import CertifiedGap, gap_noise
-from dcgs.objectives.losses import Image
 from dcgs.points import Point, vdot
 
 # A smoothness that was too small is increased by this factor at least.
@@ -22,38 +21,25 @@ _MOST_DECREASES, _MOST_INCREASES = 20, 2
 
 @final
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """A point, and this agent's image A x of it."""
-
-    x: Point
-    image: Image
-
-    def extrapolated(self, before: Sample, theta: float) -> Sample:
-        """Return the sample at x + θ (x − before)."""
-        return Sample(self.x + theta * (self.x - before.x), self.image + theta * (self.image - before.image))
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class SummedModel:
     """The value and the gradient of f, the sum over all agents, at one point.
 
     Smoothness and curvatures are relative to ‖x‖², which is Σ hⱼ xⱼ² with a diagonal preconditioner h.
     """
 
-    at: Sample
+    at: Point
     value: float
     grad: Point
     preconditioner: Point | None = None
 
     def bound(self, x: Point, smoothness: float) -> float:
         """Return an upper bound of f(x), if f has this smoothness."""
-        d = x - self.at.x
+        d = x - self.at
         return self.value + vdot(self.grad, d) + 0.5 * smoothness * self.dot(d, d)
 
     def curvature(self, x: Point, value: float) -> float:
         """Return the mean curvature of f between this point and x, where f has ``value``."""
-        d = x - self.at.x
+        d = x - self.at
         length = self.dot(d, d)
         return 2.0 * (value - self.value - vdot(self.grad, d)) / length if length > 0.0 else 0.0
 
@@ -63,7 +49,7 @@ class SummedModel:
 
     def gap(self, agent: Agent) -> float:
         """Return ⟨∇f(y), y⟩ minus its minimum over X: the Wolfe gap, if y is in X."""
-        return agent.wolfe_gap(self.grad, self.at.x)
+        return agent.wolfe_gap(self.grad, self.at)
 
 
 @final
@@ -117,7 +103,7 @@ class SumsStopping:
         self.lower = max(self.lower, model.value - gap)
         if self.first is None:
             self.first = model.value
-        self.noise = gap_noise(grad_noise, model.grad, model.at.x, agent.X.diameter)
+        self.noise = gap_noise(grad_noise, model.grad, model.at, agent.X.diameter)
         at = CertifiedGap(gap, self.first - model.value, self.noise)
         if feasible:
             agent.certify(at)

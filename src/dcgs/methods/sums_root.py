@@ -1,0 +1,137 @@
+"""The root of the spanning tree in FastDCGS by sums: it judges the last step and takes the next one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+
+from dcgs.inner import Inner, Solver, Subproblem, gap_at_most
+from dcgs.methods.base import Agent
+from dcgs.methods.preconditioner import summed_preconditioner
+from dcgs.methods.reduction import Value
+from dcgs.methods.sums_control import SmoothnessEstimate, SummedModel, SumsStopping
+from dcgs.methods.tolerance import summable_tolerance
+from dcgs.momentum import Momentum
+from dcgs.objectives import LeastSquares, Objective
+from dcgs.points import EPS, Point
+
+AT_X = -1.0
+"""In place of θ: the next gradient is taken at x."""
+# How much f may exceed a bound by rounding error, relative to its value.
+_ROUNDING = 1e3 * EPS
+
+
+@final
+@dataclass(eq=False)
+class SumsRootState:
+    """The last step x, the last accepted point ``best``, and what the next step needs.
+
+    ``y`` is where the next gradient is taken; None means at x. ``model`` is f at the last y, None after a
+    rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best). ``preconditioner`` is h, if there is one.
+    """
+
+    x: Point
+    best: Point
+    y: Point | None = None
+    model: SummedModel | None = None
+    first: float = math.inf
+    lowest: float = math.inf
+    smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
+    momentum: Momentum = field(default_factory=Momentum)
+    preconditioner: Point | None = None
+    stopping: SumsStopping = field(default_factory=SumsStopping)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over all agents: f as seen from y, f(x), curvatures, and the rounding error of ∇f(y)."""
+
+    model: SummedModel
+    value: float
+    smoothness: float
+    mean_curvature: float
+    noise: float
+
+
+@final
+class SumsRoot:
+    """What the root computes. All agents do on a complete graph, which has no tree; else others do not."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        inner: Callable[[Objective], Inner],
+        preconditioned: bool,
+        state: SumsRootState | None,
+    ) -> None:
+        zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of line 6
+        self.preconditioned = preconditioned and inner(zero).supports_preconditioner(zero, agent.X)
+        self.state = state
+        self.solver: Solver | None = None
+        if agent.tree.parent is None or agent.facts.is_complete:
+            self.state = state or SumsRootState(agent.x0, agent.x0)
+            self.solver = inner(zero).start(replace(agent.task, f=zero))
+        self._agent, self._zero = agent, zero
+
+    def answer(self, k: int, total: Value) -> Value:
+        """Return θ and the next point; at the end the gap, and no point."""
+        at, agent = self.state, self._agent
+        assert at is not None
+        sums = self._split(at, total[0])
+        certified = at.stopping.certified(agent, sums.model, at.y is None, sums.noise)
+        if certified is not None:  # line 4
+            return np.array([certified.gap, certified.decrease, certified.noise]), np.empty(0)
+        scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
+        e = summable_tolerance(k, scale)  # by so much f may increase
+        self._judge(at, k, e, sums)  # line 5
+        theta = AT_X if at.model is None else self._step(at, at.model, e / k**2)
+        return np.array([theta]), at.x.reshape(-1)
+
+    def _split(self, at: SumsRootState, total: Point) -> _Sums:
+        """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
+        size, shape = self._agent.x0.size, self._agent.x0.shape
+        value, value_y, smoothness, mean_curvature, noise = total[size : size + 5].tolist()
+        curvatures = total[size + 5 :]
+        h = summed_preconditioner(curvatures.reshape(shape)) if len(curvatures) else at.preconditioner
+        y = at.x if at.y is None else at.y
+        model = SummedModel(y, value_y, total[:size].reshape(shape), h)
+        return _Sums(model, value, smoothness, mean_curvature, noise)
+
+    def _judge(self, at: SumsRootState, k: int, gap: float, sums: _Sums) -> None:
+        """Judge the last step: accept it, shorten it or undo it."""
+        value, rounding = sums.value, _ROUNDING * abs(sums.value)
+        last, at.model = at.model, sums.model
+        if k == 1:
+            at.smoothness.start(sums.smoothness, sums.mean_curvature)
+            at.first = at.lowest = value
+            at.preconditioner = sums.model.preconditioner
+        elif last is not None and value > last.bound(at.x, at.smoothness.L) + rounding:
+            # The step was too long: repeat it with a larger Λ.
+            at.smoothness.increase(last.curvature(at.x, value))
+            at.model, at.momentum = last, Momentum()
+        elif value > at.lowest + gap + rounding:
+            # f has increased: go back to the best point, without momentum.
+            at.x, at.y = at.best, None
+            at.model, at.momentum = None, Momentum()
+        else:
+            at.best, at.lowest = at.x, value
+            if last is not None:
+                at.smoothness.decrease(last.curvature(at.x, value))
+
+    def _step(self, at: SumsRootState, model: SummedModel, gap: float) -> float:
+        """Move x to the minimizer of the model, up to this gap; return θ."""
+        assert self.solver is not None
+        phi = Subproblem(self._zero, model.grad, at.smoothness.L, model.at, at.preconditioner)
+        x_prev, at.x = at.x, self.solver(phi, gap_at_most(gap))  # line 6
+        uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
+        theta = at.momentum.weight(restart=uphill)
+        if at.stopping.is_near(self._agent, at.lowest):  # line 7
+            at.y = None
+            return AT_X
+        at.y = at.x + theta * (at.x - x_prev)
+        return theta
