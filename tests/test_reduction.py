@@ -202,7 +202,9 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 }
 
 
-def in_pieces(graph: nx.Graph, shapes: list[tuple[int, ...]], pieces: int) -> Outcome:
+def in_pieces(
+    graph: nx.Graph, shapes: list[tuple[int, ...]], pieces: int, of_answer: int | None = None
+) -> Outcome:
     """Sum values of these shapes in pieces; the answer has other shapes than the values."""
     count = sum(math.prod(shape) for shape in shapes)
     numbers = of_all_sizes(len(graph), count, seed=7)
@@ -216,7 +218,13 @@ def in_pieces(graph: nx.Graph, shapes: list[tuple[int, ...]], pieces: int) -> Ou
     def answer(total: Value) -> Value:
         return np.concatenate([part.reshape(-1) for part in total]), np.array([[3.0]]), *total[:1]
 
-    return run(graph, lambda agent: tree_answer(value(agent.index), agent.tree, added, answer, pieces=pieces))
+    count_pieces = None if of_answer is None else lambda answered: of_answer
+    return run(
+        graph,
+        lambda agent: tree_answer(
+            value(agent.index), agent.tree, added, answer, pieces=pieces, answer_pieces=count_pieces
+        ),
+    )
 
 
 def bits(value: Value) -> list[tuple[tuple[int, ...], bytes]]:
@@ -234,6 +242,34 @@ def test_sums_in_pieces_have_the_same_bits_in_more_rounds(shapes: str, name: str
         assert bits(one) == bits(other)
     height = as_network(graph).tree[0].height
     assert (whole.traffic.rounds, parted.traffic.rounds) == (2 * height, 2 * height + 2 * pieces - 2)
+
+
+@pytest.mark.parametrize(("pieces", "of_answer", "sent"), [(5, 1, 1), (5, 3, 3), (2, 7, 2), (1, 1, 1)])
+@pytest.mark.parametrize("name", ["path", "star", "grid", "random of 12"])
+def test_an_answer_may_have_fewer_pieces(name: str, pieces: int, of_answer: int, sent: int) -> None:
+    graph = GRAPHS[name]
+    shapes = SHAPES["a matrix and numbers"]
+    whole, parted = in_pieces(graph, shapes, 1), in_pieces(graph, shapes, pieces, of_answer)
+    for one, other in zip(whole.values, parted.values, strict=True):
+        assert bits(one) == bits(other)
+    assert parted.traffic.rounds == 2 * as_network(graph).tree[0].height + pieces + sent - 2
+
+
+@pytest.mark.parametrize("first", [(), (np.ones(2),), (np.zeros(1),), (np.array([4.0]),)])
+def test_an_answer_without_its_number_of_pieces_is_refused(first: Value) -> None:
+    def program(agent: Agent) -> Program[Any]:
+        if agent.tree.parent is None:
+            for _ in range(4):
+                yield dict.fromkeys(agent.tree.children, first)
+            return None
+        return (
+            yield from tree_answer(
+                (np.ones(6),), agent.tree, added, lambda total: total, pieces=3, answer_pieces=lambda t: 1
+            )
+        )
+
+    with pytest.raises(ValueError, match=r"^an answer must begin with its number of pieces, 1 to 3; agent 0"):
+        run(nx.star_graph(3), program)
 
 
 def test_a_round_has_one_piece_on_an_edge_and_direction(monkeypatch: pytest.MonkeyPatch) -> None:

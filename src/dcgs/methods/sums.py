@@ -19,7 +19,7 @@ import numpy as np
 from dcgs.inner import Inner
 from dcgs.methods.base import Agent
 from dcgs.methods.reduction import Value, network_answer, network_sum
-from dcgs.methods.sums_root import AT_X, SumsRoot, SumsRootState
+from dcgs.methods.sums_root import SumsRoot, SumsRootState
 from dcgs.methods.target import CertifiedGap
 from dcgs.objectives import Objective
 from dcgs.objectives.losses import Image
@@ -64,9 +64,8 @@ def by_sums(
             agent.observe(k, at.y.x)
             agent.agree(CertifiedGap(*numbers.tolist()))
             return at.y.x
-        theta = float(numbers[0])
         x = Sample(point.reshape(shape), f.map.image(point.reshape(shape)))
-        at.y = x if theta == AT_X else x.extrapolated(at.x, theta)  # line 8
+        at.y = x.extrapolated(at.x, float(numbers[0]))  # line 8
         at.x, at.root = x, root.state
         agent.observe(k, x.x)
         agent.save(k, at, root.solver)

@@ -19,8 +19,6 @@ from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import EPS, Point
 
-AT_X = -1.0
-"""In place of θ: the next gradient is taken at x."""
 # How much f may exceed a bound by rounding error, relative to its value.
 _ROUNDING = 1e3 * EPS
 
@@ -89,7 +87,7 @@ class SumsRoot:
         scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
         e = summable_tolerance(k, scale)  # by so much f may increase
         self._judge(at, k, e, sums)  # line 5
-        theta = AT_X if at.model is None else self._step(at, at.model, e / k**2)
+        theta = 0.0 if at.model is None else self._step(at, at.model, e / k**2)
         return np.array([theta]), at.x.reshape(-1)
 
     def _split(self, at: SumsRootState, total: Point) -> _Sums:
@@ -132,6 +130,6 @@ class SumsRoot:
         theta = at.momentum.weight(restart=uphill)
         if at.stopping.is_near(self._agent, at.lowest):  # line 7
             at.y = None
-            return AT_X
+            return 0.0
         at.y = at.x + theta * (at.x - x_prev)
         return theta
