@@ -1,14 +1,15 @@
 """Put new runs of some methods into the record of rounds: JSON, the page docs/rounds.md, and its picture.
 
 ``python benchmarks/merge_rounds.py out/rounds/rounds.json`` takes a file that ``dcgs bench rounds --methods
-NAME`` wrote. Trials of its methods replace those on record. All other trials stay as they were measured. The
-file and the page say which version measured what. Grids of replaced methods are dropped.
+NAME`` wrote, also with ``--grid``. Trials and grids of its methods replace those on record, on the instances
+of the file. All others stay as they were measured. The file and the page say which version measured what.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,32 @@ def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
             if entry not in names and entry.removesuffix(", best of grid") not in names
         }
         own["trials"] = {**one["trials"], **kept}
-        own["grid"] = {entry: trial for entry, trial in own["grid"].items() if entry in kept}
-    about = {key: environment[key] for key in ("versions", "seed", "machine")}
-    measured = dict.fromkeys(sorted(names), about)
-    if set(new["instances"]) == set(record["instances"]):
-        record.setdefault("measured", {}).update(measured)
-    for name in new["instances"]:
-        record["instances"][name]["measured"] = measured
+        own["grid"] = one["grid"] | {entry: trial for entry, trial in own["grid"].items() if entry in kept}
+        about = {key: environment[key] for key in ("versions", "seed", "machine")}
+        own.setdefault("measured", {}).update(dict.fromkeys(sorted(one["trials"]), about))
     return record
+
+
+def versions(record: dict[str, Any]) -> str:
+    """Return which version measured which methods: that of most instances, and the exceptions."""
+    by_entry: dict[str, dict[str, str]] = {}
+    for name, one in record["instances"].items():
+        for entry in [name for name in one["trials"] if not name.endswith(", best of grid")]:
+            made = (
+                one.get("measured", {}).get(entry) or record["measured"].get(entry) or record["environment"]
+            )
+            by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"]
+    groups: dict[str, list[str]] = {}
+    others: dict[tuple[str, str], list[str]] = {}
+    for entry, found in by_entry.items():
+        ((usual, _),) = Counter(found.values()).most_common(1)
+        groups.setdefault(usual, []).append(entry)
+        for name, version in found.items():
+            if version != usual:
+                others.setdefault((name, version), []).append(entry)
+    usually = [f"{', '.join(entries)} by {version}" for version, entries in groups.items()]
+    rarely = [f"on {name} {', '.join(entries)} by {version}" for (name, version), entries in others.items()]
+    return "; ".join(usually + rarely)
 
 
 def trial_of(data: dict[str, Any]) -> Trial:
@@ -66,23 +85,14 @@ def ranking_of(record: dict[str, Any]) -> Ranking:
 
 def page(record: dict[str, Any], ranking: Ranking) -> str:
     """Return the page with all tables."""
-    told = ", ".join(f"{name} by {one['versions']['dcgs']}" for name, one in record["measured"].items())
-    old = record["environment"]["versions"]["dcgs"]
-    some = [
-        f"{entry} on {name} by {made['versions']['dcgs']}"
-        for name, one in record["instances"].items()
-        for entry, made in one.get("measured", {}).items()
-        if made != record["measured"].get(entry)
-    ]
-    told += "".join(f", {text}" for text in some)
     parts = [
         "# Rounds to an accuracy",
         "`dcgs bench rounds` measured this on two cores. [Measuring](measuring.md) describes the command, "
         "[methods](methods.md) the methods. The numbers are in "
         "[benchmarks/rounds.json](../benchmarks/rounds.json). MovieLens needs `DCGS_DATA`.",
-        f"Seed 0. Measured {told} (`dcgs bench rounds --methods NAME`, then "
-        f"`python benchmarks/merge_rounds.py`); all others by {old}. The steps of the others have not "
-        "changed, and so neither have their rounds; bytes of versions up to 0.4 are those of dense messages.",
+        "Seed 0. Measured with `dcgs bench rounds --methods NAME`, then `python benchmarks/merge_rounds.py`: "
+        f"{versions(record)}. The steps of other methods have not changed since, and so neither have their "
+        "rounds; bytes of versions up to 0.4 are those of dense messages.",
         LEGEND,
         summary_table(ranking).markdown(),
         counts_table(ranking).markdown(),
