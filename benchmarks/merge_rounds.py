@@ -36,7 +36,9 @@ def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
             if entry not in names and entry.removesuffix(", best of grid") not in names
         }
         own["trials"] = {**one["trials"], **kept}
-        own["grid"] = one["grid"] | {entry: trial for entry, trial in own["grid"].items() if entry in kept}
+        own["grid"] = one["grid"] | {
+            entry: trial for entry, trial in own["grid"].items() if entry.rpartition(", ")[0] not in names
+        }
         about = {key: environment[key] for key in ("versions", "seed", "machine")}
         own.setdefault("measured", {}).update(dict.fromkeys(sorted(one["trials"]), about))
     return record
@@ -91,8 +93,8 @@ def page(record: dict[str, Any], ranking: Ranking) -> str:
         "[methods](methods.md) the methods. The numbers are in "
         "[benchmarks/rounds.json](../benchmarks/rounds.json). MovieLens needs `DCGS_DATA`.",
         "Seed 0. Measured with `dcgs bench rounds --methods NAME`, then `python benchmarks/merge_rounds.py`: "
-        f"{versions(record)}. The steps of other methods have not changed since, and so neither have their "
-        "rounds; bytes of versions up to 0.4 are those of dense messages.",
+        f"{versions(record)}. Steps of methods that an older version measured have not changed since, and so "
+        "neither have their rounds; bytes of versions up to 0.4 are those of dense messages.",
         LEGEND,
         summary_table(ranking).markdown(),
         counts_table(ranking).markdown(),

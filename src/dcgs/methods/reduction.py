@@ -101,15 +101,8 @@ class Reduction:
         return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
 
 
-def network_sum(value: Point, agent: Agent) -> Program[Point]:
-    """Return the sum of all agents' values, equal to the last bit at all of them.
-
-    It takes one round on a complete graph, else twice the height of the tree, two rounds with a hub; more if
-    the value is cut into pieces.
-    """
-    if not agent.facts.is_complete:
-        (total,) = yield from network_answer((value,), agent, lambda total: total)
-        return total
+def complete_sum(value: Point, agent: Agent) -> Program[Point]:
+    """Return the sum of all agents' values on a complete graph, equal to the last bit, after one round."""
     inbox = yield value
     check_shapes(inbox, value.shape)
     values = {**inbox, agent.index: value}
@@ -140,7 +133,8 @@ def network_answer(
             def answer_pieces(given: Value) -> int:
                 return pieces_of(sparse_bytes(given))
 
-    return (yield from tree_answer(value, agent.tree, added, answer, True, pieces, answer_pieces))
+    summed = tree_answer(value, agent.tree, added, answer, pieces=pieces, answer_pieces=answer_pieces)
+    return (yield from summed)
 
 
 def tree_answer(
@@ -198,9 +192,9 @@ def tree_answer(
 def _first_piece(sender: int, message: Value, most: int) -> tuple[int, Value]:
     """Return the number of pieces that the root has sent with the first of them, and this piece."""
     number = message[0] if message else np.empty(0)
-    if number.shape != (1,) or not 1.0 <= number[0] <= most:
+    if number.shape != (1,) or number[0] not in range(1, most + 1):
         raise ValueError(
-            f"an answer must begin with its number of pieces, 1 to {most}; agent {sender} sent another array."
+            f"an answer must begin with its number of pieces, 1 to {most}; agent {sender} sent {number}."
         )
     return int(number[0]), message[1:]
 

@@ -1,10 +1,10 @@
 """FastDCGS by sums: accelerated steps along ∇f, the sum of all gradients, that the root of the tree takes.
 
-The gradients are summed along the spanning tree, and the root sends every new point down. A gradient of all
-data is dense, and the points of many sets are sparse. So an iteration takes two rounds if an agent is a
-neighbor of all others (a hub), and twice the height of the tree in general; more for long gradients. On a
-complete graph it takes one round: every agent has all gradients, and does what the root does. The line
-numbers are those of the box "FastDCGS by sums" in docs/methods.md. ``sums_root.py`` has what the root does.
+The gradients are summed along the spanning tree, and the root sends every new point down: a gradient of all
+data is dense, and the points of many sets are sparse. An iteration takes two rounds if an agent is a neighbor
+of all others (a hub), and twice the height of the tree in general; more for long gradients. On a complete
+graph it takes one round: every agent has all gradients, and does what the root does. The line numbers are
+those of the box "FastDCGS by sums" in docs/methods.md. ``sums_root.py`` has what the root does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from dcgs.inner import Inner
 from dcgs.methods.base import Agent
-from dcgs.methods.reduction import Value, network_answer, network_sum
+from dcgs.methods.reduction import Value, complete_sum, network_answer
 from dcgs.methods.sums_root import SumsRoot, SumsRootState
 from dcgs.methods.target import CertifiedGap
 from dcgs.objectives import Objective
@@ -80,7 +80,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
     if root.preconditioned and k == 1:
         parts.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
-    value, decide = np.concatenate(parts), partial(root.answer, k)
+    value, decide = np.concatenate(parts), partial(root.answer, k, y.x)
     if agent.facts.is_complete:
-        return decide(((yield from network_sum(value, agent)),))
+        return decide(((yield from complete_sum(value, agent)),))
     return (yield from network_answer((value,), agent, decide, sparse_answer=True))

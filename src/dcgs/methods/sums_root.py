@@ -28,13 +28,13 @@ _ROUNDING = 1e3 * EPS
 class SumsRootState:
     """The last step x, the last accepted point ``best``, and what the next step needs.
 
-    ``y`` is where the next gradient is taken; None means at x. ``model`` is f at the last y, None after a
-    rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best). ``preconditioner`` is h, if there is one.
+    ``at_x`` is True if the next gradient is taken at x, hence in X. ``model`` is f at the last y, None after
+    a rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best). ``preconditioner`` is h, if there is one.
     """
 
     x: Point
     best: Point
-    y: Point | None = None
+    at_x: bool = True
     model: SummedModel | None = None
     first: float = math.inf
     lowest: float = math.inf
@@ -58,7 +58,7 @@ class _Sums:
 
 @final
 class SumsRoot:
-    """What the root computes. All agents do on a complete graph, which has no tree; else others do not."""
+    """What the root computes; on a complete graph, where sums need no tree, every agent does."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class SumsRoot:
             self.solver = inner(zero).start(replace(agent.task, f=zero))
         self._agent, self._zero = agent, zero
 
-    def answer(self, k: int, total: Value) -> Value:
-        """Return θ and the next point; at the end the gap, and no point."""
+    def answer(self, k: int, y: Point, total: Value) -> Value:
+        """Return θ and the next point; at the end the gap, and no point. The gradients are those at y."""
         at, agent = self.state, self._agent
         assert at is not None
-        sums = self._split(at, total[0])
-        certified = at.stopping.certified(agent, sums.model, at.y is None, sums.noise)
+        sums = self._split(at, y, total[0])
+        certified = at.stopping.certified(agent, sums.model, at.at_x, sums.noise)
         if certified is not None:  # line 4
             return np.array([certified.gap, certified.decrease, certified.noise]), np.empty(0)
         scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
@@ -90,18 +90,17 @@ class SumsRoot:
         theta = 0.0 if at.model is None else self._step(at, at.model, e / k**2)
         return np.array([theta]), at.x.reshape(-1)
 
-    def _split(self, at: SumsRootState, total: Point) -> _Sums:
+    def _split(self, at: SumsRootState, y: Point, total: Point) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
         size, shape = self._agent.x0.size, self._agent.x0.shape
         value, value_y, smoothness, mean_curvature, noise = total[size : size + 5].tolist()
         curvatures = total[size + 5 :]
         h = summed_preconditioner(curvatures.reshape(shape)) if len(curvatures) else at.preconditioner
-        y = at.x if at.y is None else at.y
         model = SummedModel(y, value_y, total[:size].reshape(shape), h)
         return _Sums(model, value, smoothness, mean_curvature, noise)
 
-    def _judge(self, at: SumsRootState, k: int, gap: float, sums: _Sums) -> None:
-        """Judge the last step: accept it, shorten it or undo it."""
+    def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
+        """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
         value, rounding = sums.value, _ROUNDING * abs(sums.value)
         last, at.model = at.model, sums.model
         if k == 1:
@@ -112,9 +111,9 @@ class SumsRoot:
             # The step was too long: repeat it with a larger Λ.
             at.smoothness.increase(last.curvature(at.x, value))
             at.model, at.momentum = last, Momentum()
-        elif value > at.lowest + gap + rounding:
+        elif value > at.lowest + e + rounding:
             # f has increased: go back to the best point, without momentum.
-            at.x, at.y = at.best, None
+            at.x, at.at_x = at.best, True
             at.model, at.momentum = None, Momentum()
         else:
             at.best, at.lowest = at.x, value
@@ -128,8 +127,5 @@ class SumsRoot:
         x_prev, at.x = at.x, self.solver(phi, gap_at_most(gap))  # line 6
         uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
         theta = at.momentum.weight(restart=uphill)
-        if at.stopping.is_near(self._agent, at.lowest):  # line 7
-            at.y = None
-            return 0.0
-        at.y = at.x + theta * (at.x - x_prev)
-        return theta
+        at.at_x = at.stopping.is_near(self._agent, at.lowest)
+        return 0.0 if at.at_x else theta  # line 7
