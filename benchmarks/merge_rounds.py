@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,8 @@ PICTURE = ROOT / "docs" / "images" / "rounds-profile.png"
 def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the record with the trials of ``new``."""
     environment = new["environment"]
-    names = {name for one in new["instances"].values() for name in one["trials"]}
     for name, one in new["instances"].items():
+        names = set(one["trials"])
         own = record["instances"].setdefault(name, one | {"trials": {}, "grid": {}})
         kept = {
             entry: trial
@@ -53,16 +52,21 @@ def versions(record: dict[str, Any]) -> str:
                 one.get("measured", {}).get(entry) or record["measured"].get(entry) or record["environment"]
             )
             by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"]
-    groups: dict[str, list[str]] = {}
-    others: dict[tuple[str, str], list[str]] = {}
+    usual: dict[str, list[str]] = {}
+    others: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for entry, found in by_entry.items():
-        ((usual, _),) = Counter(found.values()).most_common(1)
-        groups.setdefault(usual, []).append(entry)
+        by_version: dict[str, list[str]] = {}
         for name, version in found.items():
-            if version != usual:
-                others.setdefault((name, version), []).append(entry)
-    usually = [f"{', '.join(entries)} by {version}" for version, entries in groups.items()]
-    rarely = [f"on {name} {', '.join(entries)} by {version}" for (name, version), entries in others.items()]
+            by_version.setdefault(version, []).append(name)
+        most, *rest = sorted(by_version, key=lambda version: -len(by_version[version]))
+        usual.setdefault(most, []).append(entry)
+        for version in rest:
+            others.setdefault((version, tuple(by_version[version])), []).append(entry)
+    usually = [f"{', '.join(entries)} by {version}" for version, entries in usual.items()]
+    rarely = [
+        f"but {', '.join(entries)} by {version} on {', '.join(names)}"
+        for (version, names), entries in others.items()
+    ]
     return "; ".join(usually + rarely)
 
 
