@@ -90,6 +90,12 @@ class LowRank:
         values = sampled_product(self.U, self.V, flat_rows, c.reshape(-1)) if self.rank else np.zeros(r.size)
         return np.where(known, values, 0.0).reshape(r.shape)
 
+    def row_products(self, rows: Index, cols: Index) -> NDArray[np.float64]:
+        """Return ‖U[i]‖ ‖V[j]‖ for each pair of a row i and a column j: a bound of the size of that entry."""
+        left, right = np.linalg.norm(self.U, axis=1), np.linalg.norm(self.V, axis=1)
+        places, known = self._places(rows)
+        return left[places] * known * right[cols] if len(left) else np.zeros(len(rows))
+
     def rows_of(self, rows: Index) -> Matrix:
         """Return the rows of U with these numbers; a row that U does not have is zero."""
         places, known = self._places(rows)

@@ -17,7 +17,7 @@ from dcgs.front.distributed import DistributedObjective, as_distributed
 from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
-from dcgs.points import norm, vdot
+from dcgs.points import vdot
 from dcgs.runtime.encoding import Array
 from dcgs.sets.base import ConvexSet
 
@@ -200,10 +200,3 @@ def _certify_in_factors(f: DistributedObjective, X: ConvexSet, x: LowRank) -> tu
 
     value, gap = f.reduce(value_and_entries, total)
     return value, gap
-
-
-def rounding(f: DistributedObjective, X: ConvexSet, x: Model) -> float:
-    """Return an estimate of the gap at x that rounding error alone causes."""
-    noise = f.numbers(lambda _, part: [part.grad_noise(part.map.image(x))])
-    size = x.norm() if isinstance(x, LowRank) else norm(x)
-    return float(sum(noise[:, 0].tolist()) * (X.diameter + size))

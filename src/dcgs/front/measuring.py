@@ -9,7 +9,7 @@ together, in blocks of bounded size.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -21,9 +21,10 @@ from dcgs.front.agent_models import Model, average, distance
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.history import certify
 from dcgs.low_rank import LowRank
+from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.objectives.maps import MatrixMap
-from dcgs.objectives.objective import Objective
-from dcgs.points import Point, vdot
+from dcgs.objectives.objective import Baseline, Objective
+from dcgs.points import Point, norm, vdot
 from dcgs.runtime.encoding import Array
 from dcgs.sets.base import ConvexSet
 
@@ -34,26 +35,76 @@ _ENTRIES, _MOST = 10, 2000
 
 @final
 @dataclass(frozen=True, eq=False)
+class Measured:
+    """The measurements of all agents' models, by the names of a history's columns, and their certificate.
+
+    ``certified`` is None if the run needs none. It holds for every agent's model: f* is at least f(x̄) − gap,
+    so the worst model is within the gap plus its excess over f(x̄) of f*.
+    """
+
+    columns: dict[str, float]
+    certified: CertifiedGap | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Measurement:
-    """Measures models: the losses, the disagreement and the Wolfe gap. All processes take part."""
+    """Measures models: the losses, the disagreement and the Wolfe gap. All processes take part.
+
+    ``starts`` are the starting points of the agents of this process; None if no certificate is needed.
+    """
 
     f: DistributedObjective
     X: ConvexSet
+    starts: Mapping[int, Model] | None
 
-    def __call__(self, answers: Sequence[Model]) -> dict[str, float]:
-        """Return the measurements of all agents' models, by the names of a history's columns."""
+    def __call__(self, answers: Sequence[Model], at_start: bool = False) -> Measured:
+        """Return the measurements of all agents' models; ``at_start``: they are the starting point."""
         x_bar = average(answers)
         disagreement = max(distance(x, x_bar) for x in answers)
+        rise, longest = 0.0, x_bar
         if isinstance(x_bar, LowRank) or disagreement == 0.0:
             # Matrices in factors have one right factor, and each row is equal at all agents.
-            mean_loss, gap = certify(self.f, self.X, x_bar)
-            losses = dict.fromkeys(("local_loss", "mean_loss", "worst_loss"), mean_loss)
-            return losses | {"disagreement": disagreement, "gap": gap}
-        points = np.stack([np.asarray(x).reshape(-1) for x in answers])
-        measure = self._by_images if self._curvatures is None else self._by_curvature
-        local, mean, worst, gap = measure(points, x_bar)
+            mean, gap = certify(self.f, self.X, x_bar)
+            local = worst = mean
+        else:
+            points = np.stack([np.asarray(x).reshape(-1) for x in answers])
+            measure = self._by_images if self._curvatures is None else self._by_curvature
+            local, mean, worst, gap, rise = measure(points, x_bar)
+            longest = points[np.argmax(np.linalg.norm(points, axis=1))].reshape(x_bar.shape)
         losses = {"local_loss": local, "mean_loss": mean, "worst_loss": worst}
-        return losses | {"disagreement": disagreement, "gap": gap}
+        columns = losses | {"disagreement": disagreement, "gap": gap}
+        excess = None if disagreement == 0.0 else max(0.0, rise)
+        return Measured(columns, self._certified(x_bar, longest, gap, excess, at_start))
+
+    @cached_property
+    def _baselines(self) -> dict[int, Baseline]:
+        starts = self.starts or {}
+        return {i: Baseline.at(f, starts[i]) for i, f in self.f.local.items()}
+
+    def _certified(
+        self, x_bar: Model, longest: Model, gap: float, excess: float | None, at_start: bool
+    ) -> CertifiedGap | None:
+        """Return the certificate of the worst model, which is by ``excess`` worse than x̄; None if all are x̄.
+
+        Rounding errors are those at the longest of all models: they are near each other where they are good
+        enough to end a run.
+        """
+        if self.starts is None:
+            return None
+
+        def numbers(i: int, f: Objective) -> tuple[float, ...]:
+            image, base = f.map.image(x_bar), self._baselines[i]
+            decrease, noise = f.loss.decrease(base.image, image)
+            return decrease, noise + base.noise + f.value_noise(longest, image), f.grad_noise(longest, image)
+
+        decrease, error, noise = (sum(column.tolist()) for column in self.f.numbers(numbers).T)
+        size = longest.norm() if isinstance(longest, LowRank) else norm(longest)
+        noise = gap_noise(noise, size, self.X.diameter)
+        if excess is None:
+            return CertifiedGap(gap, decrease - error, noise, at_start)
+        # The excess is a difference of two decreases, each with its rounding error.
+        return CertifiedGap(gap + excess, decrease - excess - 3.0 * error, noise + 2.0 * error, at_start)
 
     @cached_property
     def _curvatures(self) -> NDArray[np.float64] | None:
@@ -90,7 +141,8 @@ class Measurement:
             assert H is not None
             d = points - x_bar.reshape(-1)
             rises = d @ g.reshape(-1) + 0.5 * np.einsum("ij,ij->i", d @ H, d)
-            return local, mean, mean + float(rises.max()), self._gap(g, x_bar)
+            worst = float(rises.max())
+            return local, mean, mean + worst, self._gap(g, x_bar), worst
 
         return tuple(self.f.reduce(evaluate, total))
 
@@ -99,13 +151,18 @@ class Measurement:
 
         def evaluate(i: int, f: Objective) -> tuple[Array, Array]:
             image = f.map.image(x_bar)
-            each = f.losses(points)
-            losses = np.concatenate([[f.loss.value(image), each[i]], each])
-            return losses, f.map.adjoint(f.loss.grad(image))
+            blocks = [
+                np.stack([f.loss.totals(images), -f.loss.total_decreases(image, images)])
+                for images in f.images(points)
+            ]
+            each, rises = np.concatenate(blocks, axis=1)
+            numbers = np.concatenate([[f.loss.value(image), each[i]], each, rises])
+            return numbers, f.map.adjoint(f.loss.grad(image))
 
         def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, ...]:
-            (mean, local, *each), g = self._sum(terms)
-            return local, mean, max(each), self._gap(g, x_bar)
+            (mean, local, *rest), g = self._sum(terms)
+            each, rises = rest[: len(points)], rest[len(points) :]
+            return local, mean, max(each), self._gap(g, x_bar), max(rises)
 
         return tuple(self.f.reduce(evaluate, total))
 

@@ -7,17 +7,13 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from dcgs.front.agent_models import Model, allgather_answers, average, whole
-from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
-from dcgs.front.measuring import Measurement
+from dcgs.front.agent_models import Model, allgather_answers, whole
+from dcgs.front.history import Snapshot, as_rows, from_rows
+from dcgs.front.measuring import Measured, Measurement
 from dcgs.front.problem import Problem
 from dcgs.front.stopping import Counters, Status
 from dcgs.methods.target import CertifiedGap
-from dcgs.points import EPS
 from dcgs.runtime import Runtime
-
-# The rounding error of the difference of two losses, in units of EPS times the loss.
-_LOSSES = 4.0
 
 
 class _Posted(NamedTuple):
@@ -49,10 +45,11 @@ class Observer:
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
-        self._measure = Measurement(problem.f, problem.X)
+        self.target = self.limits.target
+        judges = self.target is not None and not problem.method.stops_itself
+        self._measure = Measurement(problem.f, problem.X, dict(self.answers) if judges else None)
         self.computing = 0.0
         self.peak_bytes = 0
-        self.target = self.limits.target
         self.certified: CertifiedGap | None = None
         self.certificates: list[tuple[int, float, float]] = []
         self.sent: dict[int, int] = {}
@@ -82,9 +79,8 @@ class Observer:
         if self.snapshots:
             rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
-            last = self.snapshots[-1]
-            if last.iterations == self.iterations:
-                self._judge(last)
+            if self.snapshots[-1].iterations == self.iterations:
+                self._judge(self._measure(list(self.all_answers().values())))
         calls, seconds = self._largest(float(self.counters.calls), self.counters.clock.seconds)
         self.status = self.status or self._limit_reached(int(calls), seconds)
 
@@ -234,6 +230,7 @@ class Observer:
             *map(float, work),
             self.counters.clock.seconds,
         )
+        measured = self._measure(answers, at_start=self.iterations == 0)
         snapshot = Snapshot(
             iterations=self.iterations,
             rounds=traffic.rounds,
@@ -245,32 +242,23 @@ class Observer:
             seconds=seconds,
             computing=self.computing,
             agents=tuple(whole(answers)),
-            **self._measure(answers),
+            **measured.columns,
         )
         self.snapshots.append(replace(snapshot, agents=()))
         callback = self.problem.settings.callback
         stopped = self.group.any(callback is not None and self.group.is_root and bool(callback(snapshot)))
-        self._judge(snapshot)
+        self._judge(measured)
         if stopped:
             self.status = self.status or Status.CALLBACK
 
-    def _judge(self, snapshot: Snapshot) -> None:
-        """End the run if the gap of every agent's model is small enough, unless the agents decide that.
-
-        f* is at least f(x̄) − gap, so the worst model is within the gap plus its excess over f(x̄) of f*.
-        """
-        if self.target is None or self.problem.method.stops_itself:
-            return
-        x_bar = average(list(self.all_answers().values()))
-        noise = rounding(self.problem.f, self.problem.X, x_bar)
-        excess, decrease = 0.0, 0.0
-        if snapshot.iterations > 0:
-            excess = max(0.0, snapshot.worst_loss - snapshot.mean_loss)
-            decrease = self.snapshots[0].worst_loss - snapshot.worst_loss
-            noise += _LOSSES * EPS * abs(snapshot.worst_loss)
-        certified = CertifiedGap(snapshot.gap + excess, decrease, noise)
-        if self.target.ends(certified):
-            self._end(certified, Status.GAP)
+    def _judge(self, measured: Measured) -> None:
+        """End the run if the gap of every agent's model is small enough, unless the agents decide that."""
+        if (
+            self.target is not None
+            and measured.certified is not None
+            and self.target.ends(measured.certified)
+        ):
+            self._end(measured.certified, Status.GAP)
 
     def _end(self, certified: CertifiedGap, success: Status) -> None:
         """Set the status: a success, whatever else ended the run, or that rounding error ends it."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.link import Link
 from dcgs.low_rank import LowRank
 from dcgs.methods.target import CertifiedGap, GapTarget
-from dcgs.objectives.objective import Objective
+from dcgs.objectives.objective import Baseline, Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
 from dcgs.sets.base import ConvexSet, ProjectableSet
@@ -101,6 +102,11 @@ class Agent:
     def wolfe_gap(self, grad: Point, x: Point) -> float:
         """Return the maximum of ⟨grad, x − s⟩ over s in X, by one oracle call."""
         return vdot(grad, x) - self.lmo(grad, None).dot(grad)
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        """The agent's f at the starting point, from which decreases are measured."""
+        return Baseline.at(self.f, self.x0 if self.low_rank_start is None else self.low_rank_start)
 
     @property
     def iterations_left(self) -> range:

@@ -13,7 +13,7 @@ from typing import final
 
 from dcgs.methods.base import Agent
 from dcgs.methods.target import CertifiedGap, gap_noise
-from dcgs.points import Point, frozen
+from dcgs.points import Point, frozen, norm
 
 # A certificate costs one gradient for each edge of the tree. A model is sent in every epoch if that is at
 # most this share of what is sent anyway. Else the next model is sent when the residual has fallen by the
@@ -39,30 +39,36 @@ class Proposal(IntEnum):
 class Certificate:
     """One agent's part in the certificate.
 
-    ``loss`` is fᵢ(x⁰), and ``model`` the point whose gap is to be certified, if there is one. The root has
-    also: ``missing``, the factor by which the gap of the last model must still fall, and ``residual``, the
-    residual when that model was sent.
+    ``model`` is the point whose gap is to be certified, if there is one, and ``proposal`` says what it is.
+    The root has also: ``missing``, the factor by which the gap of the last model must still fall, and
+    ``residual``, the residual when that model was sent.
     """
 
-    loss: float
     model: Point | None = None
+    proposal: Proposal = Proposal.NOTHING
     missing: float = 1.0
     residual: float | None = None
     tried_start: bool = False
 
     def contribution(self, agent: Agent) -> tuple[float, float, Point | None]:
-        """Return this agent's decrease of the loss and rounding error at the model, and its gradient."""
+        """Return a lower bound of this agent's decrease, the rounding error of its gradient, and the latter.
+
+        All three are those at the model.
+        """
         if self.model is None:
             return 0.0, 0.0, None
         f = agent.f
         image = f.map.image(self.model)
-        return self.loss - f.loss.value(image), f.grad_noise(image), f.map.adjoint(f.loss.grad(image))
+        decrease, error = agent.baseline.decrease(self.model, image)
+        noise = f.grad_noise(self.model, image)
+        return decrease - error, noise, f.map.adjoint(f.loss.grad(image))
 
     def gap(self, agent: Agent, decrease: float, noise: float, grad: Point) -> CertifiedGap:
         """Return the gap at the model, from the sums over all agents; the root calls the oracle."""
         assert self.model is not None
         gap = agent.wolfe_gap(grad, self.model)
-        return CertifiedGap(gap, decrease, gap_noise(noise, grad, self.model, agent.X.diameter))
+        total = gap_noise(noise, norm(self.model), agent.X.diameter)
+        return CertifiedGap(gap, decrease, total, self.proposal is Proposal.START)
 
     def propose(
         self, agent: Agent, epoch: int, residual: float, last: CertifiedGap | None, sent: int
@@ -91,7 +97,7 @@ class Certificate:
 
     def accept(self, agent: Agent, proposal: Proposal, model: Point | None) -> None:
         """Store the model that the root proposed."""
-        self.model = None
+        self.model, self.proposal = None, proposal
         if proposal is Proposal.START:
             self.model = agent.x0
         elif proposal is Proposal.MODEL:

@@ -83,7 +83,7 @@ def complete(agent: Agent) -> Program[LowRank]:
         command = Command(int(answer[0][0]))
         if command is Command.STOP:  # line 7
             agent.observe(k, worker.model(at))
-            agent.agree(CertifiedGap(*answer[0][1:].tolist()))
+            agent.agree(CertifiedGap.of(answer[0][1:].tolist()))
             return worker.model(at)
         worker.step(at, W, answer, is_back=command is Command.BACK)  # lines 8 and 9
         at.root = root.state
@@ -125,7 +125,9 @@ class _Worker:
         G = self.entries.adjoint(grad)
         GQ = np.asarray(G @ at.Q)
         slope = float(grad @ image)
-        numbers = np.array([f.loss.value(x.image), f.grad_noise(x.image), slope, *at.judged])
+        model = self.model(at)
+        fall, error = self.agent.baseline.decrease(model, x.image)
+        numbers = np.array([-fall, error, f.grad_noise(model, x.image), slope, *at.judged])
         W = -GQ / at.L  # line 4
         W[:, : x.rank] += (1.0 + theta) * x.U
         if theta:
@@ -161,7 +163,7 @@ class _Worker:
     def _judged(self, at: CompletionState, x: Iterate, with_x: float, with_prev: float) -> Point:
         """Return this agent's part of what decides about the step from y to the new x.
 
-        That is f(y), ⟨∇f(y), x − y⟩, ‖x − y‖², and ⟨y − x, x − x_before⟩.
+        That is f(y) − f(x⁰), ⟨∇f(y), x − y⟩, ‖x − y‖², and ⟨y − x, x − x_before⟩.
         """
         loss, t = self.agent.f.loss, at.theta
         image = at.x.image + t * (at.x.image - at.x_prev.image)
@@ -171,4 +173,5 @@ class _Worker:
         slope = float(loss.grad(image) @ (x.image - image))
         squared = x.squared - 2.0 * y_x + y_y
         ascent = y_x - y_before - x.squared + with_x
-        return np.array([loss.value(image), slope, squared, ascent])
+        fall, _ = loss.decrease(self.agent.baseline.image, image)
+        return np.array([-fall, slope, squared, ascent])

@@ -15,7 +15,7 @@ import numpy as np
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.reduction import Value
-from dcgs.methods.target import CertifiedGap, GapTarget
+from dcgs.methods.target import CertifiedGap, GapTarget, gap_noise
 from dcgs.points import EPS
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
@@ -49,11 +49,15 @@ class Command(IntEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class GapEstimate:
-    """An estimate of the gap that is too small, f(x⁰) − f(x), and the rounding error of a gradient."""
+    """An estimate of the gap that is too small, a lower bound of f(x⁰) − f(x), and the noise of ∇f(x).
+
+    ``at_start`` is True if x is x⁰.
+    """
 
     estimate: float
     decrease: float
     noise: float
+    at_start: bool
 
 
 @final
@@ -150,11 +154,11 @@ class GapSearch:
         if not search.add(image, _ACCURACY * self._threshold(at) / self.radius):
             return (np.array([Command.CERTIFY], dtype=np.float64), search.block), 1.0
         gap = float(slope[0]) + self.radius * (search.value + search.error)
-        noise = 2.0 * self.radius * at.noise + EPS * self.radius * search.value
-        found = CertifiedGap(gap, at.decrease, noise)
+        noise = gap_noise(at.noise, self.radius, 2.0 * self.radius)
+        found = CertifiedGap(gap, at.decrease, noise, at.at_start)
         self.agent.certify(found)
         if self.target.ends(found):
-            return (np.array([Command.STOP, found.gap, found.decrease, found.noise], dtype=np.float64),), 1.0
+            return (np.array([Command.STOP, *found.as_array()]),), 1.0
         return None, min(_MOST_TRUST, gap / max(at.estimate, EPS * gap))
 
     def _threshold(self, at: GapEstimate) -> float:

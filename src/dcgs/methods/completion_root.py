@@ -15,7 +15,6 @@ from dcgs.methods.base import Agent
 from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
-from dcgs.points import EPS
 from dcgs.sets.block import extended, onto_ball
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
@@ -26,19 +25,16 @@ _SPARE, _SHARE, _GROWTH = 6, 6, 1.6
 _LEAST = 1e-13
 # A smoothness that was too small is multiplied by this factor.
 _INCREASE = 2.0
-# How much f may exceed a bound by rounding error, relative to its value.
-_ROUNDING = 1e3 * EPS
 
 
 @final
 @dataclass(eq=False)
 class RootState:
-    """The right factors of the last two iterates, the momentum, f(x⁰), and how far estimates were off."""
+    """The right factors of the last two iterates, the momentum, and how far estimates were off."""
 
     V: Matrix
     V_prev: Matrix
     momentum: Momentum = field(default_factory=Momentum)
-    first: float | None = None
     trust: float = 1.0
 
 
@@ -61,11 +57,11 @@ class Root:
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; Q, θ and L are those they were made with."""
         S, T, T_prev, C, CG, numbers = total
-        value, noise, slope, before, promised, squared, ascent = numbers.tolist()
+        value, error, noise, slope, before, promised, squared, ascent = numbers.tolist()
+        at_start = self.state is None
         state = self.state = self.state or RootState(Q[:, :rank], Q[:, :rank])
-        state.first = value if state.first is None else state.first
         bound = before + promised + 0.5 * L * squared
-        if squared > 0.0 and value > bound + _ROUNDING * abs(value):  # the last step was too long
+        if squared > 0.0 and value > bound + error:  # the last step was too long
             state.V, state.momentum = state.V_prev, Momentum()
             Q = extended(state.V, min(max(Q.shape[1], state.V.shape[1]), self.side))
             none = np.zeros((0, 0))
@@ -75,7 +71,7 @@ class Root:
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
         estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
         self._sums = P, C, L
-        gap = GapEstimate(estimate, state.first - value, noise)
+        gap = GapEstimate(estimate, -value - error, noise, at_start)
         return self._search.begin(gap, Q, state.trust) or self._step(state)
 
     def certify(self, total: Value) -> Value:

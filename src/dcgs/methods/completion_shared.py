@@ -35,7 +35,7 @@ class SharedState:
     """The last two iterates in factors, their observed entries here, and what the next step depends on.
 
     ``theta`` is the weight of the momentum, ``L`` the smoothness in use. ``judged`` has this agent's parts of
-    f(y) and ⟨∇f(y), x − y⟩ of the last step. ``root`` is that of the root only.
+    f(y) − f(x⁰) and ⟨∇f(y), x − y⟩ of the last step. ``root`` is that of the root only.
     """
 
     blocks: Blocks
@@ -60,7 +60,7 @@ def complete_shared(agent: Agent) -> Program[LowRank]:
         command = Command(int(answer[0][0]))
         if command is Command.STOP:  # line 7
             agent.observe(k, worker.model(at))
-            agent.agree(CertifiedGap(*answer[0][1:].tolist()))
+            agent.agree(CertifiedGap.of(answer[0][1:].tolist()))
             return worker.model(at)
         worker.step(at, answer, is_back=command is Command.BACK)  # lines 8 and 9
         at.root = root.state
@@ -102,7 +102,9 @@ class _Worker:
         grad = f.loss.grad(image)
         G = self.entries.adjoint(grad)
         slope = float(grad @ image)
-        numbers = np.array([f.loss.value(at.image), f.grad_noise(at.image), slope, *at.judged])
+        model = self.model(at)
+        fall, error = self.agent.baseline.decrease(model, at.image)
+        numbers = np.array([-fall, error, f.grad_noise(model, at.image), slope, *at.judged])
         own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
         decide = partial(root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6
@@ -125,7 +127,8 @@ class _Worker:
         x = Blocks(extended(left, int(columns)), extended(right, int(columns)), c)
         image = self.entries.image(x.left_factor, x.right_factor)
         loss, y = self.agent.f.loss, at.image + at.theta * (at.image - at.image_prev)
-        at.judged = np.array([loss.value(y), float(loss.grad(y) @ (image - y))])
+        fall, _ = loss.decrease(self.agent.baseline.image, y)
+        at.judged = np.array([-fall, float(loss.grad(y) @ (image - y))])
         before = (x, image) if is_back else (at.blocks, at.image)
         at.blocks_prev, at.image_prev = before
         at.blocks, at.image, at.theta, at.L = x, image, theta, L

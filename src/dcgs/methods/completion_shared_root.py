@@ -12,7 +12,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
-from dcgs.points import EPS, Point
+from dcgs.points import Point
 from dcgs.sets.block import onto_ball
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 
@@ -26,8 +26,6 @@ _SIGMA = 0.3
 _LEAST = 1e-12
 # A smoothness that was too small is multiplied by this factor, once it is that of an entry.
 _INCREASE = 2.0
-# How much f may exceed a bound by rounding error, relative to its value.
-_ROUNDING = 1e3 * EPS
 
 
 @final
@@ -58,10 +56,9 @@ class Blocks:
 @final
 @dataclass(eq=False)
 class SharedRootState:
-    """The momentum, f(x⁰), ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off."""
+    """The momentum, ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off."""
 
     momentum: Momentum = field(default_factory=Momentum)
-    first: float | None = None
     squared: float = 0.0
     trust: float = 1.0
 
@@ -112,17 +109,17 @@ class SharedRoot:
     def answer(self, x: Blocks, x_prev: Blocks, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; x, θ and L are those they were made with."""
         GQ, GtQ, numbers = total
-        value, noise, slope, before, promised = numbers.tolist()
+        value, error, noise, slope, before, promised = numbers.tolist()
+        at_start = self.state is None
         state = self.state = self.state or SharedRootState()
-        state.first = value if state.first is None else state.first
         bound = before + promised + 0.5 * L * state.squared
-        if state.squared > 0.0 and value > bound + _ROUNDING * abs(value):
+        if state.squared > 0.0 and value > bound + error:
             state.momentum, state.squared = Momentum(), 0.0
             larger = self.smoothness if self.smoothness > L else _INCREASE * L
             return _described(Command.BACK, x_prev, 0.0, larger)
         estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
         self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
-        gap = GapEstimate(estimate, state.first - value, noise)
+        gap = GapEstimate(estimate, -value - error, noise, at_start)
         return self._search.begin(gap, x.right, state.trust) or self._step(state)
 
     def certify(self, total: Value) -> Value:

@@ -48,7 +48,7 @@ class Answer:
 
     def value(self) -> Value:
         """Return the answer as arrays."""
-        gap = (0.0, 0.0, 0.0) if self.gap is None else (self.gap.gap, self.gap.decrease, self.gap.noise)
+        gap = np.zeros(4) if self.gap is None else self.gap.as_array()
         rest = (self.end, (self.gap is not None) + self.stops, self.proposal, self.curvature is not None)
         vectors = [vector for vector in (self.curvature, self.model) if vector is not None]
         return np.array([*self.sums, *gap, *map(float, rest)]), *vectors
@@ -59,10 +59,11 @@ class Answer:
 
         Noise in messages may have changed every number: what is not there is not taken for there.
         """
-        numbers, *vectors = value
-        *sums, gap, decrease, noise, end, has_gap, proposal, has_curvature = numbers.tolist()
+        array, *vectors = value
+        *numbers, end, has_gap, proposal, has_curvature = array.tolist()
         curvature = vectors.pop(0) if vectors and has_curvature > _YES else None
-        certified = CertifiedGap(gap, decrease, noise) if has_gap > _YES else None
+        sums, gap = numbers[:-4], numbers[-4:]
+        certified = CertifiedGap.of(gap) if has_gap > _YES else None
         model = vectors[0] if vectors else None
         if model is not None:
             proposed = Proposal.MODEL
@@ -96,7 +97,7 @@ class Epoch:
         """Return the first epoch, in which agents with uneven columns send the ``curvature`` of each."""
         sums = np.array([step.local_eta, step.degree, 0.0, 0.0, 0.0, 0.0])
         reduction = Reduction((sums,) if curvature is None else (sums, curvature))
-        return cls(reduction, Certificate(agent.f.value(agent.x0)))
+        return cls(reduction, Certificate())
 
     def messages(self, agent: Agent, vectors: dict[int, Point], step: StepSize) -> dict[int, Message]:
         """Return the message for each neighbor: its vector, the scale, and its part of the sums."""

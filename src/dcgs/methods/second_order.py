@@ -18,8 +18,7 @@ from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.target import CertifiedGap, gap_noise
-from dcgs.objectives.objective import Objective
-from dcgs.points import EPS, Point, frozen, vdot
+from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
 
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
@@ -32,8 +31,6 @@ _BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
 # A step is accepted if f decreases by this share of what its slope promises.
 _DECREASE = 1e-4
-# How much a difference of two values of f is off by rounding error, relative to f.
-_ROUNDING = 16.0 * EPS
 
 
 class Verdict(IntEnum):
@@ -50,11 +47,10 @@ class Verdict(IntEnum):
 class RootState:
     """What the root knows: the best point, f and its derivatives there, and the upper bound of the Hessian.
 
-    ``share`` is that of the upper bound in the Hessian of the model. ``first`` is f(x⁰).
+    ``value`` is f(x) − f(x⁰). ``share`` is that of the upper bound in the Hessian of the model.
     """
 
     bound: NDArray[np.float64]
-    first: float
     x: Point
     value: float
     grad: Point
@@ -62,9 +58,8 @@ class RootState:
     gap: float
     share: float = 0.0
 
-    def accepts(self, trial: Point, value: float, gap: float) -> bool:
+    def accepts(self, trial: Point, value: float, rounding: float, gap: float) -> bool:
         """Return True if f has decreased enough; where that is rounding error, if the gap has."""
-        rounding = _ROUNDING * abs(value)
         least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
         return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
 
@@ -73,7 +68,7 @@ class RootState:
         H = (1.0 - self.share) * self.hess + self.share * self.bound
         flat = self.x.reshape(-1)
         q = Quadratic(H, self.grad.reshape(-1) - H @ flat)
-        target, before = agent.target, self.first - self.value
+        target, before = agent.target, -self.value
 
         def tolerance(decrease: float) -> float:
             asked = _FALL * self.gap if target is None else target.threshold(max(0.0, before + decrease))
@@ -96,7 +91,7 @@ def by_second_order(agent: Agent) -> Program[Point]:
     """Run FastDCGS with Hessians for one agent."""
     at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
     for k in agent.iterations_left:  # line 2
-        sums = _derivatives(agent.f, at.x, at.trial, first=k == 1)
+        sums = _derivatives(agent, at.x, at.trial, first=k == 1)
         numbers, trial = yield from network_answer(
             sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
         )  # line 3
@@ -105,24 +100,26 @@ def by_second_order(agent: Agent) -> Program[Point]:
             at.x = at.trial
         agent.observe(k, at.x)
         if verdict is Verdict.FINAL:  # line 4
-            agent.agree(CertifiedGap(*numbers[1:].tolist()))
+            agent.agree(CertifiedGap.of(numbers[1:].tolist()))
             return at.x
         at.trial = frozen(trial)
         agent.save(k, at)
     return at.x
 
 
-def _derivatives(f: Objective, x: Point, trial: Point, first: bool) -> Value:
+def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     """Return numbers; the gradient at the trial; and Hessians.
 
-    The numbers are f at the trial, the rounding error of the gradient there, and f on the way from x. The
-    first Hessian, in the first iteration, is the upper bound; the next is the bound minus the Hessian at the
-    trial, if f is not quadratic.
+    The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, and f − f(x⁰)
+    on the way from x. The first Hessian, in the first iteration, is the upper bound; the next is the bound
+    minus the Hessian at the trial, if f is not quadratic.
     """
+    f, baseline = agent.f, agent.baseline
     image = f.map.image(trial)
     before = f.map.image(x)
-    values = [f.loss.value(before + t * (image - before)) for t in _LENGTHS]
-    numbers = np.array([f.loss.value(image), f.grad_noise(image), *values])
+    falls = [f.loss.decrease(baseline.image, before + t * (image - before))[0] for t in _LENGTHS]
+    fall, error = baseline.decrease(trial, image)
+    numbers = np.array([-fall, error, f.grad_noise(trial, image), *(-each for each in falls)])
     lower, upper = f.loss.curvature
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
     less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []
@@ -134,26 +131,25 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
     if agent.facts.sizes is None:
         return None
     d, hessians = agent.x0.size, first + (not agent.facts.sizes.all_quadratic)
-    return 8 * (2 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
+    return 8 * (3 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
-    (value, noise, *values), grad, *hessians = total
+    (value, error, noise, *values), grad, *hessians = total
     gap = agent.wolfe_gap(grad, at.trial)
     root = at.root
-    first = float(value) if root is None else root.first
-    certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
+    noise = gap_noise(float(noise), norm(at.trial), agent.X.diameter)
+    certified = CertifiedGap(gap, -float(value) - float(error), noise, at_start=root is None)
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
-        numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise
-        return np.array(numbers, dtype=np.float64), at.trial
+        return np.array([Verdict.FINAL, *certified.as_array()]), at.trial
     verdict = Verdict.ACCEPTED
     if root is None:
         bound = symmetric(hessians.pop(0), at.trial.size)
         hess = bound - symmetric(hessians[0], len(bound)) if hessians else bound
-        root = at.root = RootState(bound, first, at.trial, first, grad, hess, gap)
-    elif root.accepts(at.trial, float(value), gap):
+        root = at.root = RootState(bound, at.trial, float(value), grad, hess, gap)
+    elif root.accepts(at.trial, float(value), float(error), gap):
         hess = root.bound - symmetric(hessians[0], len(root.bound)) if hessians else root.bound
         root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
         root.share *= _LESS

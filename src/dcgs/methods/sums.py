@@ -62,7 +62,7 @@ def by_sums(
         numbers, point = yield from _answer(agent, at, root, k)  # lines 3 to 7
         if len(point) == 0:
             agent.observe(k, at.y.x)
-            agent.agree(CertifiedGap(*numbers.tolist()))
+            agent.agree(CertifiedGap.of(numbers.tolist()))
             return at.y.x
         x = Sample(point.reshape(shape), f.map.image(point.reshape(shape)))
         at.y = x.extrapolated(at.x, float(numbers[0]))  # line 8
@@ -73,10 +73,14 @@ def by_sums(
 
 
 def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Value]:
-    """Return the answer of the root to the sums over all agents of ∇f(y), f(x), f(y) and a few numbers."""
+    """Return the answer of the root to the sums over all agents of ∇f(y), f(x), f(y) and a few numbers.
+
+    Values of f are differences from f(x⁰), with a bound of their rounding error.
+    """
     f, y = agent.f, at.y
-    noise = f.grad_noise(y.image)
-    own = (f.loss.value(at.x.image), f.loss.value(y.image), f.smoothness, f.mean_curvature, noise)
+    noise = f.grad_noise(y.x, y.image)
+    (fall_x, error_x), (fall_y, error_y) = (agent.baseline.decrease(p.x, p.image) for p in (at.x, y))
+    own = (-fall_x, -fall_y, max(error_x, error_y), f.smoothness, f.mean_curvature, noise)
     parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
     if root.preconditioned and k == 1:
         parts.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))

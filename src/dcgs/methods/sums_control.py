@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.methods.target import CertifiedGap, gap_noise
+from dcgs.methods.target import CertifiedGap
 from dcgs.points import Point, vdot
 
 # A smoothness that was too small is increased by this factor at least.
@@ -81,39 +81,26 @@ class SmoothnessEstimate:
 @final
 @dataclass
 class SumsStopping:
-    """When to stop: at a point of X with the gap asked for, or one whose gap is rounding error.
+    """When to take a step without momentum, whose gap can be certified.
 
-    ``first`` is f(x⁰) and ``lower`` a lower bound of f over X. A step without momentum, whose gap can be
-    certified, is taken when f is as close to the lower bound as the gap must be. After each such step f must
-    come to half the distance before the next, or to the rounding error ``noise`` of the last gap.
+    ``lower`` is a lower bound of f − f(x⁰) over X. Such a step is taken when f is as close to the lower bound
+    as the gap must be. After each such step f must come to half the distance before the next, or to the
+    rounding error ``noise`` of the last gap.
     """
 
-    first: float | None = None
     lower: float = -math.inf
     due: float = math.inf
     noise: float = 0.0
 
-    def certified(
-        self, agent: Agent, model: SummedModel, feasible: bool, grad_noise: float
-    ) -> CertifiedGap | None:
-        """Return the gap at the model's point if the run ends there; ``feasible``: it is surely in X."""
-        if agent.target is None:
-            return None
-        gap = model.gap(agent)
-        self.lower = max(self.lower, model.value - gap)
-        if self.first is None:
-            self.first = model.value
-        self.noise = gap_noise(grad_noise, model.grad, model.at, agent.X.diameter)
-        at = CertifiedGap(gap, self.first - model.value, self.noise)
-        if feasible:
-            agent.certify(at)
-        return at if feasible and agent.target.ends(at) else None
+    def update(self, value: float, at: CertifiedGap) -> None:
+        """Use the gap at a point where f − f(x⁰) has this value."""
+        self.lower, self.noise = max(self.lower, value - at.gap), at.noise
 
     def is_near(self, agent: Agent, value: float) -> bool:
         """Return True if f is so close to its lower bound that the next step is taken without momentum."""
-        if agent.target is None or self.first is None:
+        if agent.target is None or self.lower == -math.inf:
             return False
-        due = min(self.due, agent.target.threshold(self.first - value))
+        due = min(self.due, agent.target.threshold(-value))
         if value - self.lower > max(due, self.noise):
             return False
         self.due = 0.5 * (value - self.lower)

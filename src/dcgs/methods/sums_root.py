@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -14,13 +13,11 @@ from dcgs.methods.base import Agent
 from dcgs.methods.preconditioner import summed_preconditioner
 from dcgs.methods.reduction import Value
 from dcgs.methods.sums_control import SmoothnessEstimate, SummedModel, SumsStopping
+from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
-from dcgs.points import EPS, Point
-
-# How much f may exceed a bound by rounding error, relative to its value.
-_ROUNDING = 1e3 * EPS
+from dcgs.points import Point, norm
 
 
 @final
@@ -29,15 +26,14 @@ class SumsRootState:
     """The last step x, the last accepted point ``best``, and what the next step needs.
 
     ``at_x`` is True if the next gradient is taken at x, hence in X. ``model`` is f at the last y, None after
-    a rejected step. ``first`` and ``lowest`` are f(x⁰) and f(best). ``preconditioner`` is h, if there is one.
+    a rejected step. ``lowest`` is f(best) − f(x⁰). ``preconditioner`` is h, if there is one.
     """
 
     x: Point
     best: Point
     at_x: bool = True
     model: SummedModel | None = None
-    first: float = math.inf
-    lowest: float = math.inf
+    lowest: float = 0.0
     smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
     momentum: Momentum = field(default_factory=Momentum)
     preconditioner: Point | None = None
@@ -47,10 +43,14 @@ class SumsRootState:
 @final
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over all agents: f as seen from y, f(x), curvatures, and the rounding error of ∇f(y)."""
+    """Sums over all agents: f as seen from y, f(x) − f(x⁰), curvatures, and rounding errors.
+
+    ``error`` is that of the values of f at x and at y, ``noise`` that of ∇f(y).
+    """
 
     model: SummedModel
     value: float
+    error: float
     smoothness: float
     mean_curvature: float
     noise: float
@@ -81,10 +81,10 @@ class SumsRoot:
         at, agent = self.state, self._agent
         assert at is not None
         sums = self._split(at, y, total[0])
-        certified = at.stopping.certified(agent, sums.model, at.at_x, sums.noise)
+        certified = self._certified(at, k, sums)
         if certified is not None:  # line 4
-            return np.array([certified.gap, certified.decrease, certified.noise]), np.empty(0)
-        scale = at.first - at.lowest if at.first > at.lowest else sums.model.gap(agent)
+            return certified.as_array(), np.empty(0)
+        scale = -at.lowest if at.lowest < 0.0 else sums.model.gap(agent)
         e = summable_tolerance(k, scale)  # by so much f may increase
         self._judge(at, k, e, sums)  # line 5
         theta = 0.0 if at.model is None else self._step(at, at.model, e / k**2)
@@ -93,19 +93,31 @@ class SumsRoot:
     def _split(self, at: SumsRootState, y: Point, total: Point) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
         size, shape = self._agent.x0.size, self._agent.x0.shape
-        value, value_y, smoothness, mean_curvature, noise = total[size : size + 5].tolist()
-        curvatures = total[size + 5 :]
+        value, value_y, error, smoothness, mean_curvature, noise = total[size : size + 6].tolist()
+        curvatures = total[size + 6 :]
         h = summed_preconditioner(curvatures.reshape(shape)) if len(curvatures) else at.preconditioner
         model = SummedModel(y, value_y, total[:size].reshape(shape), h)
-        return _Sums(model, value, smoothness, mean_curvature, noise)
+        return _Sums(model, value, error, smoothness, mean_curvature, noise)
+
+    def _certified(self, at: SumsRootState, k: int, sums: _Sums) -> CertifiedGap | None:
+        """Return the gap at y if the run ends there."""
+        agent, model = self._agent, sums.model
+        if agent.target is None:
+            return None
+        noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
+        gap = CertifiedGap(model.gap(agent), -model.value - sums.error, noise, at_start=k == 1)
+        at.stopping.update(model.value, gap)
+        if not at.at_x:
+            return None
+        agent.certify(gap)
+        return gap if agent.target.ends(gap) else None
 
     def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
         """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
-        value, rounding = sums.value, _ROUNDING * abs(sums.value)
+        value, rounding = sums.value, sums.error
         last, at.model = at.model, sums.model
         if k == 1:
             at.smoothness.start(sums.smoothness, sums.mean_curvature)
-            at.first = at.lowest = value
             at.preconditioner = sums.model.preconditioner
         elif last is not None and value > last.bound(at.x, at.smoothness.L) + rounding:
             # The step was too long: repeat it with a larger Λ.

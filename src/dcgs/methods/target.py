@@ -1,25 +1,46 @@
-"""The gap that ends a run, and what is compared with it.
+"""The gap that ends a run, what is compared with it, and the rounding errors of both.
 
 A run ends with success at a point x of X if the Wolfe gap of f at x is at most a share of f(x⁰) − f(x), or at
-most a fixed number. The share gives f(x) − f* ≤ share · (f(x⁰) − f*).
+most a fixed number. The share gives f(x) − f* ≤ share · (f(x⁰) − f*). Rounding errors count against success:
+they are added to the gap, and subtracted from the decrease f(x⁰) − f(x).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.points import EPS, Point, norm
+import numpy as np
+
+from dcgs.points import Point
+
+# Sums over agents and inner products round more than once: this multiple of one rounding error bounds all.
+_SUMMED = 4.0
 
 
 @final
 @dataclass(frozen=True)
 class CertifiedGap:
-    """The Wolfe gap of f at a point x, f(x⁰) − f(x), and an estimate of the rounding error of the gap."""
+    """The Wolfe gap of f at a point x, a lower bound of f(x⁰) − f(x), and the rounding error of the gap.
+
+    ``at_start`` is True if x is x⁰.
+    """
 
     gap: float
     decrease: float
     noise: float
+    at_start: bool = False
+
+    def as_array(self) -> Point:
+        """Return the numbers as an array, which the root sends to all agents."""
+        return np.array([self.gap, self.decrease, self.noise, self.at_start], dtype=np.float64)
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> CertifiedGap:
+        """Return the certified gap with the numbers of :meth:`as_array`."""
+        gap, decrease, noise, at_start = map(float, numbers)
+        return cls(gap, decrease, noise, at_start > 0.5)  # noise in messages may change every number
 
 
 @final
@@ -37,10 +58,10 @@ class GapTarget:
     def reached(self, at: CertifiedGap) -> bool:
         """Return True if the gap is small enough, also after adding its rounding error.
 
-        At x⁰ the decrease is 0. There a gap that is rounding error is small enough, because x⁰ is then
-        optimal as far as can be computed.
+        At x⁰ there is no decrease. There a gap that is rounding error is small enough, because x⁰ is then
+        optimal as far as can be computed. No other point is treated so.
         """
-        optimal_start = at.decrease == 0.0 and at.gap <= at.noise
+        optimal_start = at.at_start and at.gap <= at.noise
         return optimal_start or at.gap + at.noise <= self.threshold(at.decrease)
 
     def ends(self, at: CertifiedGap) -> bool:
@@ -48,6 +69,10 @@ class GapTarget:
         return self.reached(at) or at.gap <= at.noise
 
 
-def gap_noise(grad_noise: float, g: Point, x: Point, diameter: float) -> float:
-    """Return the rounding error of a Wolfe gap ⟨g, x − s⟩, given that of the gradient g."""
-    return grad_noise * diameter + EPS * norm(g) * (diameter + norm(x))
+def gap_noise(grad_noise: float, size: float, diameter: float) -> float:
+    """Return a bound of the rounding error of a Wolfe gap ⟨g, x⟩ − ⟨g, s⟩ at an x of this size ‖x‖.
+
+    ``grad_noise`` is the sum of those of all agents' gradients. Each is at least EPS times the length of that
+    gradient. So a multiple of it bounds also the rounding errors of their sum and of the inner products.
+    """
+    return _SUMMED * grad_noise * (diameter + size)

@@ -20,7 +20,7 @@ from dcgs.atoms import Atom, Sparse, Spike
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import MatrixMap, Shape
 from dcgs.objectives.spectrum import largest_by_lanczos, largest_of_gram
-from dcgs.points import Point
+from dcgs.points import Point, norm
 
 Matrix = NDArray[np.float64]
 
@@ -123,6 +123,14 @@ class CenteredMap(MatrixMap):
 
     def gram(self, weights: Image) -> Matrix:
         return self.A.column_gram(weights)
+
+    @cached_property
+    def row_norms(self) -> Image:
+        # Products subtract u vᵀ x from S x, so that their rounding error is that of both.
+        S, u, v = self.A.S, self.A.u, self.A.v
+        rows = np.repeat(np.arange(self.size), np.diff(S.indptr))
+        stored = np.bincount(rows, weights=S.data**2, minlength=self.size)
+        return np.sqrt(stored) + np.abs(u) * norm(v)
 
     @cached_property
     def norm_bound(self) -> float:

@@ -14,9 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dcgs.points import EPS
 from dcgs.validation import POSITIVE, TEXT, instance, vector
 
 Image: TypeAlias = NDArray[np.float64]
+
+# The rounding error of a sum, in units of EPS times the sum of sizes: each term is the result of a few
+# operations, and NumPy adds pairwise.
+_SUMMED = 4.0
 
 
 class Loss(ABC):
@@ -48,6 +53,31 @@ class Loss(ABC):
         """Return ℓ(z) for each row z."""
         return np.array([self.value(z) for z in images])
 
+    def decreases(self, before: Image, after: Image) -> tuple[Image, Image]:
+        """Return ℓᵢ(beforeᵢ) − ℓᵢ(afterᵢ) for every entry, and the sizes of what was subtracted.
+
+        The rounding error of an entry is at most EPS times its size. A loss whose values are far larger than
+        its decreases gives a formula that does not subtract values.
+        """
+        first, last = self.values(before), self.values(after)
+        return first - last, np.abs(first) + np.abs(last)
+
+    def decrease(self, before: Image, after: Image) -> tuple[float, float]:
+        """Return ℓ(before) − ℓ(after), and a bound of its rounding error.
+
+        Without ``values`` it is the difference of two values, and their rounding error.
+        """
+        try:
+            terms, sizes = self.decreases(before, after)
+        except NotImplementedError:
+            first, last = self.value(before), self.value(after)
+            terms, sizes = np.array([first - last]), np.array([abs(first) + abs(last)])
+        return float(terms.sum()), _SUMMED * EPS * float(sizes.sum())
+
+    def total_decreases(self, before: Image, images: NDArray[np.float64]) -> Image:
+        """Return ℓ(before) − ℓ(z) for each row z."""
+        return np.array([self.decrease(before, z)[0] for z in images])
+
     @abstractmethod
     def grad(self, z: Image) -> Image:
         """Return ℓᵢ′(zᵢ) for every entry."""
@@ -66,9 +96,19 @@ class Loss(ABC):
         return next(iter(self.data().values())).size
 
 
+class RowwiseLoss(Loss):
+    """A loss whose formulas take also rows of images, so that many images are evaluated at once."""
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        return np.asarray(self.values(images).sum(axis=1))
+
+    def total_decreases(self, before: Image, images: NDArray[np.float64]) -> Image:
+        return np.asarray(self.decreases(before, images)[0].sum(axis=1))
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class SquaredLoss(Loss):
+class SquaredLoss(RowwiseLoss):
     """Σ (zᵢ − bᵢ)², without a factor ½, as in the paper.
 
     >>> import dcgs, numpy as np
@@ -94,6 +134,11 @@ class SquaredLoss(Loss):
         r = images - self.target
         return np.asarray(np.einsum("ij,ij->i", r, r))
 
+    def decreases(self, before: Image, after: Image) -> tuple[Image, Image]:
+        # r² − s² = (r − s)(r + s), where r − s does not depend on the target
+        r, s, step = before - self.target, after - self.target, before - after
+        return step * (r + s), np.abs(step) * (np.abs(r) + np.abs(s))
+
     def grad(self, z: Image) -> Image:
         return 2.0 * (z - self.target)
 
@@ -106,7 +151,7 @@ class SquaredLoss(Loss):
 
 @final
 @dataclass(frozen=True, eq=False)
-class LogisticLoss(Loss):
+class LogisticLoss(RowwiseLoss):
     """Σ log(1 + exp(−labelᵢ zᵢ)) with labels ±1.
 
     >>> import dcgs, numpy as np
@@ -132,9 +177,6 @@ class LogisticLoss(Loss):
     def values(self, z: Image) -> Image:
         return np.logaddexp(0.0, -self.labels * z)
 
-    def totals(self, images: NDArray[np.float64]) -> Image:
-        return np.asarray(self.values(images).sum(axis=1))
-
     def grad(self, z: Image) -> Image:
         return np.asarray(-self.labels * expit(-self.labels * z))
 
@@ -148,7 +190,7 @@ class LogisticLoss(Loss):
 
 @final
 @dataclass(frozen=True, eq=False)
-class HuberLoss(Loss):
+class HuberLoss(RowwiseLoss):
     """Σ h(zᵢ − bᵢ), h(r) = r² up to |r| = delta and 2·delta·|r| − delta² beyond.
 
     >>> import dcgs, numpy as np
@@ -171,9 +213,6 @@ class HuberLoss(Loss):
         r = np.abs(z - self.target)
         inside = np.minimum(r, self.delta)
         return inside * (2.0 * r - inside)
-
-    def totals(self, images: NDArray[np.float64]) -> Image:
-        return np.asarray(self.values(images).sum(axis=1))
 
     def grad(self, z: Image) -> Image:
         return 2.0 * np.clip(z - self.target, -self.delta, self.delta)
@@ -222,6 +261,10 @@ class WeightedLoss(Loss):
 
     def values(self, z: Image) -> Image:
         return self.weights * self.loss.values(z)
+
+    def decreases(self, before: Image, after: Image) -> tuple[Image, Image]:
+        terms, sizes = self.loss.decreases(before, after)
+        return self.weights * terms, self.weights * sizes
 
     def grad(self, z: Image) -> Image:
         return self.weights * self.loss.grad(z)

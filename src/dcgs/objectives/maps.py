@@ -20,7 +20,7 @@ from dcgs.atoms import Atom, Sparse, Spike
 from dcgs.objectives.losses import Image
 from dcgs.objectives.spectrum import DENSE_SIDE, largest_eigenvalue, largest_of_gram, smallest_eigenvalue
 from dcgs.parallel import is_wide, product
-from dcgs.points import Point
+from dcgs.points import EPS, Point, norm
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -56,6 +56,10 @@ class LinearMap(ABC):
     def images(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return A x for each row x, a flat point; one image per row."""
         return np.stack([self.image(x.reshape(self.shape)) for x in points])
+
+    def image_noise(self, x: Any) -> Image:
+        """Return a bound of the rounding error of each entry of A x."""
+        return np.full(self.size, EPS * self.norm_bound * norm(x))
 
     def image_of_atom(self, atom: Atom) -> Image:
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
@@ -127,6 +131,14 @@ class MatrixMap(LinearMap):
     def entries(self) -> int:
         return int(self.A.size if isinstance(self.A, np.ndarray) else self.A.nnz)
 
+    @property
+    @abstractmethod
+    def row_norms(self) -> Image:
+        """Upper bounds of the lengths of A's rows."""
+
+    def image_noise(self, x: Point) -> Image:
+        return EPS * norm(x) * self.row_norms
+
     @cached_property
     def norm_bound(self) -> float:
         return float(np.linalg.norm(self.A.data if sp.issparse(self.A) else self.A))
@@ -190,6 +202,10 @@ class DenseMap(MatrixMap):
     def prefers_blas_threads(self) -> bool:
         return is_wide(self.A)
 
+    @cached_property
+    def row_norms(self) -> Image:
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.A, self.A)))
+
     @property
     def column_squares(self) -> Point:
         squares: Point = np.einsum("ij,ij->j", self.A, self.A)
@@ -252,6 +268,11 @@ class SparseMap(MatrixMap):
         data = self.A.data * np.repeat(weights, np.diff(self.A.indptr))
         weighted = sp.csr_array((data, self.A.indices, self.A.indptr), shape=self.A.shape)
         return np.asarray((self._transposed @ weighted).toarray())
+
+    @cached_property
+    def row_norms(self) -> Image:
+        rows = np.repeat(np.arange(self.size), np.diff(self.A.indptr))
+        return np.asarray(np.sqrt(np.bincount(rows, weights=self.A.data**2, minlength=self.size)))
 
     @property
     def column_squares(self) -> Point:

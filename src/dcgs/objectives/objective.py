@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
 from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
 from dcgs.objectives.sampling import Sampling
@@ -58,24 +60,28 @@ class Objective:
         """Return f(x)."""
         return self.loss.value(self.map.image(x))
 
-    def losses(self, points: Point) -> NDArray[np.float64]:
-        """Return f(x) for each row x, a flat point; in blocks, so that images take bounded memory."""
+    def images(self, points: Point) -> Iterator[NDArray[np.float64]]:
+        """Yield the images of all rows, flat points, in blocks of bounded memory."""
         rows = max(1, _BLOCK // self.map.size)
-        blocks = [points[start : start + rows] for start in range(0, len(points), rows)]
-        return np.concatenate([self.loss.totals(self.map.images(block)) for block in blocks])
+        for start in range(0, len(points), rows):
+            yield self.map.images(points[start : start + rows])
 
     def grad(self, x: Point) -> Point:
         """Return ∇f(x)."""
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
-    def grad_noise(self, image: Image) -> float:
-        """Return an estimate of the rounding error of ∇f(x), given the image A x.
+    def grad_noise(self, x: Point | LowRank, image: Image) -> float:
+        """Return a bound of the rounding error of ∇f(x), given the image A x.
 
         The rounding error of the image counts as far as the loss is curved: not where a Huber loss is linear,
         or a logistic loss nearly so.
         """
-        z_error = norm(self.loss.hess(image) * image)
-        return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
+        z_error = norm(self.loss.hess(image) * (self.map.image_noise(x) + EPS * np.abs(image)))
+        return self.map.norm_bound * (EPS * norm(self.loss.grad(image)) + z_error)
+
+    def value_noise(self, x: Point | LowRank, image: Image) -> float:
+        """Return a bound of the error of f(x) that the rounding error of the image A x causes."""
+        return float(np.abs(self.loss.grad(image)) @ self.map.image_noise(x))
 
     @property
     def smoothness(self) -> float:
@@ -102,6 +108,37 @@ class Objective:
     def data(self) -> dict[str, NDArray[np.float64] | sp.csr_array]:
         """Return the arrays of f, by the names that the user knows."""
         return self.map.data() | self.loss.data()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """f at the starting point x⁰, from which decreases are measured, with their rounding errors.
+
+    A decrease is not the difference of two values of f where the loss has a formula that rounds less.
+
+    >>> import dcgs, numpy as np
+    >>> f = dcgs.LeastSquares([[1.0], [0.0]], [1.0, 1e9])
+    >>> Baseline.at(f, np.zeros(1)).decrease(np.ones(1), np.array([1.0, 0.0]))[0]
+    1.0
+    >>> f.value(np.zeros(1)) - f.value(np.ones(1))
+    0.0
+    """
+
+    f: Objective
+    image: Image
+    noise: float
+
+    @classmethod
+    def at(cls, f: Objective, x0: Point | LowRank) -> Baseline:
+        """Return f at x⁰."""
+        image = f.map.image(x0)
+        return cls(f, image, f.value_noise(x0, image))
+
+    def decrease(self, x: Point | LowRank, image: Image) -> tuple[float, float]:
+        """Return f(x⁰) − f(x), given the image A x, and a bound of its rounding error."""
+        decrease, noise = self.f.loss.decrease(self.image, image)
+        return decrease, noise + self.noise + self.f.value_noise(x, image)
 
 
 def LeastSquares(A: ArrayLike | sp.sparray, b: ArrayLike, shape: int | Shape | None = None) -> Objective:

@@ -15,7 +15,7 @@ from dcgs.atoms import Atom, RankOne
 from dcgs.low_rank import Index, LowRank, Matrix, sampled_product
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import LinearMap
-from dcgs.points import Point
+from dcgs.points import EPS, Point
 
 
 @final
@@ -41,6 +41,10 @@ class Sampling(LinearMap):
 
     def image(self, x: Point | LowRank) -> Image:
         return np.asarray(x[self.rows, self.cols])
+
+    def image_noise(self, x: Point | LowRank) -> Image:
+        # Entries of a dense matrix are taken as they are; those of one in factors are inner products.
+        return EPS * x.row_products(self.rows, self.cols) if isinstance(x, LowRank) else np.zeros(self.size)
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
