@@ -165,7 +165,8 @@ def test_many_values_are_the_single_ones(name: str) -> None:
     f = OBJECTIVES[name]
     points = np.random.default_rng(64).standard_normal((5, *f.shape))
     # The same products, summed in another order.
-    assert f.losses(points.reshape(5, -1)) == pytest.approx([f.value(x) for x in points], rel=1e-13)
+    (images,) = f.images(points.reshape(5, -1))
+    assert f.loss.totals(images) == pytest.approx([f.value(x) for x in points], rel=1e-13)
 
 
 @every_objective

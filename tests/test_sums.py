@@ -34,7 +34,7 @@ from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall, Simplex
 from problems import Array, Fits, neighbors_of, random_fits
 from reference import constraints, cp, optimum
 
-NUMBERS = 5
+NUMBERS = 6
 """What travels beside a gradient."""
 
 

@@ -95,8 +95,9 @@ class Measurement:
 
         def numbers(i: int, f: Objective) -> tuple[float, ...]:
             image, base = f.map.image(x_bar), self._baselines[i]
-            decrease, noise = f.loss.decrease(base.image, image)
-            return decrease, noise + base.noise + f.value_noise(longest, image), f.grad_noise(longest, image)
+            decrease, error = f.loss.decrease(base.image, image)
+            error += base.error + f.value_error(longest, image)
+            return decrease, error, f.grad_error(longest, image)
 
         decrease, error, noise = (sum(column.tolist()) for column in self.f.numbers(numbers).T)
         size = longest.norm() if isinstance(longest, LowRank) else norm(longest)

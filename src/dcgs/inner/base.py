@@ -78,7 +78,7 @@ class Subproblem:
     def grad_noise(self, x: Point, image: Image) -> float:
         """Return an estimate of the rounding error of ∇φ(x)."""
         prox = self.eta * norm(x) if self.preconditioner is None else norm(self.prox_grad(x))
-        return self.f.grad_noise(x, image) + EPS * (norm(self.linear) + prox)
+        return self.f.grad_noise(image) + EPS * (norm(self.linear) + prox)
 
     def noise(self, x: Point, image: Image, diameter: float) -> float:
         """Return an estimate of the rounding error of a Wolfe gap at x."""

@@ -168,7 +168,7 @@ class _NewtonSolver(Solver):
         if bound <= target:
             return Outcome.REACHED
         # The bound that rounding error of the point and of the residual alone makes.
-        noise = self.f.grad_noise(trial.x, trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
+        noise = self.f.grad_noise(trial.image) + EPS * (norm(phi.w) + phi.eta * norm(phi.center))
         floor = 8.0 * noise**2 / phi.eta
         if bound <= floor:
             return Outcome.ROUNDING

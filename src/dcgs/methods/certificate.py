@@ -60,7 +60,7 @@ class Certificate:
         f = agent.f
         image = f.map.image(self.model)
         decrease, error = agent.baseline.decrease(self.model, image)
-        noise = f.grad_noise(self.model, image)
+        noise = f.grad_error(self.model, image)
         return decrease - error, noise, f.map.adjoint(f.loss.grad(image))
 
     def gap(self, agent: Agent, decrease: float, noise: float, grad: Point) -> CertifiedGap:

@@ -127,7 +127,7 @@ class _Worker:
         slope = float(grad @ image)
         model = self.model(at)
         fall, error = self.agent.baseline.decrease(model, x.image)
-        numbers = np.array([-fall, error, f.grad_noise(model, x.image), slope, *at.judged])
+        numbers = np.array([-fall, error, f.grad_error(model, x.image), slope, *at.judged])
         W = -GQ / at.L  # line 4
         W[:, : x.rank] += (1.0 + theta) * x.U
         if theta:

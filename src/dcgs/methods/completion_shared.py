@@ -104,7 +104,7 @@ class _Worker:
         slope = float(grad @ image)
         model = self.model(at)
         fall, error = self.agent.baseline.decrease(model, at.image)
-        numbers = np.array([-fall, error, f.grad_noise(model, at.image), slope, *at.judged])
+        numbers = np.array([-fall, error, f.grad_error(model, at.image), slope, *at.judged])
         own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
         decide = partial(root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6

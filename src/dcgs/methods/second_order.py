@@ -119,7 +119,7 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     before = f.map.image(x)
     falls = [f.loss.decrease(baseline.image, before + t * (image - before))[0] for t in _LENGTHS]
     fall, error = baseline.decrease(trial, image)
-    numbers = np.array([-fall, error, f.grad_noise(trial, image), *(-each for each in falls)])
+    numbers = np.array([-fall, error, f.grad_error(trial, image), *(-each for each in falls)])
     lower, upper = f.loss.curvature
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
     less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []

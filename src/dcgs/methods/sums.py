@@ -78,7 +78,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     Values of f are differences from f(x⁰), with a bound of their rounding error.
     """
     f, y = agent.f, at.y
-    noise = f.grad_noise(y.x, y.image)
+    noise = f.grad_error(y.x, y.image)
     (fall_x, error_x), (fall_y, error_y) = (agent.baseline.decrease(p.x, p.image) for p in (at.x, y))
     own = (-fall_x, -fall_y, max(error_x, error_y), f.smoothness, f.mean_curvature, noise)
     parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]

@@ -69,10 +69,10 @@ class GapTarget:
         return self.reached(at) or at.gap <= at.noise
 
 
-def gap_noise(grad_noise: float, size: float, diameter: float) -> float:
+def gap_noise(grad_error: float, size: float, diameter: float) -> float:
     """Return a bound of the rounding error of a Wolfe gap ⟨g, x⟩ − ⟨g, s⟩ at an x of this size ‖x‖.
 
-    ``grad_noise`` is the sum of those of all agents' gradients. Each is at least EPS times the length of that
+    ``grad_error`` is the sum of those of all agents' gradients. Each is at least EPS times the length of that
     gradient. So a multiple of it bounds also the rounding errors of their sum and of the inner products.
     """
-    return _SUMMED * grad_noise * (diameter + size)
+    return _SUMMED * grad_error * (diameter + size)

@@ -126,7 +126,7 @@ class CenteredMap(MatrixMap):
 
     @cached_property
     def row_norms(self) -> Image:
-        # Products subtract u vᵀ x from S x, so that their rounding error is that of both.
+        # A product subtracts u vᵀ x from S x, and has the rounding error of both.
         S, u, v = self.A.S, self.A.u, self.A.v
         rows = np.repeat(np.arange(self.size), np.diff(S.indptr))
         stored = np.bincount(rows, weights=S.data**2, minlength=self.size)

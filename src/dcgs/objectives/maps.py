@@ -28,6 +28,11 @@ Shape: TypeAlias = tuple[int, ...]
 _FEW = 0.1
 
 
+def _sum_error(x: Point) -> float:
+    """Return the rounding error of an inner product of x with a vector of length 1."""
+    return EPS * math.sqrt(np.count_nonzero(x)) * norm(x)
+
+
 class LinearMap(ABC):
     """A: points of ``shape`` → ℝⁿ, n = ``size``.
 
@@ -57,9 +62,17 @@ class LinearMap(ABC):
         """Return A x for each row x, a flat point; one image per row."""
         return np.stack([self.image(x.reshape(self.shape)) for x in points])
 
-    def image_noise(self, x: Any) -> Image:
-        """Return a bound of the rounding error of each entry of A x."""
-        return np.full(self.size, EPS * self.norm_bound * norm(x))
+    def image_error(self, x: Any) -> Image:
+        """Return a bound of the rounding error of each entry of A x.
+
+        Rounding errors of a sum of k terms grow as √k (Higham and Mary, *A new approach to probabilistic
+        rounding error analysis*, 2019); EPS is twice the error of one operation.
+        """
+        return np.full(self.size, _sum_error(x) * self.norm_bound)
+
+    def adjoint_error(self, r: Image) -> float:
+        """Return a bound of the length of the rounding error of Aᵀ r."""
+        return _sum_error(r) * self.norm_bound
 
     def image_of_atom(self, atom: Atom) -> Image:
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
@@ -134,10 +147,13 @@ class MatrixMap(LinearMap):
     @property
     @abstractmethod
     def row_norms(self) -> Image:
-        """Upper bounds of the lengths of A's rows."""
+        """The lengths of the rows that a product adds up; those of A, if it is stored as one matrix."""
 
-    def image_noise(self, x: Point) -> Image:
-        return EPS * norm(x) * self.row_norms
+    def image_error(self, x: Point) -> Image:
+        return _sum_error(x) * self.row_norms
+
+    def adjoint_error(self, r: Image) -> float:
+        return _sum_error(r) * norm(self.row_norms)
 
     @cached_property
     def norm_bound(self) -> float:

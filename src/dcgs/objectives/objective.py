@@ -70,18 +70,28 @@ class Objective:
         """Return ∇f(x)."""
         return self.map.adjoint(self.loss.grad(self.map.image(x)))
 
-    def grad_noise(self, x: Point | LowRank, image: Image) -> float:
-        """Return a bound of the rounding error of ∇f(x), given the image A x.
+    def grad_noise(self, image: Image) -> float:
+        """Return the typical rounding error of ∇f(x), given the image A x, at which inner solvers stop.
 
         The rounding error of the image counts as far as the loss is curved: not where a Huber loss is linear,
         or a logistic loss nearly so.
         """
-        z_error = norm(self.loss.hess(image) * (self.map.image_noise(x) + EPS * np.abs(image)))
-        return self.map.norm_bound * (EPS * norm(self.loss.grad(image)) + z_error)
+        z_error = norm(self.loss.hess(image) * image)
+        return EPS * self.map.norm_bound * (norm(self.loss.grad(image)) + z_error)
 
-    def value_noise(self, x: Point | LowRank, image: Image) -> float:
+    def grad_error(self, x: Point | LowRank, image: Image) -> float:
+        """Return a bound of the rounding error of ∇f(x), given the image A x, for certificates."""
+        z_error = self.loss.hess(image) * (self.map.image_error(x) + EPS * np.abs(image))
+        return self.map.adjoint_error(self.loss.grad(image)) + self._norm * norm(z_error)
+
+    def value_error(self, x: Point | LowRank, image: Image) -> float:
         """Return a bound of the error of f(x) that the rounding error of the image A x causes."""
-        return float(np.abs(self.loss.grad(image)) @ self.map.image_noise(x))
+        return float(np.abs(self.loss.grad(image)) @ self.map.image_error(x))
+
+    @property
+    def _norm(self) -> float:
+        """The largest singular value of A."""
+        return math.sqrt(self.map.largest_eigenvalue)
 
     @property
     def smoothness(self) -> float:
@@ -127,18 +137,18 @@ class Baseline:
 
     f: Objective
     image: Image
-    noise: float
+    error: float
 
     @classmethod
     def at(cls, f: Objective, x0: Point | LowRank) -> Baseline:
         """Return f at x⁰."""
         image = f.map.image(x0)
-        return cls(f, image, f.value_noise(x0, image))
+        return cls(f, image, f.value_error(x0, image))
 
     def decrease(self, x: Point | LowRank, image: Image) -> tuple[float, float]:
         """Return f(x⁰) − f(x), given the image A x, and a bound of its rounding error."""
-        decrease, noise = self.f.loss.decrease(self.image, image)
-        return decrease, noise + self.noise + self.f.value_noise(x, image)
+        decrease, error = self.f.loss.decrease(self.image, image)
+        return decrease, error + self.error + self.f.value_error(x, image)
 
 
 def LeastSquares(A: ArrayLike | sp.sparray, b: ArrayLike, shape: int | Shape | None = None) -> Objective:

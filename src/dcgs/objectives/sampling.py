@@ -15,7 +15,7 @@ from dcgs.atoms import Atom, RankOne
 from dcgs.low_rank import Index, LowRank, Matrix, sampled_product
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import LinearMap
-from dcgs.points import EPS, Point
+from dcgs.points import EPS, Point, norm
 
 
 @final
@@ -42,9 +42,14 @@ class Sampling(LinearMap):
     def image(self, x: Point | LowRank) -> Image:
         return np.asarray(x[self.rows, self.cols])
 
-    def image_noise(self, x: Point | LowRank) -> Image:
+    def image_error(self, x: Point | LowRank) -> Image:
         # Entries of a dense matrix are taken as they are; those of one in factors are inner products.
-        return EPS * x.row_products(self.rows, self.cols) if isinstance(x, LowRank) else np.zeros(self.size)
+        if not isinstance(x, LowRank):
+            return np.zeros(self.size)
+        return EPS * math.sqrt(x.rank) * x.row_products(self.rows, self.cols)
+
+    def adjoint_error(self, r: Image) -> float:
+        return EPS * self.largest_eigenvalue * norm(r)  # an entry that was observed k times is a sum of k
 
     def image_of_atom(self, atom: Atom) -> Image:
         match atom:
