@@ -114,9 +114,12 @@ def _outside(problem: Problem, x_bar: Model) -> Iterator[str]:
 
 
 def _certificate(observer: Observer) -> dict[str, Any]:
-    """Return the certified gap, f(x⁰) − f(x) and the rounding error of the gap, if the run ended by a gap."""
+    """Return the certified gap with its kind and rounding error, and f(x⁰) − f(x), if the run ended by it."""
     at = observer.certified
-    return {} if at is None else {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise}}
+    if at is None:
+        return {}
+    kind = at.kind.name.lower()
+    return {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise, "kind": kind}}
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:
