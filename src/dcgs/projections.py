@@ -14,7 +14,7 @@ import numpy as np
 
 from dcgs.points import EPS, Point, norm, vdot
 
-# The rounding errors of a sum of up to 10⁹ entries and of what is computed from it, each at most ε/2 of the sum.
+# More rounding errors than a sum of 10⁹ entries and what is computed from it have, each at most ε/2 of the sum.
 _ROUNDINGS = 64.0
 # A number times this one, minus what that exceeds the number by, is its first half: 26 of 53 bits.
 _SPLITTER = 2.0**27 + 1.0
@@ -70,9 +70,9 @@ class ProjectedPoint:
 def onto_simplex(y: Point, radius: float = 1.0, h: Point | None = None) -> Point:
     """Return the nearest point with entries ≥ 0 that sum to the radius; nearest in the metric h, if given.
 
-    For d entries of any size, and any h, every entry is within (8 + log₂ d) ε · radius of the exact projection,
-    and the sum is within (4 + log₂ d) ε · radius of the radius, ε = 2⁻⁵². Nothing cancels: the products h y are
-    computed with their rounding errors, and what is subtracted afterwards is no larger than the radius.
+    For d entries of any size, and any h, every entry is within (8 + log₂ d) ε · radius of the exact
+    projection, and the sum is within (4 + log₂ d) ε · radius of the radius, ε = 2⁻⁵². Nothing cancels: the
+    products h y are computed with their rounding errors, and entries of about the radius are subtracted.
 
     >>> onto_simplex(np.array([1.0, 0.5, -2.0])), onto_simplex(np.array([1.0, 1.0]), h=np.array([3.0, 1.0]))
     (array([0.75, 0.25, 0.  ]), array([0.75, 0.25]))
@@ -183,26 +183,36 @@ def onto_capped_l1_ball(y: Point, total: float, cap: float, h: Point | None = No
     if float(capped.sum()) <= total:
         return _with_signs(capped, y)
     flat, metric = size.reshape(-1), np.ones(y.size) if h is None else h.reshape(-1)
-    # Σ clip(|y| − θ/h, 0, cap) is piecewise linear in θ; its slope changes where an entry reaches a bound.
-    product = metric * flat
-    ends = np.unique(np.maximum(np.concatenate([[0.0], product, product - cap * metric]), 0.0))
-
-    def excess(theta: float) -> float:
-        return float(np.clip(_above(flat, metric, theta), 0.0, cap).sum()) - total
-
-    low, high = 0, len(ends) - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if excess(float(ends[middle])) > 0.0 else (low, middle)
-    # Counted from the lower end, θ is what the free entries must still lose.
-    above = _above(flat, metric, float(ends[low]))
-    free = (above > 0.0) & (above < cap)
-    x = np.clip(above, 0.0, cap)
-    excess_left, slope = float(x.sum()) - total, float((1.0 / metric[free]).sum())
-    if slope > 0.0:
-        x[free] = np.clip(above[free] - excess_left / (slope * metric[free]), 0.0, cap)
+    # As for a simplex: entries are counted from a first θ, which may be off by rounding error.
+    first = _capped_threshold(flat, metric, total, cap)
+    values = _above(flat, metric, first)
+    x = np.clip(values - _capped_threshold(values, metric, total, cap) / metric, 0.0, cap)
     x = np.minimum(x * (total / float(x.sum())), cap)
     return _with_signs(x.reshape(y.shape), y)
+
+
+def _capped_threshold(y: Point, h: Point, total: float, cap: float) -> float:
+    """Return the θ with Σ clip(y − θ/h, 0, cap) = total.
+
+    The sum is piecewise linear in θ; its slope changes where an entry reaches a bound.
+    """
+    product = h * y
+    ends = np.unique(np.concatenate([[0.0], product, product - cap * h]))
+    low, high = 0, len(ends) - 1
+    middle = int(np.searchsorted(ends, 0.0))  # near the root, if entries are counted from a first θ
+    while high - low > 1:
+        middle = middle if low < middle < high else (low + high) // 2
+        excess = float(np.clip(y - ends[middle] / h, 0.0, cap).sum()) - total
+        if abs(excess) <= 2.0 * EPS * total:  # its sign is rounding error
+            return float(ends[middle])
+        low, high = (middle, high) if excess > 0.0 else (low, middle)
+    between = y - 0.5 * float(ends[low] + ends[high]) / h
+    free = (between > 0.0) & (between < cap)
+    slope = float((1.0 / h[free]).sum())
+    at_cap = cap * float(np.count_nonzero(between >= cap))
+    if slope == 0.0:
+        return float(ends[high])
+    return (float(y[free].sum()) + at_cap - total) / slope
 
 
 def _with_signs(size: Point, y: Point) -> Point:

@@ -12,12 +12,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.agent_models import Model, average, distance
+from dcgs.front.agent_models import Model, distance
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.history import certify
 from dcgs.low_rank import LowRank
@@ -40,9 +40,8 @@ class Measurement:
     f: DistributedObjective
     X: ConvexSet
 
-    def __call__(self, answers: Sequence[Model]) -> dict[str, float]:
-        """Return the measurements of all agents' models, by the names of a history's columns."""
-        x_bar = average(answers)
+    def __call__(self, answers: Sequence[Model], x_bar: Model) -> dict[str, Any]:
+        """Return the measurements of all agents' models and of their average, by the names of a history."""
         disagreement = max(distance(x, x_bar) for x in answers)
         if isinstance(x_bar, LowRank) or disagreement == 0.0:
             # Matrices in factors have one right factor, and each row is equal at all agents.

@@ -7,9 +7,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from dcgs.front.agent_models import Model, allgather_answers, average, whole
+from dcgs.front.agent_models import Model
 from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
+from dcgs.front.membership import Check, Membership, moved_into, restored
 from dcgs.front.problem import Problem
 from dcgs.front.stopping import Counters, Status
 from dcgs.methods.target import CertifiedGap
@@ -46,6 +47,9 @@ class Observer:
         self.agreed: set[int] = set()
         self.iterations = 0
         self.answers: dict[int, Model] = {i: problem.start_of(i) for i in problem.f.local}
+        self._membership = Membership(problem.X, self.group, knows_all=self.limits.every is not None)
+        self.members = self._membership(self.answers)
+        self.outside_by = 0.0
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
@@ -79,6 +83,7 @@ class Observer:
 
     def restore(self) -> None:
         """Continue an earlier run after its iterations and counters were set; the root has its history."""
+        self._check()
         if self.snapshots:
             rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
@@ -175,7 +180,25 @@ class Observer:
             )
         self.status = self.status or self._limit_reached(int(calls), seconds) or self._ended(runtime)
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
-            self._record(self.counters.work)
+            self._record(self.counters.work, restored)
+        else:
+            self._check_again(restored)
+        self.outside_by = self._largest(self.members.violation)[0]
+        if self.outside_by > 0.0:
+            self.status = Status.OUTSIDE
+            self._check_again(moved_into)
+
+    def _check_again(self, check: Check) -> None:
+        """Check models that were measured; if one is moved, measure them again, and judge a gap once more."""
+        self._check(check)
+        if self.limits.every is None or not self.group.any(self.members.moved):
+            return
+        measured = self._measure(list(self.members.known.values()), self.members.x_bar)
+        self.snapshots[-1] = replace(self.snapshots[-1], **measured)
+        if self.status is Status.GAP:
+            self.status = None
+            self._judge(self.snapshots[-1])
+            self.status = self.status or Status.ROUNDING
 
     def _ended(self, runtime: Runtime) -> Status:
         """Return the limit for which an oracle refused a call; raise if the agents just returned."""
@@ -196,9 +219,10 @@ class Observer:
                 f"{self.iterations} iterations. Iterate over agent.iterations_left."
             )
 
-    def all_answers(self) -> dict[int, Model]:
-        """Return the models of all agents, or of those of this process if nothing is measured."""
-        return self.answers if self.limits.every is None else allgather_answers(self.group, self.answers)
+    def _check(self, check: Check | None = None) -> None:
+        """Move models into X by this check, by default by the one for all measured models; average them."""
+        self.members = self._membership(self.answers, check)
+        self.answers = self.members.answers
 
     def _largest(self, *numbers: float) -> list[float]:
         return list(self.group.allreduce_max(np.array(numbers)).tolist())
@@ -218,9 +242,9 @@ class Observer:
             each = posted.values()
             self._record((max(one.calls for one in each), max(one.projections for one in each)))
 
-    def _record(self, work: tuple[int, int]) -> None:
-        """Measure the models; ``work`` is the oracle calls and projections that they took."""
-        answers = list(self.all_answers().values())
+    def _record(self, work: tuple[int, int], check: Check | None = None) -> None:
+        """Check and measure the models; ``work`` is the oracle calls and projections that they took."""
+        self._check(check)
         traffic = self.counters.traffic
         if traffic.steps:  # each is as long as that of the slowest agent of all processes
             self.computing += float(self.group.allreduce_max(np.array(traffic.steps)).sum())
@@ -244,8 +268,8 @@ class Observer:
             projections=int(projections),
             seconds=seconds,
             computing=self.computing,
-            agents=tuple(whole(answers)),
-            **self._measure(answers),
+            agents=tuple(self.members.models),
+            **self._measure(list(self.members.known.values()), self.members.x_bar),
         )
         self.snapshots.append(replace(snapshot, agents=()))
         callback = self.problem.settings.callback
@@ -261,8 +285,7 @@ class Observer:
         """
         if self.target is None or self.problem.method.stops_itself:
             return
-        x_bar = average(list(self.all_answers().values()))
-        noise = rounding(self.problem.f, self.problem.X, x_bar)
+        noise = rounding(self.problem.f, self.problem.X, self.members.x_bar)
         excess, decrease = 0.0, 0.0
         if snapshot.iterations > 0:
             excess = max(0.0, snapshot.worst_loss - snapshot.mean_loss)
@@ -280,13 +303,4 @@ class Observer:
 
     def _limit_reached(self, calls: int, seconds: float) -> Status | None:
         """Return the limit that is reached, if one is; calls and seconds are the largest of all processes."""
-        limits = self.limits
-        if limits.iterations is not None and self.iterations >= limits.iterations:
-            return Status.ITERATIONS
-        if limits.rounds is not None and self.counters.traffic.rounds >= limits.rounds:
-            return Status.ROUNDS
-        if limits.lmo_calls is not None and calls >= limits.lmo_calls:
-            return Status.LMO_CALLS
-        if limits.seconds is not None and seconds >= limits.seconds:
-            return Status.SECONDS
-        return None
+        return self.limits.reached(self.iterations, self.counters.traffic.rounds, calls, seconds)
