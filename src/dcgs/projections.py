@@ -14,7 +14,7 @@ import numpy as np
 
 from dcgs.points import EPS, Point, norm, vdot
 
-# More rounding errors than a sum of 10⁹ entries and what is computed from it have, each at most ε/2 of the sum.
+# More rounding errors than those of a sum of 10⁹ entries and of what is computed from it.
 _ROUNDINGS = 64.0
 # A number times this one, minus what that exceeds the number by, is its first half: 26 of 53 bits.
 _SPLITTER = 2.0**27 + 1.0

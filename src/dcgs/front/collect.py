@@ -110,8 +110,8 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
         )
     if observer.outside_by:
         yield (
-            f"the answers must be in X; they violated it by {observer.outside_by:.2e}. Gaps before the last do "
-            "not bound f(x) − f*; the last one is that of the points of X in this result."
+            f"the answers must be in X; they violated it by {observer.outside_by:.2e}. Gaps before the last "
+            "do not bound f(x) − f*; the last one is that of the points of X in this result."
         )
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."

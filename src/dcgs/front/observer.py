@@ -12,7 +12,7 @@ from dcgs.front.history import Snapshot, as_rows, from_rows, rounding
 from dcgs.front.measuring import Measurement
 from dcgs.front.membership import Check, Membership, moved_into, restored
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Counters, Status
+from dcgs.front.stopping import Counters, Status, returned_early
 from dcgs.methods.target import CertifiedGap
 from dcgs.points import EPS
 from dcgs.runtime import Runtime
@@ -208,16 +208,8 @@ class Observer:
             return Status.ITERATIONS  # the fastest agent has done so many
         if self._budget_spent:
             return Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
-        name = type(self.problem.method).__name__
         with self.group.common_errors():
-            if self.iterations == 0:
-                raise RuntimeError(
-                    f"{name} must call agent.observe(k, x) after each iteration; it never did."
-                )
-            raise RuntimeError(
-                f"the program of {name} must go on until a limit of the run is reached; it returned after "
-                f"{self.iterations} iterations. Iterate over agent.iterations_left."
-            )
+            raise returned_early(self.problem.method, self.iterations)
 
     def _check(self, check: Check | None = None) -> None:
         """Move models into X by this check, by default by the one for all measured models; average them."""

@@ -128,6 +128,17 @@ class Limits:
         return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
 
 
+def returned_early(method: Method, iterations: int) -> RuntimeError:
+    """Return the error of a method whose programs returned before a limit was reached."""
+    name = type(method).__name__
+    if iterations == 0:
+        return RuntimeError(f"{name} must call agent.observe(k, x) after each iteration; it never did.")
+    return RuntimeError(
+        f"the program of {name} must go on until a limit of the run is reached; it returned after "
+        f"{iterations} iterations. Iterate over agent.iterations_left."
+    )
+
+
 @final
 class Stopwatch:
     """A clock that is paused while the run is being measured."""
