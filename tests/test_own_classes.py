@@ -211,8 +211,8 @@ def test_answers_outside_of_the_set_have_a_status_and_the_result_has_points_of_t
     # Three steps of 1 in each of 4 coordinates: an ℓ₁ norm of 12, and the radius is 2.
     assert result.status is dcgs.Status.OUTSIDE
     assert result.notes == (
-        "the answers must be in X; they violated it by 1.00e+01. Gaps before the last do not bound f(x) − f*; "
-        "the last one is that of the points of X in this result.",
+        "the answers must be in X; they violated it by 1.00e+01. Gaps before the last do not bound "
+        "f(x) − f*; the last one is that of the points of X in this result.",
     )
     ball = dcgs.L1Ball(4, 2.0)
     assert all(ball.holds(x) for x in (result.x, *result.agents))
