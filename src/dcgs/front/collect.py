@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.agent_models import FEASIBLE, Model, average, whole
 from dcgs.front.build import Run
 from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
@@ -27,15 +26,13 @@ def collect(run: Run) -> Result:
     """Return the result of a run that has ended."""
     f, observer, counters = run.problem.f, run.observer, run.counters
     assert observer.status is not None
-    answers = observer.all_answers()
-    models = whole(list(answers.values()))
-    x_bar = average(list(answers.values()))
+    x_bar, models = observer.members.x_bar, observer.members.models
     counts = f.numbers(lambda i, _: _counts(run, i))
     counted = counts.astype(np.int64).T
     return Result(
         x=x_bar,
         agents=tuple(models) if isinstance(x_bar, LowRank) else np.stack(models),
-        hosted=np.array(list(answers), dtype=np.int64),
+        hosted=np.array(list(observer.members.known), dtype=np.int64),
         status=observer.status,
         iterations=observer.iterations,
         rounds=counters.traffic.rounds,
@@ -52,7 +49,6 @@ def collect(run: Run) -> Result:
             *_notes_on_the_end(observer),
             *_silent_links(run),
             *_short_solves(counted[4].tolist(), int(counted[5].sum())),
-            *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
         certificates=_certificates(run),
@@ -97,22 +93,6 @@ def _short_solves(fell_short: Sequence[int], solves: int) -> Iterator[str]:
         )
 
 
-def _outside(problem: Problem, x_bar: Model) -> Iterator[str]:
-    """Yield a note if the network average is not in X.
-
-    Classes of this package answer with points of X. Only those of others are checked, since the violation of
-    a large matrix costs all its singular values.
-    """
-    f = next(iter(problem.f.local.values()))
-    parts = (problem.method, problem.X, problem.method.inner_solver(f, problem.X))
-    if all(part is None or type(part).__module__.startswith("dcgs.") for part in parts):
-        return
-    violation = problem.X.violation(np.asarray(x_bar))
-    if violation <= FEASIBLE * problem.X.diameter:
-        return
-    yield f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*."
-
-
 def _certificate(observer: Observer) -> dict[str, Any]:
     """Return the certified gap, f(x⁰) − f(x) and the rounding error of the gap, if the run ended by a gap."""
     at = observer.certified
@@ -120,13 +100,18 @@ def _certificate(observer: Observer) -> dict[str, Any]:
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:
-    """Yield a note if rounding error ended the run, or if the network fell apart."""
+    """Yield a note if rounding error ended the run, if answers were outside, or if the network fell apart."""
     at = observer.certified
     if observer.status is Status.ROUNDING and at is not None:
         share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
         yield (
             f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
             f"{at.noise:.1e}. Ask for a larger gap, or scale the data."
+        )
+    if observer.outside_by:
+        yield (
+            f"the answers must be in X; they violated it by {observer.outside_by:.2e}. Gaps before the last "
+            "do not bound f(x) − f*; the last one is that of the points of X in this result."
         )
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."

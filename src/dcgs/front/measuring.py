@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.agent_models import Model, average, distance
+from dcgs.front.agent_models import Model, distance
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.history import certify
 from dcgs.low_rank import LowRank
@@ -58,9 +58,11 @@ class Measurement:
     X: ConvexSet
     starts: Mapping[int, Model] | None
 
-    def __call__(self, answers: Sequence[Model], at_start: bool = False) -> Measured:
-        """Return the measurements of all agents' models; ``at_start``: they are the starting point."""
-        x_bar = average(answers)
+    def __call__(self, answers: Sequence[Model], x_bar: Model, at_start: bool = False) -> Measured:
+        """Return the measurements of all agents' models and of their average.
+
+        ``at_start`` is True if they are the starting point.
+        """
         disagreement = max(distance(x, x_bar) for x in answers)
         rise, longest = 0.0, x_bar
         if isinstance(x_bar, LowRank) or disagreement == 0.0:

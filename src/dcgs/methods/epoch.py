@@ -170,7 +170,7 @@ class Epoch:
         proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)
         stops = gap is not None and agent.target is not None and agent.target.ends(gap)
         proposal = Proposal.NOTHING if stops else proposal
-        model = x if proposal is Proposal.MODEL else None
+        model = agent.X.restore(x) if proposal is Proposal.MODEL else None
         return Answer(sums, gap, k + agent.tree.height, proposal, curvature, model, stops)
 
     def _use(self, agent: Agent, answer: Answer, step: StepSize) -> None:

@@ -74,7 +74,8 @@ class RootState:
             asked = _FALL * self.gap if target is None else target.threshold(max(0.0, before + decrease))
             return max(_SHARE * asked, _FALL**2 * self.gap if self.share > 0.0 else 0.0)
 
-        return minimize_quadratic(q, Domain(agent.X, agent.lmo, agent.projections), self.x, tolerance)
+        domain = Domain(agent.X, agent.lmo, agent.projections)
+        return agent.X.restore(minimize_quadratic(q, domain, self.x, tolerance))
 
 
 @final
@@ -156,7 +157,8 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     else:
         verdict, best = Verdict.REJECTED, int(np.argmin(values))
         if values[best] < root.value:
-            return np.array([verdict], dtype=np.float64), root.x + _LENGTHS[best] * (at.trial - root.x)
+            between = root.x + _LENGTHS[best] * (at.trial - root.x)
+            return np.array([verdict], dtype=np.float64), agent.X.restore(between)
         root.share = min(1.0, max(_BOUND, _MORE * root.share))
     return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
 

@@ -11,7 +11,7 @@ import numpy as np
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import Point, norm
 from dcgs.projections import onto_simplex
-from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
+from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields, shortened
 from dcgs.sets.block import Nearest, nearest_in_ball
 from dcgs.sets.lanczos import Matrix, top_triple
 from dcgs.sets.options import RADIUS
@@ -49,6 +49,10 @@ class NuclearNormBall(ProjectableSet):
     def diameter(self) -> float:
         return 2.0 * self.radius
 
+    @property
+    def magnitude(self) -> float:
+        return self.radius
+
     def lmo(self, direction: Direction, near: Atom | None = None) -> RankOne:
         top = top_triple(direction, near, self.tolerance)
         return RankOne(-self.radius, top.u, top.v)
@@ -58,6 +62,9 @@ class NuclearNormBall(ProjectableSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def nearby(self, x: Point) -> Point:
+        return shortened(x, self.radius + self.violation(x), self.radius)
 
     def project(self, y: Point) -> Point:
         u, sigma, vt = np.linalg.svd(y, full_matrices=False)

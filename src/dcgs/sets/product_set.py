@@ -50,9 +50,11 @@ class Product(ConvexSet):
     parts: tuple[ConvexSet, ...]
     shape: tuple[int, ...]
     polytope: bool
+    cheap_violation: bool
 
     def __init__(self, parts: Sequence[ConvexSet]) -> None:
         set_fields(self, parts=tuple(parts), polytope=all(part.polytope for part in parts))
+        set_fields(self, cheap_violation=all(part.cheap_violation for part in parts))
         set_fields(self, shape=(sum(math.prod(part.shape) for part in parts),))
 
     @property
@@ -82,8 +84,21 @@ class Product(ConvexSet):
     def violation(self, x: Point) -> float:
         return max(part.violation(own) for part, own in zip(self.parts, self.split(x), strict=True))
 
+    @property
+    def magnitude(self) -> float:
+        return max(part.magnitude for part in self.parts)
+
     def start(self) -> Point:
         return np.concatenate([part.start().reshape(-1) for part in self.parts])
+
+    def holds(self, x: Point) -> bool:
+        """Return True if every part holds its entries, each up to its own rounding error."""
+        return all(part.holds(own) for part, own in zip(self.parts, self.split(x), strict=True))
+
+    def nearby(self, x: Point) -> Point:
+        pairs = zip(self.parts, self.split(x), strict=True)
+        found = [own if part.holds(own) else part.nearby(own) for part, own in pairs]
+        return np.concatenate([own.reshape(-1) for own in found])
 
 
 @final

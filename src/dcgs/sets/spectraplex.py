@@ -57,6 +57,10 @@ class Spectraplex(ProjectableSet):
     def diameter(self) -> float:
         return self.radius * math.sqrt(2.0) if self.n > 1 else 0.0
 
+    @property
+    def magnitude(self) -> float:
+        return self.radius
+
     def lmo(self, direction: Direction, near: Atom | None = None) -> RankOne:
         v = self._bottom(direction + direction.T, near)
         return RankOne(self.radius, v, v)
@@ -68,6 +72,9 @@ class Spectraplex(ProjectableSet):
     def start(self) -> Point:
         """Return the barycenter, radius/n times the identity."""
         return np.diag(np.full(self.n, self.radius / self.n))
+
+    def nearby(self, x: Point) -> Point:
+        return self.project(x)
 
     def project(self, y: Point) -> Point:
         values, v = np.linalg.eigh(0.5 * (y + y.T))
