@@ -42,7 +42,7 @@ class Measured:
     so the worst model is within the gap plus its excess over f(x̄) of f*.
     """
 
-    columns: dict[str, float]
+    columns: dict[str, Any]
     certified: CertifiedGap | None
 
 
