@@ -61,8 +61,8 @@ class Certificate:
     def gap(self, agent: Agent, decrease: float, noise: float, grad: Point) -> CertifiedGap:
         """Return the gap at the model, from the sums over all agents; the root calls the oracle."""
         assert self.model is not None
-        gap = agent.wolfe_gap(grad, self.model)
-        return CertifiedGap(gap, decrease, gap_noise(noise, grad, self.model, agent.X.diameter))
+        noise = gap_noise(noise, grad, self.model, agent.X.diameter)
+        return agent.certified_gap(grad, self.model, decrease, noise)
 
     def propose(
         self, agent: Agent, epoch: int, residual: float, last: CertifiedGap | None, sent: int

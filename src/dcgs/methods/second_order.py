@@ -140,10 +140,11 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
     (value, noise, *values), grad, *hessians = total
-    gap = agent.wolfe_gap(grad, at.trial)
     root = at.root
     first = float(value) if root is None else root.first
-    certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
+    noise = gap_noise(noise, grad, at.trial, agent.X.diameter)
+    certified = agent.certified_gap(grad, at.trial, first - float(value), noise)
+    gap = certified.gap
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
         numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise

@@ -99,12 +99,11 @@ class SumsStopping:
         """Return the gap at the model's point if the run ends there; ``feasible``: it is surely in X."""
         if agent.target is None:
             return None
-        gap = model.gap(agent)
-        self.lower = max(self.lower, model.value - gap)
         if self.first is None:
             self.first = model.value
-        self.noise = gap_noise(grad_noise, model.grad, model.at, agent.X.diameter)
-        at = CertifiedGap(gap, self.first - model.value, self.noise)
+        noise = gap_noise(grad_noise, model.grad, model.at, agent.X.diameter)
+        at = agent.certified_gap(model.grad, model.at, self.first - model.value, noise)
+        self.lower, self.noise = max(self.lower, model.value - at.gap), at.noise
         if feasible:
             agent.certify(at)
         return at if feasible and agent.target.ends(at) else None
