@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dcgs.front.agent_models import Model, average, distance
 from dcgs.front.distributed import DistributedObjective
-from dcgs.front.history import certify
+from dcgs.front.history import evaluate
 from dcgs.low_rank import LowRank
 from dcgs.objectives.maps import MatrixMap
 from dcgs.objectives.objective import Objective
@@ -46,9 +46,9 @@ class Measurement:
         disagreement = max(distance(x, x_bar) for x in answers)
         if isinstance(x_bar, LowRank) or disagreement == 0.0:
             # Matrices in factors have one right factor, and each row is equal at all agents.
-            mean_loss, gap = certify(self.f, self.X, x_bar)
-            losses = dict.fromkeys(("local_loss", "mean_loss", "worst_loss"), mean_loss)
-            return losses | {"disagreement": disagreement, "gap": gap}
+            found = evaluate(self.f, self.X, x_bar, slack=None)
+            losses = dict.fromkeys(("local_loss", "mean_loss", "worst_loss"), found.value)
+            return losses | {"disagreement": disagreement, "gap": max(0.0, found.gap)}
         points = np.stack([np.asarray(x).reshape(-1) for x in answers])
         measure = self._by_images if self._curvatures is None else self._by_curvature
         local, mean, worst, gap = measure(points, x_bar)

@@ -169,12 +169,12 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
     return Triple(size / scale, z, x) if columns <= rows else Triple(size / scale, x, z)
 
 
-def norm_bound(G: Direction, near: Atom, tolerance: float) -> tuple[float, float]:
+def norm_bound(G: Direction, near: Atom, tolerance: float, slack: float) -> tuple[float, float]:
     """Return an upper bound of the largest singular value of G, and its rounding error, which is not in it.
 
-    Up to 2048 rows or columns the bound is the singular value itself. Else it is within the tolerance if few
-    products are enough for that, and holds with probability 1 − 1e-10; see
-    :func:`~dcgs.sets.top_eigenvalue.largest_eigenvalue`. ``near`` is the answer of the oracle.
+    Up to 2048 rows or columns the bound is the singular value itself. Else it is within ``slack``, or within
+    ``tolerance`` relative to it, if few products are enough for that. It then holds with probability
+    1 − 1e-10; see :func:`~dcgs.sets.top_eigenvalue.largest_eigenvalue`. ``near`` is the oracle's answer.
     """
     rows, columns = G.shape
     tall, wide = (G, G.T) if columns <= rows else (G.T, G)
@@ -186,10 +186,14 @@ def norm_bound(G: Direction, near: Atom, tolerance: float) -> tuple[float, float
         return 0.0, 0.0
     vector = near_vector(near, rows, columns)
     block = np.zeros((side, 0)) if vector is None else vector[:, None]
-    size = scale * norm(tall @ vector) if vector is not None else 0.0
-    allowed = scale * tolerance * (2.0 * size + scale * tolerance)
+    size = 0.0 if vector is None else norm(scale * (tall @ vector))
+    allowed = max(scale * slack, tolerance * size)
     square, error = largest_eigenvalue(
-        lambda B: scale * (wide @ (scale * (tall @ B))), block, rng, allowed, max(rows, columns)
+        lambda B: scale * (wide @ (scale * (tall @ B))),
+        block,
+        rng,
+        allowed * (2.0 * size + allowed),
+        max(rows, columns),
     )
     sigma = math.sqrt(max(0.0, square))
     return sigma / scale, (math.sqrt(max(0.0, square) + error) - sigma) / scale

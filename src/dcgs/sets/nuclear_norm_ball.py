@@ -59,7 +59,7 @@ class NuclearNormBall(ProjectableSet):
 
         The bound of a larger direction is wrong with probability 1e-10.
         """
-        sigma, error = norm_bound(direction, s, slack / self.radius)
+        sigma, error = norm_bound(direction, s, self.tolerance, slack / self.radius)
         return LowerBound(-self.radius * sigma, self.radius * error)
 
     def violation(self, x: Point) -> float:

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point
+from dcgs.points import Point, norm
 from dcgs.projections import onto_simplex
 from dcgs.seeding import content_rng
 from dcgs.sets.base import TOLERANCE, Direction, LowerBound, ProjectableSet, matrix_shape, set_fields
@@ -78,7 +78,8 @@ class Spectraplex(ProjectableSet):
         vector = near_vector(s, self.n, self.n)
         near = np.zeros((self.n, 0)) if vector is None else vector[:, None]
         unit = 0.5 * self.radius / scale
-        value, error = largest_eigenvalue(lambda B: -scale * (S @ B), near, rng, slack / unit, 0)
+        allowed = max(slack / unit, self.tolerance * norm(scale * (S @ near)))
+        value, error = largest_eigenvalue(lambda B: -scale * (S @ B), near, rng, allowed, 0)
         return LowerBound(-unit * value, unit * error)
 
     def violation(self, x: Point) -> float:

@@ -81,12 +81,10 @@ class TopEigenvalue:
     def ended(self) -> bool:
         """True if the basis is complete, or as large as it may be."""
         size, count = self.basis.shape
-        return (
-            self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + _BLOCK) * size > _MOST_ENTRIES
-        )
+        return self.block.shape[1] == 0 or self.steps == MOST_STEPS or (count + _BLOCK) * size > _MOST_ENTRIES
 
     def add(self, image: Matrix, tolerance: float) -> None:
-        """Use the product A B with the block; the bound need not be closer to the value than the tolerance."""
+        """Use the product A B with the block; the bound is to be as close to the value as the tolerance."""
         self.basis, self.images = np.hstack([self.basis, self.block]), np.hstack([self.images, image])
         self.steps += 1
         T = self.basis.T @ self.images
@@ -105,6 +103,8 @@ class TopEigenvalue:
         """Return the next block; rounding error is left out, because it is not orthogonal to the basis."""
         size, count = self.basis.shape
         scale = float(np.abs(values).max())
+        if scale == 0.0:
+            return self.block[:, :0]
         shift = max(tolerance, _LEAST * scale)
         weights = shift / (shift + values[-1] - values)
         rest = np.hstack([residual @ (a * weights[:, None]), residual[:, -_BLOCK:]])
@@ -120,33 +120,43 @@ class TopEigenvalue:
 def _distance(values: Vector, residual: Matrix, a: Matrix, tolerance: float) -> float:
     """Return an s with h(λ) < t for all λ > max(values) + s; it need not be below the tolerance.
 
-    From right to left, h is bounded on the intervals θ + c·[1 − w, 1 + w], θ = max(values), w = _WIDTH: with
-    D = (θ + c − T)⁻¹, h ≤ Σₖ (w c)ᵏ ‖R Dᵏ⁺¹ a‖ + wᵏ ‖R‖ ‖a‖ / (c (1 − w)), where the sum has k = _TERMS terms.
+    From right to left, h is bounded on the intervals θ + c·[1 − w, 1 + w], θ = max(values), w = _WIDTH. With
+    D = (θ + c − T)⁻¹ it is at most the sum of (w c)ᵏ ‖R Dᵏ⁺¹ a‖ for k < K = _TERMS, and of what bounds all
+    other terms, wᴷ ‖R‖ ‖a‖ / (c (1 − w)).
     """
-    count, random = a.shape
-    t = float(np.sqrt(2.0 * gammaincinv(0.5 * random, FAILURE)))
+    t = float(np.sqrt(2.0 * gammaincinv(0.5 * a.shape[1], FAILURE)))
     R = np.linalg.qr(residual, mode="r")
     length = float(np.linalg.norm(a, 2))
     rounding = len(residual) * EPS * float(np.abs(values).max()) * length
     rest = float(np.linalg.norm(R, 2)) * length * _WIDTH**_TERMS / (1.0 - _WIDTH) + rounding
     s = (float(np.linalg.norm(R, 2)) * length + rounding) / t
-    powers = np.arange(_TERMS)[:, None]
     while s > tolerance:
         center = s / (1.0 + _WIDTH)
-        ratios = center / (center + values[-1] - values)
-        terms = (ratios * (_WIDTH * ratios) ** powers)[:, :, None] * a  # one matrix for each term
-        images = R @ terms
-        squares = np.linalg.eigvalsh(images.transpose(0, 2, 1) @ images)[:, -1]
-        if float(np.sqrt(np.maximum(squares, 0.0)).sum()) + rest >= t * center:
+        if not _is_below(t * center - rest, R, a, center / (center + values[-1] - values)):
             break
         s = center * (1.0 - _WIDTH)
     return s
 
 
+def _is_below(limit: float, R: Matrix, a: Matrix, ratios: Vector) -> bool:
+    """Return True if the sum of ‖R (w ratios)ᵏ ratios a‖ over k < _TERMS is below the limit."""
+    weights = ratios * (_WIDTH * ratios) ** np.arange(_TERMS)[:, None]
+    terms = R @ (weights.T[:, :, None] * a[:, None, :]).reshape(len(a), -1)
+    images = terms.reshape(len(R), _TERMS, -1).transpose(1, 0, 2)
+    frobenius = np.sqrt(np.einsum("kij,kij->k", images, images))
+    # The spectral norm of a matrix with r columns is between 1/√r of the Frobenius norm, and that.
+    if frobenius.sum() < limit:
+        return True
+    if frobenius.sum() >= limit * np.sqrt(a.shape[1]):
+        return False
+    squares = np.linalg.eigvalsh(images.transpose(0, 2, 1) @ images)[:, -1]
+    return bool(np.sqrt(np.maximum(squares, 0.0)).sum() < limit)
+
+
 def largest_eigenvalue(
     apply: Callable[[Matrix], Matrix], near: Matrix, rng: np.random.Generator, tolerance: float, terms: int
 ) -> tuple[float, float]:
-    """Return an upper bound of the largest eigenvalue of the symmetric operator B ↦ ``apply(B)``, and an error.
+    """Return an upper bound of the largest eigenvalue of the symmetric operator ``apply``, and an error.
 
     The error is rounding error: the eigenvalue is at most the sum of both. Up to DENSE_SIDE rows the bound is
     the eigenvalue of a dense matrix. ``terms`` is the number of terms of the sums that its entries are,
