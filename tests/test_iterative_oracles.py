@@ -114,11 +114,11 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("blind")
 @pytest.mark.parametrize("method", [dcgs.DFW(), dcgs.DCGS(), CG_EDGES], ids=["DFW", "DCGS", "edges"])
 def test_the_answer_of_a_blind_oracle_is_no_certificate(method: dcgs.Method) -> None:
-    B, X = crafted(SIDE), dcgs.NuclearNormBall((SIDE, SIDE), RADIUS)
-    result = dcgs.minimize(entries(B) * 2, X, nx.path_graph(2), method, gap=GAP, iterations=30)
+    B, ball = crafted(SIDE), dcgs.NuclearNormBall((SIDE, SIDE), RADIUS)
+    result = dcgs.minimize(entries(B) * 2, ball, nx.path_graph(2), method, gap=GAP, iterations=30)
     assert result.status is dcgs.Status.ITERATIONS
-    B, X = crafted(70, symmetric=True), dcgs.Spectraplex(70, RADIUS)
-    result = dcgs.minimize(entries(B) * 2, X, nx.path_graph(2), method, gap=GAP, iterations=30)
+    B, plex = crafted(70, symmetric=True), dcgs.Spectraplex(70, RADIUS)
+    result = dcgs.minimize(entries(B) * 2, plex, nx.path_graph(2), method, gap=GAP, iterations=30)
     assert result.status is dcgs.Status.ITERATIONS
 
 
@@ -162,7 +162,7 @@ def test_the_bound_of_the_nuclear_norm_ball_is_the_minimum_for_every_spectrum_an
     rng = np.random.default_rng(4)
     for G in matrices(rng):
         sigma = float(np.linalg.norm(G, 2))
-        X = dcgs.NuclearNormBall(G.shape, 3.0)  # type: ignore[arg-type]
+        X = dcgs.NuclearNormBall(G.shape, 3.0)
         for form in FORMS:
             bound = X.lower_bound(form(G), X.lmo(form(G)))
             assert bound.value - bound.error <= -3.0 * sigma
@@ -246,7 +246,7 @@ def test_a_slack_saves_products() -> None:
     for slack in (0.0, 0.2):
         calls: list[int] = []
         operator = aslinearoperator(G)
-        operator.matmat = lambda B, calls=calls: (calls.append(B.shape[1]), G @ B)[1]  # type: ignore
+        operator.matmat = lambda B, calls=calls: (calls.append(B.shape[1]), G @ B)[1]
         bound = X.lower_bound(operator, X.lmo(G), slack)
         assert -2.2 <= bound.value <= -2.0
         counts.append(sum(calls))
@@ -268,7 +268,7 @@ def test_the_bound_fails_no_more_often_than_is_said(monkeypatch: pytest.MonkeyPa
 
 def test_equal_directions_have_equal_bounds_in_all_threads(large: None) -> None:
     G = np.random.default_rng(11).standard_normal((70, 60))
-    X = dcgs.NuclearNormBall(G.shape)  # type: ignore[arg-type]
+    X = dcgs.NuclearNormBall(G.shape)
     with ThreadPoolExecutor(4) as pool:
         bounds = set(pool.map(lambda _: X.lower_bound(G.copy(), X.lmo(G)), range(8)))
     assert len(bounds) == 1

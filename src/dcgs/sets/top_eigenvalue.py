@@ -125,7 +125,7 @@ def _distance(values: Vector, residual: Matrix, a: Matrix, tolerance: float) -> 
     other terms, wᴷ ‖R‖ ‖a‖ / (c (1 − w)).
     """
     t = float(np.sqrt(2.0 * gammaincinv(0.5 * a.shape[1], FAILURE)))
-    R = np.linalg.qr(residual, mode="r")
+    R: Matrix = np.linalg.qr(residual)[1]
     length = float(np.linalg.norm(a, 2))
     rounding = len(residual) * EPS * float(np.abs(values).max()) * length
     rest = float(np.linalg.norm(R, 2)) * length * _WIDTH**_TERMS / (1.0 - _WIDTH) + rounding
