@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dcgs.front.agent_models import Model, distance
 from dcgs.front.distributed import DistributedObjective
-from dcgs.front.history import certify
+from dcgs.front.history import evaluate
 from dcgs.low_rank import LowRank
 from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.objectives.maps import MatrixMap
@@ -67,8 +67,9 @@ class Measurement:
         rise, longest = 0.0, x_bar
         if isinstance(x_bar, LowRank) or disagreement == 0.0:
             # Matrices in factors have one right factor, and each row is equal at all agents.
-            mean, gap = certify(self.f, self.X, x_bar)
-            local = worst = mean
+            found = evaluate(self.f, self.X, x_bar, slack=None)
+            local = mean = worst = found.value
+            gap = max(0.0, found.gap)
         else:
             points = np.stack([np.asarray(x).reshape(-1) for x in answers])
             measure = self._by_images if self._curvatures is None else self._by_curvature

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from dcgs.front.agent_models import Model
-from dcgs.front.history import Snapshot, as_rows, from_rows
+from dcgs.front.history import Snapshot, as_rows, evaluate, from_rows
 from dcgs.front.measuring import Measured, Measurement
 from dcgs.front.membership import Check, Membership, moved_into, restored
 from dcgs.front.problem import Problem
@@ -272,9 +272,19 @@ class Observer:
         return self._measure(list(members.known.values()), members.x_bar, at_start=self.iterations == 0)
 
     def _judge(self, measured: Measured) -> None:
-        """End the run if the gap of every agent's model is small enough, unless the agents decide that."""
-        certified = measured.certified
-        if self.target is not None and certified is not None and self.target.ends(certified):
+        """End the run if the gap of every agent's model is small enough, unless the agents decide that.
+
+        A gap that ends the run is proven first: the oracle that found it may be iterative.
+        """
+        target, certified = self.target, measured.certified
+        if target is None or certified is None or not target.ends(certified):
+            return
+        slack = max(0.0, target.threshold(certified.decrease) - certified.gap - certified.noise)
+        proven = evaluate(self.problem.f, self.problem.X, self.members.x_bar, slack)
+        excess = certified.gap - measured.columns["gap"]
+        gap, noise = max(0.0, proven.gap) + excess, certified.noise + proven.error
+        certified = replace(certified, gap=gap, noise=noise)
+        if target.ends(certified):
             self._end(certified, Status.GAP)
 
     def _end(self, certified: CertifiedGap, success: Status) -> None:

@@ -66,9 +66,8 @@ class Certificate:
     def gap(self, agent: Agent, decrease: float, noise: float, grad: Point) -> CertifiedGap:
         """Return the gap at the model, from the sums over all agents; the root calls the oracle."""
         assert self.model is not None
-        gap = agent.wolfe_gap(grad, self.model)
         total = gap_noise(noise, norm(self.model), agent.X.diameter)
-        return CertifiedGap(gap, decrease, total, self.proposal is Proposal.START)
+        return agent.certified_gap(grad, self.model, decrease, total, self.proposal is Proposal.START)
 
     def propose(
         self, agent: Agent, epoch: int, residual: float, last: CertifiedGap | None, sent: int

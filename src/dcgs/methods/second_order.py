@@ -138,10 +138,12 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
     (value, error, noise, *values), grad, *hessians = total
-    gap = agent.wolfe_gap(grad, at.trial)
     root = at.root
     noise = gap_noise(float(noise), norm(at.trial), agent.X.diameter)
-    certified = CertifiedGap(gap, -float(value) - float(error), noise, at_start=root is None)
+    certified = agent.certified_gap(
+        grad, at.trial, -float(value) - float(error), noise, at_start=root is None
+    )
+    gap = certified.gap
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
         return np.array([Verdict.FINAL, *certified.as_array()]), at.trial

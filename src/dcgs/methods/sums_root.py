@@ -105,7 +105,8 @@ class SumsRoot:
         if agent.target is None:
             return None
         noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
-        gap = CertifiedGap(model.gap(agent), -model.value - sums.error, noise, at_start=k == 1)
+        decrease = -model.value - sums.error
+        gap = agent.certified_gap(model.grad, model.at, decrease, noise, at_start=k == 1)
         at.stopping.update(model.value, gap)
         if not at.at_x:
             return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +28,21 @@ FEASIBLE = 1e-9
 
 TOLERANCE = number("be at least 1e-12 and less than 1", lambda x: 1e-12 <= x < 1.0)
 """The tolerance of an iterative oracle; rounding error permits no smaller one."""
+
+
+@final
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound of ⟨direction, x⟩ over a set: ``value`` minus ``error``, the rounding error of value.
+
+    >>> import dcgs, numpy as np
+    >>> X, direction = dcgs.L1Ball(2, radius=3.0), np.array([1.0, -2.0])
+    >>> X.lower_bound(direction, X.lmo(direction))
+    LowerBound(value=-6.0, error=0.0)
+    """
+
+    value: float
+    error: float = 0.0
 
 
 class ConvexSet(ABC):
@@ -71,6 +87,16 @@ class ConvexSet(ABC):
         A zero direction gives an extreme point, too. Ties go to the lowest index. ``near`` is an earlier
         answer; an iterative oracle may start from it to save work.
         """
+
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        """Return a lower bound of ⟨direction, x⟩ over the set, where s is the answer of the oracle.
+
+        Certificates are made of it. The oracle is exact unless the class says otherwise, and then the bound
+        is ⟨direction, s⟩. An iterative oracle may be wrong, or less accurate than the certificate must be.
+        Its set bounds the minimum by other means. A bound that is lower than ⟨direction, s⟩ by the slack is
+        good enough.
+        """
+        return LowerBound(s.dot(direction))
 
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
         """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level; the best, if there are more.

@@ -13,7 +13,7 @@ import numpy as np
 from dcgs.atoms import Atom, Sparse, Spike, Vertex
 from dcgs.points import Point, read_only
 from dcgs.projections import Derivative, ProjectedPoint
-from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet, set_fields
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, LowerBound, ProjectableSet, set_fields
 from dcgs.validation import shown
 
 Slices: TypeAlias = tuple[slice, ...]
@@ -80,6 +80,12 @@ class Product(ConvexSet):
         indices = [own.start + index for own, (index, _) in zip(self.slices, kept, strict=True)]
         values = np.concatenate([value for _, value in kept])
         return Sparse(read_only(np.concatenate(indices)), read_only(values), self.shape)
+
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        share = slack / len(self.parts)
+        pieces = zip(self.parts, self.split(direction), self.split(s.dense()), strict=True)
+        bounds = [part.lower_bound(own, Vertex(read_only(x)), share) for part, own, x in pieces]
+        return LowerBound(sum(bound.value for bound in bounds), sum(bound.error for bound in bounds))
 
     def violation(self, x: Point) -> float:
         return max(part.violation(own) for part, own in zip(self.parts, self.split(x), strict=True))
