@@ -659,7 +659,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[7] = 9
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
-    with pytest.raises(ValueError, match=r"must be of format 5; .* has 9. Resume with the version"):
+    with pytest.raises(ValueError, match=r"must be of format 6; .* has 9. Resume with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
