@@ -29,8 +29,12 @@ _SHARE, _FALL = 0.3, 0.03
 _BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
 # If f does not decrease in a step, it is known also for these shares of the step.
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
-# A step is accepted if f decreases by this share of what its slope promises.
+# A step is accepted if f decreases by this share of what its slope promises, and of the decrease that the
+# minimizer of the model with the upper bound is sure to give.
 _DECREASE = 1e-4
+# If such a step is rejected as well, its model was not minimized well enough: the next Wolfe gaps of models
+# are smaller by this factor.
+_TIGHTER = 0.1
 
 
 class Verdict(IntEnum):
@@ -45,23 +49,45 @@ class Verdict(IntEnum):
 @final
 @dataclass(eq=False)
 class RootState:
-    """What the root knows: the best point, f and its derivatives there, and the upper bound of the Hessian.
+    """What the root knows: the best point, f and its derivatives there, and the upper bound H of the Hessian.
 
-    ``value`` is f(x) − f(x⁰). ``share`` is that of the upper bound in the Hessian of the model.
+    ``value`` is f(x) − f(x⁰). ``share`` is that of the upper bound in the Hessian of the model. ``curvature``
+    is D²‖H‖, D the diameter of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness`` is a factor of
+    the Wolfe gap to which the model is minimized.
     """
 
     bound: NDArray[np.float64]
+    curvature: float
     x: Point
     value: float
     grad: Point
     hess: NDArray[np.float64]
     gap: float
     share: float = 0.0
+    tightness: float = 1.0
+
+    @property
+    def sure_decrease(self) -> float:
+        """What f decreases by, at least, at the minimizer of the model with the upper bound of the Hessian.
+
+        A step of length a toward the oracle's answer decreases this model by a · gap − a²/2 · curvature.
+        """
+        return 0.5 * self.gap * min(1.0, self.gap / self.curvature if self.curvature > 0.0 else 1.0)
+
+    def least_decrease(self, trial: Point) -> float:
+        """Return the decrease of f with which a trial is accepted."""
+        return _DECREASE * max(self.sure_decrease, -vdot(self.grad, trial - self.x))
 
     def accepts(self, trial: Point, value: float, rounding: float, gap: float) -> bool:
         """Return True if f has decreased enough; where that is rounding error, if the gap has."""
-        least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
+        least = max(rounding, self.least_decrease(trial))
         return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
+
+    def reject(self) -> None:
+        """Use a model that is a better bound of f; if it is one already, minimize it more accurately."""
+        if self.share == 1.0:
+            self.tightness *= _TIGHTER
+        self.share = min(1.0, max(_BOUND, _MORE * self.share))
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
@@ -72,7 +98,8 @@ class RootState:
 
         def tolerance(decrease: float) -> float:
             asked = _FALL * self.gap if target is None else target.threshold(max(0.0, before + decrease))
-            return max(_SHARE * asked, _FALL**2 * self.gap if self.share > 0.0 else 0.0)
+            relative = _FALL**2 * self.gap if self.share > 0.0 else 0.0
+            return self.tightness * max(_SHARE * asked, relative)
 
         domain = Domain(agent.X, agent.lmo, agent.projections)
         return agent.X.restore(minimize_quadratic(q, domain, self.x, tolerance))
@@ -151,17 +178,18 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     if root is None:
         bound = symmetric(hessians.pop(0), at.trial.size)
         hess = bound - symmetric(hessians[0], len(bound)) if hessians else bound
-        root = at.root = RootState(bound, at.trial, float(value), grad, hess, gap)
+        curvature = agent.X.diameter**2 * float(np.linalg.norm(bound, 2))
+        root = at.root = RootState(bound, curvature, at.trial, float(value), grad, hess, gap)
     elif root.accepts(at.trial, float(value), float(error), gap):
         hess = root.bound - symmetric(hessians[0], len(root.bound)) if hessians else root.bound
         root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
         root.share *= _LESS
     else:
         verdict, best = Verdict.REJECTED, int(np.argmin(values))
-        if values[best] < root.value:
-            between = root.x + _LENGTHS[best] * (at.trial - root.x)
-            return np.array([verdict], dtype=np.float64), agent.X.restore(between)
-        root.share = min(1.0, max(_BOUND, _MORE * root.share))
+        between = agent.X.restore(root.x + _LENGTHS[best] * (at.trial - root.x))
+        if values[best] < root.value - root.least_decrease(between):
+            return np.array([verdict], dtype=np.float64), between
+        root.reject()
     return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
 
 
