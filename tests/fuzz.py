@@ -28,6 +28,7 @@ from scipy.optimize import nnls
 import dcgs
 from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from dcgs.runtime import Runtime
+from dcgs.sets.product_set import Product
 from junk import EndlessError, bounds
 from membership import MOST, roundings
 
@@ -414,7 +415,9 @@ class Problem:
 
     def run(self) -> dcgs.Result:
         """Run dcgs on it, to the gap or to limits in rounds and oracle calls."""
-        calls = CALLS_OF_PROGRAM if isinstance(self.region.made, dcgs.Polytope) else CALLS
+        X = self.region.made
+        parts = X.parts if isinstance(X, Product) else (X,)
+        calls = CALLS_OF_PROGRAM if any(isinstance(part, dcgs.Polytope) for part in parts) else CALLS
         limits: dict[str, Any] = {} if self.method.projects else {"lmo_calls": calls}
         every = 0 if self.method.stops_itself else 3
         return dcgs.minimize(
