@@ -47,6 +47,7 @@ install() {
 }
 # The lock has all that the extra needs, so nothing is resolved, and a file with another hash is refused. Wheels
 # alone: what would build from source is not locked. Two processes install half of the packages each.
+rm -f "$venv"/locked-*.txt
 awk -v extra="$extra" -v half="$venv/locked" '
     /^# Extra / { wanted = !last; last = last || $3 == extra ":" }
     /^[^# ]/ { packages++ }
