@@ -21,6 +21,9 @@ from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.runtime import FaultSchedule
 
+# A set-up that takes more than this share of the limit on seconds is worth a note.
+_LONG_SETUP = 0.1
+
 
 def collect(run: Run) -> Result:
     """Return the result of a run that has ended."""
@@ -100,7 +103,7 @@ def _certificate(observer: Observer) -> dict[str, Any]:
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:
-    """Yield a note if rounding error ended the run, if answers were outside, or if the network fell apart."""
+    """Yield a note on each thing that ended the run early, or that makes its answer less than it seems."""
     at = observer.certified
     if observer.status is Status.ROUNDING and at is not None:
         share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
@@ -113,6 +116,11 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
             f"the answers must be in X; they violated it by {observer.outside_by:.2e}. Gaps before the last "
             "do not bound f(x) − f*; the last one is that of the points of X in this result."
         )
+    limit = observer.limits.seconds
+    if observer.status is Status.SECONDS and limit is not None:
+        setup = float(observer.group.allreduce_max(np.array([observer.counters.setup.seconds]))[0])
+        if setup > _LONG_SETUP * limit:
+            yield f"the set-up took {setup:.1f} of the {limit:.1f} seconds."
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."
 

@@ -86,8 +86,15 @@ class Observer:
             self.snapshots = from_rows(rows)
             if self.snapshots[-1].iterations == self.iterations:
                 self._judge(self._measured())
-        calls, seconds = self._largest(float(self.counters.calls), self.counters.clock.seconds)
+        calls, seconds = self._largest(float(self.counters.calls), self.counters.spent_seconds)
         self.status = self.status or self._limit_reached(int(calls), seconds)
+
+    def end_setup(self) -> None:
+        """Stop the clock of the set-up; end the run if the set-up took all the seconds that it has."""
+        self.counters.setup.pause()
+        if self.limits.seconds is not None:
+            (seconds,) = self._largest(self.counters.spent_seconds)
+            self.status = self.status or (Status.SECONDS if seconds >= self.limits.seconds else None)
 
     @property
     def accuracy(self) -> float | None:
@@ -113,7 +120,7 @@ class Observer:
     def is_late(self) -> bool:
         """Return whether a limit was reached in this process, in an asynchronous run."""
         self.iterations = self.counters.traffic.rounds
-        return self._limit_reached(self.counters.calls, self.counters.clock.seconds) is not None
+        return self._limit_reached(self.counters.calls, self.counters.spent_seconds) is not None
 
     def spend_budget(self) -> None:
         """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
@@ -131,7 +138,7 @@ class Observer:
             return self.status is None and not ended
         # The clock runs on: the first process waits here for the others.
         waiting, calls, seconds = self._largest(
-            -float(self._has_next()), float(self.counters.calls), self.counters.clock.seconds
+            -float(self._has_next()), float(self.counters.calls), self.counters.spent_seconds
         )
         self.counters.clock.pause()
         self._collect(self.iterations + int(waiting < 0.0))
@@ -145,7 +152,7 @@ class Observer:
         self.iterations = self.counters.traffic.rounds
         if self.limits.every and self.iterations % self.limits.every == 0:
             self._record(self.counters.work)
-        self.status = self.status or self._limit_reached(self.counters.calls, self.counters.clock.seconds)
+        self.status = self.status or self._limit_reached(self.counters.calls, self.counters.spent_seconds)
         self.counters.clock.start()
         return self.status is None
 
@@ -165,7 +172,7 @@ class Observer:
             self.status, self._budget_spent = None if missing else self.status, bool(spent)
         calls, seconds, most, least = self._largest(
             float(self.counters.calls),
-            self.counters.clock.seconds,
+            self.counters.spent_seconds,
             float(self.iterations),
             -float(self.iterations),
         )

@@ -168,12 +168,26 @@ class Stopwatch:
 @final
 @dataclass(frozen=True, eq=False)
 class Counters:
-    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``."""
+    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``.
+
+    ``setup`` is the time before the first round: checks, eigenvalues, the agents. ``clock`` is the time from
+    there on.
+    """
 
     traffic: Traffic
     oracles: Mapping[int, CountedOracle]
     projections: Mapping[int, Tally]
+    setup: Stopwatch
     clock: Stopwatch
+
+    @property
+    def spent_seconds(self) -> float:
+        """The seconds that the limit on seconds is on: those of the set-up, and those since."""
+        return self.setup.seconds + self.clock.seconds
+
+    def is_out_of_time(self, seconds: float | None) -> bool:
+        """Return whether so many seconds were spent in this process; None is no limit."""
+        return seconds is not None and self.spent_seconds >= seconds
 
     @property
     def calls(self) -> int:

@@ -44,6 +44,8 @@ class Programs:
             start, program = clock(), self._programs[i]
             reply, error = None, None
             try:
+                if self._job.is_out_of_time():
+                    raise BudgetSpentError
                 reply = next(program) if inboxes is None else program.send(inboxes[i])
             except StopIteration:
                 pass
