@@ -119,7 +119,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
     X, rng = SETS[where], np.random.default_rng(66)
     V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
     H = (V * np.geomspace(1.0, 1.0 / condition, 6)) @ V.T
-    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6))
+    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 1e-9)
     assert X.violation(x) <= 1e-12
@@ -128,7 +128,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
 
 def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> None:
     X = dcgs.L1Ball(3, 2.0)
-    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]))
+    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]), np.zeros(3))
     x = minimize_quadratic(q, Domain(X, CountedOracle(X), Tally()), X.start(), lambda decrease: 1e-9)
     # A gap of 1e-9 over a difference of 1 between the best and the next extreme point, times 2.
     np.testing.assert_allclose(x, [0.0, 2.0, 0.0], rtol=0.0, atol=4e-9)
@@ -137,7 +137,7 @@ def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> Non
 def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
     X, rng = SETS["l1"], np.random.default_rng(67)
     A = rng.standard_normal((8, 6))
-    q = Quadratic(A.T @ A, rng.standard_normal(6))
+    q = Quadratic(A.T @ A, rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 0.01 * decrease)
     assert domain.wolfe_gap(q, x) <= 0.01 * (q.value(X.start()) - q.value(x))
@@ -146,7 +146,8 @@ def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
 def test_a_step_is_accepted_if_f_falls_by_a_share_of_what_its_slope_promises() -> None:
     """Else steps that hardly decrease f might go on for ever, far from the optimum."""
     H, zero = np.eye(2), np.zeros(2)
-    root = RootState(H, first=10.0, x=zero, value=10.0, grad=np.array([-100.0, 0.0]), hess=H, gap=100.0)
+    slope = np.array([-100.0, 0.0])
+    root = RootState(H, H, first=10.0, x=zero, value=10.0, grad=slope, hess=H, gap=100.0)
     step = np.array([1.0, 0.0])  # its slope is −100, so f must fall by 0.01
     assert not root.accepts(step, 10.0 - 0.0099, gap=1.0)
     assert root.accepts(step, 10.0 - 0.0101, gap=1.0)
