@@ -31,8 +31,8 @@ Matrix = NDArray[np.float64]
 # point step divides it by _FACTOR, and by less after a step that could not be solved.
 _FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
 _MOST_STEPS = 60
-# After so many projections, corrective steps finish a solve: few solves take more than a hundred.
-_MOST_PROJECTIONS = 1_000
+# After so many projections, corrective steps finish a solve: most solves take fewer than a hundred.
+_MOST_PROJECTIONS = 150
 # Rounding error is reached if this number of steps in a row did not halve the gap.
 _USELESS = 4
 # The error of a proximal point step, relative to its length.

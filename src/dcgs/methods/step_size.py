@@ -43,8 +43,9 @@ class StepSize:
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
     Before there is a common scale, η is ``margin`` times the sum of the weights; then ``common_margin`` times
     that sum. The agent's own scale is its local η divided by ``scale_degree``.
-    ``epochs`` counts those with a common scale, again from _AGAIN after each of the ``restarts``. ``far`` counts
-    epochs in a row in which the scale was far too small, or, negative, far too large. ``is_fixed`` is True if the scale does not change after that.
+    ``epochs`` counts those with a common scale, again from _AGAIN after each of the ``restarts``. ``far``
+    counts epochs in a row in which the scale was far too small, or, negative, far too large. ``is_fixed`` is
+    True if the scale does not change after that.
     ``next_preconditioner`` and ``next_scale`` are used after iteration ``switch``; ``is_common`` is True from
     the first common scale on.
     """
