@@ -123,7 +123,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
     X, rng = SETS[where], np.random.default_rng(66)
     V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
     H = (V * np.geomspace(1.0, 1.0 / condition, 6)) @ V.T
-    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6))
+    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 1e-9)
     assert X.violation(x) <= 1e-12
@@ -132,7 +132,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
 
 def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> None:
     X = dcgs.L1Ball(3, 2.0)
-    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]))
+    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]), np.zeros(3))
     x = minimize_quadratic(q, Domain(X, CountedOracle(X), Tally()), X.start(), lambda decrease: 1e-9)
     # A gap of 1e-9 over a difference of 1 between the best and the next extreme point, times 2.
     np.testing.assert_allclose(x, [0.0, 2.0, 0.0], rtol=0.0, atol=4e-9)
@@ -141,7 +141,7 @@ def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> Non
 def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
     X, rng = SETS["l1"], np.random.default_rng(67)
     A = rng.standard_normal((8, 6))
-    q = Quadratic(A.T @ A, rng.standard_normal(6))
+    q = Quadratic(A.T @ A, rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 0.01 * decrease)
     assert domain.wolfe_gap(q, x) <= 0.01 * (q.value(X.start()) - q.value(x))
@@ -153,7 +153,7 @@ def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
 def root_at(x: Array, **known: Any) -> RootState:
     """Return what the root knows at x, by default of a function without curvature or slope there."""
     zero = np.zeros((x.size, x.size))
-    given: dict[str, Any] = {"bound": zero, "curvature": 0.0, "x": x, "value": 10.0}
+    given: dict[str, Any] = {"constant": zero, "bound": zero, "curvature": 0.0, "x": x, "value": 10.0}
     return RootState(**(given | {"grad": 0.0 * x, "hess": zero, "gap": 0.0} | known))
 
 
@@ -234,7 +234,7 @@ def test_every_trial_is_accepted_if_the_model_bounds_f_and_its_gap_is_a_quarter_
     curvature = X.diameter**2 * float(np.linalg.norm(H, 2))
     root = root_at(x, bound=H, curvature=curvature, value=value, grad=f.grad(x), gap=gap)
     sure = min(gap / 2.0, gap**2 / (2.0 * curvature))
-    q = Quadratic(H, f.grad(x) - H @ x)
+    q = Quadratic(H, f.grad(x), x)
     for t in worst_trials(q, domain, x, sure / 4.0):
         # Losses of eight terms are right to 1e-15.
         assert f.value(t) <= value - 0.75 * sure + 1e-14 * value
@@ -247,7 +247,8 @@ def test_a_gap_that_is_a_share_of_the_gap_at_x_is_not_enough() -> None:
     A gap of 0.3 times that at x allows a third entry by which f exceeds f(x), however close x is to p.
     """
     p, X = np.array([0.5, 0.5, 0.0]), dcgs.Simplex(3)
-    q, domain = Quadratic(np.eye(3), np.array([0.0, 0.0, 1.0]) - p), Domain(X, CountedOracle(X), Tally())
+    q = Quadratic(np.eye(3), np.array([0.0, 0.0, 1.0]) - p, np.zeros(3))
+    domain = Domain(X, CountedOracle(X), Tally())
     for distance in (1e-1, 1e-2, 1e-3):
         x = p + distance * np.array([1.0, -1.0, 0.0])
         gap = domain.wolfe_gap(q, x)

@@ -1,7 +1,8 @@
 """Minimize a convex quadratic of few unknowns over a set, to a Wolfe gap.
 
 Over sets with a projection: proximal point steps, each solved by semismooth Newton steps, whose number hardly
-depends on the condition of the Hessian. Over other sets: corrective steps over the hull of extreme points.
+depends on the condition of the Hessian. Over other sets, and where these steps do not reach the gap:
+corrective steps over the hull of extreme points.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ Matrix = NDArray[np.float64]
 # point step divides it by _FACTOR, and by less after a step that could not be solved.
 _FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
 _MOST_STEPS = 60
+# After so many projections, corrective steps finish a solve: most solves take fewer than a hundred.
+_MOST_PROJECTIONS = 150
 # Rounding error is reached if this number of steps in a row did not halve the gap.
 _USELESS = 4
 # The error of a proximal point step, relative to its length.
@@ -47,19 +50,28 @@ _UNEVEN = 10.0
 @final
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """q(x) = ⟨c, x⟩ + ½ xᵀ H x, for flat x and a positive semidefinite H."""
+    """q(x) = ⟨g, d⟩ + ½ dᵀ H d with d = x − center, flattened, and a positive semidefinite H.
+
+    Written around a point, so that differences of q near it do not cancel.
+    """
 
     H: Matrix
-    c: Point
+    g: Point
+    center: Point
 
     def value(self, x: Point) -> float:
         """Return q(x)."""
-        flat = x.reshape(-1)
-        return float(self.c @ flat + 0.5 * (flat @ (self.H @ flat)))
+        d = x.reshape(-1) - self.center
+        return float(self.g @ d + 0.5 * (d @ (self.H @ d)))
 
     def grad(self, x: Point) -> Point:
         """Return ∇q(x), in the shape of x."""
-        return (self.c + self.H @ x.reshape(-1)).reshape(x.shape)
+        return (self.g + self.H @ (x.reshape(-1) - self.center)).reshape(x.shape)
+
+    def terms(self, x: Point) -> float:
+        """Return the size of the terms of ∇q(x), by which its rounding error is measured."""
+        images = self.H @ np.stack([x.reshape(-1), self.center], axis=1)
+        return float(np.abs(images).max(axis=0).sum()) + float(np.abs(self.g).max())
 
 
 @final
@@ -126,8 +138,11 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
     normal, useless, factor = 0.0 * x, 0, _FACTOR
+    most = domain.projections.count + _MOST_PROJECTIONS
     for _ in range(_MOST_STEPS):
         if lowest <= tolerance(first - q.value(best)) or useless == _USELESS:
+            break
+        if domain.projections.count > most:
             break
         step = _Proximal(problem, x, eta)
         at = step.minimizer(normal)
@@ -140,19 +155,23 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
         if gap < lowest:
             best, lowest = x, gap
         eta = max(eta / factor, _LEAST * top)
-    return best
+    if lowest <= tolerance(first - q.value(best)):
+        return best
+    ahead = _over_hull(q, domain, best, lambda decrease: tolerance(first - q.value(best) + decrease))
+    return ahead if domain.wolfe_gap(q, ahead) < lowest else best
 
 
 def _over_hull(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
+    """Return what corrective steps over the hull of x and of extreme points find."""
     R = 0.0 * q.H[:1]
     if q.H.any():  # an R with Rᵀ R = H/2
         values, vectors = np.linalg.eigh(q.H)
         kept = values > EPS * float(values[-1]) * len(values)
         R = np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept]
-    f = Objective(SquaredLoss(np.zeros(len(R))), DenseMap(R, x.shape))
+    f = Objective(SquaredLoss(R @ q.center), DenseMap(R, x.shape))
     solver = Corrective().start(Task(f, domain.X, domain.lmo, frozen(x)))
     first = q.value(x)
-    return solver(Subproblem(f, q.c.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
+    return solver(Subproblem(f, q.g.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
 
 
 @final
@@ -221,8 +240,7 @@ class _Proximal:
         """Return True if the error of x is small beside its distance from p, or rounding error."""
         moved = at.x - self.p
         q = self.problem.q
-        size = float(np.abs(q.H @ at.x.reshape(-1)).max()) + float(np.abs(q.c).max())
-        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * size
+        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * q.terms(at.x)
         return rounding or self._size(at.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
 
     def _derivative(self, at: _Root) -> Matrix:

@@ -80,8 +80,9 @@ class Certificate:
         if agent.target is None:
             return Proposal.NOTHING
         if last is not None and last.gap > 0.0:
-            # The gap bounds the decrease that is still possible.
-            self.missing = agent.target.threshold(max(last.decrease, last.gap)) / last.gap
+            # The gap bounds the decrease that is still possible. A gap may be far below its target, or even
+            # so small that the ratio overflows.
+            self.missing = min(1.0, agent.target.threshold(max(last.decrease, last.gap)) / last.gap)
             if last.decrease <= last.noise and not self.tried_start:
                 self.tried_start = True
                 return Proposal.START

@@ -63,8 +63,8 @@ class FastDCGS(Method):
     the rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
-    a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes, and cg
-    elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves end
+    a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
+    and cg elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves end
     when their error is at most ``precision`` times the distance from the center; solvers that stop by their
     Wolfe gap end at gaps that fall with the iterations at the latest.
 

@@ -24,9 +24,11 @@ from dcgs.protocol import Program
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
 # last gap of f.
 _SHARE, _FALL = 0.3, 0.03
-# After a step that did not decrease f, the Hessian of the model is mixed with its upper bound; this is the
-# first share of the bound. The share is multiplied by _MORE after each such step, and by _LESS after others.
-_BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
+# After a step that did not decrease f, or only within _SHORT of its length, the Hessian of the model is mixed
+# with its upper bound; _BOUND is the first share of the bound. After each such step the share is raised to
+# the power _ROOT, and multiplied by _MORE at least: the share that is needed may be tiny. After other steps
+# it is multiplied by _LESS.
+_BOUND, _MORE, _LESS, _ROOT, _SHORT = 0.02, 4.0, 0.25, 0.75, 0.1
 # If f does not decrease in a step, it is known also for these shares of the step.
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
 # A step is accepted if f decreases by this share of what its slope promises, and of the decrease that the
@@ -51,11 +53,13 @@ class Verdict(IntEnum):
 class RootState:
     """What the root knows: the best point, f and its derivatives there, and the upper bound H of the Hessian.
 
-    ``value`` is f(x) − f(x⁰). ``share`` is that of the upper bound in the Hessian of the model. ``curvature``
-    is D²‖H‖, D the diameter of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness`` is a factor of
-    the Wolfe gap to which the model is minimized.
+    ``value`` is f(x) − f(x⁰). ``constant`` is the sum of the Hessians of agents whose f is quadratic.
+    ``share`` is that of the upper bound in the Hessian of the model. ``curvature`` is D²‖H‖, D the diameter
+    of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness`` is a factor of the Wolfe gap to which
+    the model is minimized.
     """
 
+    constant: NDArray[np.float64]
     bound: NDArray[np.float64]
     curvature: float
     x: Point
@@ -87,13 +91,12 @@ class RootState:
         """Use a model that is a better bound of f; if it is one already, minimize it more accurately."""
         if self.share == 1.0:
             self.tightness *= _TIGHTER
-        self.share = min(1.0, max(_BOUND, _MORE * self.share))
+        self.share = min(1.0, max(_MORE * self.share, self.share**_ROOT)) or _BOUND
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
         H = (1.0 - self.share) * self.hess + self.share * self.bound
-        flat = self.x.reshape(-1)
-        q = Quadratic(H, self.grad.reshape(-1) - H @ flat)
+        q = Quadratic(H, self.grad.reshape(-1), self.x.reshape(-1))
         target, before = agent.target, -self.value
 
         def tolerance(decrease: float) -> float:
@@ -139,8 +142,8 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     """Return numbers; the gradient at the trial; and Hessians.
 
     The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, and f − f(x⁰)
-    on the way from x. The first Hessian, in the first iteration, is the upper bound; the next is the bound
-    minus the Hessian at the trial, if f is not quadratic.
+    on the way from x. In the first iteration the first matrix is the Hessian if f is quadratic, else 0. If it
+    is not, the upper bound of the Hessian follows, in the first iteration, and the Hessian at the trial.
     """
     f, baseline = agent.f, agent.baseline
     image = f.map.image(trial)
@@ -150,15 +153,18 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     numbers = np.array([-fall, error, f.grad_error(trial, image), *(-each for each in falls)])
     lower, upper = f.loss.curvature
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
-    less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []
-    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in (*bound, *less))
+    hessians = bound
+    if lower < upper:
+        hessians = [0.0 * H for H in bound] + bound + [f.map.gram(f.loss.hess(image))]
+    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
 
 
 def _nbytes(agent: Agent, first: bool) -> int | None:
     """Return the bytes of the largest value of an agent, if the link is known: some may send no Hessians."""
     if agent.facts.sizes is None:
         return None
-    d, hessians = agent.x0.size, first + (not agent.facts.sizes.all_quadratic)
+    d = agent.x0.size
+    hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes no bytes
     return 8 * (3 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
@@ -175,21 +181,26 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     if agent.target is not None and agent.target.ends(certified):
         return np.array([Verdict.FINAL, *certified.as_array()]), at.trial
     verdict = Verdict.ACCEPTED
+    matrices = [symmetric(triangle, at.trial.size) for triangle in hessians]
     if root is None:
-        bound = symmetric(hessians.pop(0), at.trial.size)
-        hess = bound - symmetric(hessians[0], len(bound)) if hessians else bound
+        constant, *curved = matrices
+        bound, hess = (constant + H for H in curved) if curved else (constant, constant)
         curvature = agent.X.diameter**2 * float(np.linalg.norm(bound, 2))
-        root = at.root = RootState(bound, curvature, at.trial, float(value), grad, hess, gap)
+        root = at.root = RootState(constant, bound, curvature, at.trial, float(value), grad, hess, gap)
     elif root.accepts(at.trial, float(value), float(error), gap):
-        hess = root.bound - symmetric(hessians[0], len(root.bound)) if hessians else root.bound
+        hess = root.constant + matrices[0] if matrices else root.constant
         root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
         root.share *= _LESS
     else:
         verdict, best = Verdict.REJECTED, int(np.argmin(values))
         between = agent.X.restore(root.x + _LENGTHS[best] * (at.trial - root.x))
-        if values[best] < root.value - root.least_decrease(between):
+        is_lower = values[best] < root.value - root.least_decrease(between)
+        if not (at.trial != root.x).any():  # the bound is so large that no step is left
+            root.share *= _LESS**2
+        elif not is_lower or _LENGTHS[best] < _SHORT:
+            root.reject()
+        if is_lower:
             return np.array([verdict], dtype=np.float64), between
-        root.reject()
     return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
 
 

@@ -142,7 +142,7 @@ class NewtonPath(PathModels):
     def _trial(self, n: int, X: ConvexSet, share: float) -> Point:
         at = self.at[n]
         H = (1.0 - share) * at.hess + share * self.bounds[n]
-        q = Quadratic(H, at.grad - H @ at.x)
+        q = Quadratic(H, at.grad, at.x)
         domain = Domain(X, CountedOracle(X), Tally())
         x = at.x if X.accepts(at.x) else X.start()
         decrease = self.null.losses[n] - at.value
