@@ -286,7 +286,8 @@ def test_certify_returns_an_upper_bound_for_a_blind_oracle(blind: None) -> None:
 
 
 def test_the_smoothness_of_an_operator_orthogonal_to_the_first_start_is_found() -> None:
-    start = np.random.default_rng(0).standard_normal(50)
-    u, v = np.linalg.qr(np.column_stack([start, np.random.default_rng(12).standard_normal(50)]))[0].T
-    A = np.outer(u, u) + 9.0 * np.outer(v, v)
-    assert largest_by_lanczos(aslinearoperator(A)) == pytest.approx(9.0, rel=1e-5)
+    start, rng = np.random.default_rng(0).standard_normal(50), np.random.default_rng(12)
+    Q = np.linalg.qr(np.column_stack([start, rng.standard_normal((50, 25))]))[0]
+    seen = Q[:, :25] @ np.linalg.qr(rng.standard_normal((25, 25)))[0]  # its span has the start
+    A = (seen * 0.9 ** np.arange(25)) @ seen.T + 1.5 * np.outer(Q[:, 25], Q[:, 25])
+    assert largest_by_lanczos(aslinearoperator(A)) == pytest.approx(1.5, rel=1e-5)
