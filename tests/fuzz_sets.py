@@ -30,6 +30,11 @@ PARTS: dict[str, list[tuple[int, ...]]] = {
     "Polytope": [(2,)],
     "NuclearNormBall": [(2, 2)],
 }
+LARGER: dict[str, list[tuple[int, ...]]] = {
+    "Simplex": [(10,), (28,)],
+    "L1Ball": [(10,), (20,)],
+    "L2Ball": [(10,)],
+}
 INNERS = ("auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton")
 FORMS = ("auto", "edges", "sums", "newton")
 METHODS = [f"dcgs.FastDCGS(form={form!r}, inner={inner!r})" for form in FORMS for inner in INNERS]
@@ -39,6 +44,7 @@ METHODS += [
 ]
 METHODS += ["dcgs.DFW()", "dcgs.PrimalDual(precision=1e-3)", "dcgs.PGExtra()", "dcgs.NIDS()"]
 METHODS += ["dcgs.ProjectedAGD()"]
+DEFAULTS = [f"dcgs.FastDCGS(form={form!r}, inner='auto')" for form in ("auto", "auto", "edges", "sums")]
 COLUMNS = ("zero", "uneven", "zero and uneven", "even")
 
 
@@ -76,7 +82,8 @@ def draw_region(rng: np.random.Generator, seed: int) -> tuple[str, Region]:
         return " × ".join(map(str, names)), product(parts)
     known = list(SHAPES)
     name = known[(seed - seed // 4) % len(known)]
-    shape = SHAPES[name][rng.integers(len(SHAPES[name]))]
+    shapes = [*SHAPES[name], *LARGER.get(name, [])]
+    shape = shapes[rng.integers(len(shapes))]
     return f"{name}{shape}", any_set(rng, name, shape, 10.0 ** rng.uniform(-8.0, 8.0))
 
 
@@ -115,8 +122,10 @@ def draw_method(
     rng: np.random.Generator, objectives: Sequence[dcgs.Objective], X: dcgs.ConvexSet
 ) -> tuple[str, dcgs.Method]:
     """Return a method that can be used for these objectives over this set, and how it is written."""
-    # The closed form is for few problems: it is drawn more often where it applies.
-    likely = [text for text in METHODS if "exact" in text] if isinstance(X, dcgs.L2Ball) else METHODS
+    # The default is drawn most often, and the closed form where it applies, which is for few problems.
+    likely = DEFAULTS if rng.random() < 0.4 else METHODS
+    if isinstance(X, dcgs.L2Ball):
+        likely = [text for text in METHODS if "exact" in text]
     for texts in (likely, *[METHODS] * 1000):
         text = str(rng.choice(texts))
         method: dcgs.Method = eval(text, {"dcgs": dcgs})
