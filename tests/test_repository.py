@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -157,3 +158,21 @@ def test_the_page_of_mpi_has_the_bytes_of_the_headers_of_one_vector() -> None:
     page, vector = (ROOT / "docs" / "mpi.md").read_text(), np.ones(3)
     headers = HEADER + FRAME + EncodedArray(vector).nbytes - vector.nbytes
     assert re.findall(r"(\d+) bytes for one\s+vector", page) == [str(headers)]
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [({}, "shared/data"), ({"DCGS_DATA": "elsewhere"}, "elsewhere")], ids=["unset", "set"]
+)
+def test_the_tests_find_real_data_beside_the_checkout_unless_another_folder_is_named(
+    named: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shared" / "data").mkdir(parents=True)
+    tests = tmp_path / "checkout" / "tests"
+    tests.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    code = "import conftest, os; print(os.environ['DCGS_DATA'])"
+    environment = {name: value for name, value in os.environ.items() if name != "DCGS_DATA"} | named
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tests, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().removeprefix(f"{tmp_path}/") == found
