@@ -64,9 +64,9 @@ class FastDCGS(Method):
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
-    and cg elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves end
-    when their error is at most ``precision`` times the distance from the center; solvers that stop by their
-    Wolfe gap end at gaps that fall with the iterations at the latest.
+    and cg elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves
+    end when their error is at most ``precision`` times the distance from the center; solvers that stop by
+    their Wolfe gap end at gaps that fall with the iterations at the latest.
 
     ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
     ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
