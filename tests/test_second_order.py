@@ -147,7 +147,7 @@ def test_a_step_is_accepted_if_f_falls_by_a_share_of_what_its_slope_promises() -
     """Else steps that hardly decrease f might go on for ever, far from the optimum."""
     H, zero = np.eye(2), np.zeros(2)
     slope = np.array([-100.0, 0.0])
-    root = RootState(H, H, first=10.0, x=zero, value=10.0, grad=slope, hess=H, gap=100.0)
+    root = RootState(H, H, first=10.0, x=zero, value=10.0, grad=slope, hess=H, gap=100.0, noise=0.0)
     step = np.array([1.0, 0.0])  # its slope is −100, so f must fall by 0.01
     assert not root.accepts(step, 10.0 - 0.0099, gap=1.0)
     assert root.accepts(step, 10.0 - 0.0101, gap=1.0)

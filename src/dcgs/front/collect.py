@@ -22,6 +22,11 @@ from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.runtime import FaultSchedule
 
+_SLOW_ADVICE = (
+    "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
+    "to one size."
+)
+
 
 def collect(run: Run) -> Result:
     """Return the result of a run that has ended."""
@@ -32,6 +37,7 @@ def collect(run: Run) -> Result:
     x_bar = average(list(answers.values()))
     counts = f.numbers(lambda i, _: _counts(run, i))
     counted = counts.astype(np.int64).T
+    certificates = _certificates(run)
     return Result(
         x=x_bar,
         agents=tuple(models) if isinstance(x_bar, LowRank) else np.stack(models),
@@ -50,12 +56,13 @@ def collect(run: Run) -> Result:
         notes=(
             *run.checkpoints.notes,
             *_notes_on_the_end(observer),
+            *_notes_on_the_gap(observer, certificates),
             *_silent_links(run),
             *_short_solves(counted[4].tolist(), int(counted[5].sum())),
             *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
-        certificates=_certificates(run),
+        certificates=certificates,
     )
 
 
@@ -130,6 +137,23 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
         )
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."
+
+
+def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
+    """Yield a note if the run ended short of a gap that its agents certify: how far, and what would help."""
+    is_short = observer.status in LIMITS or observer.status is Status.STALLED
+    if observer.target is None or not is_short or len(certificates) == 0:
+        return
+    rounds, _, gaps, decreases = certificates.T
+    best = int(np.argmin(gaps))
+    halved = int(np.argmax(gaps <= 2.0 * gaps[best]))  # from then on the gap was not halved again
+    asked = observer.target.threshold(max(float(decreases[best]), 0.0))
+    slow = halved < len(gaps) // 2 or observer.status is Status.STALLED
+    yield (
+        f"the lowest gap that was certified is {max(float(gaps[best]), 0.0):.1e}; {asked:.1e} was asked for. "
+        f"It was last halved by round {rounds[halved]:.0f} of {rounds[-1]:.0f}. "
+        + (_SLOW_ADVICE if slow else "More rounds may reach it.")
+    )
 
 
 def _about(problem: Problem) -> dict[str, Any]:

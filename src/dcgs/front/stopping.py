@@ -31,6 +31,7 @@ class Status(Enum):
     AGREED = "the agents agreed that the gap they certified reached its target."
     PARTITIONED = "the network fell apart: no message crossed between parts of it for too long."
     ROUNDING = "the certified gap is rounding error, which is larger than the target."
+    STALLED = "the certified gap stopped falling far above its target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."

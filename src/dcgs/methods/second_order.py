@@ -7,7 +7,9 @@ numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import final
 
@@ -34,6 +36,8 @@ _BOUND, _MORE, _LESS, _ROOT, _SHORT = 0.02, 4.0, 0.25, 0.75, 0.1
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
 # A step is accepted if f decreases by this share of what its slope promises.
 _DECREASE = 1e-4
+# The run ends if in so many steps the gap was not halved, and f(x⁰) − f(x) grew by less than this share.
+_PATIENCE, _GROWTH = 500, 0.01
 # How much a difference of two values of f is off by rounding error, relative to f.
 _ROUNDING = 16.0 * EPS
 
@@ -45,6 +49,25 @@ class Verdict(IntEnum):
     REJECTED = 1
     FINAL = 2
     """It is the answer of the run."""
+    STALLED = 3
+    """It is rejected, and the best point so far is the answer: further steps would not reach the gap."""
+
+
+@final
+@dataclass
+class Progress:
+    """Steps since the gap was last halved or f had decreased enough, and the gap and the decrease then."""
+
+    steps: int = 0
+    gap: float = math.inf
+    decrease: float = 0.0
+
+    def is_over(self, at: CertifiedGap) -> bool:
+        """Return True if the steps have made no progress for long, given the best point so far."""
+        self.steps += 1
+        if at.gap <= 0.5 * self.gap or at.decrease > (1.0 + _GROWTH) * self.decrease:
+            self.steps, self.gap, self.decrease = 0, at.gap, at.decrease
+        return self.steps >= _PATIENCE
 
 
 @final
@@ -53,7 +76,7 @@ class RootState:
     """What the root knows: the best point, f and its derivatives there, and the upper bound of the Hessian.
 
     ``constant`` is the sum of the Hessians of agents whose f is quadratic. ``share`` is that of the upper
-    bound in the Hessian of the model. ``first`` is f(x⁰).
+    bound in the Hessian of the model. ``first`` is f(x⁰), ``noise`` the rounding error of the gap.
     """
 
     constant: NDArray[np.float64]
@@ -64,13 +87,32 @@ class RootState:
     grad: Point
     hess: NDArray[np.float64]
     gap: float
+    noise: float
     share: float = 0.0
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def certified(self) -> CertifiedGap:
+        """The gap at the best point."""
+        return CertifiedGap(self.gap, self.first - self.value, self.noise)
 
     def accepts(self, trial: Point, value: float, gap: float) -> bool:
         """Return True if f has decreased enough; where that is rounding error, if the gap has."""
         rounding = _ROUNDING * abs(value)
         least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
         return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
+
+    def reject(self, trial: Point, values: Sequence[float]) -> Point | None:
+        """Change the share of the bound; return a point on the way if f is lower there.
+
+        ``values`` are those of f at the shares _LENGTHS of the step.
+        """
+        best = int(np.argmin(values))
+        if not (trial != self.x).any():  # the bound is so large that no step is left
+            self.share *= _LESS**2
+        elif values[best] >= self.value or _LENGTHS[best] < _SHORT:
+            self.share = min(1.0, max(_MORE * self.share, self.share**_ROOT)) or _BOUND
+        return self.x + _LENGTHS[best] * (trial - self.x) if values[best] < self.value else None
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
@@ -104,10 +146,10 @@ def by_second_order(agent: Agent) -> Program[Point]:
             sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
         )  # line 3
         verdict = Verdict(int(numbers[0]))
-        if verdict is not Verdict.REJECTED:
+        if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
         agent.observe(k, at.x)
-        if verdict is Verdict.FINAL:  # line 4
+        if verdict in (Verdict.FINAL, Verdict.STALLED):  # line 4
             agent.agree(CertifiedGap(*numbers[1:].tolist()))
             return at.x
         at.trial = frozen(trial)
@@ -152,27 +194,30 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     certified = CertifiedGap(gap, first - float(value), gap_noise(noise, grad, at.trial, agent.X.diameter))
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
-        numbers = Verdict.FINAL, certified.gap, certified.decrease, certified.noise
-        return np.array(numbers, dtype=np.float64), at.trial
-    verdict = Verdict.ACCEPTED
+        return _end(Verdict.FINAL, certified), at.trial
     matrices = [symmetric(triangle, at.trial.size) for triangle in hessians]
+    verdict, trial = Verdict.ACCEPTED, None
     if root is None:
         constant, *curved = matrices
         bound, hess = (constant + H for H in curved) if curved else (constant, constant)
-        root = at.root = RootState(constant, bound, first, at.trial, first, grad, hess, gap)
+        root = at.root = RootState(constant, bound, first, at.trial, first, grad, hess, gap, certified.noise)
     elif root.accepts(at.trial, float(value), gap):
-        hess = root.constant + matrices[0] if matrices else root.constant
-        root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
+        root.x, root.value, root.grad, root.gap = at.trial, float(value), grad, gap
+        root.hess = root.constant + matrices[0] if matrices else root.constant
+        root.noise = certified.noise
         root.share *= _LESS
     else:
-        verdict, best = Verdict.REJECTED, int(np.argmin(values))
-        if not (at.trial != root.x).any():  # the bound is so large that no step is left
-            root.share *= _LESS**2
-        elif values[best] >= root.value or _LENGTHS[best] < _SHORT:
-            root.share = min(1.0, max(_MORE * root.share, root.share**_ROOT)) or _BOUND
-        if values[best] < root.value:
-            return np.array([verdict], dtype=np.float64), root.x + _LENGTHS[best] * (at.trial - root.x)
-    return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
+        verdict, trial = Verdict.REJECTED, root.reject(at.trial, values)
+    if agent.target is not None and root.progress.is_over(root.certified):
+        verdict = Verdict.FINAL if verdict is Verdict.ACCEPTED else Verdict.STALLED
+        return _end(verdict, root.certified), root.x
+    trial = root.next_trial(agent) if trial is None else trial  # lines 5 and 6
+    return np.array([verdict], dtype=np.float64), trial
+
+
+def _end(verdict: Verdict, at: CertifiedGap) -> Point:
+    """Return the numbers with which the root ends the run."""
+    return np.array([verdict, at.gap, at.decrease, at.noise], dtype=np.float64)
 
 
 def symmetric(triangle: Point, side: int) -> NDArray[np.float64]:
