@@ -18,7 +18,7 @@ from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods import second_order
 from dcgs.methods.base import Agent
 from dcgs.methods.second_order import RootState
-from dcgs.methods.target import GapTarget
+from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits
 from reference import optimum
@@ -154,7 +154,8 @@ def root_at(x: Array, **known: Any) -> RootState:
     """Return what the root knows at x, by default of a function without curvature or slope there."""
     zero = np.zeros((x.size, x.size))
     given: dict[str, Any] = {"constant": zero, "bound": zero, "curvature": 0.0, "x": x, "value": 10.0}
-    return RootState(**(given | {"grad": 0.0 * x, "hess": zero, "gap": 0.0} | known))
+    given |= {"grad": 0.0 * x, "hess": zero, "certified": CertifiedGap(known.pop("gap", 0.0), 0.0, 0.0)}
+    return RootState(**(given | known))
 
 
 def test_a_step_is_accepted_if_f_falls_by_a_share_of_what_its_slope_promises() -> None:
@@ -207,7 +208,7 @@ def test_a_model_that_bounds_f_is_minimized_ten_times_as_exactly_after_each_reje
     root, agent = root_at(np.zeros(6), gap=1.0), agent_over(SETS["l1"], GapTarget(absolute=0.01))
     for _ in range(7):
         root.next_trial(agent)
-        root.reject()
+        root.reject(agent, np.ones(6), [np.inf] * 10)
     # 0.3 of the gap that is asked for; 9e-4 of the gap at x is less.
     np.testing.assert_allclose(asked, [3e-3, 3e-3, 3e-3, 3e-3, 3e-3, 3e-4, 3e-5], rtol=1e-12)
 

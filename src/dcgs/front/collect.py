@@ -23,6 +23,10 @@ from dcgs.runtime import FaultSchedule
 
 # A set-up that takes more than this share of the limit on seconds is worth a note.
 _LONG_SETUP = 0.1
+_SLOW_ADVICE = (
+    "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
+    "to one size."
+)
 
 
 def collect(run: Run) -> Result:
@@ -32,6 +36,7 @@ def collect(run: Run) -> Result:
     x_bar, models = observer.members.x_bar, observer.members.models
     counts = f.numbers(lambda i, _: _counts(run, i))
     counted = counts.astype(np.int64).T
+    certificates = _certificates(run)
     return Result(
         x=x_bar,
         agents=tuple(models) if isinstance(x_bar, LowRank) else np.stack(models),
@@ -50,11 +55,12 @@ def collect(run: Run) -> Result:
         notes=(
             *run.checkpoints.notes,
             *_notes_on_the_end(observer),
+            *_notes_on_the_gap(observer, certificates),
             *_silent_links(run),
             *_short_solves(counted[4].tolist(), int(counted[5].sum())),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
-        certificates=_certificates(run),
+        certificates=certificates,
     )
 
 
@@ -123,6 +129,23 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
             yield f"the set-up took {setup:.1f} of the {limit:.1f} seconds."
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."
+
+
+def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
+    """Yield a note if the run ended short of a gap that its agents certify: how far, and what would help."""
+    is_short = observer.status in LIMITS or observer.status is Status.STALLED
+    if observer.target is None or not is_short or len(certificates) == 0:
+        return
+    rounds, _, gaps, decreases = certificates.T
+    best = int(np.argmin(gaps))
+    halved = int(np.argmax(gaps <= 2.0 * gaps[best]))  # from then on the gap was not halved again
+    asked = observer.target.threshold(max(float(decreases[best]), 0.0))
+    slow = halved < len(gaps) // 2 or observer.status is Status.STALLED
+    yield (
+        f"the lowest gap that was certified is {max(float(gaps[best]), 0.0):.1e}; {asked:.1e} was asked for. "
+        f"It was last halved by round {rounds[halved]:.0f} of {rounds[-1]:.0f}. "
+        + (_SLOW_ADVICE if slow else "More rounds may reach it.")
+    )
 
 
 def _about(problem: Problem) -> dict[str, Any]:

@@ -295,10 +295,11 @@ class Observer:
             self._end(certified, Status.GAP)
 
     def _end(self, certified: CertifiedGap, success: Status) -> None:
-        """Set the status: a success, whatever else ended the run, or that rounding error ends it."""
+        """Set the status: a success, whatever else ended the run, or that the gap cannot fall further."""
         assert self.target is not None
         self.certified = certified
-        self.status = success if self.target.reached(certified) else Status.ROUNDING
+        short = Status.ROUNDING if self.target.ends(certified) else Status.STALLED
+        self.status = success if self.target.reached(certified) else short
 
     def _limit_reached(self, calls: int, seconds: float) -> Status | None:
         """Return the limit that is reached, if one is; calls and seconds are the largest of all processes."""

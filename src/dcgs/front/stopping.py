@@ -32,6 +32,7 @@ class Status(Enum):
     PARTITIONED = "the network fell apart: no message crossed between parts of it for too long."
     ROUNDING = "the certified gap is rounding error, which is larger than the target."
     OUTSIDE = "the answers were not in the set; those of the result are points of the set near them."
+    STALLED = "the certified gap stopped falling far above its target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."

@@ -7,7 +7,9 @@ numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import final
 
@@ -37,6 +39,8 @@ _DECREASE = 1e-4
 # If such a step is rejected as well, its model was not minimized well enough: the next Wolfe gaps of models
 # are smaller by this factor.
 _TIGHTER = 0.1
+# The run ends if in so many steps the gap was not halved, and f(x⁰) − f(x) grew by less than this share.
+_PATIENCE, _GROWTH = 500, 0.01
 
 
 class Verdict(IntEnum):
@@ -46,6 +50,25 @@ class Verdict(IntEnum):
     REJECTED = 1
     FINAL = 2
     """It is the answer of the run."""
+    STALLED = 3
+    """It is rejected, and the best point so far is the answer: further steps would not reach the gap."""
+
+
+@final
+@dataclass
+class Progress:
+    """Steps since the gap was last halved or f had decreased enough, and the gap and the decrease then."""
+
+    steps: int = 0
+    gap: float = math.inf
+    decrease: float = 0.0
+
+    def is_over(self, at: CertifiedGap) -> bool:
+        """Return True if the steps have made no progress for long, given the best point so far."""
+        self.steps += 1
+        if at.gap <= 0.5 * self.gap or at.decrease > (1.0 + _GROWTH) * self.decrease:
+            self.steps, self.gap, self.decrease = 0, at.gap, at.decrease
+        return self.steps >= _PATIENCE
 
 
 @final
@@ -53,10 +76,10 @@ class Verdict(IntEnum):
 class RootState:
     """What the root knows: the best point, f and its derivatives there, and the upper bound H of the Hessian.
 
-    ``value`` is f(x) − f(x⁰). ``constant`` is the sum of the Hessians of agents whose f is quadratic.
-    ``share`` is that of the upper bound in the Hessian of the model. ``curvature`` is D²‖H‖, D the diameter
-    of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness`` is a factor of the Wolfe gap to which
-    the model is minimized.
+    ``value`` is f(x) − f(x⁰), and ``certified`` the gap at x. ``constant`` is the sum of the Hessians of
+    agents whose f is quadratic. ``share`` is that of the upper bound in the Hessian of the model.
+    ``curvature`` is D²‖H‖, D the diameter of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness``
+    is a factor of the Wolfe gap to which the model is minimized.
     """
 
     constant: NDArray[np.float64]
@@ -66,9 +89,15 @@ class RootState:
     value: float
     grad: Point
     hess: NDArray[np.float64]
-    gap: float
+    certified: CertifiedGap
     share: float = 0.0
     tightness: float = 1.0
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def gap(self) -> float:
+        """The Wolfe gap at x."""
+        return self.certified.gap
 
     @property
     def sure_decrease(self) -> float:
@@ -87,11 +116,21 @@ class RootState:
         least = max(rounding, self.least_decrease(trial))
         return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
 
-    def reject(self) -> None:
-        """Use a model that is a better bound of f; if it is one already, minimize it more accurately."""
-        if self.share == 1.0:
-            self.tightness *= _TIGHTER
-        self.share = min(1.0, max(_MORE * self.share, self.share**_ROOT)) or _BOUND
+    def reject(self, agent: Agent, trial: Point, values: Sequence[float]) -> Point | None:
+        """Use a model that is a better bound of f; if it is one already, minimize it more accurately.
+
+        Return a point on the way if f is low enough there. ``values`` are those of f at the shares _LENGTHS
+        of the step.
+        """
+        best = int(np.argmin(values))
+        between = agent.X.restore(self.x + _LENGTHS[best] * (trial - self.x))
+        is_lower = values[best] < self.value - self.least_decrease(between)
+        if not (trial != self.x).any():  # the bound is so large that no step is left
+            self.share *= _LESS**2
+        elif not is_lower or _LENGTHS[best] < _SHORT:
+            self.tightness *= _TIGHTER if self.share == 1.0 else 1.0
+            self.share = min(1.0, max(_MORE * self.share, self.share**_ROOT)) or _BOUND
+        return between if is_lower else None
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
@@ -127,10 +166,10 @@ def by_second_order(agent: Agent) -> Program[Point]:
             sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
         )  # line 3
         verdict = Verdict(int(numbers[0]))
-        if verdict is not Verdict.REJECTED:
+        if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
         agent.observe(k, at.x)
-        if verdict is Verdict.FINAL:  # line 4
+        if verdict in (Verdict.FINAL, Verdict.STALLED):  # line 4
             agent.agree(CertifiedGap.of(numbers[1:].tolist()))
             return at.x
         at.trial = frozen(trial)
@@ -176,32 +215,32 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     certified = agent.certified_gap(
         grad, at.trial, -float(value) - float(error), noise, at_start=root is None
     )
-    gap = certified.gap
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
-        return np.array([Verdict.FINAL, *certified.as_array()]), at.trial
-    verdict = Verdict.ACCEPTED
+        return _end(Verdict.FINAL, certified), at.trial
     matrices = [symmetric(triangle, at.trial.size) for triangle in hessians]
+    verdict, trial = Verdict.ACCEPTED, None
     if root is None:
         constant, *curved = matrices
         bound, hess = (constant + H for H in curved) if curved else (constant, constant)
         curvature = agent.X.diameter**2 * float(np.linalg.norm(bound, 2))
-        root = at.root = RootState(constant, bound, curvature, at.trial, float(value), grad, hess, gap)
-    elif root.accepts(at.trial, float(value), float(error), gap):
-        hess = root.constant + matrices[0] if matrices else root.constant
-        root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
+        root = at.root = RootState(constant, bound, curvature, at.trial, float(value), grad, hess, certified)
+    elif root.accepts(at.trial, float(value), float(error), certified.gap):
+        root.x, root.value, root.grad, root.certified = at.trial, float(value), grad, certified
+        root.hess = root.constant + matrices[0] if matrices else root.constant
         root.share *= _LESS
     else:
-        verdict, best = Verdict.REJECTED, int(np.argmin(values))
-        between = agent.X.restore(root.x + _LENGTHS[best] * (at.trial - root.x))
-        is_lower = values[best] < root.value - root.least_decrease(between)
-        if not (at.trial != root.x).any():  # the bound is so large that no step is left
-            root.share *= _LESS**2
-        elif not is_lower or _LENGTHS[best] < _SHORT:
-            root.reject()
-        if is_lower:
-            return np.array([verdict], dtype=np.float64), between
-    return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
+        verdict, trial = Verdict.REJECTED, root.reject(agent, at.trial, values)
+    if agent.target is not None and root.progress.is_over(root.certified):
+        verdict = Verdict.FINAL if verdict is Verdict.ACCEPTED else Verdict.STALLED
+        return _end(verdict, root.certified), root.x
+    trial = root.next_trial(agent) if trial is None else trial  # lines 5 and 6
+    return np.array([verdict], dtype=np.float64), trial
+
+
+def _end(verdict: Verdict, at: CertifiedGap) -> Point:
+    """Return the numbers with which the root ends the run."""
+    return np.array([verdict, *at.as_array()])
 
 
 def symmetric(triangle: Point, side: int) -> NDArray[np.float64]:
