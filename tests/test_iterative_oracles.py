@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -291,3 +292,26 @@ def test_the_smoothness_of_an_operator_orthogonal_to_the_first_start_is_found() 
     seen = Q[:, :25] @ np.linalg.qr(rng.standard_normal((25, 25)))[0]  # its span has the start
     A = (seen * 0.9 ** np.arange(25)) @ seen.T + 1.5 * np.outer(Q[:, 25], Q[:, 25])
     assert largest_by_lanczos(aslinearoperator(A)) == pytest.approx(1.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_bound_of_a_polytope_holds_whichever_vertex_the_oracle_finds(seed: int) -> None:
+    """A box with cuts; the judge is the least value at all corners, to which rounding adds 1e-9 at most."""
+    rng = np.random.default_rng((26, seed))
+    d, scale = 3, 10.0 ** rng.uniform(-6.0, 6.0)
+    A = np.vstack([np.eye(d), -np.eye(d), rng.standard_normal((3, d))])
+    b = scale * np.concatenate([np.ones(2 * d), rng.uniform(0.1, 1.0, 3)])
+    X, g = dcgs.Polytope(A, b), rng.standard_normal(d) * 10.0 ** rng.uniform(-4.0, 4.0, d)
+    corners = [
+        np.linalg.solve(A[list(rows)], b[list(rows)])
+        for rows in itertools.combinations(range(len(A)), d)
+        if abs(np.linalg.det(A[list(rows)])) > 1e-9
+    ]
+    inside = [x for x in corners if (A @ x <= b + 1e-12 * scale).all()]
+    least = min(float(g @ x) for x in inside)
+    found = X.lower_bound(g, X.lmo(g))
+    size = float(np.abs(g).sum()) * scale
+    assert least - 1e-9 * size <= found.value - found.error <= least + 1e-15 * size
+    for x in inside:  # also of a wrong vertex
+        wrong = X.lower_bound(g, dcgs.Vertex(x))
+        assert wrong.value - wrong.error <= least + 1e-15 * size

@@ -101,6 +101,20 @@ class LinearProgram:
             z = z + move
         return self.unit * z
 
+    def multipliers(self, costs: Point, x: Point) -> tuple[Rows, Point]:
+        """Return constraints ⟨a, x⟩ ≤ b that hold with equality at x, and y ≥ 0 with −Σ y a near costs.
+
+        Every x of the set has ⟨costs, x⟩ ≥ ⟨costs + Σ y a, x⟩ − Σ y b: weak duality. Rows a have length 1.
+        """
+        active = np.flatnonzero(self.ub.excess(x / self.unit) >= -_ACTIVE)
+        A = np.vstack([self.eq.A.toarray(), -self.eq.A.toarray(), self.ub.A[active].toarray()])
+        b = self.unit * np.concatenate([self.eq.b, -self.eq.b, self.ub.b[active]])
+        try:
+            y, _ = scipy.optimize.nnls(A.T, -costs, maxiter=30 * max(A.shape))
+        except RuntimeError:  # too many steps: any y ≥ 0 gives a bound
+            y = np.zeros(len(b))
+        return Rows(sp.csr_array(A), b), y
+
     def bounded(self) -> LinearProgram:
         """Return the program with its reach; raise if the set is empty or unbounded.
 

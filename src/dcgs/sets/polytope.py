@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import EPS, Point, frozen, norm, read_only
-from dcgs.sets.base import FEASIBLE, ROUNDINGS, ConvexSet, largest_entry, set_fields, shape_text
+from dcgs.sets.base import (
+    FEASIBLE,
+    ROUNDINGS,
+    ConvexSet,
+    LowerBound,
+    largest_entry,
+    set_fields,
+    shape_text,
+)
 from dcgs.sets.linear_program import LinearProgram, Rows
 from dcgs.sets.options import Kind, Option
 from dcgs.validation import matrix, vector
@@ -87,6 +95,16 @@ class Polytope(ConvexSet):
         unit = self._program.unit
         decimal = unit * np.round(vertex / unit, DECIMALS)
         return Vertex(read_only((decimal if self._program.fits(decimal) else vertex) + 0.0))
+
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        """Return what multipliers of the constraints at the vertex s prove: HiGHS is not trusted."""
+        rows, y = self._program.multipliers(direction, s.dense())
+        low, high = self._box
+        reach = (1.0 + FEASIBLE) * np.maximum(np.abs(low), np.abs(high))  # HiGHS found the box
+        rest = direction + rows.A.T @ y
+        value = -float(y @ rows.b) - float(np.abs(rest) @ reach)
+        sizes = np.abs(direction) + abs(rows.A).T @ y
+        return LowerBound(value, ROUNDINGS * EPS * (float(y @ np.abs(rows.b)) + float(sizes @ reach)))
 
     def violation(self, x: Point) -> float:
         return float(self._excess(x).max(initial=0.0))
