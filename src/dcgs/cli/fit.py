@@ -132,7 +132,8 @@ def _runtime(args: argparse.Namespace) -> Runtime:
     """Return the runtime that was asked for."""
     if args.runtime != "mpi":
         return Lockstep(threads=args.threads)
-    return MPI() if args.timeout is None else MPI(timeout=args.timeout)
+    given = {"timeout": args.timeout, "start_timeout": args.start_timeout}
+    return MPI(**{name: value for name, value in given.items() if value is not None})
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:

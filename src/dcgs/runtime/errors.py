@@ -6,6 +6,8 @@ import re
 import sys
 from enum import Enum
 
+from dcgs.watchdog import claim_line
+
 _IN_ALL = "raised in all processes"
 
 
@@ -27,6 +29,9 @@ class RunAbortedError(RuntimeError):
         super().__init__(message)
         self.scope = scope
         self.status = status
+
+    is_printed_once = True
+    """The exception hook of an MPI process prints it in one process only."""
 
 
 def mark_as_common(error: BaseException) -> None:
@@ -64,7 +69,7 @@ def is_printed_here(scope: Scope, is_root: bool) -> bool:
 
 def report(error: RunAbortedError, is_root: bool) -> int:
     """Print the error if this process is the one to print it; return the exit status."""
-    if is_printed_here(error.scope, is_root):
+    if is_printed_here(error.scope, is_root) and claim_line():
         print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
     return error.status
 
@@ -76,7 +81,8 @@ def describe(error: BaseException, process: str) -> str:
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised in ")]
     who = notes[0].removeprefix("raised in ") if notes else process
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return f"{who} was interrupted."
+        is_signal = interrupt_status(error) is not None
+        return f"{who} was interrupted." if is_signal else f"{who} exited while others wait for it."
     text = str(error) or type(error).__name__
     if re.search(r"\bagents? \[?\d", text):
         return text

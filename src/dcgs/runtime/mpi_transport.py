@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,13 +16,15 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.environment import find_mpiexec, wrong_size
+import dcgs.watchdog as watchdog
+from dcgs.environment import find_mpiexec, size, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.rank import abort_all
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
+from dcgs.shared_memory import unlink_mapped
 from dcgs.supervisor import raise_on_signals, set_name
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
@@ -36,6 +39,8 @@ _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 _CHECK = 0.05
 # The tag of messages of asynchronous runs; tags 0 and 1 are those of collective operations and of rounds.
 _MAIL_TAG = 2
+# Seconds in which all processes must have started MPI, and how many more for each process.
+_START, _START_EACH = 120.0, 2.0
 # Bytes of freed memory that a process keeps, and the largest block that it keeps (the most glibc allows).
 _KEPT, _LARGEST_KEPT = 1 << 28, 1 << 25
 
@@ -119,6 +124,7 @@ class MPITransport(Transport):
 
     def _exit(self) -> None:
         """Announce the exit before MPI finalizes. After a failure MPI might wait forever, so abort it."""
+        watchdog.leaves()
         self.heartbeat.stop_thread()
         if self.mpi.Is_finalized():
             return
@@ -211,20 +217,42 @@ class _MPIHeartbeatTransport:
 _keyval: int | None = None
 
 
-def transport_of(comm: Any, timeout: float) -> MPITransport:
-    """Return the transport of a communicator, the same each time."""
-    global _keyval
-    mpi = _mpi4py()
-    if comm is None:
-        comm = mpi.COMM_WORLD
-    if _keyval is None:
-        _keyval = mpi.Comm.Create_keyval()
-    transport = comm.Get_attr(_keyval)
+def transport_of(comm: Any, timeout: float, start_timeout: float | None = None) -> MPITransport:
+    """Return the transport of a communicator, the same each time.
+
+    The first call waits for all processes; ``start_timeout`` and the watchdog bound that wait.
+    """
+    world = sys.modules["mpi4py.MPI"].COMM_WORLD if _keyval is not None else None
+    transport = None if world is None else (comm or world).Get_attr(_keyval)
     if transport is None:
-        transport = MPITransport(comm, timeout)
-        comm.Set_attr(_keyval, transport)
+        transport = _joined(comm, timeout, start_timeout)
     assert isinstance(transport, MPITransport)
     transport.heartbeat.timeout = timeout
+    return transport
+
+
+def _joined(comm: Any, timeout: float, start_timeout: float | None) -> MPITransport:
+    """Start MPI, and return a new transport when all processes have met; the watchdog is told before."""
+    global _keyval
+    ranks: Sequence[int] = range(size() or 1)
+    if comm is not None:
+        world = sys.modules["mpi4py.MPI"].COMM_WORLD
+        ranks = comm.group.Translate_ranks(None, world.group)
+    limit = _START + _START_EACH * len(ranks) if start_timeout is None else start_timeout
+    watchdog.start()
+    watchdog.waits(ranks, timeout, limit)
+    try:
+        mpi = _mpi4py()
+        unlink_mapped()
+        comm = comm or mpi.COMM_WORLD
+        transport = MPITransport(comm, timeout)
+    except BaseException:
+        watchdog.waits_no_more()
+        raise
+    watchdog.runs()
+    if _keyval is None:
+        _keyval = mpi.Comm.Create_keyval()
+    comm.Set_attr(_keyval, transport)
     return transport
 
 
