@@ -1,4 +1,4 @@
-"""One rank of an MPI job in which one rank is disturbed, for tests/disturbed_starts.py to start under mpiexec.
+"""A rank of an MPI job in which one rank is disturbed, for tests/disturbed_starts.py to start under mpiexec.
 
 ``disturbed_rank.py MODE RANK ACTION MOMENT DELAY``: in rank RANK, ACTION happens before ``MPI_Init``, during
 it (of raise, return and slow: between it and the first heartbeat) or after all have met. MODE is a plain
@@ -95,9 +95,9 @@ def main() -> None:
     mode, rank, action, moment, delay = sys.argv[1:]
     is_disturbed = os.environ["PMI_RANK"] == rank
     if mode == "script":
-        import dcgs
+        from dcgs import MPI
 
-        assert dcgs.minimize  # from its first name on it watches
+        MPI()  # from its first name on, dcgs watches
         if is_disturbed:
             disturb(mode, action, moment, float(delay))
         script()

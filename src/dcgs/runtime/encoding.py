@@ -53,6 +53,10 @@ class EncodingError(ValueError):
     """Raised when bytes are not an encoded array."""
 
 
+class NotFiniteError(ValueError):
+    """Raised when an array has an entry that is not finite; says which, and where."""
+
+
 @final
 class EncodedArray:
     """An array and the shortest form in which it can be written. ``nbytes`` are the bytes that it takes."""
@@ -76,6 +80,10 @@ class EncodedArray:
         A finite sum of squares proves it. A sum that overflows proves nothing.
         """
         return math.isfinite(self._squares) or is_finite(self.array)
+
+    def where_not_finite(self) -> str:
+        """Return the first entry that is not finite, and its place."""
+        return _where_not_finite(self.array)
 
     def write(self, buffer: Buffer) -> None:
         """Write it to a buffer of ``nbytes`` bytes."""
@@ -123,11 +131,16 @@ def _shortest(n: int, nonzeros: int) -> Form:
     return min(sizes, key=lambda form: (sizes[form], form))
 
 
-def read_all(buffer: Buffer, count: int) -> list[Array]:
+def _where_not_finite(array: Array) -> str:
+    where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+    return f"{array[where]} at {where}"
+
+
+def read_all(buffer: Buffer, count: int, must_be_finite: bool = False) -> list[Array]:
     """Return the arrays that a buffer contains, one after another."""
     arrays = []
     for _ in range(count):
-        array, size = _read(buffer)
+        array, size = _read(buffer, must_be_finite)
         arrays.append(array)
         buffer = buffer[size:]
     if len(buffer):
@@ -135,7 +148,7 @@ def read_all(buffer: Buffer, count: int) -> list[Array]:
     return arrays
 
 
-def _read(buffer: Buffer) -> tuple[Array, int]:
+def _read(buffer: Buffer, must_be_finite: bool) -> tuple[Array, int]:
     """Return the first array of a buffer, and the bytes that it takes."""
     if len(buffer) < _LAYOUT.size:
         raise EncodingError("it ends within the description of an array")
@@ -154,7 +167,15 @@ def _read(buffer: Buffer) -> tuple[Array, int]:
     end = size - _padded(count * dtype.itemsize)
     values = buffer[end : end + count * dtype.itemsize].view(dtype)
     entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
-    return entries.reshape(shape), size
+    array = entries.reshape(shape)
+    if must_be_finite and dtype == np.float64 and not _is_finite(values):
+        raise NotFiniteError(_where_not_finite(array))
+    return array, size
+
+
+def _is_finite(values: Array) -> bool:
+    """Return whether all entries are finite: a finite sum of squares proves it, in one pass."""
+    return math.isfinite(vdot(values, values)) or is_finite(values)
 
 
 def _filled(form: Form, n: int, places: Buffer, values: Array) -> Array:

@@ -29,9 +29,8 @@ class Packet:
         self.parts = [EncodedArray(_checked(sender, array)) for array in arrays]
         for part in self.parts:
             if part.array.dtype == np.float64 and not part.is_finite:
-                where = tuple(np.argwhere(~np.isfinite(part.array))[0].tolist())
                 raise FloatingPointError(
-                    f"a message must be finite; agent {sender} sent {part.array[where]} at {where}."
+                    f"a message must be finite; agent {sender} sent {part.where_not_finite()}."
                 )
         self.nbytes = sum(part.nbytes for part in self.parts)
 

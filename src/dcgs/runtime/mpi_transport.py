@@ -28,7 +28,7 @@ from dcgs.shared_memory import unlink_mapped
 from dcgs.supervisor import raise_on_signals, set_name
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
-_FIRST_SLEEP, _LONGEST_SLEEP, _GROWTH = 20e-6, 1e-3, 1.3
+FIRST_SLEEP, LONGEST_SLEEP, GROWTH = 20e-6, 1e-3, 1.3
 # Seconds in which a wait does not sleep, but yields its core to other processes between two tests.
 _SPIN = 2e-3
 # If processes outnumber cores, a wait sleeps at once after this number of consecutive waits longer than
@@ -36,9 +36,9 @@ _SPIN = 2e-3
 _LONG_WAITS = 3
 _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds between two checks of the heartbeat during a wait.
-_CHECK = 0.05
-# The tag of messages of asynchronous runs; tags 0 and 1 are those of collective operations and of rounds.
-_MAIL_TAG = 2
+CHECK = 0.05
+# Seconds of a wait after which a process tells others that it waits for their messages.
+_LONG = 1.0
 # Seconds in which all processes must have started MPI, and how many more for each process.
 _START, _START_EACH = 120.0, 2.0
 # Bytes of freed memory that a process keeps, and the largest block that it keeps (the most glibc allows).
@@ -78,7 +78,7 @@ class MPITransport(Transport):
         comm, byte = self.comm, self.mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]
-        self._wait(requests, peers)
+        self._wait(requests, peers, [each.rank for each in receives])
 
     def broadcast(self, buffer: Buffer) -> None:
         self._wait([self.comm.Ibcast([buffer, self.mpi.BYTE], 0)])
@@ -89,8 +89,11 @@ class MPITransport(Transport):
         self._wait([self.comm.Iallreduce(mine, out, self.mpi.MAX)])
         return out
 
-    def _wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
-        """Wait until all requests are complete; raise if the heartbeat reports a failure."""
+    def _wait(self, requests: Sequence[Any], peers: Sequence[int] = (), senders: Sequence[int] = ()) -> None:
+        """Wait until all requests are complete; raise if the heartbeat reports a failure.
+
+        The first requests are those to receive, from these ``senders``.
+        """
         testall = self.mpi.Request.Testall
         if testall(requests):
             self._long_waits = 0
@@ -98,17 +101,21 @@ class MPITransport(Transport):
         self.pending = requests
         now = start = time.monotonic()
         spin_end = start + (0.0 if self._crowded and self._long_waits >= _LONG_WAITS else _SPIN)
-        sleep, next_check = _FIRST_SLEEP, start + _CHECK
+        sleep, next_check = FIRST_SLEEP, start + CHECK
         while not testall(requests):
             now = time.monotonic()
             if now < spin_end:
                 _yield_core()
                 continue
             time.sleep(sleep)
-            sleep = min(sleep * _GROWTH, _LONGEST_SLEEP)
+            sleep = min(sleep * GROWTH, LONGEST_SLEEP)
             if now >= next_check:
-                next_check = now + _CHECK
+                next_check = now + CHECK
+                if now - start > _LONG:
+                    self.heartbeat.await_from(_awaited(requests, senders))
                 self.heartbeat.check(peers)
+        if now - start > _LONG:
+            self.heartbeat.await_from(())
         self.pending = ()
         self._long_waits = 0 if now - start < _SPIN else self._long_waits + 1
 
@@ -120,7 +127,7 @@ class MPITransport(Transport):
         end = time.monotonic() + 0.5
         while self.pending and time.monotonic() < end:
             self.pending = [request for request in self.pending if not request.Test()]
-            time.sleep(_LONGEST_SLEEP)
+            time.sleep(LONGEST_SLEEP)
 
     def _exit(self) -> None:
         """Announce the exit before MPI finalizes. After a failure MPI might wait forever, so abort it."""
@@ -131,54 +138,6 @@ class MPITransport(Transport):
         self.heartbeat.announce_exit()
         if self._abandoned and self.size > 1:
             abort_all()
-
-
-@final
-class MPIMailTransport:
-    """The messages of an asynchronous run: none of its methods waits for another process."""
-
-    def __init__(self, transport: MPITransport) -> None:
-        self.rank, self.size = transport.rank, transport.size
-        self._transport = transport
-        self._sends: list[tuple[Any, Buffer]] = []
-        self._receives: list[tuple[Any, Buffer, int]] = []
-        self._sleep, self._next_check = _FIRST_SLEEP, 0.0
-
-    def begin(self, peers: Sequence[int]) -> None:
-        self._transport.heartbeat.watch(peers)
-        self._transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
-
-    def send(self, buffer: Buffer, rank: int) -> None:
-        request = self._transport.comm.Isend([buffer, self._transport.mpi.BYTE], rank, _MAIL_TAG)
-        self._sends.append((request, buffer))
-
-    def receive(self) -> tuple[Buffer, int] | None:
-        comm, mpi = self._transport.comm, self._transport.mpi
-        status = mpi.Status()
-        while (message := comm.Improbe(mpi.ANY_SOURCE, _MAIL_TAG, status)) is not None:
-            buffer: Buffer = np.empty(status.Get_count(mpi.BYTE), dtype=np.uint8)
-            self._receives.append((message.Irecv([buffer, mpi.BYTE]), buffer, status.source))
-        for place, (request, buffer, rank) in enumerate(self._receives):
-            if request.Test():
-                del self._receives[place]
-                self._sleep = _FIRST_SLEEP
-                return buffer, rank
-        return None
-
-    def is_sent(self) -> bool:
-        self._sends = [each for each in self._sends if not each[0].Test()]
-        return not self._sends
-
-    def check(self, is_idle: bool) -> None:
-        now = time.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + _CHECK
-            self.is_sent()
-            self._transport.pending = [request for request, _ in self._sends]
-            self._transport.heartbeat.check(())
-        if is_idle:
-            time.sleep(self._sleep)
-            self._sleep = min(self._sleep * _GROWTH, _LONGEST_SLEEP)
 
 
 @final
@@ -211,7 +170,7 @@ class _MPIHeartbeatTransport:
     def flush(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not all(request.Test() for request, _ in self._sent.values()):
-            time.sleep(_LONGEST_SLEEP)
+            time.sleep(LONGEST_SLEEP)
 
 
 _keyval: int | None = None
@@ -286,8 +245,15 @@ def _duplicate(comm: Any) -> Any:
     """Return a copy of a communicator. All its processes call this; it sleeps until the last of them does."""
     copy, request = comm.Idup()
     while not request.Test():
-        time.sleep(_LONGEST_SLEEP)
+        time.sleep(LONGEST_SLEEP)
     return copy
+
+
+def _awaited(requests: Sequence[Any], senders: Sequence[int]) -> list[int]:
+    """Return from whom messages are awaited, if all of this process has been sent; else nobody."""
+    if not all(request.Get_status() for request in requests[len(senders) :]):
+        return []
+    return [rank for request, rank in zip(requests, senders, strict=False) if not request.Get_status()]
 
 
 def _name(agents: range, rank: int) -> str:
