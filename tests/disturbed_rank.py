@@ -65,6 +65,7 @@ def disturb(mode: str, action: str, moment: str, delay: float) -> None:
     right = getattr(owner, name)
 
     def wrong(*arguments: Any) -> Any:
+        setattr(owner, name, right)  # once
         if moment == "after":
             result = right(*arguments)
             act(mode, action)

@@ -132,6 +132,11 @@ class Marks:
                         found[int(number)] = mark
         return found
 
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a process has claimed the line."""
+        return os.path.exists(os.path.join(self.folder, "line"))
+
     def claim(self) -> bool:
         """Return whether this process is the first to claim the one line that the job prints when it ends."""
         if not self._is_ours:

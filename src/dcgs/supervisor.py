@@ -34,8 +34,8 @@ _AWAITED = (*SIGNALS, signal.SIGCHLD, signal.SIGALRM)
 # Seconds from a signal to the end of a worker that does not exit by itself. Those of the processes that
 # mpiexec started come first: a command that started mpiexec waits for them.
 _DEADLINE, _RANK_DEADLINE = 4.5, 3.5
-# Seconds that other ranks wait for the root to print, before they do so and abort all.
-_ROOT_FIRST = 1.0
+# Seconds that other ranks wait for the root to print, before they do so and abort all; and of a short sleep.
+_ROOT_FIRST, _MOMENT = 2.5, 0.05
 # Seconds in which the launcher ends this process after it was told to end all.
 _ENDED_BY_LAUNCHER = 0.5
 # Seconds in which a repeated signal must not interrupt the exit: mpiexec may send each signal twice.
@@ -67,20 +67,21 @@ def detach() -> None:
     _put(_name, "")
 
 
-def mark_printed() -> None:
-    """Tell the supervisor, and all other processes, that this process has printed that it was interrupted."""
+def mark_printed() -> bool:
+    """Tell the supervisor that this process prints that it was interrupted; return False if another did."""
     _put(_printed, "yes")
-    watchdog.claim_line()
+    return watchdog.claim_line()
 
 
-def print_interrupted(hint: str = "") -> None:
-    """Print that this process was interrupted, if no other process has: the root first."""
-    if not is_root():
-        time.sleep(_ROOT_FIRST)
+def print_interrupted(what: str = "", hint: str = "") -> None:
+    """Print that this process was interrupted, or what else was, if no other process has: the root first."""
+    deadline = time.monotonic() + (0.0 if is_root() else _ROOT_FIRST)
+    while time.monotonic() < deadline and not marks_of_job().is_claimed:
+        time.sleep(_MOMENT)
     if watchdog.claim_line():
         _put(_printed, "yes")
-        who = "interrupted" if is_root() else f"{own_name()} was interrupted"
-        print_line(f"dcgs: {who}; {hint}." if hint else f"dcgs: {who}.")
+        what = what or ("interrupted" if is_root() else f"{own_name()} was interrupted")
+        print_line(f"dcgs: {what}; {hint}." if hint else f"dcgs: {what}.")
 
 
 def is_worker() -> bool:
@@ -184,7 +185,7 @@ def _end_interrupted(number: int) -> NoReturn:
     """Exit as the signal asks, for a worker that was interrupted and could not clean up or exit."""
     if not _read(_printed):
         hint = _read(_hint)
-        print_interrupted("" if hint == "start again" else hint)
+        print_interrupted(hint="" if hint == "start again" else hint)
     _abort_all(128 + number)
     os._exit(128 + number)
 

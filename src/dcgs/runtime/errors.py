@@ -76,10 +76,13 @@ def report(error: RunAbortedError, is_root: bool) -> int:
 
 def describe(error: BaseException, process: str) -> str:
     """Return a sentence on an error of one process, which names the agent, or else the process."""
-    if isinstance(error, RunAbortedError) or scope_of(error) is Scope.ALL:
+    notes = [
+        note for note in getattr(error, "__notes__", ()) if note.startswith(("raised in a", "raised in r"))
+    ]
+    who = next((note.removeprefix("raised in ") for note in notes if note != _IN_ALL), None)
+    if isinstance(error, RunAbortedError) or (scope_of(error) is Scope.ALL and who is None):
         return str(error)
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised in ")]
-    who = notes[0].removeprefix("raised in ") if notes else process
+    who = who or process
     if isinstance(error, KeyboardInterrupt | SystemExit):
         is_signal = interrupt_status(error) is not None
         return f"{who} was interrupted." if is_signal else f"{who} exited while others wait for it."
