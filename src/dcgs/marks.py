@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import NamedTuple, final
 
-from dcgs.environment import is_root, local_size, rank, size
+from dcgs.environment import is_root, local_size, rank, size, started_by_mpi
 
 # How far a process is.
 STARTS, WAITS, RUNS, LEAVES = "starts", "waits", "runs", "leaves"
@@ -115,7 +115,7 @@ class Marks:
         with suppress(OSError):
             with open(f"{path}.new", "w", encoding="utf-8", errors="replace") as file:
                 file.write(line)
-            os.replace(f"{path}.new", path)
+            os.rename(f"{path}.new", path)
 
     def read(self) -> dict[int, Mark]:
         """Return all marks."""
@@ -173,6 +173,12 @@ def marks_of_job() -> Marks:
     if _of_job is None:
         _of_job = Marks()
     return _of_job
+
+
+def others_wait() -> bool:
+    """Return whether another process of the job, on this machine, waits in MPI for this one."""
+    marks = marks_of_job().read() if started_by_mpi() else {}
+    return any(mark.stage == WAITS for other, mark in marks.items() if other != rank())
 
 
 def own_name() -> str:

@@ -16,7 +16,7 @@ from dcgs import __version__
 from dcgs.cli.errors import ERRORS
 from dcgs.cli.jobs import add_jobs
 from dcgs.environment import is_root, started_by_mpi
-from dcgs.marks import own_name
+from dcgs.marks import others_wait, own_name
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
 from dcgs.runtime.errors import describe
 from dcgs.supervisor import detach, print_interrupted, raise_on_signals, signal_received
@@ -93,8 +93,8 @@ def _run(argv: Sequence[str] | None = None) -> int:
         if signal_received():  # it interrupted something that raised this instead
             _exit_interrupted(128 + signal_received())
         text = str(error)
-        if not is_root() and scope_of(error) is Scope.ONE:
-            time.sleep(_ROOT_FIRST)
+        if scope_of(error) is Scope.ONE and (others_wait() or not is_root()):
+            time.sleep(0.0 if is_root() else _ROOT_FIRST)
             text = describe(error, own_name())
         if isinstance(error, ImportError):
             detach()

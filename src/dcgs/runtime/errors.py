@@ -8,7 +8,8 @@ from enum import Enum
 
 from dcgs.watchdog import claim_line
 
-_IN_ALL = "raised in all processes"
+_IN = "raised in "
+_IN_ALL = f"{_IN}all processes"
 
 
 class Scope(Enum):
@@ -76,10 +77,8 @@ def report(error: RunAbortedError, is_root: bool) -> int:
 
 def describe(error: BaseException, process: str) -> str:
     """Return a sentence on an error of one process, which names the agent, or else the process."""
-    notes = [
-        note for note in getattr(error, "__notes__", ()) if note.startswith(("raised in a", "raised in r"))
-    ]
-    who = next((note.removeprefix("raised in ") for note in notes if note != _IN_ALL), None)
+    notes = [note for note in getattr(error, "__notes__", ()) if note != _IN_ALL]
+    who = next((note.removeprefix(_IN) for note in notes if note.startswith(_IN)), None)
     if isinstance(error, RunAbortedError) or (scope_of(error) is Scope.ALL and who is None):
         return str(error)
     who = who or process

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from dcgs.environment import is_root, started_by_mpi
+from dcgs.marks import marks_of_job
 from dcgs.runtime.errors import RunAbortedError, Scope, is_printed_here, report
 from dcgs.supervisor import is_worker, print_interrupted, run_supervised, signal_received
 from dcgs.watchdog import claim_line
@@ -67,8 +68,11 @@ def abort_all(status: int | None = None) -> None:
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    claim_line()  # who is killed by this has not failed, and is not reported
     time.sleep(_GRACE)
+    deadline = time.monotonic() + _LONG_GRACE
+    while time.monotonic() < deadline and not marks_of_job().is_claimed:
+        time.sleep(_GRACE / 20.0)  # until the failure was printed, here or elsewhere
+    claim_line()  # who is killed by this has not failed, and is not reported
     if is_worker():  # everything has been printed, and MPICH would add a line
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     mpi.COMM_WORLD.Abort(_status if status is None else status)
