@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import networkx as nx
@@ -126,6 +127,10 @@ def survived() -> None:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
+    assert dcgs.MPI().hosts(AGENTS)
+    maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/mpich_shm_" in line]
+    named = [line for line in maps if not line.endswith("(deleted)")]
+    os.write(1, f"shared memory | {world.rank} | {len(maps)} mapped, {len(named)} named\n".encode())
     for fault in SURVIVED:
         line = ("done", "", "")
         try:

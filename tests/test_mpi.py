@@ -83,6 +83,11 @@ def test_a_message_of_the_wrong_round_names_its_sender_in_every_process(
     ]
 
 
+def test_the_shared_memory_of_mpich_has_no_name_once_all_have_met(survived: dict[str, list[str]]) -> None:
+    """So nothing stays in /dev/shm, however the processes end."""
+    assert survived["shared memory"] == [f"{rank} | 1 mapped, 0 named" for rank in range(3)]
+
+
 def test_a_nan_is_blamed_on_its_sender_also_if_only_the_receiver_can_see_it(
     survived: dict[str, list[str]],
 ) -> None:
@@ -160,8 +165,10 @@ def test_without_mpi4py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan"), True, "10"])
 def test_a_timeout_is_a_positive_number(timeout: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout must be a positive finite number; got "):
+    with pytest.raises(ValueError, match=r"^timeout must be a positive finite number; got "):
         dcgs.MPI(timeout=timeout)
+    with pytest.raises(ValueError, match=r"^start_timeout must be a positive finite number, or None; got "):
+        dcgs.MPI(start_timeout=timeout)
 
 
 def test_an_mpiexec_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
