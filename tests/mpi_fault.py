@@ -79,7 +79,7 @@ def fail(fault: str, x: Point) -> Point:
     if fault == "withholds messages":
         change_transfers(lambda sends: ())
     if fault == "sends a wrong length":
-        change_transfers(lambda sends: changed(sends, slice(29, 30), np.ones(1, np.uint8)))
+        change_transfers(lambda sends: changed(sends, slice(26, 27), np.ones(1, np.uint8)))
     if fault == "sends a wrong round":
         send_round_99()
     return x
