@@ -19,7 +19,7 @@ from dcgs.runtime import Job, Lockstep, Traffic, wire
 from dcgs.runtime.encoding import Buffer, EncodedArray
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
-from dcgs.runtime.messages import Packet, Packets, packets
+from dcgs.runtime.messages import Packet, Packets, blaming_senders, packets
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.transport import Transfers, hosted_by
 from dcgs.runtime.wire import (
@@ -134,6 +134,18 @@ def test_a_number_that_is_not_finite_is_refused_by_who_receives_it(value: float,
     array[1] = value
     with pytest.raises(MessageError, match=rf"^a message must be finite; agent 3 sent {value} at \(1,\)\.$"):
         received(bundle([Frame(3, ALL, parts)]))
+
+
+@pytest.mark.parametrize("as_tuple", [False, True])
+def test_a_failure_after_a_long_message_with_a_nan_is_blamed_on_its_sender(as_tuple: bool) -> None:
+    """Long messages are not checked on arrival."""
+    right, wrong = np.zeros(3), np.array([0.0, 1.0, np.nan])
+    inboxes = {0: {1: right, 2: (right, wrong) if as_tuple else wrong}}
+    sentence = r"^a message must be finite; agent 2 sent nan at \(2,\)\.$"
+    with pytest.raises(FloatingPointError, match=sentence), blaming_senders(inboxes):
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), blaming_senders({0: {1: right}}):
+        raise ZeroDivisionError
 
 
 def test_a_collective_operation_may_gather_numbers_that_are_not_finite() -> None:

@@ -29,6 +29,9 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _SMALL = 16
 # Numbers that are read at a time: they are still in the cache when they are read again.
 _CHUNK = 1 << 16
+# Arrays with more stored entries are not checked on arrival: one more pass over the memory would take a third
+# of the time of a round.
+_MOST_CHECKED = 1 << 17
 # Larger arrays are written in full: positions are 32-bit numbers.
 _MOST_INDEXED = 1 << 32
 # NumPy has no larger arrays, also not of no entries: the product of all positive sides counts.
@@ -81,10 +84,6 @@ class EncodedArray:
         """
         return math.isfinite(self._squares) or is_finite(self.array)
 
-    def where_not_finite(self) -> str:
-        """Return the first entry that is not finite, and its place."""
-        return _where_not_finite(self.array)
-
     def write(self, buffer: Buffer) -> None:
         """Write it to a buffer of ``nbytes`` bytes."""
         form, count, shape, dtype = self._form, self._count, self.array.shape, self.array.dtype
@@ -131,7 +130,8 @@ def _shortest(n: int, nonzeros: int) -> Form:
     return min(sizes, key=lambda form: (sizes[form], form))
 
 
-def _where_not_finite(array: Array) -> str:
+def where_not_finite(array: Array) -> str:
+    """Return the first entry that is not finite, and its place."""
     where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
     return f"{array[where]} at {where}"
 
@@ -168,8 +168,8 @@ def _read(buffer: Buffer, must_be_finite: bool) -> tuple[Array, int]:
     values = buffer[end : end + count * dtype.itemsize].view(dtype)
     entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
     array = entries.reshape(shape)
-    if must_be_finite and dtype == np.float64 and not _is_finite(values):
-        raise NotFiniteError(_where_not_finite(array))
+    if must_be_finite and dtype == np.float64 and count <= _MOST_CHECKED and not _is_finite(values):
+        raise NotFiniteError(where_not_finite(array))
     return array, size
 
 
