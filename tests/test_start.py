@@ -26,6 +26,7 @@ from dcgs.marks import (
     Marks,
     new_mark,
     process,
+    remove_old_folders,
 )
 from dcgs.start import Seen, Wait, fault, killed_by
 from disturbed_rank import RANKS
@@ -129,6 +130,15 @@ def test_the_folder_of_a_job_goes_with_its_last_process(
         marks.write(rank, Mark(1, 0, LEFT, 0.0, f"rank {rank}"))
         marks.remove(has_failed=False)
         assert (tmp_path / "job").exists() is (rank == 0)
+
+
+def test_folders_of_jobs_whose_launcher_is_gone_are_removed(tmp_path: Path) -> None:
+    names = [f"dcgs-job-0-here-7-{os.getpid()}-{born}" for born in (own_birth(), own_birth() - 1)]
+    others = ["dcgs-job-0-there-7-1-0", "dcgs-job-0-here-7-new-1"]
+    for name in (*names, *others):
+        Marks(str(tmp_path / name)).claim()
+    remove_old_folders(str(tmp_path / "dcgs-job-0-here-7-1-1"))
+    assert {path.name for path in tmp_path.iterdir()} == {names[0], *others}
 
 
 def test_a_stopped_process_is_seen_as_one() -> None:

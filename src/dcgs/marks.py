@@ -100,8 +100,8 @@ class Mark(NamedTuple):
 class Marks:
     """The marks of the processes of one job on this machine."""
 
-    def __init__(self, folder: str | None = None) -> None:
-        self.folder = _job_folder() if folder is None else folder
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         with suppress(OSError):
             os.mkdir(self.folder, 0o700)
         self._is_ours = _is_private(self.folder)
@@ -150,18 +150,18 @@ class Marks:
         return True
 
     def remove(self, *, has_failed: bool) -> None:
-        """Remove the folder if all processes of the job on this machine have ended.
+        """Remove the folder if all processes of the job on this machine have ended, and said so.
 
         After a failure the launcher ends also those that have no mark yet.
         """
         marks = self.read()
-        is_complete = has_failed or len(marks) >= (local_size() or size() or 1)
-        if self._is_ours and is_complete and all(mark.stage in ENDED for mark in marks.values()):
-            with suppress(OSError):
-                for file_name in os.listdir(self.folder):
-                    with suppress(OSError):
-                        os.unlink(os.path.join(self.folder, file_name))
-                os.rmdir(self.folder)
+        if has_failed:
+            is_over = not any(mark.is_alive for mark in marks.values())
+        else:
+            ended = [mark for mark in marks.values() if mark.stage in ENDED]
+            is_over = len(ended) == len(marks) >= (local_size() or size() or 1)
+        if self._is_ours and is_over:
+            _remove(self.folder)
 
 
 _of_job: Marks | None = None
@@ -171,8 +171,33 @@ def marks_of_job() -> Marks:
     """Return the marks of the job to which this process belongs."""
     global _of_job
     if _of_job is None:
-        _of_job = Marks()
+        folder = _job_folder()
+        if not os.path.exists(folder):
+            remove_old_folders(folder)
+        _of_job = Marks(folder)
     return _of_job
+
+
+def remove_old_folders(new: str) -> None:
+    """Remove the folders of jobs whose launcher is gone; nobody could if all processes were killed."""
+    parent, name = os.path.split(new)
+    machine, *_ = name.rsplit("-", 2)
+    with suppress(OSError):
+        for other in os.listdir(parent):
+            same, *numbers = other.rsplit("-", 2)
+            if same == machine and other != name and all(map(str.isdecimal, numbers)):
+                found = process(int(numbers[0]))
+                if found is None or found.born != int(numbers[1]):
+                    _remove(os.path.join(parent, other))
+
+
+def _remove(folder: str) -> None:
+    if _is_private(folder):
+        with suppress(OSError):
+            for name in os.listdir(folder):
+                with suppress(OSError):
+                    os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
 
 
 def others_wait() -> bool:
@@ -193,7 +218,10 @@ def new_mark(stage: str, name: str, pid: int, supervisor: int = 0) -> Mark:
 
 
 def _job_folder() -> str:
-    """Return the folder of the job: named by the launcher's process on this machine, and when it began."""
+    """Return the folder of the job: named by the machine, the launcher's process there, and when that began.
+
+    Machines, and containers with process numbers of their own, may share the folder for temporary files.
+    """
     pid = launcher = os.getppid()
     for _ in range(_GENERATIONS):
         found = process(pid)
@@ -205,8 +233,12 @@ def _job_folder() -> str:
         pid = found.parent
     found = process(launcher)
     born = 0 if found is None else found.born
+    space = ""
+    with suppress(OSError):
+        space = "".join(filter(str.isdecimal, os.readlink("/proc/self/ns/pid")))
+    machine = f"{os.uname().nodename}-{space}"
     temporary = os.environ.get("TMPDIR") or "/tmp"
-    return os.path.join(temporary, f"dcgs-job-{os.getuid()}-{launcher}-{born}")
+    return os.path.join(temporary, f"dcgs-job-{os.getuid()}-{machine}-{launcher}-{born}")
 
 
 def _is_private(folder: str) -> bool:

@@ -8,6 +8,7 @@ one that was killed it prints which it was.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -70,6 +71,7 @@ def run(main: int, reading: int, supervisor: int) -> NoReturn:
 
     ``supervisor`` is the process number of its supervisor, 0 if it has none.
     """
+    gc.disable()  # it would copy the memory that is shared with the process
     try:
         os.setsid()  # the launcher kills the group of its process, and the watchdog must outlive that
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
