@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dcgs.inner.base import Accuracy, Outcome, Subproblem, Task
@@ -13,6 +15,8 @@ FEW = 64
 """The largest number of unknowns for which these steps are used."""
 # Most solves take fewer than twenty steps.
 _MOST_STEPS = 100
+# Rounding error is reached if this number of steps did not halve the gap.
+_USELESS = 6
 # The gap of a model at its approximate minimizer, relative to the gap that is asked for, and to that of φ.
 _SHARE, _FALL = 0.3, 1e-3
 
@@ -25,11 +29,12 @@ def minimize_few(phi: Subproblem, task: Task, x: Point, accuracy: Accuracy) -> P
     """
     f, domain = phi.f, Domain(task.X, task.lmo, task.projections)
     proximal = np.diag(phi.prox_grad(np.ones(x.shape)).reshape(-1))
-    image, outcome = f.map.image(x), Outcome.STEPS
+    image, outcome, lowest, useless = f.map.image(x), Outcome.STEPS, math.inf, 0
     for _ in range(_MOST_STEPS):
         g = phi.grad(x, image)
         gap, e = vdot(g, x) - task.lmo(g, None).dot(g), accuracy(x)
-        if gap <= max(e, phi.noise(x, image, task.X.diameter)):
+        useless, lowest = (0, gap) if gap < 0.5 * lowest else (useless + 1, lowest)
+        if gap <= max(e, phi.noise(x, image, task.X.diameter)) or useless == _USELESS:
             outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
             break
         q = Quadratic(f.map.gram(f.loss.hess(image)) + proximal, g.reshape(-1), x.reshape(-1))

@@ -171,7 +171,7 @@ class _NewtonSolver(Solver):
         """Return the minimizer of φ where Newton steps on the dual failed, starting at x."""
         task = replace(self.task, f=self.f, x0=x, saved=None)
         if x.size <= FEW:
-            return minimize_few(phi, task, x, accuracy)
+            return minimize_few(phi, task, min(x, self.state.x, key=phi.value), accuracy)
         return ProjectedSolver(task, 100_000)(phi, accuracy)
 
     def _next_step(self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool) -> Outcome | Step:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Subproblem, Task
 from dcgs.inner.corrective import Corrective
-from dcgs.momentum import Momentum
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
@@ -31,16 +30,11 @@ Matrix = NDArray[np.float64]
 # point step divides it by _FACTOR, and by less after a step that could not be solved.
 _FIRST, _LEAST, _FACTOR, _SMALLEST_FACTOR = 1e-1, 1e-13, 10.0, 1.5
 _MOST_STEPS = 60
-# After so many projections, corrective steps finish a solve: most solves take fewer than a hundred.
-_MOST_PROJECTIONS = 150
 # Rounding error is reached if this number of steps in a row did not halve the gap.
 _USELESS = 4
 # The error of a proximal point step, relative to its length.
 _SIGMA = 0.1
 _MOST_NEWTON, _HALVINGS = 30, 6
-# Newton steps and gradient steps alternate at most this number of times; a phase of the latter has this
-# multiple of √(curvature/η) steps.
-_MOST_PHASES, _GRADIENTS, _MOST_GRADIENTS = 4, 3.0, 500
 # The relative step by which a projection without a known derivative is differenced.
 _DIFFERENCE = 6e-6
 # Coordinates are scaled by their curvature if that differs by more than this factor.
@@ -138,11 +132,8 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
     normal, useless, factor = 0.0 * x, 0, _FACTOR
-    most = domain.projections.count + _MOST_PROJECTIONS
     for _ in range(_MOST_STEPS):
         if lowest <= tolerance(first - q.value(best)) or useless == _USELESS:
-            break
-        if domain.projections.count > most:
             break
         step = _Proximal(problem, x, eta)
         at = step.minimizer(normal)
@@ -179,8 +170,7 @@ class _Proximal:
     """Minimize φ(x) = q(x) + η/2 ‖x − p‖² over X, in the metric h.
 
     The minimizer is x = P(y) for the root y of the normal map F(y) = ∇q(P(y)) + η h (y − p). At any y, F(y)
-    is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root. Where they stall,
-    accelerated projected gradient steps come nearer.
+    is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root.
     """
 
     def __init__(self, problem: _Problem, p: Point, eta: float) -> None:
@@ -188,17 +178,11 @@ class _Proximal:
         self.weights = np.full(p.shape, eta) if problem.h is None else eta * problem.h
 
     def minimizer(self, normal: Point) -> _Root:
-        """Return an approximate root of the normal map; start at p with a normal vector of X there."""
-        at = self._at(self.p + normal / self.weights)
-        for _ in range(_MOST_PHASES):
-            at = self._by_newton(at)
-            if self.is_accurate(at):
-                break
-            at = self._by_gradients(at)
-        return at
+        """Return an approximate root of the normal map; start at p with a normal vector of X there.
 
-    def _by_newton(self, at: _Root) -> _Root:
-        """Return where Newton steps end: at an accurate point, or where they reduce ‖F‖ no more."""
+        Newton steps end at an accurate point, or where they reduce ‖F‖ no more.
+        """
+        at = self._at(self.p + normal / self.weights)
         for _ in range(_MOST_NEWTON):
             if self.is_accurate(at):
                 break
@@ -213,20 +197,6 @@ class _Proximal:
                 break
             at = ahead
         return at
-
-    def _by_gradients(self, at: _Root) -> _Root:
-        """Return the point after about √(top/η) accelerated projected gradient steps."""
-        beta = (self.problem.top + self.eta) / self.eta  # the steps are relative to η h
-        root = math.sqrt(1.0 / beta)
-        momentum = Momentum(most=(1.0 - root) / (1.0 + root))
-        x, y = at.x, at.x
-        for _ in range(min(_MOST_GRADIENTS, math.ceil(_GRADIENTS / root))):
-            g = self.problem.q.grad(y) + self.weights * (y - self.p)
-            z = y - g / (beta * self.weights)
-            v = self.problem.project(z)
-            theta = momentum.weight(restart=vdot(y - v, self.weights * (v - x)) > 0.0)
-            x, y = v, v + theta * (v - x)
-        return self._at(v + beta * (z - v))  # β (z − v) is normal at v
 
     def _at(self, y: Point) -> _Root:
         x = self.problem.project(y)

@@ -203,7 +203,7 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
     if agent.facts.sizes is None:
         return None
     d = agent.x0.size
-    hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes no bytes
+    hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
     return 8 * (3 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
