@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -14,6 +15,11 @@ threadpool_limits(1, user_api="blas")
 # start. Some tests send Ctrl-C to such a process, so it must not be ignored.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests on real data find them in the folder that DCGS_DATA names, or else in shared/data beside the checkout.
+BESIDE = Path(__file__).parents[2] / "shared" / "data"
+if BESIDE.is_dir():
+    os.environ.setdefault("DCGS_DATA", str(BESIDE))
 
 # Variables of a terminal, a plotting backend or a batch system would change what dcgs prints, or how mpiexec
 # starts processes. Without compiled modules, each process that a test starts would compile what it imports.
@@ -32,6 +38,7 @@ pytest.MonkeyPatch().setattr(
 
 # No test process shall wait for one of these at the end.
 LONGEST = (
+    "test_every_part_works_with_the_oldest_versions",
     "test_the_linters_find_nothing",
     "test_the_site_builds",
     "test_processes_with_their_own_rows",

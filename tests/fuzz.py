@@ -15,7 +15,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeAlias, final
 
@@ -28,13 +28,16 @@ from scipy.optimize import nnls
 import dcgs
 from dcgs.bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from dcgs.runtime import Runtime
+from dcgs.sets.product_set import Product
 from junk import EndlessError, bounds
+from membership import MOST, roundings
 
 Array: TypeAlias = NDArray[np.float64]
 
 EPS = float(np.finfo(np.float64).eps)
 COUNT = 300
-# An answer may leave its set by this share of the set's size: x0 may, too, and sums of atoms round.
+# How far the judge's own numbers put a point of a set outside, relative to the set's size: it solves
+# nonnegative least squares for the weights of corners.
 FEASIBLE = 1e-8
 # An evaluation of f adds fewer than 64 numbers in a row, each off by one rounding error.
 ROUNDINGS = 64.0
@@ -412,7 +415,9 @@ class Problem:
 
     def run(self) -> dcgs.Result:
         """Run dcgs on it, to the gap or to limits in rounds and oracle calls."""
-        calls = CALLS_OF_PROGRAM if isinstance(self.region.made, dcgs.Polytope) else CALLS
+        X = self.region.made
+        parts = X.parts if isinstance(X, Product) else (X,)
+        calls = CALLS_OF_PROGRAM if any(isinstance(part, dcgs.Polytope) for part in parts) else CALLS
         limits: dict[str, Any] = {} if self.method.projects else {"lmo_calls": calls}
         every = 0 if self.method.stops_itself else 3
         return dcgs.minimize(
@@ -448,13 +453,13 @@ def problem(seed: int) -> Problem:
     drawn = [made.agent() for _ in graph]
     terms = [Term(data.kind, data.A, data.b, data.delta) for data in drawn]
     objectives = [data.objective() for data in drawn]
-    x0 = None if rng.random() < 0.7 else _inside(rng, region).reshape(shape)
+    x0 = None if rng.random() < 0.7 else inside(rng, region).reshape(shape)
     gap = float(rng.choice(GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, {way} {kind}, {method}, gap={gap:g}, {spread}"
     return Problem(seed, about, Sum(terms), region, objectives, graph, eval(method, {"dcgs": dcgs}), gap, x0)
 
 
-def _inside(rng: np.random.Generator, region: Region) -> Array:
+def inside(rng: np.random.Generator, region: Region) -> Array:
     """Return a point well inside a set: half the way from the center to a random point of it."""
     y = np.asarray(rng.standard_normal((region.span.shape[1],)))
     for _ in range(60):
@@ -591,13 +596,17 @@ class Verdict(Enum):
 @final
 @dataclass(frozen=True)
 class Judgment:
-    """The verdict on one problem, with its numbers; ``sharp`` says whether the reference was good enough."""
+    """The verdict on one problem, with its numbers; ``sharp`` says whether the reference was good enough.
+
+    ``roundings`` is the largest violation of an answer, in units of ε times the magnitude of the set.
+    """
 
     problem: Problem = field(repr=False)
     verdict: Verdict
     details: str
     sharp: bool = True
     status: str = ""
+    roundings: float = 0.0
 
     def __str__(self) -> str:
         return f"seed {self.problem.seed}: {self.verdict.value}: {self.details} [{self.problem.about}]"
@@ -616,7 +625,12 @@ def judge(problem: Problem) -> Judgment:
         return Judgment(problem, verdict, f"{type(error).__name__}: {error}")
     except Exception as error:
         return Judgment(problem, Verdict.RAISED, f"{type(error).__name__}: {error}")
-    return _judged(problem, result)
+    X = problem.region.made
+    worst = max(roundings(X, np.asarray(x)) for x in (result.x, *result.agents))
+    if not worst <= MOST or not all(X.accepts(np.asarray(x)) for x in (result.x, *result.agents)):
+        details = f"outside by {worst:.3g} ε · magnitude"
+        return Judgment(problem, Verdict.OUTSIDE, details, status=result.status.name, roundings=worst)
+    return replace(_judged(problem, result), roundings=worst)
 
 
 def _judged(problem: Problem, result: dcgs.Result) -> Judgment:

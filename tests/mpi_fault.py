@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import networkx as nx
@@ -23,12 +24,20 @@ from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import run_as_rank, scope_of
 from dcgs.runtime.encoding import Buffer
+from dcgs.runtime.transport import Transfers, Transport
 from dcgs.runtime.wire import Header, Kind
 from dcgs.sets import ConvexSet
 
 AGENTS = 3
 TIMEOUT = 3.0
-SURVIVED = ("computes for long", "raises", "sends nan", "sends a wrong round")  # the last changes the class
+SURVIVED = (
+    *("computes for long", "raises", "sends nan", "sends nan unchecked", "withholds messages"),
+    *("sends a wrong length", "sends a wrong round"),  # the last one changes the class of headers
+)
+
+
+# Those of all runs; that of the present one is the last.
+transports: list[Transport] = []
 
 
 @final
@@ -65,6 +74,12 @@ def fail(fault: str, x: Point) -> Point:
         time.sleep(1.5 * TIMEOUT)
     if fault == "sends nan":
         return np.full_like(x, np.nan)
+    if fault == "sends nan unchecked":
+        change_transfers(lambda sends: changed(sends, slice(-8, None), np.full(1, np.nan).view(np.uint8)))
+    if fault == "withholds messages":
+        change_transfers(lambda sends: ())
+    if fault == "sends a wrong length":
+        change_transfers(lambda sends: changed(sends, slice(26, 27), np.ones(1, np.uint8)))
     if fault == "sends a wrong round":
         send_round_99()
     return x
@@ -80,10 +95,29 @@ def send_round_99() -> None:
     type.__setattr__(Header, "write", wrong)
 
 
+def change_transfers(change: Callable[[Transfers], Transfers]) -> None:
+    """Change all that this process sends from now on, after all checks of the sender."""
+    transport = transports[-1]
+    right = transport.transfer
+
+    def wrong(sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
+        right(change(sends), receives, peers)
+
+    vars(transport)["transfer"] = wrong
+
+
+def changed(sends: Transfers, where: slice, value: Buffer) -> Transfers:
+    """Return what is sent with some other bytes."""
+    for each in sends:
+        each.buffer[where] = value
+    return sends
+
+
 def run(fault: str, comm: Any = None) -> None:
     """Run until the fault, or to the end."""
     objectives = [dcgs.LeastSquares(np.eye(7), np.full(7, float(i))) for i in range(AGENTS)]
     runtime = dcgs.MPI(timeout=TIMEOUT, comm=comm)
+    transports.append(runtime.transport)
     graph = nx.path_graph(AGENTS)
     dcgs.minimize(objectives, dcgs.L1Ball(7), graph, Failing(fault), iterations=30, every=0, runtime=runtime)
 
@@ -93,6 +127,10 @@ def survived() -> None:
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
+    assert dcgs.MPI().hosts(AGENTS)
+    maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if "/mpich_shm_" in line]
+    named = [line for line in maps if not line.endswith("(deleted)")]
+    os.write(1, f"shared memory | {world.rank} | {len(maps)} mapped, {len(named)} named\n".encode())
     for fault in SURVIVED:
         line = ("done", "", "")
         try:

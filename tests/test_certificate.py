@@ -364,7 +364,7 @@ def agent_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Agent:
         lmo=dcgs.counting.CountedOracle(ball),
         x0=np.zeros(2),
         degrees={j: graph.degree[j] for j in neighbors_of(graph)[i]},
-        facts=Facts(len(graph), 1.0, 0.0, 2.0, graph_diameter=nx.diameter(graph)),
+        facts=Facts(len(graph), 1.0, 0.0, 2.0, is_complete=as_network(graph).is_complete),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,

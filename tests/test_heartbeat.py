@@ -46,7 +46,7 @@ def test_a_process_that_sends_heartbeat_messages_is_never_silent(clock: list[flo
     beats = FakeBeats()
     heartbeat = Heartbeat(beats, timeout=5.0)
     for _ in range(100):
-        beats.came.append((b"+", 1, 0))
+        beats.came.append((b"+0 0 0", 1, 0))
         listen(heartbeat, clock, 1.0)
         heartbeat.check([1])
 
@@ -97,6 +97,58 @@ def test_a_reported_failure_is_raised_in_the_run_it_belongs_to(clock: list[float
     assert caught.value.scope is Scope.REMOTE
     heartbeat.begin_run()
     heartbeat.check([])
+
+
+def hear(heartbeat: Heartbeat, beats: FakeBeats, clock: list[float], position: bytes, seconds: int) -> None:
+    """Let time pass while the other process says how far it is, and check as a wait does."""
+    for _ in range(10 * seconds):
+        beats.came.append((b"+" + position, 1, 0))
+        listen(heartbeat, clock, 0.1)
+        heartbeat.check([1])
+
+
+@pytest.mark.parametrize(
+    ("position", "did"),
+    [(b"1 3 0", "gone on"), (b"2 0 0", "gone on"), (b"1 2 1", "waited")],
+    ids=["a later step", "a later run", "this step, waiting for a message of this process"],
+)
+def test_a_message_that_its_sender_must_have_sent_is_not_waited_for(
+    position: bytes, did: str, clock: list[float]
+) -> None:
+    beats = FakeBeats()
+    heartbeat = Heartbeat(beats, timeout=5.0)
+    heartbeat.begin_run()
+    heartbeat.begin_step()
+    heartbeat.begin_step()
+    heartbeat.await_from([1])
+    hear(heartbeat, beats, clock, position, 5)
+    assert beats.sent[-1] == (b"+1 2 1", 1, 0)
+    sentence = f"^process 1 must have sent a message of step 2; none has arrived, and it has {did} for 5 s"
+    with pytest.raises(RunAbortedError, match=sentence):
+        hear(heartbeat, beats, clock, position, 1)
+
+
+@pytest.mark.parametrize("position", [b"1 1 0", b"1 1 1", b"1 2 0"])
+def test_a_sender_that_computes_or_waits_for_another_is_waited_for(
+    position: bytes, clock: list[float]
+) -> None:
+    beats = FakeBeats()
+    heartbeat = Heartbeat(beats, timeout=5.0)
+    heartbeat.begin_run()
+    heartbeat.begin_step()
+    heartbeat.begin_step()
+    heartbeat.await_from([1])
+    hear(heartbeat, beats, clock, position, 100)
+
+
+def test_a_message_that_arrives_late_is_no_lost_one(clock: list[float]) -> None:
+    beats = FakeBeats()
+    heartbeat = Heartbeat(beats, timeout=5.0)
+    for _ in range(10):
+        heartbeat.await_from([1])
+        hear(heartbeat, beats, clock, b"7 0 0", 4)
+        heartbeat.await_from([])
+        heartbeat.begin_step()
 
 
 def test_a_process_that_has_exited_is_not_waited_for(clock: list[float]) -> None:

@@ -29,8 +29,8 @@ OBJECTIVES: dict[str, Callable[[], list[Objective]]] = {
 def test_measurements_are_those_of_the_plain_formulas(name: str, spread: float) -> None:
     objectives, X = OBJECTIVES[name](), dcgs.L1Ball(6, 3.0)
     points = 0.1 + spread * 0.3 * np.random.default_rng(1).standard_normal((5, 6))
-    found = Measurement(as_distributed(objectives), X, None)(list(points)).columns
     x_bar = points.mean(axis=0)
+    found = Measurement(as_distributed(objectives), X, None)(list(points), x_bar).columns
     grad = np.sum([f.grad(x_bar) for f in objectives], axis=0)
     plain = {
         "local_loss": sum(f.value(x) for f, x in zip(objectives, points, strict=True)),
@@ -47,7 +47,8 @@ def test_the_worst_loss_of_nearly_equal_models_does_not_cancel() -> None:
     x = rng.standard_normal(6)
     objectives = [dcgs.LeastSquares(A, A @ x) for A, _ in DATA]
     points = x + 1e-9 * np.random.default_rng(2).standard_normal((5, 6))
-    found = Measurement(as_distributed(objectives), dcgs.L1Ball(6, 30.0), None)(list(points)).columns
+    measure = Measurement(as_distributed(objectives), dcgs.L1Ball(6, 30.0), None)
+    found = measure(list(points), points.mean(axis=0)).columns
     worst = max(sum(float(np.square(A @ (y - x)).sum()) for A, _ in DATA) for y in points)
     # f is about 1e-16 at the models, and y − x has seven digits: an error of 1e-16 · f(0) would show.
     assert found["worst_loss"] == pytest.approx(worst, rel=1e-6)

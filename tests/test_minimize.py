@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 import dcgs
 from dcgs.atoms import Atom
 from dcgs.front import Result, Snapshot, Status
+from dcgs.front.network import Network, as_network
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -251,6 +252,16 @@ def test_rounds_are_counted_where_their_number_grows_with_the_iterations(
 def test_seconds_end_a_run_when_the_clock_has_run_so_long(spy: Spy) -> None:
     result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), dcgs.DFW(), seconds=5.0, iterations=50)
     assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 5, 5.0)
+
+
+def test_the_seconds_of_the_set_up_count(spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(graph: nx.Graph) -> Network:
+        spy.clock[0] += 3.0
+        return as_network(graph)
+
+    monkeypatch.setattr("dcgs.front.checks.as_network", slow)
+    result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), dcgs.DFW(), seconds=5.0, iterations=50)
+    assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 2, 2.0)
 
 
 def test_seconds_end_a_run_also_in_the_midst_of_an_iteration(spy: Spy) -> None:

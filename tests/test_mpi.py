@@ -83,6 +83,42 @@ def test_a_message_of_the_wrong_round_names_its_sender_in_every_process(
     ]
 
 
+def test_the_shared_memory_of_mpich_has_no_name_once_all_have_met(survived: dict[str, list[str]]) -> None:
+    """So nothing stays in /dev/shm, however the processes end."""
+    assert survived["shared memory"] == [f"{rank} | 1 mapped, 0 named" for rank in range(3)]
+
+
+def test_a_nan_is_blamed_on_its_sender_also_if_only_the_receiver_can_see_it(
+    survived: dict[str, list[str]],
+) -> None:
+    sentence = "a message must be finite; agent 2 sent nan at (6,)."
+    assert survived["sends nan unchecked"] == [
+        f"0 | RunAbortedError | REMOTE | {sentence}",
+        f"1 | MessageError | ONE | {sentence}",
+        f"2 | RunAbortedError | REMOTE | {sentence}",
+    ]
+
+
+def test_a_wrong_length_is_not_waited_for(survived: dict[str, list[str]]) -> None:
+    sentence = r"the header of a message must match its checksum; that of agent 2 \(rank 2\) does not: .*"
+    kinds = ("RunAbortedError | REMOTE", "MessageError | ONE", "RunAbortedError | REMOTE")
+    for rank, (kind, seen) in enumerate(zip(kinds, survived["sends a wrong length"], strict=True)):
+        assert re.fullmatch(f"{rank} \\| {kind.replace('|', '.')} \\| {sentence}", seen)
+
+
+def test_messages_that_are_withheld_while_heartbeats_go_on_end_the_run(
+    survived: dict[str, list[str]],
+) -> None:
+    """In round 11: before the rounds there is one collective operation or more."""
+    sentence = (
+        r"agent 2 \(rank 2\) must have sent a message of step \d+; none has arrived, and it has gone on for "
+        r"\d+ s\. See whether the network loses messages and start again, .*"
+    )
+    scopes = ("REMOTE", "ONE", "REMOTE")
+    for rank, (scope, seen) in enumerate(zip(scopes, survived["withholds messages"], strict=True)):
+        assert re.fullmatch(rf"{rank} \| RunAbortedError \| {scope} \| {sentence}", seen)
+
+
 def test_a_process_that_computes_for_longer_than_the_timeout_is_not_taken_for_dead(
     survived: dict[str, list[str]],
 ) -> None:
@@ -129,8 +165,10 @@ def test_without_mpi4py_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("inf"), float("nan"), True, "10"])
 def test_a_timeout_is_a_positive_number(timeout: float) -> None:
-    with pytest.raises(ValueError, match=r"timeout must be a positive finite number; got "):
+    with pytest.raises(ValueError, match=r"^timeout must be a positive finite number; got "):
         dcgs.MPI(timeout=timeout)
+    with pytest.raises(ValueError, match=r"^start_timeout must be a positive finite number, or None; got "):
+        dcgs.MPI(start_timeout=timeout)
 
 
 def test_an_mpiexec_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

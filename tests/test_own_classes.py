@@ -206,10 +206,17 @@ def test_facts_that_were_not_computed_are_an_error(name: str) -> None:
         minimize(program, iterations=3)
 
 
-def test_an_answer_outside_of_the_set_is_noted() -> None:
-    (note,) = minimize(lambda agent: averages(agent, shift=1.0), iterations=3).notes
+def test_answers_outside_of_the_set_have_a_status_and_the_result_has_points_of_the_set() -> None:
+    result = minimize(lambda agent: averages(agent, shift=1.0), iterations=3)
     # Three steps of 1 in each of 4 coordinates: an ℓ₁ norm of 12, and the radius is 2.
-    assert note == "the answer must be in X; it violates it by 1.00e+01, so the gap does not bound f(x) − f*."
+    assert result.status is dcgs.Status.OUTSIDE
+    assert result.notes == (
+        "the answers must be in X; they violated it by 1.00e+01. Gaps before the last do not bound "
+        "f(x) − f*; the last one is that of the points of X in this result.",
+    )
+    ball = dcgs.L1Ball(4, 2.0)
+    assert all(ball.holds(x) for x in (result.x, *result.agents))
+    assert result.history.mean_loss[-1] == sum(f.value(result.x) for f in objectives())
     assert minimize(noisy_fw, iterations=3).notes == ()
 
 

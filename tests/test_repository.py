@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib import metadata
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.wire import FRAME, HEADER
 
 ROOT = Path(__file__).parent.parent
+LOCK = ROOT / "constraints.txt"
 BIN = Path(sys.executable).parent
 LINTERS = ["mypy", "lint-imports", "ruff check .", "ruff format --check ."]
 
@@ -42,18 +47,88 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_package_that_is_installed_for_the_tests_is_locked() -> None:
+def locked() -> dict[str, dict[str, list[str]]]:
+    """Return what each extra adds to the lock: for every package its hashes."""
+    extras: dict[str, dict[str, list[str]]] = {}
+    for line in LOCK.read_text().replace("\\\n", " ").splitlines():
+        words = line.removesuffix(":").split()
+        if line.startswith("# Extra"):
+            packages = extras.setdefault(words[-1], {})
+        elif not line.startswith("#"):
+            packages[words[0].partition("==")[0]] = words[1:]
+    return extras
+
+
+@pytest.mark.parametrize("extra", ["report", "docs", "test"])
+def test_every_package_that_is_installed_for_an_extra_is_locked(extra: str) -> None:
     """If this fails, a dependency is new: run ``make lock``."""
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    locked = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    sections = locked()
+    names = list(sections)[: list(sections).index(extra) + 1]
+    packages = {package for name in names for package in sections[name]}
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert {normalized(Requirement(line).name) for line in build} <= locked
+    assert {normalized(Requirement(line).name) for line in build} <= packages
     seen: set[tuple[str, frozenset[str]]] = set()
-    found = {("dcgs", frozenset({"test"}))}
+    found = {("dcgs", frozenset({extra}))}
     while found - seen:
         seen |= found
         found = set().union(*(required(*each) for each in found))
-    assert {name for name, _ in seen} - locked == {"dcgs"}
+    assert {name for name, _ in seen} - packages == {"dcgs"}
+
+
+def test_every_locked_package_has_the_hashes_of_its_wheels() -> None:
+    hashes = {name: found for packages in locked().values() for name, found in packages.items()}
+    assert len(hashes) > 80
+    digest = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+    wrong = [name for name, found in hashes.items() if not found or not all(map(digest.fullmatch, found))]
+    assert wrong == []
+
+
+def test_what_is_installed_is_what_is_locked() -> None:
+    versions = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", LOCK.read_text(), re.MULTILINE))
+    assert {name: metadata.version(name) for name in versions} == versions
+
+
+def wheel_of(name: str, folder: Path) -> Path:
+    """Return the wheel of a package with one empty module."""
+    wheel, about = folder / f"{name}-1.0-py3-none-any.whl", f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{name}.py", "")
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return wheel
+
+
+@pytest.mark.parametrize(("changed", "refused"), [(b"", False), (b"# changed", True)])
+def test_set_up_refuses_a_wheel_whose_hash_is_not_locked(
+    changed: bytes, refused: bool, tmp_path: Path
+) -> None:
+    lock = "# Extra report:\n"
+    for name in ("tiny", "small"):
+        wheel = wheel_of(name, tmp_path)
+        digest = hashlib.sha256(wheel.read_bytes() + changed).hexdigest()
+        lock += f"{name}==1.0 \\\n    --hash=sha256:{digest}\n"
+    (tmp_path / "constraints.txt").write_text(lock)
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "tools").symlink_to(ROOT / "tools")
+    # An environment whose pip installs into a folder of the test, and whose last command, which installs the
+    # project itself, is left out.
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\ncase "$*" in *--editable*) exit 0 ;; esac\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_TARGET": str(tmp_path / "installed")}
+    done = subprocess.run(
+        ["sh", "tools/setup.sh", "venv", "report"],
+        cwd=tmp_path,
+        env=os.environ | pip | {"PYTHON": sys.executable, "PIP_EXTRA_INDEX_URL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode != 0) == refused, done.stderr
+    assert ("THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr) == refused
+    assert (tmp_path / "installed" / "tiny.py").exists() != refused
 
 
 def test_the_typed_marker_is_in_the_package() -> None:
@@ -83,3 +158,21 @@ def test_the_page_of_mpi_has_the_bytes_of_the_headers_of_one_vector() -> None:
     page, vector = (ROOT / "docs" / "mpi.md").read_text(), np.ones(3)
     headers = HEADER + FRAME + EncodedArray(vector).nbytes - vector.nbytes
     assert re.findall(r"(\d+) bytes for one\s+vector", page) == [str(headers)]
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [({}, "shared/data"), ({"DCGS_DATA": "elsewhere"}, "elsewhere")], ids=["unset", "set"]
+)
+def test_the_tests_find_real_data_beside_the_checkout_unless_another_folder_is_named(
+    named: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    (tmp_path / "shared" / "data").mkdir(parents=True)
+    tests = tmp_path / "checkout" / "tests"
+    tests.mkdir(parents=True)
+    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    code = "import conftest, os; print(os.environ['DCGS_DATA'])"
+    environment = {name: value for name, value in os.environ.items() if name != "DCGS_DATA"} | named
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tests, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().removeprefix(f"{tmp_path}/") == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,7 +15,10 @@ from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot, Status
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import certify
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
+from dcgs.methods import second_order
+from dcgs.methods.base import Agent
 from dcgs.methods.second_order import RootState
+from dcgs.methods.target import CertifiedGap, GapTarget
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits
 from reference import optimum
@@ -119,7 +123,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
     X, rng = SETS[where], np.random.default_rng(66)
     V = np.linalg.qr(rng.standard_normal((6, 6)))[0]
     H = (V * np.geomspace(1.0, 1.0 / condition, 6)) @ V.T
-    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6))
+    q = Quadratic(0.5 * (H + H.T), rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 1e-9)
     assert X.violation(x) <= 1e-12
@@ -128,7 +132,7 @@ def test_a_quadratic_is_minimized_to_the_gap_asked_for_however_ill_conditioned(
 
 def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> None:
     X = dcgs.L1Ball(3, 2.0)
-    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]))
+    q = Quadratic(np.zeros((3, 3)), np.array([1.0, -3.0, 2.0]), np.zeros(3))
     x = minimize_quadratic(q, Domain(X, CountedOracle(X), Tally()), X.start(), lambda decrease: 1e-9)
     # A gap of 1e-9 over a difference of 1 between the best and the next extreme point, times 2.
     np.testing.assert_allclose(x, [0.0, 2.0, 0.0], rtol=0.0, atol=4e-9)
@@ -137,16 +141,124 @@ def test_a_quadratic_without_curvature_is_minimized_at_an_extreme_point() -> Non
 def test_a_tolerance_that_depends_on_the_decrease_holds_at_the_answer() -> None:
     X, rng = SETS["l1"], np.random.default_rng(67)
     A = rng.standard_normal((8, 6))
-    q = Quadratic(A.T @ A, rng.standard_normal(6))
+    q = Quadratic(A.T @ A, rng.standard_normal(6), np.zeros(6))
     domain = Domain(X, CountedOracle(X), Tally())
     x = minimize_quadratic(q, domain, X.start(), lambda decrease: 0.01 * decrease)
     assert domain.wolfe_gap(q, x) <= 0.01 * (q.value(X.start()) - q.value(x))
 
 
+# What the theorem with Hessians in docs/methods.md needs: which steps are accepted, and how exact models are.
+
+
+def root_at(x: Array, **known: Any) -> RootState:
+    """Return what the root knows at x, by default of a function without curvature or slope there."""
+    zero = np.zeros((x.size, x.size))
+    given: dict[str, Any] = {"constant": zero, "bound": zero, "curvature": 0.0, "x": x, "value": 10.0}
+    given |= {"grad": 0.0 * x, "hess": zero, "certified": CertifiedGap(known.pop("gap", 0.0), 0.0, 0.0)}
+    return RootState(**(given | known))
+
+
 def test_a_step_is_accepted_if_f_falls_by_a_share_of_what_its_slope_promises() -> None:
     """Else steps that hardly decrease f might go on for ever, far from the optimum."""
-    H, zero = np.eye(2), np.zeros(2)
-    root = RootState(H, x=zero, value=10.0, grad=np.array([-100.0, 0.0]), hess=H, gap=100.0)
+    root = root_at(np.zeros(2), grad=np.array([-100.0, 0.0]), gap=100.0)
     step = np.array([1.0, 0.0])  # its slope is −100, so f must fall by 0.01
     assert not root.accepts(step, 10.0 - 0.0099, rounding=0.0, gap=1.0)
     assert root.accepts(step, 10.0 - 0.0101, rounding=0.0, gap=1.0)
+
+
+@pytest.mark.parametrize(("curvature", "sure"), [(0.0, 1.0), (1.0, 1.0), (8.0, 0.25)])
+def test_a_step_without_slope_is_accepted_if_f_falls_by_a_share_of_the_sure_decrease(
+    curvature: float, sure: float
+) -> None:
+    """The gap is 2. The sure decrease is gap/2, or gap²/(2 · curvature) if that is less."""
+    root, step = root_at(np.zeros(2), gap=2.0, curvature=curvature), np.array([1.0, 0.0])
+    assert not root.accepts(step, 10.0 - 0.99e-4 * sure, rounding=0.0, gap=1.0)
+    assert root.accepts(step, 10.0 - 1.01e-4 * sure, rounding=0.0, gap=1.0)
+
+
+def agent_over(X: ConvexSet, target: GapTarget) -> Agent:
+    """Return a single agent without data."""
+    f = LeastSquares(np.eye(X.shape[0]), np.zeros(X.shape[0]))
+    return Agent(
+        0,
+        f,
+        X,
+        CountedOracle(X),
+        X.start(),
+        {},
+        facts=None,  # type: ignore[arg-type]  # of the network, which has no other agent
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, x: None,
+        target=target,
+    )
+
+
+def test_a_model_that_bounds_f_is_minimized_ten_times_as_exactly_after_each_rejected_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its share of the bound must be 1 before: 0.02, 0.08 and 0.32 come first."""
+    asked: list[float] = []
+
+    def note(q: Quadratic, domain: Domain, x: Array, tolerance: Callable[[float], float]) -> Array:
+        asked.append(tolerance(0.0))
+        return x
+
+    monkeypatch.setattr(second_order, "minimize_quadratic", note)
+    root, agent = root_at(np.zeros(6), gap=1.0), agent_over(SETS["l1"], GapTarget(absolute=0.01))
+    for _ in range(7):
+        root.next_trial(agent)
+        root.reject(agent, np.ones(6), [np.inf] * 10)
+    # 0.3 of the gap that is asked for; 9e-4 of the gap at x is less.
+    np.testing.assert_allclose(asked, [3e-3, 3e-3, 3e-3, 3e-3, 3e-3, 3e-4, 3e-5], rtol=1e-12)
+
+
+def worst_trials(q: Quadratic, domain: Domain, x: Array, tolerance: float) -> list[Array]:
+    """Return points beside the minimizer of a model, toward each vertex, with a gap of at most that."""
+    best = minimize_quadratic(q, domain, x, lambda decrease: 1e-13)
+    lines = [[best + b * (v - best) for b in 0.5 ** np.arange(60)] for v in np.eye(x.size)]
+    return [next(t for t in line if domain.wolfe_gap(q, t) <= tolerance) for line in lines]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_trial_is_accepted_if_the_model_bounds_f_and_its_gap_is_a_quarter_of_the_sure_decrease(
+    seed: int,
+) -> None:
+    """It is the constant of the proof: f falls by at least three quarters of the sure decrease."""
+    rng, X = np.random.default_rng(seed), dcgs.Simplex(3)
+    A = 20.0 * rng.standard_normal((8, 3))
+    f, domain = Logistic(A, np.sign(rng.standard_normal(8))), Domain(X, CountedOracle(X), Tally())
+    optimum_of_f = dcgs.minimize([f], X, nx.empty_graph(1), NEWTON, gap=1e-10).x
+    x = optimum_of_f + 1e-3 * (np.full(3, 1.0 / 3.0) - optimum_of_f)
+    value, gap = certify([f], X, x)
+    H = 0.25 * A.T @ A
+    curvature = X.diameter**2 * float(np.linalg.norm(H, 2))
+    root = root_at(x, bound=H, curvature=curvature, value=value, grad=f.grad(x), gap=gap)
+    sure = min(gap / 2.0, gap**2 / (2.0 * curvature))
+    q = Quadratic(H, f.grad(x), x)
+    for t in worst_trials(q, domain, x, sure / 4.0):
+        # Losses of eight terms are right to 1e-15.
+        assert f.value(t) <= value - 0.75 * sure + 1e-14 * value
+        assert root.accepts(t, f.value(t), rounding=0.0, gap=np.inf)
+
+
+def test_a_gap_that_is_a_share_of_the_gap_at_x_is_not_enough() -> None:
+    """f is its own model: ½ ‖x − p‖² + x₃ over a simplex, with p and x on the edge x₃ = 0.
+
+    A gap of 0.3 times that at x allows a third entry by which f exceeds f(x), however close x is to p.
+    """
+    p, X = np.array([0.5, 0.5, 0.0]), dcgs.Simplex(3)
+    q = Quadratic(np.eye(3), np.array([0.0, 0.0, 1.0]) - p, np.zeros(3))
+    domain = Domain(X, CountedOracle(X), Tally())
+    for distance in (1e-1, 1e-2, 1e-3):
+        x = p + distance * np.array([1.0, -1.0, 0.0])
+        gap = domain.wolfe_gap(q, x)
+        root = root_at(x, bound=np.eye(3), curvature=2.0, value=q.value(x), grad=q.grad(x), gap=gap)
+        accepted = [
+            all(
+                root.accepts(t, q.value(t), rounding=0.0, gap=np.inf)
+                for t in worst_trials(q, domain, x, tolerance)
+            )
+            for tolerance in (0.3 * gap, root.sure_decrease / 4.0)
+        ]
+        assert accepted == [False, True]

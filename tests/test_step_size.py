@@ -239,10 +239,17 @@ def test_the_normalized_norm_and_the_connectivity_of_a_graph_are_those_worked_ou
 
 
 @pytest.mark.parametrize(
-    ("graph", "diameter"), [(nx.empty_graph(1), 0), (nx.path_graph(5), 4), (nx.star_graph(4), 2)]
+    ("graph", "complete"),
+    [
+        (nx.empty_graph(1), True),
+        (nx.path_graph(2), True),
+        (nx.complete_graph(4), True),
+        (nx.path_graph(3), False),
+        (nx.star_graph(4), False),
+    ],
 )
-def test_the_network_has_the_diameter_of_its_graph(graph: nx.Graph, diameter: int) -> None:
-    assert as_network(graph).graph_diameter == diameter
+def test_a_graph_is_complete_if_all_agents_are_neighbors(graph: nx.Graph, complete: bool) -> None:
+    assert as_network(graph).is_complete == complete
 
 
 def test_the_spectrum_of_a_large_graph_is_the_one_worked_out_by_hand() -> None:
@@ -317,7 +324,7 @@ def test_the_local_eta_is_what_one_works_out_by_hand(
         lmo=oracle,
         x0=np.zeros(3),
         degrees={},
-        facts=Facts(3, 3.0, 0.0, X.diameter, graph_diameter=2, connectivity=connectivity),
+        facts=Facts(3, 3.0, 0.0, X.diameter, is_complete=False, connectivity=connectivity),
         iterations=1,
         rng=np.random.default_rng(0),
         observe=lambda k, answer: None,

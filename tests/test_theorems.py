@@ -1,7 +1,8 @@
-"""The paper's bounds and rates, with the constants that its proofs really give.
+"""The bounds and rates of theorems, with the constants that their proofs really give.
 
-Both proofs end in F(x̄_N) − F(x*) ≤ (Σθₖ)⁻¹ (θ₁η₁/2 ‖𝐱⁰ − 𝐱*‖² + θ₁τ₁/2 ‖𝐲⁰‖² + ΣₖΣᵢ θₖ eᵢᵏ), with bold
-letters stacked over the m agents. Here y⁰ = 0, and all agents start from one x⁰: ‖𝐱⁰ − 𝐱*‖² = m R².
+First those of the paper, then those of FastDCGS over edges. Both proofs of the paper end in
+F(x̄_N) − F(x*) ≤ (Σθₖ)⁻¹ (θ₁η₁/2 ‖𝐱⁰ − 𝐱*‖² + θ₁τ₁/2 ‖𝐲⁰‖² + ΣₖΣᵢ θₖ eᵢᵏ), with bold letters stacked over the
+m agents. Here y⁰ = 0, and all agents start from one x⁰: ‖𝐱⁰ − 𝐱*‖² = m R².
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import dcgs
 from dcgs import CG, DCGS, PCG, Theorem1, Theorem2
 from dcgs.counting import CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, gap_at_most
+from dcgs.methods.edge_variables import LossyEdgeVariables, ReliableEdgeVariables
+from dcgs.methods.step_size import StepSize
+from dcgs.runtime.in_flight import AgentLinks, SentMessage
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, agreeing_fits, laplacian_matrix, norm_of, random_fits
 from reference import optimum
@@ -266,3 +270,159 @@ def test_the_calls_of_pcg_grow_like_log_1_over_e() -> None:
     assert calls[-1] - calls[6] <= 2.0 * (calls[6] - calls[0])
     # What pcg takes for 1e-13 takes cg not even to 1e-2.
     assert calls_until(CG(), gaps[:1])[0] > calls[-1]
+
+
+# FastDCGS over edges: the inequalities of docs/methods.md and docs/faults.md, on fits without a set, whose
+# subproblems are linear systems.
+
+SIZE = 4
+
+
+def edge_weights(graph: str) -> Array:
+    """Return some weights ρᵢⱼ of the edges, equal at both ends."""
+    L = laplacian_matrix(GRAPHS[graph])
+    rho = np.random.default_rng(41).uniform(0.5, 3.0, L.shape)
+    return np.where(L < 0.0, np.triu(rho, 1) + np.triu(rho, 1).T, 0.0)
+
+
+def step_sizes(rho: Array, eta: Array) -> list[StepSize]:
+    """Return step sizes with these weights and η, which do not change."""
+    of = [{j: float(rho[i, j]) for j in np.flatnonzero(rho[i]).tolist()} for i in range(len(rho))]
+    each = [float(e) for e in eta]
+    return [StepSize(e, e, 1.0, e, w, dict(w), 1.0, True, 1.0) for e, w in zip(each, of, strict=True)]
+
+
+def exact_solve(fits: Fits, i: int, phi: Subproblem) -> Array:
+    """Return the minimizer of ‖Aᵢ x − bᵢ‖² + ⟨w, x⟩ + η/2 ‖x − center‖²."""
+    H = 2.0 * fits.A[i].T @ fits.A[i] + phi.eta * np.eye(SIZE)
+    return np.asarray(np.linalg.solve(H, 2.0 * fits.A[i].T @ fits.b[i] - phi.w + phi.eta * phi.center))
+
+
+def solution(fits: Fits) -> tuple[Array, Array]:
+    """Return the minimizer x* of the sum of all fits, and ∇fᵢ(x*) of each agent, which add up to zero."""
+    A, b = np.vstack(list(fits.A)), np.concatenate(list(fits.b))
+    x = np.linalg.lstsq(A, b, rcond=None)[0]
+    residuals = np.einsum("ijk,k->ij", fits.A, x) - fits.b
+    return x, 2.0 * np.einsum("ijk,ij->ik", fits.A, residuals)
+
+
+@pytest.mark.parametrize("omega", [0.5, 1.9])
+@pytest.mark.parametrize("error", [0.0, 1e-3, 0.3])
+@pytest.mark.parametrize("graph", ["one edge", "cycle", "random of 7"])
+def test_the_residual_over_edges_is_bounded_by_the_sum_of_all_errors_of_inner_solves(
+    graph: str, error: float, omega: float
+) -> None:
+    """min ‖T z − z‖² ≤ (‖z⁰ − z*‖ + ω Σ ‖x − x̂‖)²/(ω (2 − ω) K), whatever the errors are: here, all alike.
+
+    A step brings z closer to z* by its part of the sum, but for its own error. The norm of z = (c′, λ) is
+    that of H − M for c′ = (H − M)⁻¹ H c, and that of M⁺ for w = Bᵀλ.
+    """
+    rho, rng = edge_weights(graph), np.random.default_rng(42)
+    m = len(rho)
+    M = 0.5 * (np.diag(rho.sum(axis=1)) - rho)
+    # η/ρ as in a run: 1.01 times what makes H − M positive semidefinite.
+    eta = 1.01 * rho.sum(axis=1)
+    H, pseudo = np.diag(eta), np.linalg.pinv(M)
+    fits, steps = random_fits(m, rows=6, columns=SIZE, seed=43), step_sizes(rho, eta)
+    x_star, gradients = solution(fits)
+    edges = [ReliableEdgeVariables(np.zeros(SIZE), np.zeros(SIZE)) for _ in steps]
+    f = dcgs.LeastSquares(np.eye(SIZE), np.zeros(SIZE))
+
+    def squared(c: Array, w: Array) -> float:
+        return float(np.sum(c * ((H - M) @ c)) + np.sum(w * (pseudo @ w)))
+
+    distances, errors, residuals = [], [], []
+    for _ in range(200):
+        phis = [own.subproblem(f, step) for own, step in zip(edges, steps, strict=True)]
+        c = np.linalg.solve(H - M, H @ np.stack([phi.center for phi in phis]))
+        w = np.stack([phi.w for phi in phis])
+        # w* = −∇fᵢ(x*), as w + ∇fᵢ(x) = 0 at a solution without a set.
+        distances.append(np.sqrt(squared(c - x_star, w + gradients)))
+        exact = np.stack([exact_solve(fits, i, phi) for i, phi in enumerate(phis)])
+        residuals.append(squared(exact - c, M @ exact))
+        d = error * rng.standard_normal(exact.shape)
+        errors.append(omega * np.sqrt(np.sum(d * (H @ d))))
+        for i, own in enumerate(edges):
+            own.update(exact[i] + d[i], steps[i], {j: exact[j] + d[j] for j in steps[i].weights}, omega)
+    falls = omega * (2.0 - omega) * np.array(residuals)
+    # Squares are right to 1e-15, so where they cancel the root is right to 1e-7.
+    closer = np.sqrt(np.maximum(np.square(distances) - falls, 0.0)) + errors
+    assert (np.array(distances[1:]) <= closer[:-1] + 1e-7 * distances[0]).all()
+    assert (np.cumsum(falls) <= (distances[0] + np.cumsum(errors)) ** 2).all()
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.93, 0.999])
+@pytest.mark.parametrize("graph", ["one edge", "cycle", "random of 7"])
+def test_the_potential_falls_in_every_round_however_late_the_messages_of_each_link_are(
+    graph: str, alpha: float
+) -> None:
+    """Every link has a delay of its own, so that neighbors of an agent use different states of it.
+
+    All agents are awake and nothing is lost: a = 1/α, and every message on its way counts 1.
+    """
+    rho, rng = edge_weights(graph), np.random.default_rng(44)
+    fits, steps = random_fits(len(rho), rows=6, columns=SIZE, seed=45), step_sizes(rho, rho.sum(axis=1))
+    x_star, gradients = solution(fits)
+    edges = [LossyEdgeVariables.at(3.0 * rng.standard_normal(SIZE), step) for step in steps]
+    links = [(i, j) for i, step in enumerate(steps) for j in sorted(step.weights)]
+    late = {link: int(rng.integers(0, 9)) for link in links}
+    f = dcgs.LeastSquares(np.eye(SIZE), np.zeros(SIZE))
+    # A fixed point is ρ x* + y, with y of opposite signs at the two ends of an edge and the sum ∇fᵢ(x*).
+    p = np.linalg.pinv(np.diag(rho.sum(axis=1)) - rho) @ gradients
+    fixed = {(i, j): rho[i, j] * (x_star + p[i] - p[j]) for i, j in links}
+
+    def distance(z: Array, i: int, j: int) -> float:
+        return float(np.sum((z - fixed[i, j]) ** 2) / rho[i, j])
+
+    sent: list[dict[tuple[int, int], Array]] = []
+    potentials = []
+    for k in range(120):
+        phis = [own.subproblem(f, step) for own, step in zip(edges, steps, strict=True)]
+        x = [exact_solve(fits, i, phi) for i, phi in enumerate(phis)]
+        own_part = sum(distance(edges[j].z[i], j, i) for i, j in links) / alpha
+        on_the_way = [(i, j, r) for i, j in links for r in range(max(0, k - late[i, j]), k)]
+        potentials.append(own_part + sum(distance(sent[r][i, j], j, i) for i, j, r in on_the_way))
+        sent.append({(i, j): edges[i].outgoing(x[i], steps[i])[j] for i, j in links})
+        for j, own in enumerate(edges):
+            arrived = {i: sent[k - late[i, j]][i, j] for i in steps[j].weights if late[i, j] <= k}
+            own.update(x[j], steps[j], arrived, 2.0 * alpha)
+    # In the first rounds links whose messages are late are not updated; then a is more than 1/α.
+    full = np.array(potentials[max(late.values()) :])
+    # A potential of about 100 is right to 1e-12 of it.
+    assert (np.diff(full) <= 1e-11 * full[0]).all()
+    assert full[-1] < 0.9 * full[0]
+
+
+@pytest.mark.parametrize(("loss", "delay", "asleep"), [(0.3, 0, 0.0), (0.0, 3, 0.0), (0.3, 3, 0.4)])
+def test_what_a_message_counts_does_not_depend_on_what_was_sent_before_it(
+    loss: float, delay: int, asleep: float
+) -> None:
+    """It is one over the probability that its sender is awake, after a short wait and after a long one.
+
+    A message that is used counts α times the weight of its receiver then. The weights are those of the
+    theorem in docs/faults.md; the rule by which messages are used is that of the runtime.
+    """
+    rounds, alpha, rng = 60_000, 0.93, np.random.default_rng(46)
+    sender_awake, awake = rng.random(rounds) >= asleep / 2.0, rng.random(rounds) >= asleep
+    lost, late = rng.random(rounds) < loss, rng.integers(0, delay + 1, rounds)
+    links, waited = AgentLinks(), np.zeros(rounds, dtype=np.int64)
+    used = np.zeros(rounds, dtype=np.int64)  # the round of the message that is used in a round; 0: none
+    for k in range(1, rounds):
+        arrived = links.arrived(k - 1) if awake[k] else {}
+        used[k] = sum(int(message[0]) for message in arrived.values())
+        waited[k] = k - links.newest.get(0, 0)
+        links.in_flight += [
+            SentMessage.of(0, k, k + int(late[k]), 0, np.array([float(k)]))
+            for _ in range(int(sender_awake[k] and not lost[k]))
+        ]
+    weight, counts = 0.0, np.zeros(rounds)
+    for k in range(rounds - 1, 0, -1):
+        weight += awake[k] / (1.0 - asleep)
+        counts[used[k]] = alpha * weight
+        weight *= 1.0 - alpha * (used[k] > 0)
+    sent = sender_awake & (np.arange(rounds) > 0) & (np.arange(rounds) < rounds - 1000)
+    middle = np.median(waited[sent])
+    for which in (waited <= middle, waited > middle):
+        found = counts[sent & which] * (1.0 - asleep / 2.0)
+        # Five standard errors; those of neighboring messages differ little from independent ones.
+        assert abs(found.mean() - 1.0) <= 5.0 * found.std() / np.sqrt(len(found))

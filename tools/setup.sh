@@ -1,6 +1,7 @@
 #!/bin/sh
-# Install dcgs with its extra $2 (report for the demo, test for the tests) into the virtual environment $1.
-# The versions are those of constraints.txt. Do nothing if that is done already, for this Python and these files.
+# Install dcgs with its extra $2 (report for the demo, docs, or test) into the virtual environment $1.
+# What is installed is what constraints.txt has: its versions, and files with its hashes. Do nothing if that is
+# done already, for this Python and these files.
 set -eu
 venv=$1
 extra=$2
@@ -40,25 +41,26 @@ fi
 
 echo "setting up $venv with Python $wanted (about a minute, once)"
 [ -d "$venv" ] || "$python" -m venv "$venv"
-# pip 25.3 and newer lock the build backend by the second variable, older ones by the first.
-export PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 # Python compiles what it imports, which is a small part of what is installed: so pip need not compile it all.
 install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps "$@"
 }
-if [ "$extra" = test ]; then
-    # The lock is what the tests need and no more. Two processes install half of it each, and resolve nothing.
-    locked=$(sed '/^#/d' constraints.txt)
-    # shellcheck disable=SC2046  # one argument for each line
-    install --no-deps $(echo "$locked" | sed -n 'p;n') &
-    half=$!
-    failed=0
-    # shellcheck disable=SC2046
-    install --no-deps $(echo "$locked" | sed -n 'n;p') || failed=1
-    wait "$half" || failed=1
-    [ "$failed" = 0 ] || exit 1
-    install --no-deps --no-build-isolation --editable .
-else
-    install --editable ".[$extra]"
-fi
+# The lock has all that the extra needs, so nothing is resolved, and a file with another hash is refused. Wheels
+# alone: what would build from source is not locked. Two processes install half of the packages each.
+rm -f "$venv"/locked-*.txt
+awk -v extra="$extra" -v half="$venv/locked" '
+    /^# Extra / { wanted = !last; last = last || $3 == extra ":" }
+    /^[^# ]/ { packages++ }
+    wanted && !/^#/ { print > (half "-" packages % 2 ".txt") }' constraints.txt
+locked() {
+    install --require-hashes --only-binary :all: --requirement "$venv/locked-$1.txt"
+}
+locked 0 &
+half=$!
+failed=0
+locked 1 || failed=1
+wait "$half" || failed=1
+[ "$failed" = 0 ] || exit 1
+# The build backend is locked, too.
+install --no-build-isolation --editable .
 echo "$inputs" >"$venv/.installed-$extra"

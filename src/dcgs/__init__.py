@@ -7,7 +7,7 @@ The public names are those of :mod:`dcgs.api`. They are imported at their first 
 ``dcgs`` must handle signals before NumPy is imported.
 """
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 TYPE_CHECKING = False  # typing's own would be imported for this alone
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
+        import_module("dcgs.watchdog").start()  # of an MPI process; before NumPy makes it large
         api = import_module("dcgs.api")
         if name != "__all__" and name not in getattr(api, "__all__", ()) and name not in globals():
             raise AttributeError(f"module 'dcgs' has no attribute {name!r}")

@@ -1,19 +1,16 @@
 """The entry point of the command ``dcgs``. It imports little, so that Ctrl-C is handled from the start.
 
-Until the supervisor has been forked, a signal ends the process at once. Python's default would raise
-KeyboardInterrupt in the midst of an import, and print a traceback.
+Until the supervisor has been forked, signals wait: the supervisor then takes them. Python's default would
+raise KeyboardInterrupt in the midst of an import, and print a traceback.
 """
 
 # The module signal itself imports enum and others first, and a Ctrl-C meanwhile would print a traceback.
 import _signal  # type: ignore[import-not-found]
-import os
 
 
 def command() -> None:
     """Run the command under a supervisor, and exit with its status."""
-    for number in (_signal.SIGINT, _signal.SIGTERM):
-        if _signal.getsignal(number) != _signal.SIG_IGN:  # as nohup sets it
-            _signal.signal(number, lambda number, _: os._exit(128 + number))
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGINT, _signal.SIGTERM))
     from dcgs.supervisor import run_supervised
 
     run_supervised(_main)

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 # Hydra (MPICH, Intel MPI), Open MPI, PMIx, MVAPICH.
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
+_LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")
 _STEP_RANK, _STEP_SIZE = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"
-VARIABLES = (*_RANKS, *_SIZES, _STEP_RANK, _STEP_SIZE)
+VARIABLES = (*_RANKS, *_SIZES, *_LOCAL_SIZES, _STEP_RANK, _STEP_SIZE)
 """All variables that this module reads."""
 
 Variables = Mapping[str, str]
@@ -48,6 +49,20 @@ def rank(variables: Variables = os.environ) -> int | None:
         if name in variables:
             return _int(variables[name])
     return _int(variables[_STEP_RANK]) if _step_size(variables) is not None else None
+
+
+def size(variables: Variables = os.environ) -> int | None:
+    """Return the number of processes that the launcher started, None if there is none or it did not say."""
+    return _first(_SIZES, variables) or _step_size(variables)
+
+
+def local_size(variables: Variables = os.environ) -> int | None:
+    """Return how many of them the launcher started on this machine, None if it did not say."""
+    return _first(_LOCAL_SIZES, variables)
+
+
+def _first(names: tuple[str, ...], variables: Variables) -> int | None:
+    return next((number for name in names if (number := _int(variables.get(name))) is not None), None)
 
 
 def is_root(variables: Variables = os.environ) -> bool:

@@ -39,7 +39,7 @@ class Facts:
     * ``agents`` is the number of agents, ``norm_L`` is ‖L‖, and ``set_diameter`` is the diameter of X.
     * ``strong_convexity`` is the smallest of all agents (it depends on data). The theorems hold with it.
     * ``horizon`` is the number of iterations of the run, and ``accuracy`` the accuracy to reach, if known.
-    * For FastDCGS: ``graph_diameter`` is the number of edges of the longest shortest path.
+    * For FastDCGS: ``is_complete`` is True if all agents are neighbors of each other.
       ``normalized_norm`` is ν, the largest eigenvalue of D^(−1/2) L D^(−1/2). Here L is the Laplacian with
       the effective resistances as edge weights, and D its diagonal. ``connectivity`` is the smallest
       positive eigenvalue divided by ν. ``hub`` is the first agent that is a neighbor of all others, or None.
@@ -68,7 +68,7 @@ class Facts:
     norm_L: float
     strong_convexity: float
     set_diameter: float
-    graph_diameter: int = 1
+    is_complete: bool = True
     normalized_norm: float = 2.0
     connectivity: float = 1.0
     hub: int | None = None
@@ -108,11 +108,6 @@ class Facts:
                 "the class of the method, or use agent.f, which has the numbers of one agent."
             )
         return self.projection
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all agents are neighbors of each other."""
-        return self.graph_diameter <= 1
 
     @property
     def positive_norm(self) -> float:

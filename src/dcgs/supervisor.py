@@ -20,7 +20,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from dcgs.environment import hydra_channel, is_root, rank, started_by_mpi
+import dcgs.watchdog as watchdog
+from dcgs.environment import is_root, rank, started_by_mpi
+from dcgs.marks import STARTS, marks_of_job, new_mark, own_name
+from dcgs.start import killed_by
+from dcgs.watchdog_process import FORWARDED, abort_launcher, print_line
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that end a command."""
@@ -30,10 +34,10 @@ _AWAITED = (*SIGNALS, signal.SIGCHLD, signal.SIGALRM)
 # Seconds from a signal to the end of a worker that does not exit by itself. Those of the processes that
 # mpiexec started come first: a command that started mpiexec waits for them.
 _DEADLINE, _RANK_DEADLINE = 4.5, 3.5
-# Seconds that other ranks wait for the root to print, before they abort all.
-_ROOT_FIRST = 0.5
-# Seconds in which mpiexec forwards a printed line, before it is told to end all.
-_FORWARDED = 0.2
+# Seconds that other ranks wait for the root to print, before they do so and abort all; and of a short sleep.
+_ROOT_FIRST, _MOMENT = 2.5, 0.05
+# Seconds in which the launcher ends this process after it was told to end all.
+_ENDED_BY_LAUNCHER = 0.5
 # Seconds in which a repeated signal must not interrupt the exit: mpiexec may send each signal twice.
 _REPEATED = 4.0
 _MAX_LENGTH = 200
@@ -50,6 +54,7 @@ _signaled = float("-inf")
 def set_name(name: str) -> None:
     """Tell the supervisor which agents this process hosts: from now on MPI ends it together with others."""
     _put(_name, name)
+    watchdog.set_name(name)
 
 
 def set_hint(hint: str) -> None:
@@ -62,9 +67,21 @@ def detach() -> None:
     _put(_name, "")
 
 
-def mark_printed() -> None:
-    """Tell the supervisor that this process has printed that it was interrupted."""
+def mark_printed() -> bool:
+    """Tell the supervisor that this process prints that it was interrupted; return False if another did."""
     _put(_printed, "yes")
+    return watchdog.claim_line()
+
+
+def print_interrupted(what: str = "", hint: str = "") -> None:
+    """Print that this process was interrupted, or what else was, if no other process has: the root first."""
+    deadline = time.monotonic() + (0.0 if is_root() else _ROOT_FIRST)
+    while time.monotonic() < deadline and not marks_of_job().is_claimed:
+        time.sleep(_MOMENT)
+    if watchdog.claim_line():
+        _put(_printed, "yes")
+        what = what or ("interrupted" if is_root() else f"{own_name()} was interrupted")
+        print_line(f"dcgs: {what}; {hint}." if hint else f"dcgs: {what}.")
 
 
 def is_worker() -> bool:
@@ -87,7 +104,10 @@ def run_supervised(main: Callable[[], int]) -> NoReturn:
         sys.exit(main())
     global _name, _hint, _printed
     _name, _hint, _printed = (mmap.mmap(-1, _MAX_LENGTH + 1) for _ in range(3))
-    set_name(_own_name())
+    watchdog.stop()
+    if started_by_mpi() and rank() is not None:  # the mark of this process, until there is one of its worker
+        marks_of_job().write(rank() or 0, new_mark(STARTS, own_name(), os.getpid()))
+    set_name(own_name())
     set_hint("start again")
     supervisor = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
@@ -97,8 +117,10 @@ def run_supervised(main: Callable[[], int]) -> NoReturn:
     _handle(signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
     _die_with_parent(supervisor)
+    watchdog.start(supervisor)
     status = main()
     _handle(signal.SIG_IGN if _signal else signal.SIG_DFL)  # nothing may be raised in exit handlers
+    watchdog.exits(status)
     sys.exit(status)
 
 
@@ -161,21 +183,17 @@ def _supervise(worker: int) -> NoReturn:
 
 def _end_interrupted(number: int) -> NoReturn:
     """Exit as the signal asks, for a worker that was interrupted and could not clean up or exit."""
-    if not is_root():
-        time.sleep(_ROOT_FIRST)
-    elif not _read(_printed):
+    if not _read(_printed):
         hint = _read(_hint)
-        _print("dcgs: interrupted." if hint == "start again" else f"dcgs: interrupted; {hint}.")
+        print_interrupted(hint="" if hint == "start again" else hint)
     _abort_all(128 + number)
     os._exit(128 + number)
 
 
 def _end_killed(number: int) -> NoReturn:
     """Print which worker was killed, and exit."""
-    _print(
-        f"dcgs: error: {_read(_name)} was killed by {signal.Signals(number).name}; see whether its machine "
-        f"ran out of memory, and {_read(_hint)}."
-    )
+    if watchdog.claim_line():
+        print_line(f"dcgs: error: {_read(_name)} {killed_by(number, _read(_hint))}")
     if not _has_joined():
         _abort_all(128 + number)
     os._exit(128 + number)
@@ -183,25 +201,18 @@ def _end_killed(number: int) -> NoReturn:
 
 def _has_joined() -> bool:
     """Return whether MPI knows the worker, so that ``mpiexec`` ends the other processes when it is gone."""
-    return _read(_name) not in ("", _own_name())
+    return _read(_name) not in ("", own_name())
 
 
 def _abort_all(status: int) -> None:
     """End all processes of the launcher, which would wait for the others where this one never called MPI."""
-    channel = hydra_channel()
-    if started_by_mpi():
-        time.sleep(_FORWARDED)
-    if channel is not None:
-        with suppress(OSError):
-            os.write(channel, b"cmd=abort exitcode=%d\n" % status)  # as PMI_Abort of MPICH
-            time.sleep(_ROOT_FIRST)  # the launcher ends this process meanwhile
-    elif started_by_mpi() and status - 128 not in SIGNALS:
+    if not started_by_mpi():
+        return
+    time.sleep(FORWARDED)
+    if abort_launcher(status):
+        time.sleep(_ENDED_BY_LAUNCHER)
+    elif status - 128 not in SIGNALS:
         os.kill(os.getpid(), signal.SIGKILL)  # other launchers end all for a process that dies by a signal
-
-
-def _print(line: str) -> None:
-    with suppress(OSError):
-        os.write(2, f"{line}\n".encode())
 
 
 def _kill(pid: int, number: int) -> None:
@@ -222,10 +233,6 @@ def _die_with_parent(parent: int) -> None:
                 os._exit(1)
             if started_by_mpi():
                 os.setpgid(0, 0)
-
-
-def _own_name() -> str:
-    return "the process" if rank() is None else f"rank {rank()}"
 
 
 def _put(place: mmap.mmap | None, text: str) -> None:

@@ -16,8 +16,10 @@ from dcgs import __version__
 from dcgs.cli.errors import ERRORS
 from dcgs.cli.jobs import add_jobs
 from dcgs.environment import is_root, started_by_mpi
+from dcgs.marks import others_wait, own_name
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
-from dcgs.supervisor import detach, mark_printed, raise_on_signals, signal_received
+from dcgs.runtime.errors import describe
+from dcgs.supervisor import detach, print_interrupted, raise_on_signals, signal_received
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private data,
@@ -90,11 +92,13 @@ def _run(argv: Sequence[str] | None = None) -> int:
     except ERRORS as error:
         if signal_received():  # it interrupted something that raised this instead
             _exit_interrupted(128 + signal_received())
-        if not is_root() and scope_of(error) is Scope.ONE:
-            time.sleep(_ROOT_FIRST)
+        text = str(error)
+        if scope_of(error) is Scope.ONE and (others_wait() or not is_root()):
+            time.sleep(0.0 if is_root() else _ROOT_FIRST)
+            text = describe(error, own_name())
         if isinstance(error, ImportError):
             detach()
-        raise RunAbortedError(str(error), scope_of(error), status=2) from error
+        raise RunAbortedError(text, scope_of(error), status=2) from error
     except (KeyboardInterrupt, SystemExit) as stop:
         interrupted = interrupt_status(stop)
         if interrupted is None:
@@ -113,9 +117,7 @@ def _hint(args: argparse.Namespace) -> str:
 
 
 def _exit_interrupted(status: int) -> NoReturn:
-    if is_root():
-        mark_printed()
-        print("dcgs: interrupted.", file=sys.stderr, flush=True)
+    print_interrupted()
     raise SystemExit(status)
 
 

@@ -34,7 +34,7 @@ from dcgs.runtime import (
     scope_of,
     started_by_mpi,
 )
-from dcgs.supervisor import mark_printed, set_hint
+from dcgs.supervisor import mark_printed, print_interrupted, set_hint
 
 _RANKS_PER_CORE = 4
 
@@ -65,6 +65,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
                 raise
             if group.is_root:
                 _print_interrupted(stop, args.checkpoint, group, console)
+            else:
+                print_interrupted(group.describe(stop).rstrip("."))  # if the root cannot
             return status
         finally:
             if new:
@@ -112,7 +114,8 @@ def _print_interrupted(
     stop: BaseException, folder: Path | None, group: ProcessGroup, console: Console
 ) -> None:
     """Print where the checkpoint is and how to resume; only the root prints it."""
-    mark_printed()
+    if not mark_printed():
+        return
     common = group.size == 1 or scope_of(stop) is Scope.ALL or not str(stop)
     who = "interrupted" if common else group.describe(stop).rstrip(".")
     there = folder is not None and any(folder.rglob("agent-*/*.dcgs"))
@@ -132,7 +135,8 @@ def _runtime(args: argparse.Namespace) -> Runtime:
     """Return the runtime that was asked for."""
     if args.runtime != "mpi":
         return Lockstep(threads=args.threads)
-    return MPI() if args.timeout is None else MPI(timeout=args.timeout)
+    given = {"timeout": args.timeout, "start_timeout": args.start_timeout}
+    return MPI(**{name: value for name, value in given.items() if value is not None})
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:

@@ -219,6 +219,8 @@ def _add_running(add: Callable[..., None]) -> None:
     add("--ranks R", "MPI processes to start (default: as many as agents)", count)
     text = "of mpi: seconds without a heartbeat after which a process is considered dead (default: 10)"
     add("--timeout S", text, positive)
+    text = "of mpi: seconds in which all processes must have started MPI (default: 120, and 2 for each)"
+    add("--start-timeout S", text, positive)
     add("--threads N", "for lockstep (default: chosen by the size of the data)", count)
 
 

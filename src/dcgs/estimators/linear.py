@@ -126,7 +126,7 @@ def _fit(
         radius = 1.0 if spec.radius == "auto" else float(spec.radius)
     ball = spec.ball(features, radius)
     X = made.set_of(ball)
-    start = made.start(ball) if x0 is None or X.violation(x0) > 1e-9 * X.diameter else x0
+    start = made.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives = made.objectives(sites)
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, every=None, **rule)
     here = int(result.bytes[list(network.hosts)].sum())  # a result has those of all processes

@@ -12,16 +12,14 @@ from numpy.typing import ArrayLike
 from dcgs.low_rank import LowRank, inner, stacked
 from dcgs.objectives import Objective
 from dcgs.objectives.sampling import Sampling
-from dcgs.points import Point, frozen, norm
+from dcgs.points import EPS, Point, frozen, norm
 from dcgs.runtime import ProcessGroup
 from dcgs.runtime.encoding import Array
 from dcgs.sets import ConvexSet
+from dcgs.sets.base import FEASIBLE, ROUNDINGS
 from dcgs.validation import finite, reals
 
 Model: TypeAlias = Point | LowRank
-
-FEASIBLE = 1e-9
-"""A point of X may violate it by this fraction of the diameter: rounding error of a point on the boundary."""
 
 
 def same_bytes(x: Model) -> bytes:
@@ -34,7 +32,9 @@ def same_bytes(x: Model) -> bytes:
 def check_start(
     x0: ArrayLike | LowRank | None, X: ConvexSet, factors: bool = False, several: bool = False
 ) -> Model:
-    """Return the starting point: the user's, which must be in X, or the default of the set.
+    """Return the starting point: the user's, which X must accept, or the default of the set.
+
+    A point that is slightly outside, as one with few decimals is, is moved onto the set.
 
     With ``factors`` it is a matrix in factors. If there are ``several`` processes, it may have some rows
     only: those of the agents of this process.
@@ -51,16 +51,26 @@ def _dense_start(x0: ArrayLike, X: ConvexSet) -> Point:
     x = reals(x0, "x0")
     if x.shape != X.shape:
         raise ValueError(f"x0 must have shape {X.shape}, as X; got {x.shape}.")
-    _check_violation(X.violation(finite(x, "x0")), X)
-    return x
+    if not X.accepts(finite(x, "x0")):
+        raise _outside(X.violation(x), X)
+    return X.restore(x)
 
 
-def _check_violation(violation: float, X: ConvexSet) -> None:
-    if violation > FEASIBLE * X.diameter:
-        raise ValueError(
-            f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
-            "Scale it into X, or leave x0 out."
-        )
+def _outside(violation: float, X: ConvexSet) -> ValueError:
+    return ValueError(
+        f"x0 must be in X, a {type(X).__name__}; it violates it by {violation:.2e}. "
+        "Scale it into X, or leave x0 out."
+    )
+
+
+def _shortened(x: LowRank, length: float, X: ConvexSet) -> LowRank:
+    """Return a starting point in factors with a nuclear norm of at most that of X, given its own."""
+    excess = length - X.magnitude
+    if excess > FEASIBLE * X.diameter:
+        raise _outside(excess, X)
+    if excess <= ROUNDINGS * EPS * X.magnitude:
+        return x
+    return LowRank(x.U * (X.magnitude / length), x.V, x.shape, x.rows)
 
 
 def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet, several: bool) -> LowRank:
@@ -75,8 +85,7 @@ def _start_in_factors(x0: ArrayLike | LowRank, X: ConvexSet, several: bool) -> L
     finite(x0.V, "x0.V")
     if several and x0.rows is not None:
         return x0
-    _check_violation(2.0 * float(x0.singular_values().sum()) - X.diameter, X)
-    return _with_all_rows(x0)
+    return _with_all_rows(_shortened(x0, float(x0.singular_values().sum()), X))
 
 
 def _with_all_rows(x: LowRank) -> LowRank:
@@ -95,7 +104,7 @@ def start_of_all(start: Model, X: ConvexSet, group: ProcessGroup) -> Model:
     # Nothing but a triangle of rank × rank numbers leaves a process.
     triangles = [np.linalg.qr(start.U)[1]] if same else group.allgather([np.linalg.qr(start.U)[1]])
     small = LowRank(np.concatenate(triangles), start.V, (sum(map(len, triangles)), start.shape[1]))
-    _check_violation(2.0 * float(small.singular_values().sum()) - X.diameter, X)
+    start = _shortened(start, float(small.singular_values().sum()), X)
     return _with_all_rows(start) if same else start
 
 
@@ -125,10 +134,10 @@ def average(answers: Sequence[Model]) -> Model:
     return x_bar
 
 
-def whole(answers: Sequence[Model]) -> list[Model]:
-    """Return the models of all agents, each with the rows of all agents."""
+def whole(answers: Sequence[Model], x_bar: Model | None = None) -> list[Model]:
+    """Return the models of all agents, each with the rows of all agents; ``x_bar`` is their average."""
     if isinstance(answers[0], LowRank):
-        return [average(answers)] * len(answers)
+        return [average(answers) if x_bar is None else x_bar] * len(answers)
     return list(answers)
 
 

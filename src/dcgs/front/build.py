@@ -39,13 +39,15 @@ class Run:
         problem, observer = self.problem, self.observer
         limits = problem.limits
         limited = limits.lmo_calls is not None or limits.seconds is not None
+        synchronous = not problem.settings.runtime.asynchronous
         return Job(
             program=lambda i: problem.method.program(self.agents[i]),
             neighbors=problem.network.neighbors,
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),
             prefers_blas_threads=all(f.map.prefers_blas_threads for f in problem.f.local.values()),
-            spent=problem.f.group.any if limited and not problem.settings.runtime.asynchronous else None,
+            spent=problem.f.group.any if limited and synchronous else None,
+            is_out_of_time=lambda: synchronous and self.counters.is_out_of_time(limits.seconds),
             edges_up=problem.edges_up,
             links=self.checkpoints.links,
             repeats=not problem.reliable and not problem.method.bears_faults,
@@ -69,7 +71,9 @@ def build(problem: Problem) -> Run:
     )
     checkpoints.find()
     counters = _counters(problem)
+    counters.setup.pause()  # the observer measures the starting point
     observer = Observer(problem, counters)
+    counters.setup.start()
     # With matrices in factors nothing depends on sizes, and those of all columns would be a dense matrix.
     uses_sizes = method.uses_sizes and not isinstance(problem.x0, LowRank)
     facts = replace(
@@ -115,15 +119,17 @@ def _agent(
 
 
 def _counters(problem: Problem) -> Counters:
-    limits, local, clock = problem.limits, problem.f.local, Stopwatch()
+    limits, local = problem.limits, problem.f.local
 
     def may_call(calls: int) -> bool:
         in_calls = limits.lmo_calls is None or calls < limits.lmo_calls
-        return in_calls and (limits.seconds is None or clock.seconds < limits.seconds)
+        return in_calls and not counters.is_out_of_time(limits.seconds)
 
-    return Counters(
+    counters = Counters(
         traffic=Traffic(len(problem.network)),
         oracles={i: CountedOracle(problem.X, may_call) for i in local},
         projections={i: Tally() for i in local},
-        clock=clock,
+        setup=problem.settings.setup,
+        clock=Stopwatch(),
     )
+    return counters

@@ -183,7 +183,7 @@ class CheckpointManager:
         if at is None:
             return continues
         # Agents that stop need not save once more; and where messages are missing, all may have slept.
-        if not self.by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING):
+        if not self.by_rounds and observer.status not in (Status.AGREED, Status.ROUNDING, Status.STALLED):
             self._check_saved(at, observer.iterations, continues)
         pending = self._pending if not self.by_rounds or self._is_due(at, observer.iterations) else {}
         if pending:

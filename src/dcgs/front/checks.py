@@ -19,6 +19,7 @@ from dcgs.front.network import GraphArgument, Network, as_network, edges_up, uni
 from dcgs.front.problem import Problem, Settings
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
+from dcgs.objectives.checked import with_checked_loss
 from dcgs.objectives.objective import Objective
 from dcgs.runtime import Runtime
 from dcgs.sets.base import ConvexSet
@@ -118,7 +119,7 @@ def check_objectives(
     for i, f in local.items():
         if not isinstance(f, Objective):
             raise TypeError(f"objectives must be dcgs objectives; agent {i} has a {type(f).__name__}.")
-    return local
+    return {i: with_checked_loss(f, i) for i, f in local.items()}
 
 
 def check_compatible(f: DistributedObjective, X: ConvexSet, method: Method) -> None:

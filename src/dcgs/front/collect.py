@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.agent_models import FEASIBLE, Model, average, whole
 from dcgs.front.build import Run
 from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
@@ -22,20 +21,26 @@ from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.runtime import FaultSchedule
 
+# A set-up that takes more than this share of the limit on seconds is worth a note.
+_LONG_SETUP = 0.1
+_SLOW_ADVICE = (
+    "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
+    "to one size."
+)
+
 
 def collect(run: Run) -> Result:
     """Return the result of a run that has ended."""
     f, observer, counters = run.problem.f, run.observer, run.counters
     assert observer.status is not None
-    answers = observer.all_answers()
-    models = whole(list(answers.values()))
-    x_bar = average(list(answers.values()))
+    x_bar, models = observer.members.x_bar, observer.members.models
     counts = f.numbers(lambda i, _: _counts(run, i))
     counted = counts.astype(np.int64).T
+    certificates = _certificates(run)
     return Result(
         x=x_bar,
         agents=tuple(models) if isinstance(x_bar, LowRank) else np.stack(models),
-        hosted=np.array(list(answers), dtype=np.int64),
+        hosted=np.array(list(observer.members.known), dtype=np.int64),
         status=observer.status,
         iterations=observer.iterations,
         rounds=counters.traffic.rounds,
@@ -50,12 +55,12 @@ def collect(run: Run) -> Result:
         notes=(
             *run.checkpoints.notes,
             *_notes_on_the_end(observer),
+            *_notes_on_the_gap(observer, certificates),
             *_silent_links(run),
             *_short_solves(counted[4].tolist(), int(counted[5].sum())),
-            *_outside(run.problem, x_bar),
         ),
         about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
-        certificates=_certificates(run),
+        certificates=certificates,
     )
 
 
@@ -97,22 +102,6 @@ def _short_solves(fell_short: Sequence[int], solves: int) -> Iterator[str]:
         )
 
 
-def _outside(problem: Problem, x_bar: Model) -> Iterator[str]:
-    """Yield a note if the network average is not in X.
-
-    Classes of this package answer with points of X. Only those of others are checked, since the violation of
-    a large matrix costs all its singular values.
-    """
-    f = next(iter(problem.f.local.values()))
-    parts = (problem.method, problem.X, problem.method.inner_solver(f, problem.X))
-    if all(part is None or type(part).__module__.startswith("dcgs.") for part in parts):
-        return
-    violation = problem.X.violation(np.asarray(x_bar))
-    if violation <= FEASIBLE * problem.X.diameter:
-        return
-    yield f"the answer must be in X; it violates it by {violation:.2e}, so the gap does not bound f(x) − f*."
-
-
 def _certificate(observer: Observer) -> dict[str, Any]:
     """Return the certified gap with its kind and rounding error, and f(x⁰) − f(x), if the run ended by it."""
     at = observer.certified
@@ -123,7 +112,7 @@ def _certificate(observer: Observer) -> dict[str, Any]:
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:
-    """Yield a note if rounding error ended the run, or if the network fell apart."""
+    """Yield a note on each thing that ended the run early, or that makes its answer less than it seems."""
     at = observer.certified
     if observer.status is Status.ROUNDING and at is not None:
         share = f", {at.gap / at.decrease:.1e} of f(x0) − f(x)" if at.decrease > 0.0 and at.gap > 0.0 else ""
@@ -131,8 +120,35 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
             f"the gap that was reached is {max(at.gap, 0.0):.1e}{share}; rounding error alone makes a gap of "
             f"{at.noise:.1e}. Ask for a larger gap, or scale the data."
         )
+    if observer.outside_by:
+        yield (
+            f"the answers must be in X; they violated it by {observer.outside_by:.2e}. Gaps before the last "
+            "do not bound f(x) − f*; the last one is that of the points of X in this result."
+        )
+    limit = observer.limits.seconds
+    if observer.status is Status.SECONDS and limit is not None:
+        setup = float(observer.group.allreduce_max(np.array([observer.counters.setup.seconds]))[0])
+        if setup > _LONG_SETUP * limit:
+            yield f"the set-up took {setup:.1f} of the {limit:.1f} seconds."
     if observer.parts:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."
+
+
+def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
+    """Yield a note if the run ended short of a gap that its agents certify: how far, and what would help."""
+    is_short = observer.status in LIMITS or observer.status is Status.STALLED
+    if observer.target is None or not is_short or len(certificates) == 0:
+        return
+    rounds, _, gaps, decreases = certificates.T
+    best = int(np.argmin(gaps))
+    halved = int(np.argmax(gaps <= 2.0 * gaps[best]))  # from then on the gap was not halved again
+    asked = observer.target.threshold(max(float(decreases[best]), 0.0))
+    slow = halved < len(gaps) // 2 or observer.status is Status.STALLED
+    yield (
+        f"the lowest gap that was certified is {max(float(gaps[best]), 0.0):.1e}; {asked:.1e} was asked for. "
+        f"It was last halved by round {rounds[halved]:.0f} of {rounds[-1]:.0f}. "
+        + (_SLOW_ADVICE if slow else "More rounds may reach it.")
+    )
 
 
 def _about(problem: Problem) -> dict[str, Any]:

@@ -92,14 +92,16 @@ def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
         value = check()
     except Exception as error:
         own, text = error, f"{type(error).__name__}\n{error}"
-    first = next(filter(None, group.allgather_texts([text])), None)
+    texts = group.allgather_texts([text])
+    first = next(filter(None, texts), None)
     if first is None:
         return value
     with group.common_errors():
-        if own is not None and first == text:
-            raise own  # with its traceback and notes
         kind, _, sentence = first.partition("\n")
-        raise _TYPES.get(kind, RuntimeError)(sentence)
+        common = own if own is not None and first == text else _TYPES.get(kind, RuntimeError)(sentence)
+        if not all(texts):
+            common.add_note(f"raised in rank {texts.index(first)}")
+        raise common  # its own with its traceback and notes
 
 
 def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:

@@ -42,7 +42,7 @@ def facts_of(
         network.norm_L,
         float(f.numbers(lambda _, part: [part.strong_convexity]).min()),
         X.diameter,
-        network.graph_diameter,
+        network.is_complete,
         network.normalized_norm,
         network.connectivity,
         network.hub,

@@ -19,7 +19,7 @@ from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.points import vdot
 from dcgs.runtime.encoding import Array
-from dcgs.sets.base import ConvexSet
+from dcgs.sets.base import ConvexSet, LowerBound
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,8 @@ class History:
 
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's. ``mean_loss`` is f(x̄) at the network average x̄. ``worst_loss``
     is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
-    is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap. ``messages``, ``bytes``, ``lmo_calls`` and
+    is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap, up to the tolerance of the oracle of the set; the gap
+    that ends a run is proven without the oracle. ``messages``, ``bytes``, ``lmo_calls`` and
     ``projections`` are the largest of any agent. ``peak_bytes`` sums over rounds the most bytes that an agent
     sent in that round: a round takes as long as its busiest agent sends. Runs without common rounds have
     ``bytes`` there. ``seconds`` is wall-clock time without measurements.
@@ -153,29 +154,51 @@ def from_rows(rows: NDArray[np.float64]) -> list[Snapshot]:
     return [Snapshot(*(kind(x) for kind, x in zip(kinds, row, strict=True))) for row in rows.tolist()]
 
 
+@final
+@dataclass(frozen=True)
+class Evaluation:
+    """f(x), the Wolfe gap of f at x, and the rounding error of the bound that it was found with."""
+
+    value: float
+    gap: float
+    error: float
+
+
 def certify(
     objectives: Sequence[Objective] | DistributedObjective, X: ConvexSet, x: Model
 ) -> tuple[float, float]:
-    """Return f(x) and the Wolfe gap of f = Σ fᵢ at x."""
+    """Return f(x) and an upper bound of the Wolfe gap of f = Σ fᵢ at x, whatever the oracle finds."""
+    found = evaluate(as_distributed(objectives), X, x, slack=0.0)
+    return found.value, max(0.0, found.gap) + found.error
+
+
+def evaluate(f: DistributedObjective, X: ConvexSet, x: Model, slack: float | None) -> Evaluation:
+    """Return f(x) and the Wolfe gap at x, by the oracle if ``slack`` is None.
+
+    Else the gap is an upper bound, whatever the oracle finds; it may be too large by the slack.
+    """
     if isinstance(x, LowRank):
-        return _certify_in_factors(as_distributed(objectives), X, x)
+        return _evaluate_in_factors(f, X, x, slack)
 
-    def value_and_gradient(_: int, f: Objective) -> tuple[Array, Array]:
-        image = f.map.image(x)
-        return np.array(f.loss.value(image)), f.map.adjoint(f.loss.grad(image))
+    def value_and_gradient(_: int, part: Objective) -> tuple[Array, Array]:
+        image = part.map.image(x)
+        return np.array(part.loss.value(image)), part.map.adjoint(part.loss.grad(image))
 
-    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
+    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, ...]:
         value, g = 0.0, np.zeros(X.shape)
         for value_i, g_i in terms:
             value += float(value_i)
             g += g_i
-        return value, max(0.0, vdot(g, x) - X.lmo(g).dot(g))
+        s = X.lmo(g)
+        bound = LowerBound(s.dot(g)) if slack is None else X.lower_bound(g, s, slack)
+        return value, vdot(g, x) - bound.value, bound.error
 
-    value, gap = as_distributed(objectives).reduce(value_and_gradient, total)
-    return value, gap
+    return Evaluation(*f.reduce(value_and_gradient, total))
 
 
-def _certify_in_factors(f: DistributedObjective, X: ConvexSet, x: LowRank) -> tuple[float, float]:
+def _evaluate_in_factors(
+    f: DistributedObjective, X: ConvexSet, x: LowRank, slack: float | None
+) -> Evaluation:
     """Return f(x) and the Wolfe gap at a matrix in factors, from the entries of the sparse gradient."""
 
     def value_and_entries(_: int, part: Objective) -> tuple[Array, ...]:
@@ -185,7 +208,7 @@ def _certify_in_factors(f: DistributedObjective, X: ConvexSet, x: LowRank) -> tu
         numbers = np.array([part.loss.value(image), float(r @ image)])
         return numbers, r, part.map.rows.astype(np.int64), part.map.cols.astype(np.int64)
 
-    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, float]:
+    def total(terms: Iterator[tuple[Array, ...]]) -> tuple[float, ...]:
         value, slope, entries, rows, cols = 0.0, 0.0, [], [], []
         for numbers, r, i, j in terms:
             value, slope = value + float(numbers[0]), slope + float(numbers[1])
@@ -196,7 +219,8 @@ def _certify_in_factors(f: DistributedObjective, X: ConvexSet, x: LowRank) -> tu
         G: Any = sp.csr_array((np.concatenate(entries), where), shape=X.shape)
         s = X.lmo(G)
         assert isinstance(s, RankOne)
-        return value, max(0.0, slope - s.scale * float(s.u @ (G @ s.v)))
+        found = LowerBound(s.scale * float(s.u @ (G @ s.v)))
+        bound = found if slack is None else X.lower_bound(G, s, slack)
+        return value, slope - bound.value, bound.error
 
-    value, gap = f.reduce(value_and_entries, total)
-    return value, gap
+    return Evaluation(*f.reduce(value_and_entries, total))

@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.front.agent_models import Model, average, distance
+from dcgs.front.agent_models import Model, distance
 from dcgs.front.distributed import DistributedObjective
-from dcgs.front.history import certify
+from dcgs.front.history import evaluate
 from dcgs.low_rank import LowRank
 from dcgs.methods.target import CertifiedGap, gap_noise
 from dcgs.objectives.maps import MatrixMap
@@ -42,7 +42,7 @@ class Measured:
     so the worst model is within the gap plus its excess over f(x̄) of f*.
     """
 
-    columns: dict[str, float]
+    columns: dict[str, Any]
     certified: CertifiedGap | None
 
 
@@ -58,15 +58,18 @@ class Measurement:
     X: ConvexSet
     starts: Mapping[int, Model] | None
 
-    def __call__(self, answers: Sequence[Model], at_start: bool = False) -> Measured:
-        """Return the measurements of all agents' models; ``at_start``: they are the starting point."""
-        x_bar = average(answers)
+    def __call__(self, answers: Sequence[Model], x_bar: Model, at_start: bool = False) -> Measured:
+        """Return the measurements of all agents' models and of their average.
+
+        ``at_start`` is True if they are the starting point.
+        """
         disagreement = max(distance(x, x_bar) for x in answers)
         rise, longest = 0.0, x_bar
         if isinstance(x_bar, LowRank) or disagreement == 0.0:
             # Matrices in factors have one right factor, and each row is equal at all agents.
-            mean, gap = certify(self.f, self.X, x_bar)
-            local = worst = mean
+            found = evaluate(self.f, self.X, x_bar, slack=None)
+            local = mean = worst = found.value
+            gap = max(0.0, found.gap)
         else:
             points = np.stack([np.asarray(x).reshape(-1) for x in answers])
             measure = self._by_images if self._curvatures is None else self._by_curvature

@@ -49,8 +49,8 @@ def minimize(
     sequence of graphs, which is repeated, or a function of the round. The default method is
     FastDCGS(): its agents certify the gap themselves, and stop with one model for all.
 
-    The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (measurements do not count),
-    ``lmo_calls`` of any one agent, or a certified Wolfe gap of f at the answer x: one of at most
+    The run ends at the first of: ``iterations``, ``rounds``, ``seconds`` (the set-up counts, measurements
+    do not), ``lmo_calls`` of any one agent, or a certified Wolfe gap of f at the answer x: one of at most
     ``gap`` · (f(x⁰) − f(x)), so that f(x) − f* ≤ ``gap`` · (f(x⁰) − f*), or of at most ``gap_abs``. Without
     any of them the gap is 1e-3. A run without a limit on iterations, rounds and seconds ends after 10,000
     iterations at the latest, or after ``lmo_calls`` iterations if that is more.
@@ -79,6 +79,7 @@ def minimize(
         callback,
         checkpoint,
     )
+    settings.setup.start()
     # One BLAS thread gives the same bits in every run. Runtimes use more only where bits stay the same.
     with blas_threads(1):
         problem = check(objectives, X, graph, x0, settings)
@@ -91,6 +92,7 @@ def _run(run: Run) -> None:
     """Run the agents until the observer ends the run, or an agent may not call its oracle again."""
     group, observer = run.problem.f.group, run.observer
     with run.checkpoints.listening(), group.reporting_failures():
+        observer.end_setup()
         if observer.status is None:
             run.counters.clock.start()
             try:

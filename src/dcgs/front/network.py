@@ -1,4 +1,4 @@
-"""The graph of agents: neighbors, degrees, resistances of edges, and the eigenvalues that methods need.
+"""The graph of agents: neighbors, degrees, the spanning tree, and the eigenvalues that methods need.
 
 A graph may change from round to round: a sequence of graphs, or a function of the round.
 """
@@ -9,29 +9,28 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
-from typing import Any, Literal, TypeAlias, final
+from typing import TypeAlias, final
 
 import networkx as nx
-import numpy as np
-import scipy.sparse as sp
-from scipy.sparse.linalg import eigsh
 
+from dcgs.front.spectrum import (
+    Neighbors,
+    Weights,
+    extreme_eigenvalues,
+    laplacian_norm,
+    mixing_eigenvalues,
+    normalized_spectrum,
+    resistances,
+)
 from dcgs.parallel import blas_threads
 from dcgs.tree import TreeNode, center, spanning_tree
 from dcgs.validation import instance, shown
 
-Neighbors: TypeAlias = tuple[tuple[int, ...], ...]
-Weights: TypeAlias = tuple[tuple[float, ...], ...]
-"""For each agent a number for each of its neighbors."""
 GraphArgument: TypeAlias = nx.Graph | Sequence[nx.Graph] | Callable[[int], nx.Graph]
 EdgesUp: TypeAlias = Callable[[int], Collection[tuple[int, int]]]
 
 # Rounds of a function for which the graph is asked before a run.
 _ASKED = 1000
-# Up to this number of agents the spectra of the graph are computed densely.
-_DENSE_AGENTS = 1000
-# Eigenvalues of a matrix of norm 1 that differ by less count as equal; rounding error is far smaller.
-_SAME = 1e-10
 
 
 @final
@@ -42,13 +41,12 @@ class Network:
     ``resistances`` are the effective resistances of the edges, divided by their mean. ``normalized_norm`` is
     the largest eigenvalue of the normalized Laplacian D^(−1/2) L D^(−1/2) with the resistances as edge
     weights. ``connectivity`` is its smallest positive eigenvalue divided by the largest. ``tree`` is a
-    spanning tree whose root is a center of the graph.
+    spanning tree whose root is a center of the graph; see :func:`dcgs.tree.center` for large graphs.
     """
 
     nodes: tuple[Hashable, ...]
     neighbors: Neighbors
     norm_L: float
-    graph_diameter: int
     resistances: Weights
     normalized_norm: float
     connectivity: float
@@ -61,6 +59,11 @@ class Network:
     def edges(self) -> int:
         """The number of edges."""
         return sum(map(len, self.neighbors)) // 2
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all agents are neighbors of each other."""
+        return all(len(near) == len(self) - 1 for near in self.neighbors)
 
     @property
     def hub(self) -> int | None:
@@ -82,25 +85,11 @@ class Network:
         A single agent has the eigenvalue 0. For more than 1,000 agents the result is empty: computing them
         would take too long.
         """
-        if len(self) == 1:
-            return (0.0,)
-        if len(self) > _DENSE_AGENTS:
-            return ()
-        spectrum = np.linalg.eigvalsh(self._metropolis().toarray())[:-1]
-        distinct = np.diff(spectrum, prepend=-2.0) > _SAME
-        return tuple(float(value) for value in spectrum[distinct])
+        return mixing_eigenvalues(self.neighbors)
 
     def extreme_eigenvalues(self) -> tuple[float, float]:
         """Return the smallest and the second largest eigenvalue of the Metropolis matrix, by Lanczos."""
-        return _lanczos(self._metropolis(), 1, "SA"), _lanczos(self._metropolis(), 2, "LA")
-
-    def _metropolis(self) -> sp.csr_array:
-        """Return W with Wᵢⱼ = 1 / (1 + max(degreeᵢ, degreeⱼ)) for neighbors, and rows that sum to 1."""
-        degree = np.array([len(near) for near in self.neighbors])
-        i = np.repeat(np.arange(len(self)), degree)
-        j = np.concatenate([np.array(near, dtype=np.intp) for near in self.neighbors])
-        off = sp.csr_array((1.0 / (1.0 + np.maximum(degree[i], degree[j])), (i, j)), shape=(len(self),) * 2)
-        return sp.csr_array(off + sp.diags_array(1.0 - off.sum(axis=1)))
+        return extreme_eigenvalues(self.neighbors)
 
 
 def check_graph(graph: nx.Graph) -> None:
@@ -139,70 +128,12 @@ def as_network(graph: nx.Graph) -> Network:
 @lru_cache(maxsize=64)
 def _network(nodes: tuple[Hashable, ...], neighbors: Neighbors) -> Network:
     """Return the network; many small runs over one graph compute its eigenvalues once."""
-    graph = nx.Graph({i: list(near) for i, near in enumerate(neighbors)})
     with blas_threads(1):  # the same bits wherever it is computed first
-        resistances = _resistances(neighbors)
-        norm, connectivity = _normalized_spectrum(neighbors, resistances)
-        norm_L = _norm_laplacian(graph)
-    diameter, tree = nx.diameter(graph, usebounds=True), spanning_tree(neighbors, center(neighbors))
-    return Network(nodes, neighbors, norm_L, diameter, resistances, norm, connectivity, tree)
-
-
-def _norm_laplacian(graph: nx.Graph) -> float:
-    if len(graph) == 1:
-        return 0.0
-    L = nx.laplacian_matrix(graph, weight=None).astype(np.float64)
-    if len(graph) <= _DENSE_AGENTS:
-        return float(np.linalg.eigvalsh(L.toarray())[-1])
-    return _lanczos(L, 1, "LA")
-
-
-def _resistances(neighbors: Neighbors) -> Weights:
-    """Return the effective resistance of every edge over the mean of all; 1 for more than 1,000 agents.
-
-    Every edge is a unit resistor. A bridge has resistance 1. Other paths between its ends lower it.
-    """
-    m = len(neighbors)
-    ones = tuple((1.0,) * len(near) for near in neighbors)
-    if not 1 < m <= _DENSE_AGENTS:
-        return ones
-    L = _laplacian(neighbors, ones).toarray()
-    inverse = np.linalg.inv(L + 1.0 / m)
-    inverse = 0.5 * (inverse + inverse.T)  # symmetric to the last bit
-    mean = 2.0 * (m - 1) / sum(map(len, neighbors))  # Foster's theorem
-    return tuple(
-        tuple(float((inverse[i, i] + inverse[j, j] - 2.0 * inverse[i, j]) / mean) for j in near)
-        for i, near in enumerate(neighbors)
-    )
-
-
-def _normalized_spectrum(neighbors: Neighbors, weights: Weights) -> tuple[float, float]:
-    """Return the largest eigenvalue of D^(−1/2) L D^(−1/2) and the smallest positive one over it."""
-    m = len(neighbors)
-    if m == 1:
-        return 2.0, 1.0
-    L = _laplacian(neighbors, weights)
-    root = sp.diags_array(1.0 / np.sqrt(L.diagonal()))
-    N = sp.csr_array(root @ L @ root)
-    if m <= _DENSE_AGENTS:
-        spectrum = np.linalg.eigvalsh(N.toarray())
-        return float(spectrum[-1]), float(spectrum[1] / spectrum[-1])
-    high = _lanczos(N, 1, "LA")
-    return high, (high - _lanczos(high * sp.eye_array(m) - N, 2, "LA")) / high
-
-
-def _lanczos(M: Any, k: int, which: Literal["SA", "LA"]) -> float:
-    """Return the smallest of the k eigenvalues at one end of the spectrum of a large symmetric matrix."""
-    start = np.random.default_rng(0).standard_normal(M.shape[0])
-    return float(min(eigsh(M, k=k, which=which, v0=start, return_eigenvectors=False)))
-
-
-def _laplacian(neighbors: Neighbors, weights: Weights) -> sp.csr_array:
-    """Return the Laplacian of the graph with these weights on edges."""
-    m = len(neighbors)
-    i = np.repeat(np.arange(m), [len(near) for near in neighbors])
-    off = sp.csr_array((np.concatenate(weights), (i, np.concatenate(neighbors))), shape=(m, m))
-    return sp.csr_array(sp.diags_array(off.sum(axis=1)) - off)
+        weights = resistances(neighbors)
+        norm, connectivity = normalized_spectrum(neighbors, weights)
+        norm_L = laplacian_norm(neighbors)
+    tree = spanning_tree(neighbors, center(neighbors))
+    return Network(nodes, neighbors, norm_L, weights, norm, connectivity, tree)
 
 
 def union_of(graph: GraphArgument) -> nx.Graph:

@@ -7,11 +7,12 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from dcgs.front.agent_models import Model, allgather_answers, whole
-from dcgs.front.history import Snapshot, as_rows, from_rows
+from dcgs.front.agent_models import Model
+from dcgs.front.history import Snapshot, as_rows, evaluate, from_rows
 from dcgs.front.measuring import Measured, Measurement
+from dcgs.front.membership import Check, Membership, moved_into, restored
 from dcgs.front.problem import Problem
-from dcgs.front.stopping import Counters, Status
+from dcgs.front.stopping import Counters, Status, returned_early
 from dcgs.methods.target import CertifiedGap
 from dcgs.runtime import Runtime
 
@@ -42,6 +43,9 @@ class Observer:
         self.agreed: set[int] = set()
         self.iterations = 0
         self.answers: dict[int, Model] = {i: problem.start_of(i) for i in problem.f.local}
+        self._membership = Membership(problem.X, self.group, knows_all=self.limits.every is not None)
+        self.members = self._membership(self.answers)
+        self.outside_by = 0.0
         self.snapshots: list[Snapshot] = []
         self._posted: dict[int, dict[int, _Posted]] = {}
         self._budget_spent = False
@@ -76,13 +80,21 @@ class Observer:
 
     def restore(self) -> None:
         """Continue an earlier run after its iterations and counters were set; the root has its history."""
+        self._check()
         if self.snapshots:
             rows = self.group.broadcast(as_rows(self.snapshots) if self.group.is_root else None)
             self.snapshots = from_rows(rows)
             if self.snapshots[-1].iterations == self.iterations:
-                self._judge(self._measure(list(self.all_answers().values())))
-        calls, seconds = self._largest(float(self.counters.calls), self.counters.clock.seconds)
+                self._judge(self._measured())
+        calls, seconds = self._largest(float(self.counters.calls), self.counters.spent_seconds)
         self.status = self.status or self._limit_reached(int(calls), seconds)
+
+    def end_setup(self) -> None:
+        """Stop the clock of the set-up; end the run if the set-up took all the seconds that it has."""
+        self.counters.setup.pause()
+        if self.limits.seconds is not None:
+            (seconds,) = self._largest(self.counters.spent_seconds)
+            self.status = self.status or (Status.SECONDS if seconds >= self.limits.seconds else None)
 
     @property
     def accuracy(self) -> float | None:
@@ -108,7 +120,7 @@ class Observer:
     def is_late(self) -> bool:
         """Return whether a limit was reached in this process, in an asynchronous run."""
         self.iterations = self.counters.traffic.rounds
-        return self._limit_reached(self.counters.calls, self.counters.clock.seconds) is not None
+        return self._limit_reached(self.counters.calls, self.counters.spent_seconds) is not None
 
     def spend_budget(self) -> None:
         """Note that an oracle refused a call: the limit on calls or on seconds was reached."""
@@ -126,7 +138,7 @@ class Observer:
             return self.status is None and not ended
         # The clock runs on: the first process waits here for the others.
         waiting, calls, seconds = self._largest(
-            -float(self._has_next()), float(self.counters.calls), self.counters.clock.seconds
+            -float(self._has_next()), float(self.counters.calls), self.counters.spent_seconds
         )
         self.counters.clock.pause()
         self._collect(self.iterations + int(waiting < 0.0))
@@ -140,7 +152,7 @@ class Observer:
         self.iterations = self.counters.traffic.rounds
         if self.limits.every and self.iterations % self.limits.every == 0:
             self._record(self.counters.work)
-        self.status = self.status or self._limit_reached(self.counters.calls, self.counters.clock.seconds)
+        self.status = self.status or self._limit_reached(self.counters.calls, self.counters.spent_seconds)
         self.counters.clock.start()
         return self.status is None
 
@@ -160,7 +172,7 @@ class Observer:
             self.status, self._budget_spent = None if missing else self.status, bool(spent)
         calls, seconds, most, least = self._largest(
             float(self.counters.calls),
-            self.counters.clock.seconds,
+            self.counters.spent_seconds,
             float(self.iterations),
             -float(self.iterations),
         )
@@ -171,7 +183,25 @@ class Observer:
             )
         self.status = self.status or self._limit_reached(int(calls), seconds) or self._ended(runtime)
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:
-            self._record(self.counters.work)
+            self._record(self.counters.work, restored)
+        else:
+            self._check_again(restored)
+        self.outside_by = self._largest(self.members.violation)[0]
+        if self.outside_by > 0.0:
+            self.status = Status.OUTSIDE
+            self._check_again(moved_into)
+
+    def _check_again(self, check: Check) -> None:
+        """Check models that were measured; if one is moved, measure them again, and judge a gap once more."""
+        self._check(check)
+        if self.limits.every is None or not self.group.any(self.members.moved):
+            return
+        measured = self._measured()
+        self.snapshots[-1] = replace(self.snapshots[-1], **measured.columns)
+        if self.status is Status.GAP:
+            self.status = None
+            self._judge(measured)
+            self.status = self.status or Status.ROUNDING
 
     def _ended(self, runtime: Runtime) -> Status:
         """Return the limit for which an oracle refused a call; raise if the agents just returned."""
@@ -181,20 +211,13 @@ class Observer:
             return Status.ITERATIONS  # the fastest agent has done so many
         if self._budget_spent:
             return Status.SECONDS if self.limits.lmo_calls is None else Status.LMO_CALLS
-        name = type(self.problem.method).__name__
         with self.group.common_errors():
-            if self.iterations == 0:
-                raise RuntimeError(
-                    f"{name} must call agent.observe(k, x) after each iteration; it never did."
-                )
-            raise RuntimeError(
-                f"the program of {name} must go on until a limit of the run is reached; it returned after "
-                f"{self.iterations} iterations. Iterate over agent.iterations_left."
-            )
+            raise returned_early(self.problem.method, self.iterations)
 
-    def all_answers(self) -> dict[int, Model]:
-        """Return the models of all agents, or of those of this process if nothing is measured."""
-        return self.answers if self.limits.every is None else allgather_answers(self.group, self.answers)
+    def _check(self, check: Check | None = None) -> None:
+        """Move models into X by this check, by default by the one for all measured models; average them."""
+        self.members = self._membership(self.answers, check)
+        self.answers = self.members.answers
 
     def _largest(self, *numbers: float) -> list[float]:
         return list(self.group.allreduce_max(np.array(numbers)).tolist())
@@ -214,9 +237,9 @@ class Observer:
             each = posted.values()
             self._record((max(one.calls for one in each), max(one.projections for one in each)))
 
-    def _record(self, work: tuple[int, int]) -> None:
-        """Measure the models; ``work`` is the oracle calls and projections that they took."""
-        answers = list(self.all_answers().values())
+    def _record(self, work: tuple[int, int], check: Check | None = None) -> None:
+        """Check and measure the models; ``work`` is the oracle calls and projections that they took."""
+        self._check(check)
         traffic = self.counters.traffic
         if traffic.steps:  # each is as long as that of the slowest agent of all processes
             self.computing += float(self.group.allreduce_max(np.array(traffic.steps)).sum())
@@ -230,7 +253,7 @@ class Observer:
             *map(float, work),
             self.counters.clock.seconds,
         )
-        measured = self._measure(answers, at_start=self.iterations == 0)
+        measured = self._measured()
         snapshot = Snapshot(
             iterations=self.iterations,
             rounds=traffic.rounds,
@@ -241,7 +264,7 @@ class Observer:
             projections=int(projections),
             seconds=seconds,
             computing=self.computing,
-            agents=tuple(whole(answers)),
+            agents=tuple(self.members.models),
             **measured.columns,
         )
         self.snapshots.append(replace(snapshot, agents=()))
@@ -251,30 +274,33 @@ class Observer:
         if stopped:
             self.status = self.status or Status.CALLBACK
 
+    def _measured(self) -> Measured:
+        members = self.members
+        return self._measure(list(members.known.values()), members.x_bar, at_start=self.iterations == 0)
+
     def _judge(self, measured: Measured) -> None:
-        """End the run if the gap of every agent's model is small enough, unless the agents decide that."""
-        if (
-            self.target is not None
-            and measured.certified is not None
-            and self.target.ends(measured.certified)
-        ):
-            self._end(measured.certified, Status.GAP)
+        """End the run if the gap of every agent's model is small enough, unless the agents decide that.
+
+        A gap that ends the run is proven first: the oracle that found it may be iterative.
+        """
+        target, certified = self.target, measured.certified
+        if target is None or certified is None or not target.ends(certified):
+            return
+        slack = max(0.0, target.threshold(certified.decrease) - certified.gap - certified.noise)
+        proven = evaluate(self.problem.f, self.problem.X, self.members.x_bar, slack)
+        excess = certified.gap - measured.columns["gap"]
+        gap, noise = max(0.0, proven.gap) + excess, certified.noise + proven.error
+        certified = replace(certified, gap=gap, noise=noise)
+        if target.ends(certified):
+            self._end(certified, Status.GAP)
 
     def _end(self, certified: CertifiedGap, success: Status) -> None:
-        """Set the status: a success, whatever else ended the run, or that rounding error ends it."""
+        """Set the status: a success, whatever else ended the run, or that the gap cannot fall further."""
         assert self.target is not None
         self.certified = certified
-        self.status = success if self.target.reached(certified) else Status.ROUNDING
+        short = Status.ROUNDING if self.target.ends(certified) else Status.STALLED
+        self.status = success if self.target.reached(certified) else short
 
     def _limit_reached(self, calls: int, seconds: float) -> Status | None:
         """Return the limit that is reached, if one is; calls and seconds are the largest of all processes."""
-        limits = self.limits
-        if limits.iterations is not None and self.iterations >= limits.iterations:
-            return Status.ITERATIONS
-        if limits.rounds is not None and self.counters.traffic.rounds >= limits.rounds:
-            return Status.ROUNDS
-        if limits.lmo_calls is not None and calls >= limits.lmo_calls:
-            return Status.LMO_CALLS
-        if limits.seconds is not None and seconds >= limits.seconds:
-            return Status.SECONDS
-        return None
+        return self.limits.reached(self.iterations, self.counters.traffic.rounds, calls, seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from dcgs.front.agent_models import Model, with_rows_of
@@ -11,7 +11,7 @@ from dcgs.front.distributed import DistributedObjective
 from dcgs.front.fingerprint import settings_of
 from dcgs.front.history import Callback
 from dcgs.front.network import EdgesUp, Network
-from dcgs.front.stopping import Limits
+from dcgs.front.stopping import Limits, Stopwatch
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Method
 from dcgs.runtime import Runtime
@@ -21,7 +21,10 @@ from dcgs.sets.base import ConvexSet
 @final
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How a run is made; ``limits`` are as the user gave them, without defaults."""
+    """How a run is made; ``limits`` are as the user gave them, without defaults.
+
+    ``setup`` counts the time until the run is built.
+    """
 
     method: Method
     limits: Limits
@@ -29,6 +32,7 @@ class Settings:
     seed: int
     callback: Callback | None
     checkpoint: Checkpoint | None
+    setup: Stopwatch = field(default_factory=Stopwatch)
 
 
 @final

@@ -31,6 +31,8 @@ class Status(Enum):
     AGREED = "the agents agreed that the gap they certified reached its target."
     PARTITIONED = "the network fell apart: no message crossed between parts of it for too long."
     ROUNDING = "the certified gap is rounding error, which is larger than the target."
+    OUTSIDE = "the answers were not in the set; those of the result are points of the set near them."
+    STALLED = "the certified gap stopped falling far above its target."
     CALLBACK = "the callback ended the run."
     ITERATIONS = "the limit on iterations was reached."
     ROUNDS = "the limit on rounds was reached."
@@ -109,10 +111,33 @@ class Limits:
         gap = _DEFAULT_GAP if self.target is None and (self.every or stops_itself) else self.gap
         return replace(self, iterations=_DEFAULT_ITERATIONS, gap=gap)
 
+    def reached(self, iterations: int, rounds: int, calls: int, seconds: float) -> Status | None:
+        """Return the limit that is reached by these numbers, if one is."""
+        if self.iterations is not None and iterations >= self.iterations:
+            return Status.ITERATIONS
+        if self.rounds is not None and rounds >= self.rounds:
+            return Status.ROUNDS
+        if self.lmo_calls is not None and calls >= self.lmo_calls:
+            return Status.LMO_CALLS
+        if self.seconds is not None and seconds >= self.seconds:
+            return Status.SECONDS
+        return None
+
     def horizon(self, rounds_per_iteration: int) -> int | None:
         """Return the number of iterations that the user allows, None without such a limit."""
         by_rounds = None if self.rounds is None else max(1, self.rounds // rounds_per_iteration)
         return min((n for n in (self.iterations, by_rounds) if n is not None), default=None)
+
+
+def returned_early(method: Method, iterations: int) -> RuntimeError:
+    """Return the error of a method whose programs returned before a limit was reached."""
+    name = type(method).__name__
+    if iterations == 0:
+        return RuntimeError(f"{name} must call agent.observe(k, x) after each iteration; it never did.")
+    return RuntimeError(
+        f"the program of {name} must go on until a limit of the run is reached; it returned after "
+        f"{iterations} iterations. Iterate over agent.iterations_left."
+    )
 
 
 @final
@@ -144,12 +169,26 @@ class Stopwatch:
 @final
 @dataclass(frozen=True, eq=False)
 class Counters:
-    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``."""
+    """The counters of a run, for the agents of this process; bytes are counted in ``traffic``.
+
+    ``setup`` is the time before the first round: checks, eigenvalues, the agents. ``clock`` is the time from
+    there on.
+    """
 
     traffic: Traffic
     oracles: Mapping[int, CountedOracle]
     projections: Mapping[int, Tally]
+    setup: Stopwatch
     clock: Stopwatch
+
+    @property
+    def spent_seconds(self) -> float:
+        """The seconds that the limit on seconds is on: those of the set-up, and those since."""
+        return self.setup.seconds + self.clock.seconds
+
+    def is_out_of_time(self, seconds: float | None) -> bool:
+        """Return whether so many seconds were spent in this process; None is no limit."""
+        return seconds is not None and self.spent_seconds >= seconds
 
     @property
     def calls(self) -> int:

@@ -114,7 +114,7 @@ class _BlockSolver(Solver):
             theta = momentum.weight(restart=vdot(y - v, v - state.x) > 0.0)
             y, image = v + theta * (v - state.x), image_v + theta * (image_v - state.image)
             state.x, state.image = v, image_v
-            target = accuracy(v)
+            target = max(0.0, accuracy(v))
             # The residual of v: that of an exact step, and the error of the triples.
             bound, floor = (0.5 * r**2 / phi.eta for r in (beta * (state.length + error), noise))
             if bound <= max(target, floor) and self._is_nearest(v, z, error):

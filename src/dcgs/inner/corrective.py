@@ -18,6 +18,7 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
+from dcgs.sets.product_set import Product
 from dcgs.validation import COUNT
 
 # If a set returns many extreme points at the cost of one, those with at least this share of the best gap are
@@ -64,7 +65,8 @@ class Corrective(Inner):
     exact line search, preconditioned by the curvature along each atom. If many steps are needed, every second
     one is a Newton step. Such steps need neither the oracle nor the data, because the images of atoms are
     stored. If a set finds many extreme points in one pass over the gradient, all that reduce the gap enough
-    are added, and each counts as a call. Atoms without weight are removed only after some solves.
+    are added, and each counts as a call. Atoms without weight are removed only after some solves. It works
+    over polytopes, and over products of any sets.
     ``max_steps`` bounds the steps of one solve.
 
     >>> import dcgs, networkx as nx, numpy as np
@@ -83,7 +85,8 @@ class Corrective(Inner):
         COUNT(self.max_steps, "max_steps")
 
     def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
-        return needs_polytope("corrective", X)
+        # The extreme points of a product are added as they are found, also if a part has infinitely many.
+        return None if isinstance(X, Product) else needs_polytope("corrective", X)
 
     def supports_preconditioner(self, f: Objective, X: ConvexSet) -> bool:
         return True

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
+from dcgs.inner.few_unknowns import FEW, minimize_few
 from dcgs.inner.newton_system import Columns, Step, Trial, newton_step
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
 from dcgs.objectives.losses import Image
@@ -71,7 +72,8 @@ class Newton(Inner):
     (I + D A K Aᵀ/η) Δu = −F, with D = ∇²ℓ and K the derivative of the projection; its size is the number of
     rows of A, or the number of nonzeros of x if that is smaller. Warm-started, one or two steps are enough.
     Over an ℓ₁ ball, coordinates in which a sparse A has no entries are left out until they are needed.
-    Where Newton steps fail, or after ``max_steps`` of them, projected gradient steps finish the solve.
+    Where they fail, or after ``max_steps`` of them, projected gradient steps finish the solve. With at most
+    64 unknowns, Newton steps on φ itself do.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
@@ -95,6 +97,8 @@ class Newton(Inner):
                 "newton needs a set whose projection has a known derivative; "
                 f"{type(X).__name__} has none. Use inner='auto'."
             )
+        if f.loss.curvature[0] < 0.0:
+            return f"newton needs a convex loss; {type(f.loss).__name__} is not one. Use inner='auto'."
         if not isinstance(f.map, MatrixMap):
             return f"newton needs an objective of a matrix; got a {type(f.map).__name__}. Use inner='auto'."
         return None
@@ -147,7 +151,10 @@ class _NewtonSolver(Solver):
             fall = 1.0 if last is best else norm(last.F) / norm(best.F)
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
-                found = self._next_step(phi, best, accuracy, exact)
+                try:
+                    found = self._next_step(phi, best, accuracy, exact)
+                except np.linalg.LinAlgError:  # η is so small that the system is singular in floating point
+                    break
                 if isinstance(found, Outcome):
                     self.task.outcomes[found] += 1
                     drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
@@ -162,9 +169,15 @@ class _NewtonSolver(Solver):
                 if length < 0.5**_HALVINGS:
                     break
             last = self._trial(phi, best.u + length * step.u, best.adjoint + length * step.adjoint)
-        task = replace(self.task, f=self.f, x0=best.x, saved=None)
-        self.state = self._at(ProjectedSolver(task, 100_000)(phi, accuracy))
+        self.state = self._at(self._otherwise(phi, best.x, accuracy))
         return self.state.x
+
+    def _otherwise(self, phi: Subproblem, x: Point, accuracy: Accuracy) -> Point:
+        """Return the minimizer of φ where Newton steps on the dual failed, starting at x."""
+        task = replace(self.task, f=self.f, x0=x, saved=None)
+        if x.size <= FEW:
+            return minimize_few(phi, task, min(x, self.state.x, key=phi.value), accuracy)
+        return ProjectedSolver(task, 100_000)(phi, accuracy)
 
     def _next_step(self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool) -> Outcome | Step:
         """Return the next step from a trial, or how the solve ends there."""

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
@@ -190,7 +189,7 @@ def solve_by_rows(
     if p is not None:
         M -= p @ p.T / eta
     M.flat[:: len(R) + 1] += 1.0
-    return np.asarray(scipy.linalg.solve(M, rhs, assume_a="pos", check_finite=False, overwrite_a=True))
+    return _solved(M, rhs)
 
 
 def solve_by_columns(
@@ -201,9 +200,7 @@ def solve_by_columns(
     M = column_gram(A, R * R) * np.outer(scale, scale)
     M.flat[:: len(M) + 1] += 1.0
     sides = rhs[:, None] if p is None else np.column_stack([rhs, p])
-    _, solved, info = dposv(M, scale[:, None] * (A.T @ (R[:, None] * sides)), overwrite_a=True)
-    if info != 0:
-        raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
+    solved = _solved(M, scale[:, None] * (A.T @ (R[:, None] * sides)))
     inverse = sides - R[:, None] * (A @ (scale[:, None] * solved))  # (I + C Cᵀ)⁻¹ times both sides
     x = np.asarray(inverse[:, 0])
     if p is None:
@@ -211,6 +208,14 @@ def solve_by_columns(
     turned = inverse[:, 1:] / eta
     small = np.eye(p.shape[1]) - p.T @ turned
     return np.asarray(x + turned @ np.linalg.solve(small, p.T @ x))
+
+
+def _solved(M: NDArray[np.float64], sides: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return M⁻¹ sides for a positive definite M, which is overwritten."""
+    _, solved, info = dposv(M, sides, overwrite_a=True)
+    if info != 0:
+        raise np.linalg.LinAlgError(f"the matrix of a Newton step is not positive definite; info is {info}.")
+    return np.asarray(solved)
 
 
 def conjugate_gradient(product: Any, rhs: Image) -> Image:

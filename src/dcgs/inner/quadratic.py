@@ -1,7 +1,8 @@
 """Minimize a convex quadratic of few unknowns over a set, to a Wolfe gap.
 
 Over sets with a projection: proximal point steps, each solved by semismooth Newton steps, whose number hardly
-depends on the condition of the Hessian. Over other sets: corrective steps over the hull of extreme points.
+depends on the condition of the Hessian. Over other sets, and where these steps do not reach the gap:
+corrective steps over the hull of extreme points.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from dcgs.counting import Oracle, Tally
 from dcgs.inner.base import Subproblem, Task
 from dcgs.inner.corrective import Corrective
-from dcgs.momentum import Momentum
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
 from dcgs.objectives.objective import Objective
@@ -35,9 +35,6 @@ _USELESS = 4
 # The error of a proximal point step, relative to its length.
 _SIGMA = 0.1
 _MOST_NEWTON, _HALVINGS = 30, 6
-# Newton steps and gradient steps alternate at most this number of times; a phase of the latter has this
-# multiple of √(curvature/η) steps.
-_MOST_PHASES, _GRADIENTS, _MOST_GRADIENTS = 4, 3.0, 500
 # The relative step by which a projection without a known derivative is differenced.
 _DIFFERENCE = 6e-6
 # Coordinates are scaled by their curvature if that differs by more than this factor.
@@ -47,19 +44,28 @@ _UNEVEN = 10.0
 @final
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """q(x) = ⟨c, x⟩ + ½ xᵀ H x, for flat x and a positive semidefinite H."""
+    """q(x) = ⟨g, d⟩ + ½ dᵀ H d with d = x − center, flattened, and a positive semidefinite H.
+
+    Written around a point, so that differences of q near it do not cancel.
+    """
 
     H: Matrix
-    c: Point
+    g: Point
+    center: Point
 
     def value(self, x: Point) -> float:
         """Return q(x)."""
-        flat = x.reshape(-1)
-        return float(self.c @ flat + 0.5 * (flat @ (self.H @ flat)))
+        d = x.reshape(-1) - self.center
+        return float(self.g @ d + 0.5 * (d @ (self.H @ d)))
 
     def grad(self, x: Point) -> Point:
         """Return ∇q(x), in the shape of x."""
-        return (self.c + self.H @ x.reshape(-1)).reshape(x.shape)
+        return (self.g + self.H @ (x.reshape(-1) - self.center)).reshape(x.shape)
+
+    def terms(self, x: Point) -> float:
+        """Return the size of the terms of ∇q(x), by which its rounding error is measured."""
+        images = self.H @ np.stack([x.reshape(-1), self.center], axis=1)
+        return float(np.abs(images).max(axis=0).sum()) + float(np.abs(self.g).max())
 
 
 @final
@@ -140,19 +146,23 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
         if gap < lowest:
             best, lowest = x, gap
         eta = max(eta / factor, _LEAST * top)
-    return best
+    if lowest <= tolerance(first - q.value(best)):
+        return best
+    ahead = _over_hull(q, domain, best, lambda decrease: tolerance(first - q.value(best) + decrease))
+    return ahead if domain.wolfe_gap(q, ahead) < lowest else best
 
 
 def _over_hull(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> Point:
+    """Return what corrective steps over the hull of x and of extreme points find."""
     R = 0.0 * q.H[:1]
     if q.H.any():  # an R with Rᵀ R = H/2
         values, vectors = np.linalg.eigh(q.H)
         kept = values > EPS * float(values[-1]) * len(values)
         R = np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept]
-    f = Objective(SquaredLoss(np.zeros(len(R))), DenseMap(R, x.shape))
+    f = Objective(SquaredLoss(R @ q.center), DenseMap(R, x.shape))
     solver = Corrective().start(Task(f, domain.X, domain.lmo, frozen(x)))
     first = q.value(x)
-    return solver(Subproblem(f, q.c.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
+    return solver(Subproblem(f, q.g.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
 
 
 @final
@@ -160,8 +170,7 @@ class _Proximal:
     """Minimize φ(x) = q(x) + η/2 ‖x − p‖² over X, in the metric h.
 
     The minimizer is x = P(y) for the root y of the normal map F(y) = ∇q(P(y)) + η h (y − p). At any y, F(y)
-    is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root. Where they stall,
-    accelerated projected gradient steps come nearer.
+    is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root.
     """
 
     def __init__(self, problem: _Problem, p: Point, eta: float) -> None:
@@ -169,17 +178,11 @@ class _Proximal:
         self.weights = np.full(p.shape, eta) if problem.h is None else eta * problem.h
 
     def minimizer(self, normal: Point) -> _Root:
-        """Return an approximate root of the normal map; start at p with a normal vector of X there."""
-        at = self._at(self.p + normal / self.weights)
-        for _ in range(_MOST_PHASES):
-            at = self._by_newton(at)
-            if self.is_accurate(at):
-                break
-            at = self._by_gradients(at)
-        return at
+        """Return an approximate root of the normal map; start at p with a normal vector of X there.
 
-    def _by_newton(self, at: _Root) -> _Root:
-        """Return where Newton steps end: at an accurate point, or where they reduce ‖F‖ no more."""
+        Newton steps end at an accurate point, or where they reduce ‖F‖ no more.
+        """
+        at = self._at(self.p + normal / self.weights)
         for _ in range(_MOST_NEWTON):
             if self.is_accurate(at):
                 break
@@ -195,20 +198,6 @@ class _Proximal:
             at = ahead
         return at
 
-    def _by_gradients(self, at: _Root) -> _Root:
-        """Return the point after about √(top/η) accelerated projected gradient steps."""
-        beta = (self.problem.top + self.eta) / self.eta  # the steps are relative to η h
-        root = math.sqrt(1.0 / beta)
-        momentum = Momentum(most=(1.0 - root) / (1.0 + root))
-        x, y = at.x, at.x
-        for _ in range(min(_MOST_GRADIENTS, math.ceil(_GRADIENTS / root))):
-            g = self.problem.q.grad(y) + self.weights * (y - self.p)
-            z = y - g / (beta * self.weights)
-            v = self.problem.project(z)
-            theta = momentum.weight(restart=vdot(y - v, self.weights * (v - x)) > 0.0)
-            x, y = v, v + theta * (v - x)
-        return self._at(v + beta * (z - v))  # β (z − v) is normal at v
-
     def _at(self, y: Point) -> _Root:
         x = self.problem.project(y)
         return _Root(y, x, self.problem.q.grad(x) + self.weights * (y - self.p))
@@ -221,8 +210,7 @@ class _Proximal:
         """Return True if the error of x is small beside its distance from p, or rounding error."""
         moved = at.x - self.p
         q = self.problem.q
-        size = float(np.abs(q.H @ at.x.reshape(-1)).max()) + float(np.abs(q.c).max())
-        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * size
+        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * q.terms(at.x)
         return rounding or self._size(at.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
 
     def _derivative(self, at: _Root) -> Matrix:

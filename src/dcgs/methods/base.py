@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar, final
 
@@ -100,8 +100,32 @@ class Agent:
         self.on_save(k, state, inner)
 
     def wolfe_gap(self, grad: Point, x: Point) -> float:
-        """Return the maximum of ⟨grad, x − s⟩ over s in X, by one oracle call."""
-        return vdot(grad, x) - self.lmo(grad, None).dot(grad)
+        """Return the maximum of ⟨grad, x − s⟩ over s in X, as the oracle finds it; 0 if it finds less.
+
+        It is no certificate: an iterative oracle may be wrong. See :meth:`certified_gap`.
+        """
+        return max(0.0, vdot(grad, x) - self.lmo(grad, None).dot(grad))
+
+    def proven_gap(self, grad: Point, x: Point) -> tuple[float, float]:
+        """Return the maximum of ⟨grad, x − s⟩ over X, whatever the oracle finds, and its rounding error."""
+        bound = self.X.lower_bound(grad, self.lmo(grad, None))
+        return vdot(grad, x) - bound.value, bound.error
+
+    def certified_gap(
+        self, grad: Point, x: Point, decrease: float, noise: float, at_start: bool
+    ) -> CertifiedGap:
+        """Return the Wolfe gap at x, by one oracle call; the other numbers of the certificate are given.
+
+        If the gap ends the run, it does not depend on the accuracy of the oracle, but on the bound of
+        :meth:`ConvexSet.lower_bound`.
+        """
+        s = self.lmo(grad, None)
+        found = CertifiedGap(vdot(grad, x) - s.dot(grad), decrease, noise, at_start)
+        if self.target is None or not self.target.ends(found):
+            return found
+        slack = max(0.0, self.target.threshold(decrease) - found.gap - noise)
+        bound = self.X.lower_bound(grad, s, slack)
+        return replace(found, gap=vdot(grad, x) - bound.value, noise=noise + bound.error)
 
     @cached_property
     def baseline(self) -> Baseline:

@@ -129,8 +129,9 @@ class Certificate:
         at_start, wolfe, dual = self.request.proposal is Proposal.START, None, None
         highest = -sums.decrease - 2.0 * sums.error  # f(y) − f(x⁰), rounded down
         if grad is not None:
-            noise = gap_noise(sums.noise, norm(self.model), agent.X.diameter)
-            wolfe = CertifiedGap(agent.wolfe_gap(grad, self.model), sums.decrease, noise, at_start)
+            gap, error = agent.proven_gap(grad, self.model)
+            noise = gap_noise(sums.noise, norm(self.model), agent.X.diameter) + error
+            wolfe = CertifiedGap(gap, sums.decrease, noise, at_start)
             self._raise_to(highest - wolfe.gap - noise, GapKind.WOLFE)
         if agent.reliable and sums.excess < _UNKNOWN:
             self._raise_to(highest - sums.excess, GapKind.LEAST)

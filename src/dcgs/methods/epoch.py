@@ -196,7 +196,7 @@ class Epoch:
         request = Request()
         if target is not None and not stops:
             request = self._request(agent, k, x, sums, found)
-        model = x if request.proposal is Proposal.MODEL else None
+        model = agent.X.restore(x) if request.proposal is Proposal.MODEL else None
         gap = None if found is None else found.best
         return Answer(sums[_STEPS], gap, k + agent.tree.height, request, curvature, model, stops)
 

@@ -38,6 +38,9 @@ _FEW = 64
 # 20 over edges on the Lassos of `dcgs bench growth`.
 _MOST_HEIGHT = 10
 
+# An η outside of these multiples of an agent's smoothness is refused.
+_RANGE = 1e-12, 1e12
+
 InnerName: TypeAlias = Literal[
     "auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton"
 ]
@@ -63,10 +66,10 @@ class FastDCGS(Method):
     the rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
-    a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes, and cg
-    elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves end
-    when their error is at most ``precision`` times the distance from the center; solvers that stop by their
-    Wolfe gap end at gaps that fall with the iterations at the latest.
+    a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
+    and cg elsewhere. ``"oracle"`` never projects: all solves call the linear oracle. Over edges, inner solves
+    end when their error is at most ``precision`` times the distance from the center; solvers that stop by
+    their Wolfe gap end at gaps that fall with the iterations at the latest.
 
     ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
     ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
@@ -124,7 +127,20 @@ class FastDCGS(Method):
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())
-        return next(filter(None, reasons), None)
+        return next(filter(None, reasons), None) or self._extreme_eta(objectives)
+
+    def _extreme_eta(self, objectives: Mapping[int, Objective]) -> str | None:
+        """Return why η is too large or too small to compute with, or None."""
+        if self.eta is None:
+            return None
+        for i, f in objectives.items():
+            if f.smoothness > 0.0 and not _RANGE[0] <= self.eta / f.smoothness <= _RANGE[1]:
+                return (
+                    f"eta must be {_RANGE[0]:.0e} to {_RANGE[1]:.0e} times the smoothness of each objective, "
+                    f"else η/2 ‖x − center‖² or the objective is rounding error; agent {i} has the "
+                    f"smoothness {f.smoothness:.2e}, and eta is {self.eta!r}. Leave eta out."
+                )
+        return None
 
     def inner_solver(self, f: Objective, X: ConvexSet) -> Inner:
         if self.inner not in ("auto", "oracle"):

@@ -79,10 +79,11 @@ class LocalBound:
         """Return the lower bound by the linear approximation of fᵢ at x, which need not be in X."""
         agent, f = self.agent, self.agent.f
         image = f.map.image(x)
-        gap = agent.wolfe_gap(f.map.adjoint(f.loss.grad(image)) + w, x)
+        gap, oracle_error = agent.proven_gap(f.map.adjoint(f.loss.grad(image)) + w, x)
         decrease, error = agent.baseline.decrease(x, image)
         d, size = x - agent.x0, norm(w)
         noise = error + gap_noise(f.grad_error(x, image) + EPS * size, norm(x), agent.X.diameter)
+        noise += oracle_error
         value = vdot(w, d) - decrease - gap
         return LowerBound(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap)
 

@@ -46,8 +46,7 @@ class Outlook:
     ``residual`` is that of the epoch before. The gap by the dual function is about ``dual`` times the
     residual, the Wolfe gap about ``wolfe`` times its root; None if they were never measured. ``epochs``
     counts all epochs, and ``waited`` those since the last request. ``first`` is Σ fᵢ(x⁰) − fᵢ(xᵢ) in the
-    first epoch. ``spent`` is the number of entries of
-    models and gradients that were sent along the tree.
+    first epoch. ``spent`` is the number of entries of models and gradients that were sent along the tree.
     """
 
     residual: float | None = None
@@ -133,9 +132,10 @@ class Outlook:
         missing = 1.0 if self.wolfe is None else self.wolfe
         if found is not None and found.best.gap > 0.0:
             assert agent.target is not None
-            # The gap bounds the decrease that is still possible.
+            # The gap bounds the decrease that is still possible. It may be far below its target, or even so
+            # small that the ratio overflows.
             decrease = max(found.best.decrease, found.best.gap)
-            self.wolfe = missing = agent.target.threshold(decrease) / found.best.gap
+            self.wolfe = missing = min(1.0, agent.target.threshold(decrease) / found.best.gap)
         if self.residual is None and epoch > 0:
             self.residual = residual  # that of the first epoch
         sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, 4)

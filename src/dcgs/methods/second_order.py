@@ -7,7 +7,9 @@ numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import final
 
@@ -24,13 +26,21 @@ from dcgs.protocol import Program
 # The Wolfe gap of the model at its approximate minimizer, relative to the gap that is asked for, and to the
 # last gap of f.
 _SHARE, _FALL = 0.3, 0.03
-# After a step that did not decrease f, the Hessian of the model is mixed with its upper bound; this is the
-# first share of the bound. The share is multiplied by _MORE after each such step, and by _LESS after others.
-_BOUND, _MORE, _LESS = 0.02, 4.0, 0.25
+# After a step that did not decrease f, or only within _SHORT of its length, the Hessian of the model is mixed
+# with its upper bound; _BOUND is the first share of the bound. After each such step the share is raised to
+# the power _ROOT, and multiplied by _MORE at least: the share that is needed may be tiny. After other steps
+# it is multiplied by _LESS.
+_BOUND, _MORE, _LESS, _ROOT, _SHORT = 0.02, 4.0, 0.25, 0.75, 0.1
 # If f does not decrease in a step, it is known also for these shares of the step.
 _LENGTHS = tuple(0.5**j for j in range(1, 11))
-# A step is accepted if f decreases by this share of what its slope promises.
+# A step is accepted if f decreases by this share of what its slope promises, and of the decrease that the
+# minimizer of the model with the upper bound is sure to give.
 _DECREASE = 1e-4
+# If such a step is rejected as well, its model was not minimized well enough: the next Wolfe gaps of models
+# are smaller by this factor.
+_TIGHTER = 0.1
+# The run ends if in so many steps the gap was not halved, and f(x⁰) − f(x) grew by less than this share.
+_PATIENCE, _GROWTH = 500, 0.01
 
 
 class Verdict(IntEnum):
@@ -40,41 +50,101 @@ class Verdict(IntEnum):
     REJECTED = 1
     FINAL = 2
     """It is the answer of the run."""
+    STALLED = 3
+    """It is rejected, and the best point so far is the answer: further steps would not reach the gap."""
+
+
+@final
+@dataclass
+class Progress:
+    """Steps since the gap was last halved or f had decreased enough, and the gap and the decrease then."""
+
+    steps: int = 0
+    gap: float = math.inf
+    decrease: float = 0.0
+
+    def is_over(self, at: CertifiedGap) -> bool:
+        """Return True if the steps have made no progress for long, given the best point so far."""
+        self.steps += 1
+        if at.gap <= 0.5 * self.gap or at.decrease > (1.0 + _GROWTH) * self.decrease:
+            self.steps, self.gap, self.decrease = 0, at.gap, at.decrease
+        return self.steps >= _PATIENCE
 
 
 @final
 @dataclass(eq=False)
 class RootState:
-    """What the root knows: the best point, f and its derivatives there, and the upper bound of the Hessian.
+    """What the root knows: the best point, f and its derivatives there, and the upper bound H of the Hessian.
 
-    ``value`` is f(x) − f(x⁰). ``share`` is that of the upper bound in the Hessian of the model.
+    ``value`` is f(x) − f(x⁰), and ``certified`` the gap at x. ``constant`` is the sum of the Hessians of
+    agents whose f is quadratic. ``share`` is that of the upper bound in the Hessian of the model.
+    ``curvature`` is D²‖H‖, D the diameter of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness``
+    is a factor of the Wolfe gap to which the model is minimized.
     """
 
+    constant: NDArray[np.float64]
     bound: NDArray[np.float64]
+    curvature: float
     x: Point
     value: float
     grad: Point
     hess: NDArray[np.float64]
-    gap: float
+    certified: CertifiedGap
     share: float = 0.0
+    tightness: float = 1.0
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def gap(self) -> float:
+        """The Wolfe gap at x."""
+        return self.certified.gap
+
+    @property
+    def sure_decrease(self) -> float:
+        """What f decreases by, at least, at the minimizer of the model with the upper bound of the Hessian.
+
+        A step of length a toward the oracle's answer decreases this model by a · gap − a²/2 · curvature.
+        """
+        return 0.5 * self.gap * min(1.0, self.gap / self.curvature if self.curvature > 0.0 else 1.0)
+
+    def least_decrease(self, trial: Point) -> float:
+        """Return the decrease of f with which a trial is accepted."""
+        return _DECREASE * max(self.sure_decrease, -vdot(self.grad, trial - self.x))
 
     def accepts(self, trial: Point, value: float, rounding: float, gap: float) -> bool:
         """Return True if f has decreased enough; where that is rounding error, if the gap has."""
-        least = max(rounding, -_DECREASE * vdot(self.grad, trial - self.x))
+        least = max(rounding, self.least_decrease(trial))
         return value < self.value - least or (abs(value - self.value) <= rounding and gap < self.gap)
+
+    def reject(self, agent: Agent, trial: Point, values: Sequence[float]) -> Point | None:
+        """Use a model that is a better bound of f; if it is one already, minimize it more accurately.
+
+        Return a point on the way if f is low enough there. ``values`` are those of f at the shares _LENGTHS
+        of the step.
+        """
+        best = int(np.argmin(values))
+        between = agent.X.restore(self.x + _LENGTHS[best] * (trial - self.x))
+        is_lower = values[best] < self.value - self.least_decrease(between)
+        if not (trial != self.x).any():  # the bound is so large that no step is left
+            self.share *= _LESS**2
+        elif not is_lower or _LENGTHS[best] < _SHORT:
+            self.tightness *= _TIGHTER if self.share == 1.0 else 1.0
+            self.share = min(1.0, max(_MORE * self.share, self.share**_ROOT)) or _BOUND
+        return between if is_lower else None
 
     def next_trial(self, agent: Agent) -> Point:
         """Return a point of X that about minimizes the model of f."""
         H = (1.0 - self.share) * self.hess + self.share * self.bound
-        flat = self.x.reshape(-1)
-        q = Quadratic(H, self.grad.reshape(-1) - H @ flat)
+        q = Quadratic(H, self.grad.reshape(-1), self.x.reshape(-1))
         target, before = agent.target, -self.value
 
         def tolerance(decrease: float) -> float:
             asked = _FALL * self.gap if target is None else target.threshold(max(0.0, before + decrease))
-            return max(_SHARE * asked, _FALL**2 * self.gap if self.share > 0.0 else 0.0)
+            relative = _FALL**2 * self.gap if self.share > 0.0 else 0.0
+            return self.tightness * max(_SHARE * asked, relative)
 
-        return minimize_quadratic(q, Domain(agent.X, agent.lmo, agent.projections), self.x, tolerance)
+        domain = Domain(agent.X, agent.lmo, agent.projections)
+        return agent.X.restore(minimize_quadratic(q, domain, self.x, tolerance))
 
 
 @final
@@ -96,10 +166,10 @@ def by_second_order(agent: Agent) -> Program[Point]:
             sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
         )  # line 3
         verdict = Verdict(int(numbers[0]))
-        if verdict is not Verdict.REJECTED:
+        if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
         agent.observe(k, at.x)
-        if verdict is Verdict.FINAL:  # line 4
+        if verdict in (Verdict.FINAL, Verdict.STALLED):  # line 4
             agent.agree(CertifiedGap.of(numbers[1:].tolist()))
             return at.x
         at.trial = frozen(trial)
@@ -111,8 +181,8 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     """Return numbers; the gradient at the trial; and Hessians.
 
     The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, and f − f(x⁰)
-    on the way from x. The first Hessian, in the first iteration, is the upper bound; the next is the bound
-    minus the Hessian at the trial, if f is not quadratic.
+    on the way from x. In the first iteration the first matrix is the Hessian if f is quadratic, else 0. If it
+    is not, the upper bound of the Hessian follows, in the first iteration, and the Hessian at the trial.
     """
     f, baseline = agent.f, agent.baseline
     image = f.map.image(trial)
@@ -122,43 +192,55 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     numbers = np.array([-fall, error, f.grad_error(trial, image), *(-each for each in falls)])
     lower, upper = f.loss.curvature
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
-    less = [f.map.gram(upper - f.loss.hess(image))] if lower < upper else []
-    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in (*bound, *less))
+    hessians = bound
+    if lower < upper:
+        hessians = [0.0 * H for H in bound] + bound + [f.map.gram(f.loss.hess(image))]
+    return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
 
 
 def _nbytes(agent: Agent, first: bool) -> int | None:
     """Return the bytes of the largest value of an agent, if the link is known: some may send no Hessians."""
     if agent.facts.sizes is None:
         return None
-    d, hessians = agent.x0.size, first + (not agent.facts.sizes.all_quadratic)
+    d = agent.x0.size
+    hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
     return 8 * (3 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
     (value, error, noise, *values), grad, *hessians = total
-    gap = agent.wolfe_gap(grad, at.trial)
     root = at.root
     noise = gap_noise(float(noise), norm(at.trial), agent.X.diameter)
-    certified = CertifiedGap(gap, -float(value) - float(error), noise, at_start=root is None)
+    certified = agent.certified_gap(
+        grad, at.trial, -float(value) - float(error), noise, at_start=root is None
+    )
     agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
-        return np.array([Verdict.FINAL, *certified.as_array()]), at.trial
-    verdict = Verdict.ACCEPTED
+        return _end(Verdict.FINAL, certified), at.trial
+    matrices = [symmetric(triangle, at.trial.size) for triangle in hessians]
+    verdict, trial = Verdict.ACCEPTED, None
     if root is None:
-        bound = symmetric(hessians.pop(0), at.trial.size)
-        hess = bound - symmetric(hessians[0], len(bound)) if hessians else bound
-        root = at.root = RootState(bound, at.trial, float(value), grad, hess, gap)
-    elif root.accepts(at.trial, float(value), float(error), gap):
-        hess = root.bound - symmetric(hessians[0], len(root.bound)) if hessians else root.bound
-        root.x, root.value, root.grad, root.hess, root.gap = at.trial, float(value), grad, hess, gap
+        constant, *curved = matrices
+        bound, hess = (constant + H for H in curved) if curved else (constant, constant)
+        curvature = agent.X.diameter**2 * float(np.linalg.norm(bound, 2))
+        root = at.root = RootState(constant, bound, curvature, at.trial, float(value), grad, hess, certified)
+    elif root.accepts(at.trial, float(value), float(error), certified.gap):
+        root.x, root.value, root.grad, root.certified = at.trial, float(value), grad, certified
+        root.hess = root.constant + matrices[0] if matrices else root.constant
         root.share *= _LESS
     else:
-        verdict, best = Verdict.REJECTED, int(np.argmin(values))
-        if values[best] < root.value:
-            return np.array([verdict], dtype=np.float64), root.x + _LENGTHS[best] * (at.trial - root.x)
-        root.share = min(1.0, max(_BOUND, _MORE * root.share))
-    return np.array([verdict], dtype=np.float64), root.next_trial(agent)  # lines 5 and 6
+        verdict, trial = Verdict.REJECTED, root.reject(agent, at.trial, values)
+    if agent.target is not None and root.progress.is_over(root.certified):
+        verdict = Verdict.FINAL if verdict is Verdict.ACCEPTED else Verdict.STALLED
+        return _end(verdict, root.certified), root.x
+    trial = root.next_trial(agent) if trial is None else trial  # lines 5 and 6
+    return np.array([verdict], dtype=np.float64), trial
+
+
+def _end(verdict: Verdict, at: CertifiedGap) -> Point:
+    """Return the numbers with which the root ends the run."""
+    return np.array([verdict, *at.as_array()])
 
 
 def symmetric(triangle: Point, side: int) -> NDArray[np.float64]:

@@ -25,6 +25,10 @@ _SHARE = 0.6
 _LEAST, _MOST = 0.1, 5.0
 # After epoch j the logarithm of the scale changes by at most _FIRST/j^_POWER: the sum over j is finite.
 _FIRST, _POWER = 3.0, 1.1
+# If the ratio was outside of the bounds by more than the factor _FAR for _PATIENCE epochs, always on the same
+# side, the scale is far off. j is then counted from _AGAIN again, at most _MOST_RESTARTS times in a run, so
+# that the sum stays finite.
+_FAR, _PATIENCE, _AGAIN, _MOST_RESTARTS = 100.0, 4, 2, 6
 # If no message is lost, η exceeds half of the norm of the weighted Laplacian by this factor: then the metric
 # of the proof is positive definite.
 _MARGIN = 1.01
@@ -39,7 +43,9 @@ class StepSize:
     sent to the neighbors: the agent's own eᵢ, or the common s. ``theirs`` are the last scales of neighbors.
     Before there is a common scale, η is ``margin`` times the sum of the weights; then ``common_margin`` times
     that sum. The agent's own scale is its local η divided by ``scale_degree``.
-    ``epochs`` counts those with a common scale. ``is_fixed`` is True if the scale does not change after that.
+    ``epochs`` counts those with a common scale, again from _AGAIN after each of the ``restarts``. ``far``
+    counts epochs in a row in which the scale was far too small, or, negative, far too large. ``is_fixed`` is
+    True if the scale does not change after that.
     ``next_preconditioner`` and ``next_scale`` are used after iteration ``switch``; ``is_common`` is True from
     the first common scale on.
     """
@@ -57,6 +63,8 @@ class StepSize:
     switches_together: bool = True
     theirs: dict[int, float] = field(default_factory=dict)
     epochs: int = 0
+    restarts: int = 0
+    far: int = 0
     preconditioner: Point | None = None
     next_preconditioner: Point | None = None
     next_scale: float | None = None
@@ -106,8 +114,19 @@ class StepSize:
         if self.epochs == 0:  # the mean of all η is the mean of all local η
             self.next_scale = (total_eta or 1.0) / (self.common_margin * total_degree)
         elif not self.is_fixed:
+            self._restart(primal, dual)
             self.next_scale = self.scale * balancing_factor(primal, dual, self.epochs)
         self.epochs += 1
+
+    def _restart(self, primal: float, dual: float) -> None:
+        """Allow large changes again if the two halves of the residual have long been far apart."""
+        excess = _excess(primal, dual)
+        side = (excess < math.log(_LEAST / _FAR)) - (excess > math.log(_MOST * _FAR))
+        self.far = self.far + side if side * self.far > 0 else side
+        is_late = self.epochs > _AGAIN + _PATIENCE
+        if abs(self.far) >= _PATIENCE and is_late and self.restarts < _MOST_RESTARTS:
+            self.epochs, self.far = _AGAIN, 0
+            self.restarts += 1
 
     def advance(self, k: int) -> None:
         """Switch to the next preconditioner or scale, if it is time after iteration k."""
@@ -148,14 +167,18 @@ def balancing_factor(primal: float, dual: float, epoch: int) -> float:
     ``primal`` is Σ η‖x − v/(2η) − c‖² and ``dual`` Σ ρᵢⱼ‖xᵢ − xⱼ‖², the two halves of the squared residual.
     If the scale is too large, the primal half dominates; if it is too small, the dual half does.
     """
-    if primal <= 0.0:
-        return 1.0
-    # Logarithms, because the ratio might overflow.
-    excess = math.inf if dual <= 0.0 else math.log(primal) - math.log(dual)
-    change = 0.0
+    excess, change = _excess(primal, dual), 0.0
     if excess > math.log(_MOST):
         change = -0.5 * (excess - math.log(_MOST))
     elif excess < math.log(_LEAST):
         change = 0.5 * (math.log(_LEAST) - excess)
     limit = _FIRST / epoch**_POWER
     return math.exp(min(limit, max(-limit, change)))
+
+
+def _excess(primal: float, dual: float) -> float:
+    """Return the logarithm of the ratio of the two halves; without a primal half, that of a balance."""
+    if primal <= 0.0:
+        return 0.0
+    # Logarithms, because the ratio might overflow.
+    return math.inf if dual <= 0.0 else math.log(primal) - math.log(dual)

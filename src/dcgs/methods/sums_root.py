@@ -105,7 +105,8 @@ class SumsRoot:
         if agent.target is None:
             return None
         noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
-        gap = CertifiedGap(model.gap(agent), -model.value - sums.error, noise, at_start=k == 1)
+        decrease = -model.value - sums.error
+        gap = agent.certified_gap(model.grad, model.at, decrease, noise, at_start=k == 1)
         at.stopping.update(model.value, gap)
         if not at.at_x:
             return None
@@ -125,7 +126,7 @@ class SumsRoot:
             at.model, at.momentum = last, Momentum()
         elif value > at.lowest + e + rounding:
             # f has increased: go back to the best point, without momentum.
-            at.x, at.at_x = at.best, True
+            at.x, at.at_x = self._agent.X.restore(at.best), True
             at.model, at.momentum = None, Momentum()
         else:
             at.best, at.lowest = at.x, value
@@ -140,4 +141,6 @@ class SumsRoot:
         uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
         theta = at.momentum.weight(restart=uphill)
         at.at_x = at.stopping.is_near(self._agent, at.lowest)
+        if at.at_x:  # its gap may be certified
+            at.x = self._agent.X.restore(at.x)
         return 0.0 if at.at_x else theta  # line 7

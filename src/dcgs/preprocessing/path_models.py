@@ -142,9 +142,9 @@ class NewtonPath(PathModels):
     def _trial(self, n: int, X: ConvexSet, share: float) -> Point:
         at = self.at[n]
         H = (1.0 - share) * at.hess + share * self.bounds[n]
-        q = Quadratic(H, at.grad - H @ at.x)
+        q = Quadratic(H, at.grad, at.x)
         domain = Domain(X, CountedOracle(X), Tally())
-        x = at.x if X.violation(at.x) <= 1e-9 * X.diameter else X.start()
+        x = at.x if X.accepts(at.x) else X.start()
         decrease = self.null.losses[n] - at.value
         return minimize_quadratic(q, domain, x, lambda more: 0.3 * GAP * max(decrease + more, 0.0))
 
@@ -236,7 +236,7 @@ def _start(x: Any, X: ConvexSet) -> Any:
     """
     if isinstance(x, LowRank):
         return x
-    return x if X.violation(x) <= 1e-9 * X.diameter else None
+    return x if X.accepts(x) else None
 
 
 def unit_atom(X: ConvexSet, grad: Point) -> Point:

@@ -183,7 +183,7 @@ class SumsPath:
         X = self.set_of(radius)
         assert isinstance(X, ProjectableSet)
         x = _between(radius, n, known)
-        x = x if X.violation(x) <= 1e-9 * X.diameter else X.project(x)
+        x = x if X.accepts(x) else X.project(x)
         smoothness = SmoothnessEstimate()
         smoothness.start(*self.curvatures[n].tolist())
         return _Run(X, self._at(x, n), self.null.losses[n], smoothness)

@@ -14,9 +14,11 @@ replayed.
 
 A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
 and sends reports of failures. ``errors`` decides which process prints an error, and ``rank`` ends all
-processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itself.
+processes after one. :mod:`dcgs.supervisor` ends a process that cannot end itself. :mod:`dcgs.watchdog` ends
+waits for a process that does not come, before there is a heartbeat.
 """
 
+import dcgs.watchdog as watchdog
 from dcgs.environment import started_by_mpi
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.errors import RunAbortedError, Scope, interrupt_status, report, scope_of
@@ -32,3 +34,6 @@ __all__ = ["MPI", "Job", "Lockstep", "ProcessGroup", "Runtime", "SingleProcess",
 __all__ += ["FaultSchedule", "Faults", "PartitionedError", "load_faults"]
 __all__ += ["RunAbortedError", "Scope", "interrupt_status", "report", "scope_of"]
 __all__ += ["run_as_rank", "run_worker", "started_by_mpi"]
+
+# A process that raises or returns before it starts MPI must not leave the others waiting.
+watchdog.start()

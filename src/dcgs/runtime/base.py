@@ -25,7 +25,8 @@ class Job:
     False, in all processes at once. ``traffic`` is up to date at any time, also when the
     run ends by an exception. With ``prefers_blas_threads`` agents run one after the other, and each
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
-    an agent of this process has used up its budget; it returns whether an agent of any process has.
+    an agent of this process has used up its budget; it returns whether an agent of any process has. An agent
+    whose turn comes when ``is_out_of_time`` returns True has used up its budget.
     ``point_nbytes`` is the size of a point, by which a runtime may choose its threads.
 
     ``edges_up``, if given, returns which edges are there in a round. ``links`` is the state of links that are
@@ -41,6 +42,7 @@ class Job:
     after_round: Callable[[], bool]
     prefers_blas_threads: bool = False
     spent: Callable[[bool], bool] | None = None
+    is_out_of_time: Callable[[], bool] = lambda: False
     point_nbytes: int = 0
     edges_up: Callable[[int], Collection[tuple[int, int]]] | None = None
     links: Mapping[int, AgentLinks] = field(default_factory=dict)

@@ -29,6 +29,9 @@ _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _SMALL = 16
 # Numbers that are read at a time: they are still in the cache when they are read again.
 _CHUNK = 1 << 16
+# Arrays with more stored entries are not checked on arrival: one more pass over the memory would take a third
+# of the time of a round.
+_MOST_CHECKED = 1 << 17
 # Larger arrays are written in full: positions are 32-bit numbers.
 _MOST_INDEXED = 1 << 32
 # NumPy has no larger arrays, also not of no entries: the product of all positive sides counts.
@@ -51,6 +54,10 @@ _FORMS = {int(form): form for form in Form}
 
 class EncodingError(ValueError):
     """Raised when bytes are not an encoded array."""
+
+
+class NotFiniteError(ValueError):
+    """Raised when an array has an entry that is not finite; says which, and where."""
 
 
 @final
@@ -123,11 +130,17 @@ def _shortest(n: int, nonzeros: int) -> Form:
     return min(sizes, key=lambda form: (sizes[form], form))
 
 
-def read_all(buffer: Buffer, count: int) -> list[Array]:
+def where_not_finite(array: Array) -> str:
+    """Return the first entry that is not finite, and its place."""
+    where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+    return f"{array[where]} at {where}"
+
+
+def read_all(buffer: Buffer, count: int, must_be_finite: bool = False) -> list[Array]:
     """Return the arrays that a buffer contains, one after another."""
     arrays = []
     for _ in range(count):
-        array, size = _read(buffer)
+        array, size = _read(buffer, must_be_finite)
         arrays.append(array)
         buffer = buffer[size:]
     if len(buffer):
@@ -135,7 +148,7 @@ def read_all(buffer: Buffer, count: int) -> list[Array]:
     return arrays
 
 
-def _read(buffer: Buffer) -> tuple[Array, int]:
+def _read(buffer: Buffer, must_be_finite: bool) -> tuple[Array, int]:
     """Return the first array of a buffer, and the bytes that it takes."""
     if len(buffer) < _LAYOUT.size:
         raise EncodingError("it ends within the description of an array")
@@ -154,7 +167,15 @@ def _read(buffer: Buffer) -> tuple[Array, int]:
     end = size - _padded(count * dtype.itemsize)
     values = buffer[end : end + count * dtype.itemsize].view(dtype)
     entries = values if form is Form.DENSE else _filled(form, n, buffer[start:size], values)
-    return entries.reshape(shape), size
+    array = entries.reshape(shape)
+    if must_be_finite and dtype == np.float64 and count <= _MOST_CHECKED and not _is_finite(values):
+        raise NotFiniteError(where_not_finite(array))
+    return array, size
+
+
+def _is_finite(values: Array) -> bool:
+    """Return whether all entries are finite: a finite sum of squares proves it, in one pass."""
+    return math.isfinite(vdot(values, values)) or is_finite(values)
 
 
 def _filled(form: Form, n: int, places: Buffer, values: Array) -> Array:

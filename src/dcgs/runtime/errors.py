@@ -6,7 +6,10 @@ import re
 import sys
 from enum import Enum
 
-_IN_ALL = "raised in all processes"
+from dcgs.watchdog import claim_line
+
+_IN = "raised in "
+_IN_ALL = f"{_IN}all processes"
 
 
 class Scope(Enum):
@@ -27,6 +30,9 @@ class RunAbortedError(RuntimeError):
         super().__init__(message)
         self.scope = scope
         self.status = status
+
+    is_printed_once = True
+    """The exception hook of an MPI process prints it in one process only."""
 
 
 def mark_as_common(error: BaseException) -> None:
@@ -64,19 +70,21 @@ def is_printed_here(scope: Scope, is_root: bool) -> bool:
 
 def report(error: RunAbortedError, is_root: bool) -> int:
     """Print the error if this process is the one to print it; return the exit status."""
-    if is_printed_here(error.scope, is_root):
+    if is_printed_here(error.scope, is_root) and claim_line():
         print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
     return error.status
 
 
 def describe(error: BaseException, process: str) -> str:
     """Return a sentence on an error of one process, which names the agent, or else the process."""
-    if isinstance(error, RunAbortedError) or scope_of(error) is Scope.ALL:
+    notes = [note for note in getattr(error, "__notes__", ()) if note != _IN_ALL]
+    who = next((note.removeprefix(_IN) for note in notes if note.startswith(_IN)), None)
+    if isinstance(error, RunAbortedError) or (scope_of(error) is Scope.ALL and who is None):
         return str(error)
-    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith("raised in ")]
-    who = notes[0].removeprefix("raised in ") if notes else process
+    who = who or process
     if isinstance(error, KeyboardInterrupt | SystemExit):
-        return f"{who} was interrupted."
+        is_signal = interrupt_status(error) is not None
+        return f"{who} was interrupted." if is_signal else f"{who} exited while others wait for it."
     text = str(error) or type(error).__name__
     if re.search(r"\bagents? \[?\d", text):
         return text

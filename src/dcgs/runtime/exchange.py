@@ -39,6 +39,7 @@ Exchange: TypeAlias = Generator[tuple[Transfers, Transfers], None, T]
 
 def carry_out(exchange: Exchange[T], transport: Transport, peers: Sequence[int]) -> T:
     """Carry out an exchange over a transport; return its result."""
+    transport.heartbeat.begin_step()
     try:
         while True:
             transport.transfer(*next(exchange), peers)

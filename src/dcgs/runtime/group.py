@@ -149,7 +149,7 @@ class TransportGroup(ProcessGroup):
         transport.heartbeat.begin_run()
 
     def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
-        self._operation += 1
+        self._begin()
         if not self.is_root:
             own = list(arrays)
             for array in (np.array([len(own)]), *own):
@@ -177,7 +177,7 @@ class TransportGroup(ProcessGroup):
         return bundle([Frame(rank, 0, [EncodedArray(array)])], Header(Kind.COLLECTIVE, rank, self._operation))
 
     def broadcast(self, array: Array | None) -> Array:
-        self._operation += 1
+        self._begin()
         root = "process 0"
         mine = None if array is None else self._bundle(array)
         start: Buffer = np.empty(HEADER, dtype=np.uint8) if mine is None else mine[:HEADER]
@@ -189,7 +189,13 @@ class TransportGroup(ProcessGroup):
         return _array(read_messages(content, header, root))
 
     def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        self._transport.heartbeat.begin_step()
         return self._transport.allreduce_max(values)
+
+    def _begin(self) -> None:
+        """Begin an operation that all processes take part in."""
+        self._operation += 1
+        self._transport.heartbeat.begin_step()
 
     def describe(self, error: BaseException) -> str:
         return describe(error, self._transport.heartbeat.name(self._transport.rank))

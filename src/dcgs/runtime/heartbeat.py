@@ -3,6 +3,11 @@
 A thread in every process sends heartbeat messages to the processes that watch it, several times a second,
 also while its agents compute. A process from which none arrives for ``timeout`` seconds counts as failed. The
 same channel reports failures.
+
+A heartbeat message also says how far its process is, so that a message that was lost is noticed. All take the
+same steps in the same order: rounds and collective operations. A process waits for a message that will not
+come if the sender is past this step, or waits itself in this step for a message that was sent to it. A sender
+that computes, however long, is neither.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from dcgs.runtime.errors import RunAbortedError, Scope
 
@@ -19,7 +24,7 @@ _PERIOD = 0.25
 # Seconds in which messages of a process that has exited may still arrive.
 _GRACE = 1.0
 _HEARTBEAT, _FAILURE = 0, 1
-_ALIVE, _EXITS = b"+", b"-"
+_ALIVE, _EXITS = b"+%d %d %d", b"-"
 _MAX_LENGTH = 2000
 
 
@@ -37,6 +42,15 @@ class HeartbeatTransport(Protocol):
 
     def flush(self, seconds: float) -> None:
         """Wait until all messages have been sent, at most this number of seconds."""
+
+
+@final
+class Position(NamedTuple):
+    """How far a process is: its run, its step in it, and whether it waits for a message of the receiver."""
+
+    run: int = 0
+    step: int = 0
+    waits: int = 0
 
 
 @final
@@ -58,7 +72,11 @@ class Heartbeat:
         self._received_at = dict.fromkeys(range(transport.size), self._last)
         self._sent_at = dict.fromkeys(range(transport.size), 0.0)
         self._exited: dict[int, float] = {}
-        self._run = 0
+        self._run = self._step = 0
+        # The processes of which messages are awaited, and since when a message of theirs seems to be lost.
+        self._awaited: frozenset[int] = frozenset()
+        self._positions: dict[int, Position] = {}
+        self._suspected: dict[int, float] = {}
         self._failures: dict[int, tuple[int, RunAbortedError]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -81,6 +99,19 @@ class Heartbeat:
         """Begin a run, in all processes; failures of earlier runs no longer count."""
         with self._lock:
             self._run += 1
+            self._step = 0
+
+    def begin_step(self) -> None:
+        """Begin a step, a round or a collective operation: all processes begin the same in the same order."""
+        with self._lock:
+            self._step += 1
+
+    def await_from(self, ranks: Iterable[int]) -> None:
+        """Record from which processes messages are awaited to which all that is due was sent."""
+        with self._lock:
+            self._awaited = frozenset(ranks)
+            for rank in self._suspected.keys() - self._awaited:
+                del self._suspected[rank]
 
     def watch(self, ranks: Iterable[int]) -> None:
         """Watch these processes as well; each of them must watch this one."""
@@ -97,12 +128,13 @@ class Heartbeat:
                 self._received_at = {
                     rank: received_at + pause for rank, received_at in self._received_at.items()
                 }
+                self._suspected.clear()
             for rank in self._ring | self._watched:
                 # A process that does not answer gets fewer and fewer: messages not received pile up there.
                 silence = min(now - self._received_at[rank], self.timeout)
                 if now - self._sent_at[rank] >= max(0.9 * self.period, silence / 4.0):
                     self._sent_at[rank] = now
-                    self._transport.send(_ALIVE, rank, _HEARTBEAT)
+                    self._transport.send(_ALIVE % self._position(rank), rank, _HEARTBEAT)
             while (message := self._transport.receive()) is not None:
                 self._record(*message, now)
 
@@ -114,6 +146,10 @@ class Heartbeat:
             self._exited[rank] = now
         else:
             self._received_at[rank] = now
+            self._positions[rank] = Position(*map(int, text[1:].split()))
+
+    def _position(self, rank: int) -> Position:
+        return Position(self._run, self._step, rank in self._awaited)
 
     def check(self, peers: Sequence[int]) -> None:
         """Raise if a process has reported a failure, or if one of the peers has exited or is silent.
@@ -139,6 +175,22 @@ class Heartbeat:
                         f"{self.name(rank)} has been silent for {silent:.0f} s; see whether its machine and "
                         "the link to it are up and start again, or allow more by MPI(timeout=...)."
                     )
+            self._check_awaited(now)
+
+    def _check_awaited(self, now: float) -> None:
+        """Raise if a message that is awaited was lost."""
+        for rank in self._awaited:
+            theirs, own = self._positions.get(rank, Position()), self._position(rank)
+            is_past = theirs[:2] > own[:2]
+            if not (is_past or theirs == own):
+                self._suspected.pop(rank, None)
+            elif now - self._suspected.setdefault(rank, now) > self.timeout:
+                raise RunAbortedError(
+                    f"{self.name(rank)} must have sent a message of step {self._step}; none has arrived, and "
+                    f"it has {'gone on' if is_past else 'waited'} for {now - self._suspected[rank]:.0f} s. "
+                    "See whether the network loses messages and start again, or allow more by "
+                    "MPI(timeout=...)."
+                )
 
     def _reports(self) -> dict[int, RunAbortedError]:
         """Return the failures of this run that other processes have reported."""

@@ -129,6 +129,16 @@ class MailExchange:
             self._send(rank, Kind.LAST, count)
 
     @property
+    def senders(self) -> set[int]:
+        """The processes whose messages this one waits for."""
+        if self.decision is not None:
+            return {rank for rank, count in self._received.items() if self._expected.get(rank) != count}
+        if self.announced not in (None, Ending.AGREED):
+            return {0} - {self._rank}
+        missing = {j for box in self.boxes.values() for j in box.neighbors if j not in box.arrived}
+        return {self.exchange.home[j] for j in missing} - {self._rank}
+
+    @property
     def is_complete(self) -> bool:
         """Whether all that was sent to this process has arrived."""
         return self._expected == self._received

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from dcgs.points import Point, read_only
-from dcgs.protocol import Message
-from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray
+from dcgs.points import Point, is_finite, read_only
+from dcgs.protocol import Inbox, Message
+from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray, where_not_finite
 
 Reply: TypeAlias = Any
 """What a program yields, or None once it has returned."""
@@ -29,9 +30,8 @@ class Packet:
         self.parts = [EncodedArray(_checked(sender, array)) for array in arrays]
         for part in self.parts:
             if part.array.dtype == np.float64 and not part.is_finite:
-                where = tuple(np.argwhere(~np.isfinite(part.array))[0].tolist())
                 raise FloatingPointError(
-                    f"a message must be finite; agent {sender} sent {part.array[where]} at {where}."
+                    f"a message must be finite; agent {sender} sent {where_not_finite(part.array)}."
                 )
         self.nbytes = sum(part.nbytes for part in self.parts)
 
@@ -62,6 +62,24 @@ def packets(sender: int, reply: Reply, neighbors: Sequence[int]) -> Packets:
         if id(message) not in made:
             made[id(message)] = Packet(sender, message)
     return {j: made[id(reply[j])] for j in sorted(reply)}
+
+
+@contextmanager
+def blaming_senders(inboxes: Mapping[int, Inbox]) -> Iterator[None]:
+    """If what is done in here with received messages fails, and one of them is not finite, name its sender.
+
+    Long messages are not checked on arrival. An agent that computes with a NaN sends one itself, or fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        for sender, message in [each for inbox in inboxes.values() for each in inbox.items()]:
+            for array in message if isinstance(message, tuple) else (message,):
+                if array.dtype == np.float64 and not is_finite(array):
+                    raise FloatingPointError(
+                        f"a message must be finite; agent {sender} sent {where_not_finite(array)}."
+                    ) from error
+        raise
 
 
 def _checked(sender: int, array: Any) -> Point:

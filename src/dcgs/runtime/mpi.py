@@ -11,7 +11,8 @@ from dcgs.counting import BudgetSpentError
 from dcgs.runtime.base import Job, Runtime
 from dcgs.runtime.group import ProcessGroup, TransportGroup
 from dcgs.runtime.mailbox import Ending
-from dcgs.runtime.mpi_transport import MPIMailTransport, MPITransport, transport_of
+from dcgs.runtime.mpi_mail import MPIMailTransport
+from dcgs.runtime.mpi_transport import MPITransport, transport_of
 from dcgs.runtime.pace import run_at_own_pace
 from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.record import Record
@@ -26,8 +27,9 @@ class MPI(Runtime):
 
     Every process hosts consecutive agents, as evenly distributed as possible: one each if there are as
     many agents as processes. If no heartbeat message of a process arrives for ``timeout`` seconds, the
-    run ends in all processes. A thread sends these messages, also while agents compute. ``comm`` is an
-    mpi4py communicator, by default that of all processes.
+    run ends in all processes. A thread sends these messages, also while agents compute. All processes must
+    have started MPI within ``start_timeout`` seconds of the first, by default 120 s and 2 s for each
+    process. ``comm`` is an mpi4py communicator, by default that of all processes.
 
     With ``asynchronous=True`` nobody waits for a round: an agent takes a step when a message has arrived,
     with the newest message of each neighbor. It waits only for a neighbor of which it has used no message in
@@ -44,9 +46,11 @@ class MPI(Runtime):
     asynchronous: bool = False
     staleness: int = 50
     record: str | os.PathLike[str] | None = None
+    start_timeout: float | None = None
 
     def __post_init__(self) -> None:
         POSITIVE(self.timeout, "timeout")
+        POSITIVE.or_none(self.start_timeout, "start_timeout")
         FLAG(self.asynchronous, "asynchronous")
         COUNT(self.staleness, "staleness")
         PATH.or_none(self.record, "record")
@@ -64,7 +68,7 @@ class MPI(Runtime):
     @property
     def transport(self) -> MPITransport:
         """The transport between the processes. All processes must make the first call, which creates it."""
-        return transport_of(self.comm, float(self.timeout))
+        return transport_of(self.comm, float(self.timeout), self.start_timeout)
 
     def run(self, job: Job) -> None:
         self.transport.name_by_agents(len(job.neighbors))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,17 +16,19 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.environment import find_mpiexec, wrong_size
+import dcgs.watchdog as watchdog
+from dcgs.environment import find_mpiexec, size, wrong_size
 from dcgs.parallel import cores
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import mark_as_common
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.rank import abort_all
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
+from dcgs.shared_memory import unlink_mapped
 from dcgs.supervisor import raise_on_signals, set_name
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
-_FIRST_SLEEP, _LONGEST_SLEEP, _GROWTH = 20e-6, 1e-3, 1.3
+FIRST_SLEEP, LONGEST_SLEEP, GROWTH = 20e-6, 1e-3, 1.3
 # Seconds in which a wait does not sleep, but yields its core to other processes between two tests.
 _SPIN = 2e-3
 # If processes outnumber cores, a wait sleeps at once after this number of consecutive waits longer than
@@ -33,9 +36,11 @@ _SPIN = 2e-3
 _LONG_WAITS = 3
 _yield_core = getattr(os, "sched_yield", partial(time.sleep, 0.0))
 # Seconds between two checks of the heartbeat during a wait.
-_CHECK = 0.05
-# The tag of messages of asynchronous runs; tags 0 and 1 are those of collective operations and of rounds.
-_MAIL_TAG = 2
+CHECK = 0.05
+# Seconds of a wait after which a process tells others that it waits for their messages.
+_LONG = 1.0
+# Seconds in which all processes must have started MPI, and how many more for each process.
+_START, _START_EACH = 120.0, 2.0
 # Bytes of freed memory that a process keeps, and the largest block that it keeps (the most glibc allows).
 _KEPT, _LARGEST_KEPT = 1 << 28, 1 << 25
 
@@ -73,7 +78,7 @@ class MPITransport(Transport):
         comm, byte = self.comm, self.mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]
-        self._wait(requests, peers)
+        self._wait(requests, peers, [each.rank for each in receives])
 
     def broadcast(self, buffer: Buffer) -> None:
         self._wait([self.comm.Ibcast([buffer, self.mpi.BYTE], 0)])
@@ -84,8 +89,11 @@ class MPITransport(Transport):
         self._wait([self.comm.Iallreduce(mine, out, self.mpi.MAX)])
         return out
 
-    def _wait(self, requests: Sequence[Any], peers: Sequence[int] = ()) -> None:
-        """Wait until all requests are complete; raise if the heartbeat reports a failure."""
+    def _wait(self, requests: Sequence[Any], peers: Sequence[int] = (), senders: Sequence[int] = ()) -> None:
+        """Wait until all requests are complete; raise if the heartbeat reports a failure.
+
+        The first requests are those to receive, from these ``senders``.
+        """
         testall = self.mpi.Request.Testall
         if testall(requests):
             self._long_waits = 0
@@ -93,17 +101,21 @@ class MPITransport(Transport):
         self.pending = requests
         now = start = time.monotonic()
         spin_end = start + (0.0 if self._crowded and self._long_waits >= _LONG_WAITS else _SPIN)
-        sleep, next_check = _FIRST_SLEEP, start + _CHECK
+        sleep, next_check = FIRST_SLEEP, start + CHECK
         while not testall(requests):
             now = time.monotonic()
             if now < spin_end:
                 _yield_core()
                 continue
             time.sleep(sleep)
-            sleep = min(sleep * _GROWTH, _LONGEST_SLEEP)
+            sleep = min(sleep * GROWTH, LONGEST_SLEEP)
             if now >= next_check:
-                next_check = now + _CHECK
+                next_check = now + CHECK
+                if now - start > _LONG:
+                    self.heartbeat.await_from(_awaited(requests, senders))
                 self.heartbeat.check(peers)
+        if now - start > _LONG:
+            self.heartbeat.await_from(())
         self.pending = ()
         self._long_waits = 0 if now - start < _SPIN else self._long_waits + 1
 
@@ -115,64 +127,17 @@ class MPITransport(Transport):
         end = time.monotonic() + 0.5
         while self.pending and time.monotonic() < end:
             self.pending = [request for request in self.pending if not request.Test()]
-            time.sleep(_LONGEST_SLEEP)
+            time.sleep(LONGEST_SLEEP)
 
     def _exit(self) -> None:
         """Announce the exit before MPI finalizes. After a failure MPI might wait forever, so abort it."""
+        watchdog.leaves()
         self.heartbeat.stop_thread()
         if self.mpi.Is_finalized():
             return
         self.heartbeat.announce_exit()
         if self._abandoned and self.size > 1:
             abort_all()
-
-
-@final
-class MPIMailTransport:
-    """The messages of an asynchronous run: none of its methods waits for another process."""
-
-    def __init__(self, transport: MPITransport) -> None:
-        self.rank, self.size = transport.rank, transport.size
-        self._transport = transport
-        self._sends: list[tuple[Any, Buffer]] = []
-        self._receives: list[tuple[Any, Buffer, int]] = []
-        self._sleep, self._next_check = _FIRST_SLEEP, 0.0
-
-    def begin(self, peers: Sequence[int]) -> None:
-        self._transport.heartbeat.watch(peers)
-        self._transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
-
-    def send(self, buffer: Buffer, rank: int) -> None:
-        request = self._transport.comm.Isend([buffer, self._transport.mpi.BYTE], rank, _MAIL_TAG)
-        self._sends.append((request, buffer))
-
-    def receive(self) -> tuple[Buffer, int] | None:
-        comm, mpi = self._transport.comm, self._transport.mpi
-        status = mpi.Status()
-        while (message := comm.Improbe(mpi.ANY_SOURCE, _MAIL_TAG, status)) is not None:
-            buffer: Buffer = np.empty(status.Get_count(mpi.BYTE), dtype=np.uint8)
-            self._receives.append((message.Irecv([buffer, mpi.BYTE]), buffer, status.source))
-        for place, (request, buffer, rank) in enumerate(self._receives):
-            if request.Test():
-                del self._receives[place]
-                self._sleep = _FIRST_SLEEP
-                return buffer, rank
-        return None
-
-    def is_sent(self) -> bool:
-        self._sends = [each for each in self._sends if not each[0].Test()]
-        return not self._sends
-
-    def check(self, is_idle: bool) -> None:
-        now = time.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + _CHECK
-            self.is_sent()
-            self._transport.pending = [request for request, _ in self._sends]
-            self._transport.heartbeat.check(())
-        if is_idle:
-            time.sleep(self._sleep)
-            self._sleep = min(self._sleep * _GROWTH, _LONGEST_SLEEP)
 
 
 @final
@@ -205,26 +170,48 @@ class _MPIHeartbeatTransport:
     def flush(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not all(request.Test() for request, _ in self._sent.values()):
-            time.sleep(_LONGEST_SLEEP)
+            time.sleep(LONGEST_SLEEP)
 
 
 _keyval: int | None = None
 
 
-def transport_of(comm: Any, timeout: float) -> MPITransport:
-    """Return the transport of a communicator, the same each time."""
-    global _keyval
-    mpi = _mpi4py()
-    if comm is None:
-        comm = mpi.COMM_WORLD
-    if _keyval is None:
-        _keyval = mpi.Comm.Create_keyval()
-    transport = comm.Get_attr(_keyval)
+def transport_of(comm: Any, timeout: float, start_timeout: float | None = None) -> MPITransport:
+    """Return the transport of a communicator, the same each time.
+
+    The first call waits for all processes; ``start_timeout`` and the watchdog bound that wait.
+    """
+    world = sys.modules["mpi4py.MPI"].COMM_WORLD if _keyval is not None else None
+    transport = None if world is None else (comm or world).Get_attr(_keyval)
     if transport is None:
-        transport = MPITransport(comm, timeout)
-        comm.Set_attr(_keyval, transport)
+        transport = _joined(comm, timeout, start_timeout)
     assert isinstance(transport, MPITransport)
     transport.heartbeat.timeout = timeout
+    return transport
+
+
+def _joined(comm: Any, timeout: float, start_timeout: float | None) -> MPITransport:
+    """Start MPI, and return a new transport when all processes have met; the watchdog is told before."""
+    global _keyval
+    ranks: Sequence[int] = range(size() or 1)
+    if comm is not None:
+        world = sys.modules["mpi4py.MPI"].COMM_WORLD
+        ranks = comm.group.Translate_ranks(None, world.group)
+    limit = _START + _START_EACH * len(ranks) if start_timeout is None else start_timeout
+    watchdog.start()
+    watchdog.waits(ranks, timeout, limit)
+    try:
+        mpi = _mpi4py()
+        unlink_mapped()
+        comm = comm or mpi.COMM_WORLD
+        transport = MPITransport(comm, timeout)
+    except BaseException:
+        watchdog.waits_no_more()
+        raise
+    watchdog.runs()
+    if _keyval is None:
+        _keyval = mpi.Comm.Create_keyval()
+    comm.Set_attr(_keyval, transport)
     return transport
 
 
@@ -258,8 +245,15 @@ def _duplicate(comm: Any) -> Any:
     """Return a copy of a communicator. All its processes call this; it sleeps until the last of them does."""
     copy, request = comm.Idup()
     while not request.Test():
-        time.sleep(_LONGEST_SLEEP)
+        time.sleep(LONGEST_SLEEP)
     return copy
+
+
+def _awaited(requests: Sequence[Any], senders: Sequence[int]) -> list[int]:
+    """Return from whom messages are awaited, if all of this process has been sent; else nobody."""
+    if not all(request.Get_status() for request in requests[len(senders) :]):
+        return []
+    return [rank for request, rank in zip(requests, senders, strict=False) if not request.Get_status()]
 
 
 def _name(agents: range, rank: int) -> str:

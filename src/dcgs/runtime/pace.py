@@ -31,7 +31,7 @@ def run_at_own_pace(job: Job, transport: MailTransport, staleness: int, record: 
             mail.close()
             _carry(mail, transport)
             while not (mail.is_complete and transport.is_sent()):
-                transport.check(is_idle=True)
+                transport.check(is_idle=True, senders=mail.senders)
                 _carry(mail, transport)
     finally:
         programs.close()
@@ -76,13 +76,13 @@ def _work(
             elif job.is_over():
                 mail.announce(Ending.AGREED)
             start = time.perf_counter()
-            transport.check(is_idle=not ready and not mail.outgoing)
+            transport.check(is_idle=not ready and not mail.outgoing, senders=mail.senders)
             job.traffic.count_wait(mail.exchange.hosted, time.perf_counter() - start)
     except BudgetSpentError:
         mail.announce(Ending.SPENT)
         while mail.decision is None:
             _carry(mail, transport)
-            transport.check(is_idle=True)
+            transport.check(is_idle=True, senders=mail.senders)
 
 
 def _carry(mail: MailExchange, transport: MailTransport) -> None:

@@ -16,7 +16,7 @@ from dcgs.parallel import wide_threads
 from dcgs.protocol import Inbox, Program
 from dcgs.runtime.base import Job
 from dcgs.runtime.exchange import NeighborExchange, carry_out
-from dcgs.runtime.messages import Reply, all_sent, packets
+from dcgs.runtime.messages import Reply, all_sent, blaming_senders, packets
 from dcgs.runtime.transport import Transport
 
 
@@ -44,6 +44,8 @@ class Programs:
             start, program = clock(), self._programs[i]
             reply, error = None, None
             try:
+                if self._job.is_out_of_time():
+                    raise BudgetSpentError
                 reply = next(program) if inboxes is None else program.send(inboxes[i])
             except StopIteration:
                 pass
@@ -83,15 +85,18 @@ def run_hosted(job: Job, transport: Transport) -> None:
     try:
         with threadpool_limits(1, user_api="blas"):
             replies = programs.advance()
+            inboxes: dict[int, Inbox] = {}
             while all_sent(replies):
-                sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                with blaming_senders(inboxes):
+                    sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                del inboxes
                 start = time.perf_counter()
                 inboxes = carry_out(exchange.round(sent), transport, exchange.peers)
                 job.traffic.count_wait(exchange.hosted, time.perf_counter() - start)
                 job.traffic.count_round(sent, job.neighbors)
                 del sent
-                replies = programs.advance(inboxes)
-                del inboxes
+                with blaming_senders(inboxes):
+                    replies = programs.advance(inboxes)
                 if not job.after_round():
                     return
             carry_out(exchange.end(), transport, exchange.peers)

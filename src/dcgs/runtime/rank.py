@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from dcgs.environment import is_root, started_by_mpi
+from dcgs.marks import marks_of_job
 from dcgs.runtime.errors import RunAbortedError, Scope, is_printed_here, report
-from dcgs.supervisor import is_worker, run_supervised, signal_received
+from dcgs.supervisor import is_worker, print_interrupted, run_supervised, signal_received
+from dcgs.watchdog import claim_line
 
 # Seconds in which other processes may exit by themselves before they are aborted. A process to
 # which a failure was reported waits longer, so that the exit status is that of the process that failed.
@@ -40,11 +42,14 @@ def run_worker(main: Callable[[], int]) -> int:
         status = main()
     except RunAbortedError as error:
         root, signaled = is_root(), signal_received()
+        if signaled:
+            print_interrupted()
         status = 128 + signaled if signaled else report(error, root)
         if signaled or is_printed_here(error.scope, root):
             abort_all(status)
         elif error.scope is Scope.REMOTE and started_by_mpi():
             time.sleep(_LONG_GRACE - _GRACE)
+            report(RunAbortedError(str(error)), root)  # unless the process that failed has printed it
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
         if status:
@@ -64,6 +69,10 @@ def abort_all(status: int | None = None) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     time.sleep(_GRACE)
+    deadline = time.monotonic() + _LONG_GRACE
+    while time.monotonic() < deadline and not marks_of_job().is_claimed:
+        time.sleep(_GRACE / 20.0)  # until the failure was printed, here or elsewhere
+    claim_line()  # who is killed by this has not failed, and is not reported
     if is_worker():  # everything has been printed, and MPICH would add a line
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     mpi.COMM_WORLD.Abort(_status if status is None else status)

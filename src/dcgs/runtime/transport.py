@@ -12,7 +12,7 @@ example.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -84,8 +84,11 @@ class MailTransport(Protocol):
     def is_sent(self) -> bool:
         """Return whether all buffers have been sent."""
 
-    def check(self, is_idle: bool) -> None:
-        """Raise if another process has failed; if there is nothing to do, sleep for a moment."""
+    def check(self, is_idle: bool, senders: Collection[int] = ()) -> None:
+        """Raise if another process has failed; if there is nothing to do, sleep for a moment.
+
+        ``senders`` are the processes for whose messages this one waits.
+        """
 
 
 def hosted_by(rank: int, size: int, agents: int) -> range:

@@ -2,7 +2,8 @@
 
 A bundle holds all messages between two processes. It has a header of fixed size, small, typed and versioned.
 Each message in it has a short header of its own, with its sender and its receiver. Nothing is ever pickled,
-so a received bundle can be wrong but cannot run code.
+so a received bundle can be wrong but cannot run code. The header of a bundle has a checksum: with a wrong
+length the receiver would wait for bytes that never come.
 
 Channels split bundles into buffers, and put them together again. The receiver must offer a buffer before it
 knows the size of a bundle, so both ends agree on a capacity. The part of a bundle beyond the capacity follows
@@ -16,18 +17,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, final
+from zlib import crc32
 
 import numpy as np
 
 from dcgs.points import read_only
 from dcgs.protocol import Message
-from dcgs.runtime.encoding import Buffer, EncodedArray, EncodingError, read_all
+from dcgs.runtime.encoding import Buffer, EncodedArray, EncodingError, NotFiniteError, read_all
 from dcgs.runtime.transport import Transfer
 
 _MAGIC = b"dcgs"
-VERSION = 4
-# Magic, version, kind, number of messages, sending process, number of the round, bytes that follow.
-_HEADER = struct.Struct("<4sHBxIiQQ")
+VERSION = 5
+# Magic, version, kind, number of messages, sending process, number of the round, checksum, bytes that follow.
+_HEADER = struct.Struct("<4sHBxIiIIQ")
+_CHECKSUM_START, _CHECKSUM_END = 20, 24
 HEADER = _HEADER.size
 """Bytes of the header of a bundle."""
 # Sender, receiver, number of arrays, whether they are a tuple, bytes that follow.
@@ -73,8 +76,9 @@ class Header(NamedTuple):
 
     def write(self, buffer: Buffer) -> None:
         """Write the header to the first bytes of a buffer."""
-        numbers = (self.kind, self.messages, self.rank, self.round, self.length)
+        numbers = (self.kind, self.messages, self.rank, self.round, 0, self.length)
         _HEADER.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
+        struct.pack_into("<I", buffer.data, _CHECKSUM_START, _checksum(buffer))
 
 
 @final
@@ -141,7 +145,7 @@ def read_header(buffer: Buffer, sender: str) -> Header:
         raise MessageError(
             f"a message must have at least {HEADER} bytes; {sender} sent one of {len(buffer)} bytes."
         )
-    magic, version, kind, count, rank, round, length = _HEADER.unpack_from(buffer.data)
+    magic, version, kind, count, rank, round, checksum, length = _HEADER.unpack_from(buffer.data)
     if magic != _MAGIC:
         raise MessageError(
             f"a message must begin with {_MAGIC!r}; {sender} sent one that begins with {magic!r}."
@@ -151,12 +155,22 @@ def read_header(buffer: Buffer, sender: str) -> Header:
             f"messages must be of version {VERSION}; {sender} sent one of version {version}. "
             "Install the same version of dcgs everywhere."
         )
+    if checksum != _checksum(buffer):
+        raise MessageError(
+            f"the header of a message must match its checksum; that of {sender} does not: it was changed on "
+            "its way. See whether memory and network are in order, and start again."
+        )
     if kind not in _KINDS:
         raise MessageError(
             f"a message must be of a known kind; {sender} sent one of kind {kind}. "
             "Install the same version of dcgs everywhere."
         )
     return Header(_KINDS[kind], rank, round, count, length)
+
+
+def _checksum(buffer: Buffer) -> int:
+    """Return the checksum of a header: of all its bytes but those of the checksum itself."""
+    return crc32(buffer.data[_CHECKSUM_END:HEADER], crc32(buffer.data[:_CHECKSUM_START]))
 
 
 def check_header(header: Header, kind: Kind, rank: int, round: int, sender: str) -> None:
@@ -181,12 +195,17 @@ def read_messages(buffer: Buffer, header: Header, sender: str) -> list[Received]
                 raise EncodingError("it ends within the header of a message")
             i, j, parts, is_tuple, length = _FRAME.unpack_from(buffer.data, start)
             start += FRAME + length
-            arrays = [read_only(array) for array in read_all(buffer[start - length : start], parts)]
+            # Collective operations may gather losses that are not finite; agents must not send such numbers.
+            is_checked = header.kind is Kind.MESSAGE
+            read = read_all(buffer[start - length : start], parts, is_checked)
+            arrays = [read_only(array) for array in read]
             if not (is_tuple or len(arrays) == 1):
                 raise EncodingError(f"a message of {len(arrays)} arrays is not a tuple")
             messages.append(Received(i, j, tuple(arrays) if is_tuple else arrays[0]))
         if start != len(buffer):
             raise EncodingError(f"{len(buffer) - start} bytes are left over")
+    except NotFiniteError as error:
+        raise MessageError(f"a message must be finite; agent {i} sent {error}.") from error
     except EncodingError as error:
         raise MessageError(
             f"messages must be encoded as by dcgs {VERSION}; what {sender} sent is not: {error}. "

@@ -1,6 +1,6 @@
 """Feasible sets: all behind :class:`~dcgs.sets.base.ConvexSet`."""
 
-from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, LowerBound, ProjectableSet
 from dcgs.sets.birkhoff_polytope import BirkhoffPolytope
 from dcgs.sets.box import Box
 from dcgs.sets.convex_hull import ConvexHull
@@ -14,6 +14,6 @@ from dcgs.sets.product_set import ProductSet
 from dcgs.sets.simplex import Simplex
 from dcgs.sets.spectraplex import Spectraplex
 
-__all__ = ["ConvexSet", "DiagonallyProjectableSet", "Kind", "Option", "ProjectableSet"]
+__all__ = ["ConvexSet", "DiagonallyProjectableSet", "Kind", "LowerBound", "Option", "ProjectableSet"]
 __all__ += ["GroupL1Ball", "KSparseBall", "L1Ball", "L2Ball", "LInfBall", "NuclearNormBall"]
 __all__ += ["BirkhoffPolytope", "Box", "ConvexHull", "Polytope", "ProductSet", "Simplex", "Spectraplex"]

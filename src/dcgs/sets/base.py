@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,21 +14,43 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from dcgs.atoms import Atom
-from dcgs.points import Point, frozen
+from dcgs.points import EPS, Point, frozen
 from dcgs.projections import ProjectedPoint
 from dcgs.sets.options import Option, options_from_signature
 from dcgs.validation import finite, number, reals
 
 Direction: TypeAlias = Point | sp.sparray | sp.spmatrix | LinearOperator
 
+ROUNDINGS = 10.0
+"""A point of a set violates it by at most this multiple of ε times the magnitude of the set."""
+FEASIBLE = 1e-9
+"""A user's point may violate the set by this fraction of the diameter, as numbers with few decimals do."""
+
 TOLERANCE = number("be at least 1e-12 and less than 1", lambda x: 1e-12 <= x < 1.0)
 """The tolerance of an iterative oracle; rounding error permits no smaller one."""
+
+
+@final
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound of ⟨direction, x⟩ over a set: ``value`` minus ``error``, the rounding error of value.
+
+    >>> import dcgs, numpy as np
+    >>> X, direction = dcgs.L1Ball(2, radius=3.0), np.array([1.0, -2.0])
+    >>> X.lower_bound(direction, X.lmo(direction))
+    LowerBound(value=-6.0, error=0.0)
+    """
+
+    value: float
+    error: float = 0.0
 
 
 class ConvexSet(ABC):
     """A compact convex set, known through its linear minimization oracle (LMO).
 
     ``polytope`` is True if the set has finitely many extreme points, which pairwise steps need.
+    ``cheap_violation`` is True if a violation costs about as much as some passes over the point. Every model
+    that is measured is then checked; over other sets, those that a run certifies or returns.
 
     On the command line a built-in set is called ``name``; a set of another package is called
     ``package.module:Name``. ``options`` lists what ``dcgs fit`` asks for. A set that lists nothing gets an
@@ -45,11 +68,17 @@ class ConvexSet(ABC):
     options: ClassVar[tuple[Option, ...] | None] = None
     shape: tuple[int, ...]
     polytope: bool = False
+    cheap_violation: bool = False
 
     @property
     @abstractmethod
     def diameter(self) -> float:
         """An upper bound of ‖x − y‖ over x, y in the set; tight unless the class says otherwise."""
+
+    @property
+    def magnitude(self) -> float:
+        """The size of the numbers in the constraints, by which their rounding error is measured."""
+        return self.diameter + largest_entry(self.start())
 
     @abstractmethod
     def lmo(self, direction: Point, near: Atom | None = None) -> Atom:
@@ -58,6 +87,16 @@ class ConvexSet(ABC):
         A zero direction gives an extreme point, too. Ties go to the lowest index. ``near`` is an earlier
         answer; an iterative oracle may start from it to save work.
         """
+
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        """Return a lower bound of ⟨direction, x⟩ over the set, where s is the answer of the oracle.
+
+        Certificates are made of it. The oracle is exact unless the class says otherwise, and then the bound
+        is ⟨direction, s⟩. An iterative oracle may be wrong, or less accurate than the certificate must be.
+        Its set bounds the minimum by other means. A bound that is lower than ⟨direction, s⟩ by the slack is
+        good enough.
+        """
+        return LowerBound(s.dot(direction))
 
     def more(self, direction: Point, level: float, most: int) -> Sequence[Atom]:
         """Return up to ``most`` extreme points s with ⟨direction, s⟩ ≤ level; the best, if there are more.
@@ -78,6 +117,33 @@ class ConvexSet(ABC):
     @abstractmethod
     def start(self) -> Point:
         """Return the point of the set where a run starts if no x0 is given."""
+
+    def holds(self, x: Point) -> bool:
+        """Return True if x is in the set up to rounding error: it violates it by at most 10 ε · magnitude."""
+        return self.violation(x) <= ROUNDINGS * EPS * self.magnitude
+
+    def accepts(self, x: Point) -> bool:
+        """Return True if x can be x0: the set holds it, or it violates it by at most 1e-9 of the diameter."""
+        return self.violation(x) <= FEASIBLE * self.diameter or self.holds(x)
+
+    def restore(self, x: Point) -> Point:
+        """Return x itself if the set holds it, or does not accept it; else a point of the set close to x."""
+        return x if self.holds(x) or not self.accepts(x) else self.nearby(x)
+
+    def nearby(self, x: Point) -> Point:
+        """Return a point of the set close to x, which is outside; x itself if none is found.
+
+        By default it is the first that the set holds on the way from x to its start, in steps that double.
+        """
+        center = self.start()
+        excess = self.violation(x)
+        share = EPS if not excess > 0.0 else max(EPS, min(0.5, excess / (self.magnitude or 1.0)))
+        while share < 1.0:
+            y = x + share * (center - x)
+            if self.holds(y):
+                return np.asarray(y)
+            share *= 2.0
+        return center if self.holds(center) else x
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> ConvexSet:
@@ -173,6 +239,11 @@ def set_fields(instance: ConvexSet, **values: object) -> None:
     """Set fields of a frozen set; for its ``__init__`` only."""
     for name, value in values.items():
         object.__setattr__(instance, name, value)
+
+
+def shortened(x: Point, length: float, radius: float) -> Point:
+    """Return a multiple of x of length at most the radius, given the length of x."""
+    return x * (radius / length) if length > radius else x
 
 
 def lowest(values: Point, level: float, most: int) -> list[int]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, norm, vdot
-from dcgs.sets.lanczos import SEED, Matrix, Vector, near_vector
+from dcgs.seeding import content_rng
+from dcgs.sets.lanczos import Matrix, Vector, near_vector
 
 SWEEPS = 30
 """The largest number of products with the matrix and its transpose, for one block."""
@@ -39,12 +40,13 @@ class Nearest:
 def extended(basis: Matrix, columns: int) -> Matrix:
     """Return an orthonormal basis with this number of columns: add random ones, or drop the last ones.
 
-    The columns that are kept do not change. Random columns have a component along every singular vector.
+    The columns that are kept do not change. Random columns have a component along every singular vector. They
+    are seeded with the basis.
     """
     side, have = basis.shape
     if columns <= have:
         return basis[:, :columns]
-    noise = np.random.default_rng(SEED).standard_normal((side, columns - have))
+    noise = content_rng(basis).standard_normal((side, columns - have))
     for _ in range(2):  # twice, because one pass leaves rounding errors
         noise = np.linalg.qr(noise - basis @ (basis.T @ noise))[0]
     return np.hstack([basis, noise])

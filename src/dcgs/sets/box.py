@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm, read_only
 from dcgs.projections import ProjectedPoint, mask_derivative
-from dcgs.sets.base import DiagonallyProjectableSet, as_data, listed, set_fields
+from dcgs.sets.base import DiagonallyProjectableSet, as_data, largest_entry, listed, set_fields
 from dcgs.sets.options import Kind, Option
 from dcgs.validation import reals
 
@@ -33,6 +33,7 @@ class Box(DiagonallyProjectableSet):
     upper: Point
     shape: tuple[int, ...]
     polytope = True
+    cheap_violation = True
 
     def __init__(self, lower: ArrayLike, upper: ArrayLike) -> None:
         low, high = reals(lower, "lower"), reals(upper, "upper")
@@ -50,6 +51,10 @@ class Box(DiagonallyProjectableSet):
     def diameter(self) -> float:
         return norm(self.upper - self.lower)
 
+    @property
+    def magnitude(self) -> float:
+        return max(largest_entry(self.lower), largest_entry(self.upper))
+
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         return Vertex(read_only(np.where(direction < 0.0, self.upper, self.lower)))
 
@@ -64,6 +69,9 @@ class Box(DiagonallyProjectableSet):
     def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
         inside = np.clip(y, self.lower, self.upper)
         return ProjectedPoint(inside, lambda: mask_derivative(inside == y, h))
+
+    def nearby(self, x: Point) -> Point:
+        return np.asarray(np.clip(x, self.lower, self.upper))
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> Box:

@@ -19,6 +19,8 @@ from dcgs.validation import reals
 
 EXACT_COUNT = 4096
 CHUNK = 512
+# Passes over the points of nonnegative least squares, which takes a few; a bound against loops.
+_MOST_PASSES = 30
 
 
 @final
@@ -63,19 +65,33 @@ class ConvexHull(ConvexSet):
         largest = max(float((squares[c, None] + squares - 2.0 * rows[c] @ rows.T).max()) for c in chunks)
         return math.sqrt(max(0.0, largest))
 
+    @cached_property
+    def magnitude(self) -> float:
+        """The largest norm of a point."""
+        return math.sqrt(float(np.einsum("ij,ij->i", self._rows, self._rows).max()))
+
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
         values = self._rows @ direction.reshape(-1)
         return Vertex(self.points[int(values.argmin())])
 
     def violation(self, x: Point) -> float:
         """Return the Euclidean distance from x to the hull."""
+        return norm(self._nearest(x) @ (self._rows - x.reshape(-1)))
+
+    def nearby(self, x: Point) -> Point:
+        """Return the nearest point of the hull."""
+        return np.asarray(self._nearest(x) @ self._rows).reshape(self.shape)
+
+    def _nearest(self, x: Point) -> Point:
+        """Return the weights of the points whose sum is nearest to x."""
         rows = self._rows - x.reshape(-1)
         scale = largest_entry(rows) or 1.0
         # Nonnegative least squares finds the point of the hull nearest to 0 (Lawson and Hanson): for
         # w = s·λ with λ in the simplex, ‖Σwᵢpᵢ‖² + (Σwᵢ − 1)² is least where ‖Σλᵢpᵢ‖ is, for every s.
         lifted = np.vstack([rows.T / scale, np.ones(len(rows))])
-        weights, _ = scipy.optimize.nnls(lifted, np.eye(1, len(lifted), len(lifted) - 1)[0])
-        return norm(weights / weights.sum() @ rows)
+        goal = np.eye(1, len(lifted), len(lifted) - 1)[0]
+        weights, _ = scipy.optimize.nnls(lifted, goal, maxiter=_MOST_PASSES * len(rows))
+        return np.asarray(weights / weights.sum())
 
     def start(self) -> Point:
         """Return the mean of the points."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, norm, read_only
 from dcgs.projections import onto_l1_ball
-from dcgs.sets.base import ProjectableSet, largest_entry, listed, set_fields
+from dcgs.sets.base import ProjectableSet, largest_entry, listed, set_fields, shortened
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, indices, shown
 
@@ -42,6 +42,7 @@ class GroupL1Ball(ProjectableSet):
     groups: Groups
     radius: float
     polytope: bool
+    cheap_violation = True
     _order: NDArray[np.intp] = field(repr=False, compare=False)
     _starts: NDArray[np.intp] = field(repr=False, compare=False)
 
@@ -60,6 +61,10 @@ class GroupL1Ball(ProjectableSet):
     @property
     def diameter(self) -> float:
         return 2.0 * self.radius
+
+    @property
+    def magnitude(self) -> float:
+        return self.radius
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
         # Dividing by the largest entry first keeps the squares from under- and overflow.
@@ -80,17 +85,21 @@ class GroupL1Ball(ProjectableSet):
     def start(self) -> Point:
         return np.zeros(self.shape)
 
+    def nearby(self, x: Point) -> Point:
+        return shortened(x, float(self._norms(x).sum()), self.radius)
+
     def project(self, y: Point) -> Point:
         """Return y with each group shortened: the norms of the groups are projected onto the ℓ₁ ball."""
-        flat = y.reshape(-1)
-        sizes = np.sqrt(np.bincount(self._labels, weights=np.square(flat)))
-        shares = onto_l1_ball(sizes, self.radius) / np.where(sizes > 0.0, sizes, 1.0)
-        return (shares[self._labels] * flat).reshape(y.shape)
+        sizes = self._norms(y)
+        left = onto_l1_ball(sizes, self.radius)
+        if left is sizes:
+            return y
+        shares = left / np.where(sizes > 0.0, sizes, 1.0)
+        return (shares[self._labels] * y.reshape(-1)).reshape(y.shape)
 
     def jacobian(self, y: Point) -> NDArray[np.float64]:
         """Return the derivative of the projection: each group turns with y, and all shrink by one amount."""
-        flat = y.reshape(-1)
-        sizes = np.sqrt(np.bincount(self._labels, weights=np.square(flat)))
+        flat, sizes = y.reshape(-1), self._norms(y)
         left = onto_l1_ball(sizes, self.radius)
         if left is sizes:  # y is inside
             return np.eye(len(flat))

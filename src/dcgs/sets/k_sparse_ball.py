@@ -11,7 +11,7 @@ import numpy as np
 from dcgs.atoms import Atom, Sparse
 from dcgs.points import Point, read_only
 from dcgs.projections import ProjectedPoint, free_derivative, mask_derivative, onto_capped_l1_ball
-from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, set_fields
+from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, set_fields, shortened
 from dcgs.sets.options import RADIUS, Kind, Option
 from dcgs.validation import POSITIVE, SHAPE, whole
 
@@ -34,6 +34,7 @@ class KSparseBall(DiagonallyProjectableSet):
     k: int
     radius: float
     polytope = True
+    cheap_violation = True
 
     def __init__(self, shape: int | tuple[int, ...], k: int, radius: float = 1.0) -> None:
         dims = SHAPE(shape, "shape")
@@ -43,6 +44,10 @@ class KSparseBall(DiagonallyProjectableSet):
     @property
     def diameter(self) -> float:
         return 2.0 * self.radius * math.sqrt(self.k)
+
+    @property
+    def magnitude(self) -> float:
+        return self.k * self.radius
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Sparse:
         flat = direction.reshape(-1)
@@ -61,6 +66,10 @@ class KSparseBall(DiagonallyProjectableSet):
 
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def nearby(self, x: Point) -> Point:
+        inside = np.clip(x, -self.radius, self.radius)
+        return shortened(inside, float(np.abs(inside).sum()), self.k * self.radius)
 
     def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
         total = self.k * self.radius

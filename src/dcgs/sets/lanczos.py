@@ -18,7 +18,9 @@ from scipy.linalg.lapack import dsyevr
 
 from dcgs.atoms import Atom, RankOne
 from dcgs.points import norm, read_only
+from dcgs.seeding import content_rng
 from dcgs.sets.base import Direction, largest_entry
+from dcgs.sets.top_eigenvalue import DENSE_SIDE, largest_eigenvalue
 
 Vector: TypeAlias = NDArray[np.float64]
 Matrix: TypeAlias = NDArray[np.float64]
@@ -30,22 +32,26 @@ MARGIN = 0.1
 """The residual at the end, as a fraction of the tolerance."""
 STEPS = 600
 """The largest number of products."""
-DENSE_SIDE = 2048
-"""The largest side of an operator that is formed as a matrix if STEPS products were not enough."""
 NOISE = 0.1
 """The length of the random part of a warm start; the other part has length 1."""
-SEED = 2012
+PROBE_SEED = 2012
 DIRECT_SIDE = 64
 """A dense matrix with at most this smaller side is solved directly, which was measured to be faster."""
 
 
-def start_vector(size: int, near: Vector | None) -> Vector:
-    """Return a seeded Gaussian vector; with ``near``, of length 1, return near plus a small one.
+def probe(size: int) -> Vector:
+    """Return the fixed vector whose image stands for the content of a matrix; it has no zero."""
+    return np.random.default_rng(PROBE_SEED).standard_normal(size)
+
+
+def start_vector(image: Vector, size: int, near: Vector | None) -> Vector:
+    """Return a Gaussian vector; with ``near``, of length 1, return near plus a small one.
 
     A start that is orthogonal to the top eigenvector stays orthogonal, and another eigenvector looks
-    converged at once. The random part has a component along every eigenvector.
+    converged at once. The random part has a component along every eigenvector. It is seeded with the image of
+    the :func:`probe`: nobody can choose a matrix for which it is a bad start.
     """
-    noise = np.random.default_rng(SEED).standard_normal(size)
+    noise = content_rng(image).standard_normal(size)
     return noise if near is None else near + (NOISE / norm(noise)) * noise
 
 
@@ -145,13 +151,14 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
     rows, columns = G.shape
     # tall maps the smaller side to the larger one, wide maps back.
     tall, wide = (G, G.T) if columns <= rows else (G.T, G)
-    start = start_vector(min(rows, columns), near_vector(near, rows, columns))
-    image = tall @ start
-    scale = power_scale(image)
+    side = min(rows, columns)
+    image = tall @ probe(side)
+    start = start_vector(image, side, near_vector(near, rows, columns))
+    scale = power_scale(image) or power_scale(tall @ start)
     if scale == 0.0:
         return Triple(0.0, first_unit(rows), first_unit(columns))
 
-    if isinstance(G, np.ndarray) and start.size <= DIRECT_SIDE:
+    if isinstance(G, np.ndarray) and side <= DIRECT_SIDE:
         scaled: Matrix = scale * tall
         x = dense_top_eigenvector(scaled.T @ scaled)
     else:
@@ -160,6 +167,36 @@ def top_triple(G: Direction, near: Atom | None = None, tolerance: float = 1e-8) 
     size = norm(z)
     z = read_only(z / size)
     return Triple(size / scale, z, x) if columns <= rows else Triple(size / scale, x, z)
+
+
+def norm_bound(G: Direction, near: Atom, tolerance: float, slack: float) -> tuple[float, float]:
+    """Return an upper bound of the largest singular value of G, and its rounding error, which is not in it.
+
+    Up to 2048 rows or columns the bound is the singular value itself. Else it is within ``slack``, or within
+    ``tolerance`` relative to it, if few products are enough for that. It then holds with probability
+    1 − 1e-10; see :func:`~dcgs.sets.top_eigenvalue.largest_eigenvalue`. ``near`` is the oracle's answer.
+    """
+    rows, columns = G.shape
+    tall, wide = (G, G.T) if columns <= rows else (G.T, G)
+    side = min(rows, columns)
+    image = tall @ probe(side)
+    rng = content_rng(image)
+    scale = power_scale(image) or power_scale(tall @ rng.standard_normal(side))
+    if scale == 0.0:
+        return 0.0, 0.0
+    vector = near_vector(near, rows, columns)
+    block = np.zeros((side, 0)) if vector is None else vector[:, None]
+    size = 0.0 if vector is None else norm(scale * (tall @ vector))
+    allowed = max(scale * slack, tolerance * size)
+    square, error = largest_eigenvalue(
+        lambda B: scale * (wide @ (scale * (tall @ B))),
+        block,
+        rng,
+        allowed * (2.0 * size + allowed),
+        max(rows, columns),
+    )
+    sigma = math.sqrt(max(0.0, square))
+    return sigma / scale, (math.sqrt(max(0.0, square) + error) - sigma) / scale
 
 
 def power_scale(image: Vector) -> float:

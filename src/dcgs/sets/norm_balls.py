@@ -18,7 +18,7 @@ from dcgs.projections import (
     onto_l2_ball,
     simplex_derivative,
 )
-from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, lowest, set_fields
+from dcgs.sets.base import DiagonallyProjectableSet, largest_entry, lowest, set_fields, shortened
 from dcgs.sets.options import RADIUS
 from dcgs.validation import POSITIVE, SHAPE
 
@@ -30,12 +30,20 @@ class NormBall(DiagonallyProjectableSet):
     options = (RADIUS,)
     shape: tuple[int, ...]
     radius: float
+    cheap_violation = True
 
     def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
         set_fields(self, shape=SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
 
+    @property
+    def magnitude(self) -> float:
+        return self.radius
+
     def start(self) -> Point:
         return np.zeros(self.shape)
+
+    def nearby(self, x: Point) -> Point:
+        return shortened(x, self.radius + self.violation(x), self.radius)
 
 
 @final

@@ -1,4 +1,4 @@
-"""A polytope given by linear constraints; its linear programs are solved by SciPy's HiGHS."""
+"""A polytope given by linear constraints."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from functools import cached_property
 from typing import Any, TypeAlias, final
 
 import numpy as np
-import scipy
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
-from dcgs.points import Point, frozen, norm, read_only
-from dcgs.sets.base import ConvexSet, largest_entry, set_fields, shape_text
+from dcgs.points import EPS, Point, frozen, norm, read_only
+from dcgs.sets.base import (
+    FEASIBLE,
+    ROUNDINGS,
+    ConvexSet,
+    LowerBound,
+    largest_entry,
+    set_fields,
+    shape_text,
+)
+from dcgs.sets.linear_program import LinearProgram, Rows
 from dcgs.sets.options import Kind, Option
 from dcgs.validation import matrix, vector
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
 
+# Vertices are rounded to this number of decimals, in units of the size of the set, if they stay in the set.
 DECIMALS = 12
-OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-SOLVED = 0  # SciPy's status
-RANK_TOLERANCE = 1e-12
 
 
 @final
@@ -31,9 +37,10 @@ class Polytope(ConvexSet):
     """{x : A_ub x ≤ b_ub, A_eq x = b_eq}, a bounded set of vectors; variables have no other bounds.
 
     Either pair may be left out. The matrices may be sparse, and stay sparse. The oracle is HiGHS's dual
-    simplex method. Rows are scaled to length 1 and the direction to a largest entry of 1; then vertices
-    are feasible and optimal to about 1e-10. Choose units in which x is of size about 1. Vertices are
-    rounded to 12 decimals, so that a vertex reached in two ways is one atom.
+    simplex method. For it, rows are scaled to length 1, x to the size of the set, and the direction to a
+    largest entry of 1; then vertices are optimal to about 1e-10. HiGHS's vertex is feasible to about 1e-10
+    of the size of the set; the equations that hold there are solved once more, to rounding error, so that a
+    vertex reached in two ways is one atom.
 
     >>> X = Polytope(A_ub=[[-1.0, 0.0], [0.0, -1.0], [1.0, 2.0]], b_ub=[0.0, 0.0, 4.0])
     >>> X.lmo(np.array([-1.0, -1.0])).dense()
@@ -47,8 +54,9 @@ class Polytope(ConvexSet):
     A_eq: sp.csr_array
     b_eq: Point
     shape: tuple[int, ...]
-    _program: Program = field(repr=False)
+    _program: LinearProgram = field(repr=False)
     polytope = True
+    cheap_violation = True
 
     def __init__(
         self,
@@ -69,112 +77,80 @@ class Polytope(ConvexSet):
                 f"got {ub.A.shape[1]} and {eq.A.shape[1]} columns."
             )
         set_fields(self, A_ub=ub.A, b_ub=ub.b, A_eq=eq.A, b_eq=eq.b, shape=(ub.A.shape[1],))
-        set_fields(self, _program=Program(ub.unit(), eq.unit()).bounded())
+        set_fields(self, _program=LinearProgram.over(ub, eq).bounded())
 
     @cached_property
     def diameter(self) -> float:
         """An upper bound: the diagonal of the smallest box around the set, by 2d linear programs, once."""
-        units = np.eye(self.shape[0])
-        widths = [-self.lmo(-unit).dot(-unit) - self.lmo(unit).dot(unit) for unit in units]
-        return norm(np.array(widths))
+        low, high = self._box
+        return norm(high - low)
+
+    @cached_property
+    def magnitude(self) -> float:
+        """The largest sum of the sizes of all terms of a constraint, at a point of the set."""
+        return float(self._sizes.max(initial=0.0))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Vertex:
-        vertex = self._program.minimizer(direction / (largest_entry(direction) or 1.0))
-        return Vertex(read_only(np.round(vertex, DECIMALS) + 0.0))
+        vertex = self._program.vertex(direction / (largest_entry(direction) or 1.0))
+        unit = self._program.unit
+        decimal = unit * np.round(vertex / unit, DECIMALS)
+        return Vertex(read_only((decimal if self._program.fits(decimal) else vertex) + 0.0))
+
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        """Return what multipliers of the constraints at the vertex s prove: HiGHS is not trusted."""
+        rows, y = self._program.multipliers(direction, s.dense())
+        low, high = self._box
+        reach = (1.0 + FEASIBLE) * np.maximum(np.abs(low), np.abs(high))  # HiGHS found the box
+        rest = direction + rows.A.T @ y
+        value = -float(y @ rows.b) - float(np.abs(rest) @ reach)
+        sizes = np.abs(direction) + abs(rows.A).T @ y
+        return LowerBound(value, ROUNDINGS * EPS * (float(y @ np.abs(rows.b)) + float(sizes @ reach)))
 
     def violation(self, x: Point) -> float:
-        above = self.A_ub @ x - self.b_ub
-        off = np.abs(self.A_eq @ x - self.b_eq)
-        return max(0.0, float(above.max(initial=0.0)), float(off.max(initial=0.0)))
+        return float(self._excess(x).max(initial=0.0))
+
+    def holds(self, x: Point) -> bool:
+        """Return True if every constraint holds up to its own rounding error."""
+        return bool((self._excess(x) <= ROUNDINGS * EPS * self._sizes).all())
+
+    def accepts(self, x: Point) -> bool:
+        """Return True if x can be x0: each constraint holds up to 1e-9 of the most that it varies by."""
+        low, high = self._box
+        width = np.concatenate([abs(A) @ (high - low) for A in (self.A_ub, self.A_eq)])
+        return bool((self._excess(x) <= np.maximum(FEASIBLE * width, ROUNDINGS * EPS * self._sizes)).all())
 
     def start(self) -> Point:
         """Return the center of a largest ball inside the inequalities."""
         return self._program.center()
+
+    def nearby(self, x: Point) -> Point:
+        near = self._program.feasible(x)
+        return near if self.holds(near) else super().nearby(x)
+
+    def _excess(self, x: Point) -> Point:
+        """Return by how much x violates each constraint; not positive for inequalities that hold."""
+        return np.concatenate([self.A_ub @ x - self.b_ub, np.abs(self.A_eq @ x - self.b_eq)])
+
+    @cached_property
+    def _box(self) -> tuple[Point, Point]:
+        """The smallest box around the set, up to the accuracy of the oracle."""
+        units = np.eye(self.shape[0])
+        low, high = (np.array([self.lmo(sign * unit).dot(unit) for unit in units]) for sign in (1.0, -1.0))
+        return low, high
+
+    @cached_property
+    def _sizes(self) -> Point:
+        """For each constraint, the largest sum of the sizes of its terms at a point of the set."""
+        low, high = self._box
+        reach = np.maximum(np.abs(low), np.abs(high))
+        ub, eq = abs(self.A_ub) @ reach + np.abs(self.b_ub), abs(self.A_eq) @ reach + np.abs(self.b_eq)
+        return np.concatenate([ub, eq])
 
     @classmethod
     def from_options(cls, shape: tuple[int, ...], **options: Any) -> Polytope:
         if len(shape) != 1:
             raise ValueError(f"the set polytope must be of vectors; the model has shape {shape_text(shape)}.")
         return cls(**options["polytope"])
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Constraints ⟨a, x⟩ ≤ b or ⟨a, x⟩ = b for the rows a of a sparse matrix A."""
-
-    A: sp.csr_array
-    b: Point
-
-    def unit(self) -> Rows:
-        """Return the rows scaled to ‖a‖ = 1, since HiGHS's tolerances are absolute; zero rows stay."""
-        lengths = np.sqrt(self.A.power(2).sum(axis=1))
-        lengths[lengths == 0.0] = 1.0
-        return Rows(sp.diags_array(1.0 / lengths) @ self.A, self.b / lengths)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Program:
-    """Linear programs over free x with these constraints, of rows of length 1; ``reach`` bounds ‖x‖."""
-
-    ub: Rows
-    eq: Rows
-    reach: float = np.inf
-
-    def minimizer(self, costs: Point) -> Point:
-        """Return x with the least ⟨costs, x⟩; it is a vertex if the reach is finite.
-
-        HiGHS may leave a variable without bounds at 0, inside an optimal face. Finite bounds that the set
-        does not touch prevent that, so that rows alone determine x.
-        """
-        outcome = self._solve(costs)
-        if outcome.status != SOLVED:
-            raise RuntimeError(f"HiGHS must find a minimizer over the polytope; it says: {outcome.message}")
-        return np.asarray(outcome.x)
-
-    def bounded(self) -> Program:
-        """Return the program with its reach; raise if the set is empty or unbounded.
-
-        If A has full column rank, ‖x‖ ≤ (‖b‖ + ‖slacks‖) / σ_min(A). One linear program finds the largest
-        weighted sum of the slacks; it is unbounded exactly if the set is.
-        """
-        if self._solve(np.zeros(self.ub.A.shape[1])).status != SOLVED:
-            raise ValueError("the polytope must not be empty; HiGHS finds no x that meets its constraints.")
-        spectrum = np.linalg.eigvalsh((self.ub.A.T @ self.ub.A + self.eq.A.T @ self.eq.A).toarray())
-        # Weights from 1 to 2: with equal weights opposite rows cancel up to rounding error, and HiGHS fails
-        # for costs that are rounding errors. Rounding removes the rest.
-        weights = np.linspace(1.0, 2.0, len(self.ub.b))
-        outcome = self._solve(np.round(weights @ self.ub.A, 10))
-        if spectrum[0] <= RANK_TOLERANCE * spectrum[-1] or outcome.status != SOLVED:
-            raise ValueError(
-                "the polytope must be bounded; its constraints let x grow without end. "
-                "Add bounds of the variables as rows of A_ub: they are free otherwise."
-            )
-        slacks = float(weights @ self.ub.b) - float(outcome.fun)
-        reach = (norm(self.ub.b) + norm(self.eq.b) + slacks) / float(np.sqrt(spectrum[0]))
-        return Program(self.ub, self.eq, reach)
-
-    def center(self) -> Point:
-        """Return the center of a largest ball inside the inequalities, on the equations."""
-        # One more variable, the radius r of the ball: ⟨a, x⟩ + r‖a‖ ≤ b.
-        ub = Rows(_with_column(self.ub.A, 1.0), self.ub.b)
-        eq = Rows(_with_column(self.eq.A, 0.0), self.eq.b)
-        costs = np.zeros(ub.A.shape[1])
-        costs[-1] = -1.0
-        return Program(ub, eq, self.reach).minimizer(costs)[:-1]
-
-    def _solve(self, costs: Point) -> Any:
-        return scipy.optimize.linprog(
-            costs,
-            A_ub=self.ub.A,
-            b_ub=self.ub.b,
-            A_eq=self.eq.A,
-            b_eq=self.eq.b,
-            bounds=(-2.0 * self.reach, 2.0 * self.reach),
-            method="highs-ds",
-            options=OPTIONS,
-        )
 
 
 def _rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
@@ -196,7 +172,3 @@ def _rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
             f"b_{kind} must have shape {rows}, an entry per row of A_{kind}; got {numbers.shape}."
         )
     return Rows(coefficients, numbers)
-
-
-def _with_column(A: sp.csr_array, value: float) -> sp.csr_array:
-    return sp.hstack([A, np.full((A.shape[0], 1), value)], format="csr")

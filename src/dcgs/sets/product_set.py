@@ -13,7 +13,7 @@ import numpy as np
 from dcgs.atoms import Atom, Sparse, Spike, Vertex
 from dcgs.points import Point, read_only
 from dcgs.projections import Derivative, ProjectedPoint
-from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, ProjectableSet, set_fields
+from dcgs.sets.base import ConvexSet, DiagonallyProjectableSet, LowerBound, ProjectableSet, set_fields
 from dcgs.validation import shown
 
 Slices: TypeAlias = tuple[slice, ...]
@@ -50,9 +50,11 @@ class Product(ConvexSet):
     parts: tuple[ConvexSet, ...]
     shape: tuple[int, ...]
     polytope: bool
+    cheap_violation: bool
 
     def __init__(self, parts: Sequence[ConvexSet]) -> None:
         set_fields(self, parts=tuple(parts), polytope=all(part.polytope for part in parts))
+        set_fields(self, cheap_violation=all(part.cheap_violation for part in parts))
         set_fields(self, shape=(sum(math.prod(part.shape) for part in parts),))
 
     @property
@@ -79,11 +81,30 @@ class Product(ConvexSet):
         values = np.concatenate([value for _, value in kept])
         return Sparse(read_only(np.concatenate(indices)), read_only(values), self.shape)
 
+    def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
+        share = slack / len(self.parts)
+        pieces = zip(self.parts, self.split(direction), self.split(s.dense()), strict=True)
+        bounds = [part.lower_bound(own, Vertex(read_only(x)), share) for part, own, x in pieces]
+        return LowerBound(sum(bound.value for bound in bounds), sum(bound.error for bound in bounds))
+
     def violation(self, x: Point) -> float:
         return max(part.violation(own) for part, own in zip(self.parts, self.split(x), strict=True))
 
+    @property
+    def magnitude(self) -> float:
+        return max(part.magnitude for part in self.parts)
+
     def start(self) -> Point:
         return np.concatenate([part.start().reshape(-1) for part in self.parts])
+
+    def holds(self, x: Point) -> bool:
+        """Return True if every part holds its entries, each up to its own rounding error."""
+        return all(part.holds(own) for part, own in zip(self.parts, self.split(x), strict=True))
+
+    def nearby(self, x: Point) -> Point:
+        pairs = zip(self.parts, self.split(x), strict=True)
+        found = [own if part.holds(own) else part.nearby(own) for part, own in pairs]
+        return np.concatenate([own.reshape(-1) for own in found])
 
 
 @final

@@ -32,6 +32,7 @@ class Simplex(DiagonallyProjectableSet):
     shape: tuple[int, ...]
     radius: float
     polytope = True
+    cheap_violation = True
 
     def __init__(self, shape: int | tuple[int, ...], radius: float = 1.0) -> None:
         set_fields(self, shape=SHAPE(shape, "shape"), radius=POSITIVE(radius, "radius"))
@@ -39,6 +40,10 @@ class Simplex(DiagonallyProjectableSet):
     @property
     def diameter(self) -> float:
         return self.radius * math.sqrt(2.0) if math.prod(self.shape) > 1 else 0.0
+
+    @property
+    def magnitude(self) -> float:
+        return self.radius
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Spike:
         return Spike(int(direction.argmin()), self.radius, self.shape)
@@ -53,6 +58,12 @@ class Simplex(DiagonallyProjectableSet):
     def start(self) -> Point:
         """Return the barycenter."""
         return np.full(self.shape, self.radius / math.prod(self.shape))
+
+    def nearby(self, x: Point) -> Point:
+        """Return x without its negative entries, scaled to the sum that it must have."""
+        y = np.maximum(x, 0.0)
+        total = float(y.sum())
+        return y * (self.radius / total) if total > 0.0 else self.start()
 
     def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
         x = onto_simplex(y, self.radius, h)

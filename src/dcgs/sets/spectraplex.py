@@ -9,9 +9,10 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point
+from dcgs.points import Point, norm
 from dcgs.projections import onto_simplex
-from dcgs.sets.base import TOLERANCE, Direction, ProjectableSet, matrix_shape, set_fields
+from dcgs.seeding import content_rng
+from dcgs.sets.base import TOLERANCE, Direction, LowerBound, ProjectableSet, matrix_shape, set_fields
 from dcgs.sets.lanczos import (
     DIRECT_SIDE,
     Vector,
@@ -19,10 +20,12 @@ from dcgs.sets.lanczos import (
     first_unit,
     near_vector,
     power_scale,
+    probe,
     start_vector,
     top_eigenvector,
 )
 from dcgs.sets.options import OPTIONAL_RADIUS
+from dcgs.sets.top_eigenvalue import largest_eigenvalue
 from dcgs.validation import COUNT, POSITIVE
 
 
@@ -57,9 +60,31 @@ class Spectraplex(ProjectableSet):
     def diameter(self) -> float:
         return self.radius * math.sqrt(2.0) if self.n > 1 else 0.0
 
+    @property
+    def magnitude(self) -> float:
+        return self.radius
+
     def lmo(self, direction: Direction, near: Atom | None = None) -> RankOne:
         v = self._bottom(direction + direction.T, near)
         return RankOne(self.radius, v, v)
+
+    def lower_bound(self, direction: Direction, s: Atom, slack: float = 0.0) -> LowerBound:
+        """Return radius·λ_min: exact to rounding for n up to 2048, else a bound.
+
+        The bound of a larger direction is wrong with probability 1e-10.
+        """
+        S = direction + direction.T
+        image = S @ probe(self.n)
+        rng = content_rng(image)
+        scale = power_scale(image) or power_scale(S @ rng.standard_normal(self.n))
+        if scale == 0.0:
+            return LowerBound(0.0)
+        vector = near_vector(s, self.n, self.n)
+        near = np.zeros((self.n, 0)) if vector is None else vector[:, None]
+        unit = 0.5 * self.radius / scale
+        allowed = max(slack / unit, self.tolerance * norm(scale * (S @ near)))
+        value, error = largest_eigenvalue(lambda B: -scale * (S @ B), near, rng, allowed, 0)
+        return LowerBound(-unit * value, unit * error)
 
     def violation(self, x: Point) -> float:
         lowest = float(np.linalg.eigvalsh(0.5 * (x + x.T))[0])
@@ -68,6 +93,9 @@ class Spectraplex(ProjectableSet):
     def start(self) -> Point:
         """Return the barycenter, radius/n times the identity."""
         return np.diag(np.full(self.n, self.radius / self.n))
+
+    def nearby(self, x: Point) -> Point:
+        return self.project(x)
 
     def project(self, y: Point) -> Point:
         values, v = np.linalg.eigh(0.5 * (y + y.T))
@@ -80,8 +108,9 @@ class Spectraplex(ProjectableSet):
 
     def _bottom(self, S: Direction, near: Atom | None) -> Vector:
         """Return an eigenvector for the smallest eigenvalue of S: the top one of −S."""
-        start = start_vector(self.n, near_vector(near, self.n, self.n))
-        scale = power_scale(S @ start)
+        image = S @ probe(self.n)
+        start = start_vector(image, self.n, near_vector(near, self.n, self.n))
+        scale = power_scale(image) or power_scale(S @ start)
         if scale == 0.0:
             return first_unit(self.n)
         if isinstance(S, np.ndarray) and self.n <= DIRECT_SIDE:
