@@ -487,6 +487,7 @@ PARAMETERS: dict[str, Parameter] = {
     "tau": Parameter("1.0", ABOVE_ZERO),
     "theta": Parameter("1.0", number(0.0, open_=False)),
     "threads": Parameter("1", optional(whole(1))),
+    "start_timeout": Parameter("None", optional(ABOVE_ZERO)),
     "timeout": Parameter("10.0", ABOVE_ZERO),
     "tolerance": Parameter("1e-8", lambda value: number(0.0, 1.0)(value) and value >= 1e-12),
     "tracking": Parameter("True", flag),
@@ -551,6 +552,7 @@ PARTS = {"Option", "projector", "Agent", "RankOne", "Sparse", "Spike", "Subprobl
 PARTS |= {
     "Derivative",
     "DistanceAccuracy",
+    "LowerBound",
     "ProjectedPoint",
     "gap_at_most",
     "average",

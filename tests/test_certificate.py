@@ -337,7 +337,9 @@ def test_a_certificate_that_comes_just_at_a_limit_is_a_success(limit: str) -> No
         (GapTarget(0.1, 2.0), CertifiedGap(1.0, 1.0, 0.0), True, True),
         # Rounding error may hide a gap that is too large.
         (GapTarget(0.1), CertifiedGap(1.0, 10.1, 0.1), False, False),
-        (GapTarget(0.1), CertifiedGap(1.0, 9.9, 2.0), False, True),
+        (GapTarget(0.1), CertifiedGap(1.0, 9.9, 3.9), False, False),
+        # A gap that is a single rounding error, a quarter of all, cannot get smaller.
+        (GapTarget(0.1), CertifiedGap(1.0, 9.9, 4.1), False, True),
         # An optimal start: exactly, and up to rounding.
         (GapTarget(0.1), CertifiedGap(0.0, 0.0, 0.0, at_start=True), True, True),
         (GapTarget(0.1), CertifiedGap(1e-17, 0.0, 1e-16, at_start=True), True, True),

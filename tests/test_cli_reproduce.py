@@ -265,7 +265,9 @@ def test_the_verdict_is_on_the_papers_size_only(side: int, seconds: float, verdi
 def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
     calls = oracle_cost.measure(300, seed=0)["calls"]
     dense, loose, sparing = calls
-    assert dense["products"] == sparing["products"] > loose["products"] > 2
+    assert min(dense["products"], sparing["products"]) > loose["products"] > 2
+    # A start follows from the bits of a product, and those of a dense and a sparse matrix differ.
+    assert dense["products"] == pytest.approx(sparing["products"], rel=0.25)
     assert all(call["seconds"] > 0.0 for call in calls)
 
 
@@ -303,7 +305,7 @@ def test_the_link_of_the_run_is_that_of_its_report(
 
 
 def test_an_interruption_elsewhere_ends_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -312,4 +314,4 @@ def test_an_interruption_elsewhere_ends_without_a_traceback(
     with pytest.raises(SystemExit) as ended:
         main(["bench", "exchange"])
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "dcgs: interrupted.\n"
+    assert capfd.readouterr().err == "dcgs: interrupted.\n"

@@ -392,7 +392,7 @@ def test_a_status_is_a_sentence(status: Status) -> None:
 
 
 def test_no_two_statuses_say_the_same() -> None:
-    assert len({str(status) for status in Status}) == len(Status.__members__) == 11
+    assert len({str(status) for status in Status}) == len(Status.__members__) == 12
 
 
 # The history as a table.

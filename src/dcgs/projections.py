@@ -246,7 +246,8 @@ def l2_derivative(x: Point, mu: float, h: Point | None) -> Derivative:
     flat = x.reshape(-1)
     k = np.full(flat.shape, 1.0 / (1.0 + mu)) if h is None else 1.0 / (h.reshape(-1) + mu)
     q = k * flat
-    return Derivative(k, q / np.sqrt(float(flat @ q)))
+    squared = float(flat @ q)
+    return Derivative(k, q / np.sqrt(squared)) if squared > 0.0 else Derivative(k)  # 0 by underflow only
 
 
 def mask_derivative(free: Point, h: Point | None) -> Derivative:

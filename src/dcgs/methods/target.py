@@ -81,8 +81,12 @@ class GapTarget:
         return optimal_start or at.gap + at.noise <= self.threshold(at.decrease)
 
     def ends(self, at: CertifiedGap) -> bool:
-        """Return True if the gap is small enough, or if it is rounding error and cannot get smaller."""
-        return self.reached(at) or at.gap <= at.noise
+        """Return True if the gap is small enough, or if it is rounding error and cannot get smaller.
+
+        Success needs a gap that is small enough with all errors; a gap cannot get smaller where it is a
+        single one of them.
+        """
+        return self.reached(at) or at.gap <= at.noise / _SUMMED
 
 
 def gap_noise(grad_error: float, size: float, diameter: float) -> float:

@@ -124,13 +124,15 @@ class CenteredMap(MatrixMap):
     def gram(self, weights: Image) -> Matrix:
         return self.A.column_gram(weights)
 
-    @cached_property
-    def row_norms(self) -> Image:
+    @property
+    def column_lengths(self) -> Point:
+        S, u, v = self.A.S, self.A.u, self.A.v
+        return np.asarray(np.sqrt(S.power(2).sum(axis=0)) + np.abs(v) * norm(u))
+
+    def row_norms_by(self, factors: Point) -> Image:
         # A product subtracts u vᵀ x from S x, and has the rounding error of both.
         S, u, v = self.A.S, self.A.u, self.A.v
-        rows = np.repeat(np.arange(self.size), np.diff(S.indptr))
-        stored = np.bincount(rows, weights=S.data**2, minlength=self.size)
-        return np.sqrt(stored) + np.abs(u) * norm(v)
+        return np.asarray(np.sqrt(S.power(2) @ np.square(factors)) + np.abs(u) * norm(v * factors))
 
     @cached_property
     def norm_bound(self) -> float:

@@ -35,6 +35,10 @@ class CheckedLoss(Loss):
     def curvature(self) -> tuple[float, float]:
         return self.loss.curvature
 
+    @property
+    def size(self) -> int:
+        return self.loss.size
+
     def value(self, z: Image) -> float:
         found = self.loss.value(z)
         try:

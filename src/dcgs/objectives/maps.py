@@ -74,6 +74,10 @@ class LinearMap(ABC):
         """Return a bound of the length of the rounding error of Aᵀ r."""
         return _sum_error(r) * self.norm_bound
 
+    def spread(self, r: Image) -> float:
+        """Return a bound of ‖Aᵀ r‖ that holds for all signs of the entries of r."""
+        return math.sqrt(self.largest_eigenvalue) * norm(r)
+
     def image_of_atom(self, atom: Atom) -> Image:
         """Return A·atom; a map that knows the form of the atom can be much faster than this."""
         return self.image(atom.dense())
@@ -144,16 +148,39 @@ class MatrixMap(LinearMap):
     def entries(self) -> int:
         return int(self.A.size if isinstance(self.A, np.ndarray) else self.A.nnz)
 
-    @property
     @abstractmethod
+    def row_norms_by(self, factors: Point) -> Image:
+        """Return the lengths of the rows that a product adds up, with columns multiplied by these factors.
+
+        They are the rows of A, if it is stored as one matrix.
+        """
+
+    @property
+    def column_lengths(self) -> Point:
+        """The lengths of the columns that a product adds up, flat."""
+        return np.sqrt(self.column_squares).reshape(-1)
+
+    @cached_property
     def row_norms(self) -> Image:
-        """The lengths of the rows that a product adds up; those of A, if it is stored as one matrix."""
+        """The lengths of the rows that a product adds up."""
+        return self.row_norms_by(np.ones(math.prod(self.shape)))
+
+    @cached_property
+    def _even(self) -> tuple[Point, Image]:
+        """The lengths of the columns, and those of the rows if all columns have length 1."""
+        lengths = self.column_lengths
+        return lengths, self.row_norms_by(np.divide(1.0, lengths, where=lengths > 0.0, out=0.0 * lengths))
 
     def image_error(self, x: Point) -> Image:
-        return _sum_error(x) * self.row_norms
+        # |⟨a, x⟩| ≤ ‖a/l‖ ‖l x‖ for the lengths l of columns: columns may differ by many orders of magnitude
+        lengths, rows = self._even
+        return _sum_error(lengths * x.reshape(-1)) * rows
 
     def adjoint_error(self, r: Image) -> float:
-        return _sum_error(r) * norm(self.row_norms)
+        return EPS * math.sqrt(np.count_nonzero(r)) * float(np.abs(r) @ self.row_norms)
+
+    def spread(self, r: Image) -> float:
+        return min(float(np.abs(r) @ self.row_norms), math.sqrt(self.largest_eigenvalue) * norm(r))
 
     @cached_property
     def norm_bound(self) -> float:
@@ -218,9 +245,8 @@ class DenseMap(MatrixMap):
     def prefers_blas_threads(self) -> bool:
         return is_wide(self.A)
 
-    @cached_property
-    def row_norms(self) -> Image:
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.A, self.A)))
+    def row_norms_by(self, factors: Point) -> Image:
+        return np.asarray(np.sqrt(np.square(self.A) @ np.square(factors)))
 
     @property
     def column_squares(self) -> Point:
@@ -285,10 +311,8 @@ class SparseMap(MatrixMap):
         weighted = sp.csr_array((data, self.A.indices, self.A.indptr), shape=self.A.shape)
         return np.asarray((self._transposed @ weighted).toarray())
 
-    @cached_property
-    def row_norms(self) -> Image:
-        rows = np.repeat(np.arange(self.size), np.diff(self.A.indptr))
-        return np.asarray(np.sqrt(np.bincount(rows, weights=self.A.data**2, minlength=self.size)))
+    def row_norms_by(self, factors: Point) -> Image:
+        return np.asarray(np.sqrt(self.A.power(2) @ np.square(factors)))
 
     @property
     def column_squares(self) -> Point:

@@ -82,16 +82,11 @@ class Objective:
     def grad_error(self, x: Point | LowRank, image: Image) -> float:
         """Return a bound of the rounding error of ∇f(x), given the image A x, for certificates."""
         z_error = self.loss.hess(image) * (self.map.image_error(x) + EPS * np.abs(image))
-        return self.map.adjoint_error(self.loss.grad(image)) + self._norm * norm(z_error)
+        return self.map.adjoint_error(self.loss.grad(image)) + self.map.spread(z_error)
 
     def value_error(self, x: Point | LowRank, image: Image) -> float:
         """Return a bound of the error of f(x) that the rounding error of the image A x causes."""
         return float(np.abs(self.loss.grad(image)) @ self.map.image_error(x))
-
-    @property
-    def _norm(self) -> float:
-        """The largest singular value of A."""
-        return math.sqrt(self.map.largest_eigenvalue)
 
     @property
     def smoothness(self) -> float:
