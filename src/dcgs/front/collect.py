@@ -24,7 +24,7 @@ from dcgs.runtime import FaultSchedule
 # A set-up that takes more than this share of the limit on seconds is worth a note.
 _LONG_SETUP = 0.1
 # With fewer certificates than this, a limit that is short of the gap needs no explanation.
-_MANY = 10
+_MANY = 8
 _SLOW_ADVICE = (
     "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
     "to one size."
