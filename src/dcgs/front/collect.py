@@ -24,7 +24,7 @@ from dcgs.runtime import FaultSchedule
 # A set-up that takes more than this share of the limit on seconds is worth a note.
 _LONG_SETUP = 0.1
 # With fewer certificates than this, a limit that is short of the gap needs no explanation.
-_MANY = 8
+_MANY = 5
 _SLOW_ADVICE = (
     "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
     "to one size."
@@ -138,7 +138,7 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
 
 def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
     """Yield a note if many certificates were short of the gap asked for: how far, and what would help."""
-    has_many = len(certificates) >= _MANY and observer.status in LIMITS
+    has_many = len(certificates) >= _MANY and observer.status in LIMITS and observer.problem.reliable
     if observer.target is None or not (has_many or observer.status is Status.STALLED):
         return
     rounds, _, gaps, decreases = certificates.T
