@@ -130,6 +130,17 @@ def check_sparse_columns(runtime: dcgs.MPI) -> None:
     same(runtime, alone, {"objectives": {i: objectives[i] for i in runtime.hosts(6)}})
 
 
+def check_the_dual_bound(runtime: dcgs.MPI) -> None:
+    """Agents over edges certify a gap by bounds that each computes from its own data, with equal bits."""
+    rng = np.random.default_rng(7)
+    data = [rng.standard_normal((25, 30)) for _ in range(6)]
+    objectives = [dcgs.LeastSquares(A, A[:, 0] + rng.standard_normal(25)) for A in data]
+    alone = {"objectives": objectives, "X": dcgs.L1Ball(30, 2.0), "graph": CYCLE, "gap": 1e-3}
+    alone |= {"method": dcgs.FastDCGS(form="edges")}
+    assert dcgs.minimize(**alone).about["certified"]["kind"] == "dual"
+    same(runtime, alone, {"objectives": {i: objectives[i] for i in runtime.hosts(6)}})
+
+
 def check_whole_sequences(runtime: dcgs.MPI) -> None:
     """Every process may be given a list of all objectives; entries of other agents are ignored."""
     held = runtime.hosts(6)
@@ -361,6 +372,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
         check_whole_sequences,
         check_the_link,
         check_sparse_columns,
+        check_the_dual_bound,
         check_oracle_calls_end_a_run_before_the_first_round,
         check_the_largest_number_of_calls_of_any_agent_ends_a_run,
         check_nothing_measured,

@@ -98,20 +98,13 @@ def test_data_in_their_own_units_make_no_status_lie(name: str) -> None:
 
 @every_method
 @pytest.mark.parametrize("name", ["star", "cycle"])
-def test_success_means_a_wolfe_gap_of_a_share_of_the_decrease(name: str, method: dcgs.Method) -> None:
-    """⟨∇f(x), x − s⟩ ≤ ε (f(x⁰) − f(x)) for all s in X, computed apart from dcgs."""
+def test_success_means_a_gap_of_a_share_of_the_decrease(name: str, method: dcgs.Method) -> None:
+    """f(x) − f* ≤ ε (f(x⁰) − f*), with f* computed apart from dcgs."""
     rng = np.random.default_rng(8)
     parts = [squares(rng.standard_normal((6, 3)) * [1.0, 0.3, 0.1], rng.standard_normal(6)) for _ in range(4)]
-    given = problem_of(parts, l1(3, 20.0), GRAPHS[name], method)
-    result = dcgs.minimize(
-        given.objectives, given.region.made, given.graph, method, gap=0.02, rounds=600, every=5
-    )
-    x, f = result.x, given.f
-    g = f.grad(x)
-    wolfe = float(g @ x) - given.region.least(g)
-    # Sums of fewer than 100 products, each rounded once.
-    rounding = 100.0 * np.finfo(float).eps * (f.value(x) + float(np.abs(g).max()) * given.region.size)
-    assert not result.status.success or wolfe <= 0.02 * (f.value(given.start) - f.value(x)) + rounding
+    judgment = judge(problem_of(parts, l1(3, 20.0), GRAPHS[name], method, gap=0.02))
+    assert judgment.sharp
+    assert not judgment.verdict.bad, judgment
 
 
 @every_method

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.methods.certificate import Proposal
+from dcgs.methods.certificate import Proposal, Request
 from dcgs.methods.epoch import Answer
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -109,14 +109,13 @@ def test_noise_is_replayed_as_well(tmp_path: Path) -> None:
 
 
 def test_noise_in_the_numbers_of_an_answer_names_no_vector_that_is_not_there() -> None:
-    nothing = Answer(np.zeros(6), None, 5, Proposal.NOTHING)
-    model = Answer(np.zeros(6), None, 5, Proposal.MODEL, model=np.ones(2))
+    nothing = Answer(np.zeros(4), None, 5, Request())
+    model = Answer(np.zeros(4), None, 5, Request(Proposal.MODEL, gradient=True), model=np.ones(2))
     for noise in (0.2, -0.2):
         found = [Answer.of((numbers + noise, *rest)) for numbers, *rest in (nothing.value(), model.value())]
-        assert [(one.gap, one.curvature, one.stops, one.proposal) for one in found] == [
-            (None, None, False, Proposal.NOTHING),
-            (None, None, False, Proposal.MODEL),
-        ]
+        assert [(one.gap, one.curvature, one.stops) for one in found] == [(None, None, False)] * 2
+        assert [one.request.proposal for one in found] == [Proposal.NOTHING, Proposal.MODEL]
+        assert [one.request.gradient for one in found] == [False, True]
 
 
 def test_with_noise_agents_cannot_certify_and_are_told_so() -> None:

@@ -26,7 +26,7 @@ from dcgs import (
 )
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
 from dcgs.objectives import matrix_map
-from dcgs.objectives.losses import Image
+from dcgs.objectives.losses import Image, WeightedLoss
 from problems import Array
 
 RNG = np.random.default_rng(61)
@@ -478,3 +478,64 @@ def test_every_loss_takes_what_can_be_made_a_vector(loss: Callable[[list[float]]
 def test_data_that_do_not_fit_are_named_with_their_numbers(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# The least value of a loss.
+
+LOSSES = {
+    "squares": SquaredLoss(np.array([1.0, -2.0])),
+    "logistic": LogisticLoss(np.array([1.0, -1.0])),
+    "huber": HuberLoss(np.array([1.0, -2.0]), delta=0.5),
+    "weighted": WeightedLoss(SquaredLoss(np.array([1.0, -2.0])), np.array([0.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_entry_of_a_loss_is_below_its_least_value_which_it_comes_near(name: str) -> None:
+    loss, grid = LOSSES[name], np.linspace(-60.0, 60.0, 241)
+    values = np.array([loss.values(np.array([z, z])) for z in grid])
+    assert loss.least == 0.0
+    assert 0.0 <= values.min() <= 1e-20
+
+
+class _Shifted(Loss):
+    """(z − 1)² − 5, whose least value it says, or does not."""
+
+    curvature = (2.0, 2.0)
+
+    def value(self, z: Image) -> float:
+        return float(self.values(z).sum())
+
+    def values(self, z: Image) -> Image:
+        return np.square(z - 1.0) - 5.0
+
+    def grad(self, z: Image) -> Image:
+        return 2.0 * (z - 1.0)
+
+    def hess(self, z: Image) -> Image:
+        return np.full_like(z, 2.0)
+
+    def data(self) -> dict[str, Image]:
+        return {"ones": np.ones(2)}
+
+
+class _Told(_Shifted):
+    least = -5.0
+
+
+def test_a_loss_of_ones_own_has_no_least_value_unless_it_says_so() -> None:
+    assert _Shifted().least == -np.inf
+    assert WeightedLoss(_Shifted(), np.array([1.0, 2.0])).least == -np.inf
+    assert WeightedLoss(_Told(), np.array([1.0, 2.0])).least == -10.0
+
+
+@pytest.mark.parametrize(("loss", "says"), [(_Told(), True), (_Shifted(), False)])
+def test_a_least_value_below_zero_certifies_a_gap_if_the_loss_says_it(loss: Loss, says: bool) -> None:
+    """Every agent's least value is −10, and f* is 3 · (−10)."""
+    objectives = [Objective(loss, matrix_map(A)) for A in (WIDE[:2], WIDE[2:], WIDE[1:3])]
+    X = dcgs.L1Ball(6, radius=5.0)
+    method = dcgs.FastDCGS(form="edges")
+    result = dcgs.minimize(objectives, X, nx.path_graph(3), method, gap=1e-3)
+    assert result.status is dcgs.Status.AGREED
+    assert (result.about["certified"]["kind"] == "least") is says
+    assert sum(f.value(result.x) for f in objectives) + 30.0 <= 1e-3 * 3 * 2

@@ -24,7 +24,7 @@ from dcgs.runtime import FaultSchedule
 # A set-up that takes more than this share of the limit on seconds is worth a note.
 _LONG_SETUP = 0.1
 # With fewer certificates than this, a limit that is short of the gap needs no explanation.
-_MANY = 10
+_MANY = 5
 _SLOW_ADVICE = (
     "More rounds help little: ask for a larger gap, choose a smaller set, or scale the columns of the data "
     "to one size."
@@ -105,9 +105,12 @@ def _short_solves(fell_short: Sequence[int], solves: int) -> Iterator[str]:
 
 
 def _certificate(observer: Observer) -> dict[str, Any]:
-    """Return the certified gap, f(x⁰) − f(x) and the rounding error of the gap, if the run ended by a gap."""
+    """Return the certified gap with its kind and rounding error, and f(x⁰) − f(x), if the run ended by it."""
     at = observer.certified
-    return {} if at is None else {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise}}
+    if at is None:
+        return {}
+    kind = at.kind.name.lower()
+    return {"certified": {"gap": at.gap, "decrease": at.decrease, "noise": at.noise, "kind": kind}}
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:
@@ -135,7 +138,7 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
 
 def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
     """Yield a note if many certificates were short of the gap asked for: how far, and what would help."""
-    has_many = len(certificates) >= _MANY and observer.status in LIMITS
+    has_many = len(certificates) >= _MANY and observer.status in LIMITS and observer.problem.reliable
     if observer.target is None or not (has_many or observer.status is Status.STALLED):
         return
     rounds, _, gaps, decreases = certificates.T

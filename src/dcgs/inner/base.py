@@ -223,6 +223,13 @@ class Inner(ABC):
     def start(self, task: Task) -> Solver:
         """Return a solver for one agent; ``task.restore(State)`` is the state to resume from, or None."""
 
+    def start_beside(self, solver: Solver, task: Task) -> Solver:
+        """Return a second solver, which starts at ``task.x0`` and does not change the state of the first.
+
+        It may share what the first has computed about the data.
+        """
+        return self.start(task)
+
 
 def needs_polytope(name: str, X: ConvexSet) -> str | None:
     """Return why a solver that needs a polytope cannot be used over X, or None if it can."""

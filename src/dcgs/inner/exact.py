@@ -57,6 +57,9 @@ class Exact(Inner):
         assert isinstance(task.X, L2Ball)
         return _ExactSolver(task, task.f.map.A, task.X.radius)
 
+    def start_beside(self, solver: Solver, task: Task) -> Solver:
+        return solver  # it has no state
+
 
 @final
 class _ExactSolver(Solver):

@@ -112,6 +112,11 @@ class Newton(Inner):
             return CompressedSolver(self, task, used)
         return _NewtonSolver(self, task, task.restore(NewtonState))
 
+    def start_beside(self, solver: Solver, task: Task) -> Solver:
+        if isinstance(solver, _NewtonSolver):
+            return _NewtonSolver(self, replace(task, f=solver.f), None)
+        return self.start(task)
+
 
 @final
 class _NewtonSolver(Solver):

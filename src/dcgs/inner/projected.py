@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -74,6 +74,10 @@ class Projected(Inner):
 
     def start(self, task: Task) -> Solver:
         return ProjectedSolver(task, self.max_steps)
+
+    def start_beside(self, solver: Solver, task: Task) -> Solver:
+        assert isinstance(solver, ProjectedSolver)
+        return ProjectedSolver(replace(task, f=solver.f), self.max_steps)
 
 
 @final

@@ -106,6 +106,11 @@ class Agent:
         """
         return max(0.0, vdot(grad, x) - self.lmo(grad, None).dot(grad))
 
+    def proven_gap(self, grad: Point, x: Point) -> tuple[float, float]:
+        """Return the maximum of ⟨grad, x − s⟩ over X, whatever the oracle finds, and its rounding error."""
+        bound = self.X.lower_bound(grad, self.lmo(grad, None))
+        return vdot(grad, x) - bound.value, bound.error
+
     def certified_gap(
         self, grad: Point, x: Point, decrease: float, noise: float, at_start: bool
     ) -> CertifiedGap:

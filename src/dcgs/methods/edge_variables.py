@@ -17,11 +17,18 @@ import numpy as np
 from dcgs.inner import Subproblem
 from dcgs.methods.step_size import StepSize
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, vdot
+from dcgs.points import EPS, Point, norm, vdot
+
+# The rounding errors of an update of w, in units of EPS times what is added.
+_ROUNDINGS = 4.0
 
 
 class EdgeVariables(ABC):
     """The variables of an agent for its edges."""
+
+    def multiplier(self) -> tuple[Point, float] | None:
+        """Return the dual variable w and a bound of its rounding error, if all agents' w sum to zero."""
+        return None
 
     @abstractmethod
     def outgoing(self, x: Point, step: StepSize) -> dict[int, Point]:
@@ -47,11 +54,17 @@ class EdgeVariables(ABC):
 class ReliableEdgeVariables(EdgeVariables):
     """The center c and the dual variable w of an agent whose messages always arrive. It sends x.
 
-    The line numbers are those of the box "FastDCGS over edges" in docs/methods.md.
+    What one end of an edge adds to its w, the other subtracts: the w of all agents sum to zero, up to the
+    rounding errors of which ``drift`` is a bound. The line numbers are those of the box "FastDCGS over edges"
+    in docs/methods.md.
     """
 
     c: Point
     w: Point
+    drift: float = 0.0
+
+    def multiplier(self) -> tuple[Point, float] | None:
+        return self.w, self.drift
 
     def outgoing(self, x: Point, step: StepSize) -> dict[int, Point]:
         return dict.fromkeys(step.resistances, x)
@@ -59,14 +72,17 @@ class ReliableEdgeVariables(EdgeVariables):
     def update(
         self, x: Point, step: StepSize, received: Mapping[int, Point], omega: float
     ) -> tuple[float, float]:
-        v, dual = 0.0 * x, 0.0
+        v, dual, size = 0.0 * x, 0.0, 0.0
         for j, theirs in received.items():
             d = x - theirs
             v = v + step.weights[j] * d  # line 4
-            dual += 0.5 * step.weights[j] * vdot(d, step.preconditioned(d))
+            scaled = step.preconditioned(d)
+            dual += 0.5 * step.weights[j] * vdot(d, scaled)
+            size += step.weights[j] * norm(scaled)
         ahead = x - v / (2.0 * step.eta) - self.c
         self.c = self.c + omega * ahead  # line 5
         self.w = self.w + (0.5 * omega) * step.preconditioned(v)  # line 6
+        self.drift += EPS * (norm(self.w) + (_ROUNDINGS + len(received)) * omega * size)
         return step.eta * vdot(ahead, step.preconditioned(ahead)), dual
 
     def subproblem(self, f: Objective, step: StepSize) -> Subproblem:

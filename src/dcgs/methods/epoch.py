@@ -12,7 +12,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Certificate, Proposal
+from dcgs.methods.certificate import Bound, Certificate, Found, Proposal, Request, numbers_of, shares_of
+from dcgs.methods.outlook import Outlook
 from dcgs.methods.reduction import Combine, Reduction, Value, added
 from dcgs.methods.step_size import StepSize
 from dcgs.methods.target import CertifiedGap
@@ -23,8 +24,15 @@ from dcgs.protocol import Inbox, Message
 _SHORTEST = 4
 # A number that says yes is above this one.
 _YES = 0.5
-# The numbers that are summed over all agents.
-_LOCAL_ETA, _DEGREE, _PRIMAL, _DUAL, _DECREASE, _NOISE = range(6)
+# The numbers of a certified gap.
+_GAP = 5
+# A request for gradients adds this to the number of what is proposed.
+_GRADIENT = 4
+# The numbers that are summed over all agents: for step sizes, the halves of the squared residual of one
+# round, and for the certificate.
+_STEPS, _HALVES, _SHARES = slice(0, 4), slice(4, 6), slice(6, None)
+# The places of the halves of the squared residual of an epoch.
+_EPOCH_HALVES = slice(2, 4)
 
 
 @final
@@ -35,21 +43,23 @@ class Answer:
     ``sums`` are the sums over all agents. ``end`` is the iteration in which the last agent gets the answer.
     ``gap`` is that of the last model, if there was one; if the root ``stops`` because of it, all agents stop
     after iteration ``end``. ``curvature`` is the largest curvature of each coordinate, after the first epoch,
-    if the columns of an agent are uneven. ``model`` is the model that is proposed.
+    if the columns of an agent are uneven. ``request`` is what the root asks for in the next epoch, and
+    ``model`` the model that is proposed.
     """
 
     sums: Point
     gap: CertifiedGap | None
     end: int
-    proposal: Proposal
+    request: Request
     curvature: Point | None = None
     model: Point | None = None
     stops: bool = False
 
     def value(self) -> Value:
         """Return the answer as arrays."""
-        gap = np.zeros(4) if self.gap is None else self.gap.as_array()
-        rest = (self.end, (self.gap is not None) + self.stops, self.proposal, self.curvature is not None)
+        gap = np.zeros(_GAP) if self.gap is None else self.gap.as_array()
+        asked = self.request.proposal + _GRADIENT * self.request.gradient, self.request.tolerance
+        rest = (self.end, (self.gap is not None) + self.stops, *asked, self.curvature is not None)
         vectors = [vector for vector in (self.curvature, self.model) if vector is not None]
         return np.array([*self.sums, *gap, *map(float, rest)]), *vectors
 
@@ -60,16 +70,18 @@ class Answer:
         Noise in messages may have changed every number: what is not there is not taken for there.
         """
         array, *vectors = value
-        *numbers, end, has_gap, proposal, has_curvature = array.tolist()
+        *numbers, end, has_gap, asked, tolerance, has_curvature = array.tolist()
         curvature = vectors.pop(0) if vectors and has_curvature > _YES else None
-        sums, gap = numbers[:-4], numbers[-4:]
+        sums, gap = numbers[:-_GAP], numbers[-_GAP:]
         certified = CertifiedGap.of(gap) if has_gap > _YES else None
         model = vectors[0] if vectors else None
+        gradient = asked > _GRADIENT - 1.0
         if model is not None:
             proposed = Proposal.MODEL
         else:
-            proposed = Proposal.START if proposal > _YES else Proposal.NOTHING
-        return cls(np.array(sums), certified, int(end), proposed, curvature, model, has_gap > 1.0 + _YES)
+            proposed = Proposal.START if asked > _YES else Proposal.NOTHING
+        request = Request(proposed, tolerance, gradient)
+        return cls(np.array(sums), certified, int(end), request, curvature, model, has_gap > 1.0 + _YES)
 
 
 @final
@@ -77,27 +89,36 @@ class Answer:
 class Epoch:
     """One agent's part in the epochs. ``primal`` and ``dual`` are its parts of the squared residual.
 
-    ``rounds`` counts those of the current epoch. ``answer`` is that of the root, once it has arrived.
+    ``halves`` are those of the last round. ``rounds`` counts those of the current epoch. ``answer`` is that
+    of the root, once it has arrived. After iteration ``due``, which is the same for all agents if messages
+    always arrive, the agent adds its shares of the certificate to ``sums``, and contributes both.
     ``ending`` is the gap with which the run ends after iteration ``stop``, once it is known, and ``model`` is
     then the model that all agents return.
     """
 
     reduction: Reduction
     certificate: Certificate
+    outlook: Outlook
+    sums: Point
     rounds: int = 0
+    due: int = 0
     primal: float = 0.0
     dual: float = 0.0
+    halves: tuple[float, float] = (0.0, 0.0)
     answer: Value | None = None
     ending: CertifiedGap | None = None
     stop: int = 0
     model: Point | None = None
 
     @classmethod
-    def first(cls, agent: Agent, step: StepSize, curvature: Point | None) -> Epoch:
+    def first(cls, agent: Agent, x: Point, step: StepSize, curvature: Point | None) -> Epoch:
         """Return the first epoch, in which agents with uneven columns send the ``curvature`` of each."""
-        sums = np.array([step.local_eta, step.degree, 0.0, 0.0, 0.0, 0.0])
-        reduction = Reduction((sums,) if curvature is None else (sums, curvature))
-        return cls(reduction, Certificate())
+        certificate, sums = Certificate(), np.array([step.local_eta, step.degree, 0.0, 0.0])
+        epoch = cls(Reduction(None), certificate, Outlook(), sums)
+        epoch.reduction.own = epoch._contribution(agent, x, None)
+        if curvature is not None:
+            epoch.reduction.own = *epoch.reduction.own, curvature
+        return epoch
 
     def messages(self, agent: Agent, vectors: dict[int, Point], step: StepSize) -> dict[int, Message]:
         """Return the message for each neighbor: its vector, the scale, and its part of the sums."""
@@ -140,11 +161,15 @@ class Epoch:
         """Add the two halves of the squared residual of a round."""
         self.primal += primal
         self.dual += dual
+        self.halves = primal, dual
 
-    def advance(self, agent: Agent, k: int, x: Point, step: StepSize) -> CertifiedGap | None:
+    def advance(
+        self, agent: Agent, k: int, x: Point, step: StepSize, bound: Bound | None
+    ) -> CertifiedGap | None:
         """Return the gap with which all agents stop, if it is time; else update the step sizes.
 
-        If messages always arrive, all agents stop after the same iteration.
+        If messages always arrive, all agents stop after the same iteration. ``bound`` computes the agent's
+        share of the dual function; None if the dual variables need not sum to zero.
         """
         self.rounds += 1
         is_due = self.rounds >= _SHORTEST and self.reduction.is_complete(agent.tree)
@@ -152,6 +177,8 @@ class Epoch:
             self.answer = self._root_answer(agent, k, x).value()
         if self.answer is not None:
             self._use(agent, Answer.of(self.answer), step)
+        if self.reduction.own is None and (k >= self.due or not agent.reliable):
+            self.reduction.own = self._contribution(agent, x, bound)
         step.advance(k)
         return self.ending if k >= self.stop or not agent.reliable else None
 
@@ -159,19 +186,32 @@ class Epoch:
         """Return the answer of the root, after the sums of all children have arrived."""
         sums, *vectors = self.reduction.total(self._combine)
         vector = vectors[0] if vectors else None
-        gap, curvature = None, None
-        if self.reduction.number == 0:
-            curvature = vector
-        elif vector is not None:
-            gap = self.certificate.gap(agent, float(sums[_DECREASE]), float(sums[_NOISE]), vector)
-            agent.certify(gap)
-        sent = int(np.count_nonzero(x)) * len(agent.degrees) * max(2 * agent.tree.height, _SHORTEST)
-        residual = float(sums[_PRIMAL] + sums[_DUAL])
-        proposal = self.certificate.propose(agent, self.reduction.number, residual, gap, sent)
-        stops = gap is not None and agent.target is not None and agent.target.ends(gap)
-        proposal = Proposal.NOTHING if stops else proposal
-        model = agent.X.restore(x) if proposal is Proposal.MODEL else None
-        return Answer(sums, gap, k + agent.tree.height, proposal, curvature, model, stops)
+        curvature = vector if self.reduction.number == 0 else None
+        shares, target = shares_of(sums[_SHARES]), agent.target
+        found = self.certificate.found(agent, shares, vector if curvature is None else None)
+        stops = False
+        if found is not None and target is not None:
+            agent.certify(found.best)
+            stops = target.ends(found.best)
+        request = Request()
+        if target is not None and not stops:
+            request = self._request(agent, k, x, sums, found)
+        model = agent.X.restore(x) if request.proposal is Proposal.MODEL else None
+        gap = None if found is None else found.best
+        return Answer(sums[_STEPS], gap, k + agent.tree.height, request, curvature, model, stops)
+
+    def _request(self, agent: Agent, k: int, x: Point, sums: Point, found: Found | None) -> Request:
+        """Return what the root asks for in the next epoch."""
+        outlook, (primal, dual) = self.outlook, sums[_HALVES].tolist()
+        restart = None if found is None else outlook.restart(agent, found)
+        if restart is not None:
+            return restart
+        if not agent.reliable:
+            residual = float(sums[_EPOCH_HALVES].sum())
+            return outlook.lossy_request(agent, self.reduction.number, x, residual, found)
+        if found is not None:
+            outlook.measure(found, primal + dual)
+        return outlook.request(agent, k, x, shares_of(sums[_SHARES]), (primal, dual))
 
     def _use(self, agent: Agent, answer: Answer, step: StepSize) -> None:
         """Take the decisions that follow from an answer, and start the next epoch."""
@@ -184,12 +224,17 @@ class Epoch:
         if answer.curvature is not None:
             step.precondition(agent, answer.curvature, switch)
         else:
-            step.update(answer.sums[: _DUAL + 1].tolist(), switch)
-        self.certificate.accept(agent, answer.proposal, answer.model)
-        decrease, noise, grad = self.certificate.contribution(agent)
-        own = np.array([step.local_eta, step.degree, self.primal, self.dual, decrease, noise])
+            step.update(answer.sums.tolist(), switch)
+        self.certificate.accept(agent, answer.request, answer.model)
+        self.sums = np.array([step.local_eta, step.degree, self.primal, self.dual])
         self.primal = self.dual = 0.0
-        self.reduction = self.reduction.following(agent.tree, (own,) if grad is None else (own, grad), last)
+        self.due, self.reduction = answer.end, self.reduction.following(agent.tree, None, last)
+
+    def _contribution(self, agent: Agent, x: Point, bound: Bound | None) -> Value:
+        """Return what the agent contributes to the current reduction."""
+        shares, grad = self.certificate.contribution(agent, x, bound)
+        numbers = np.concatenate([self.sums, self.halves, numbers_of(shares)])
+        return (numbers,) if grad is None else (numbers, grad)
 
     @property
     def _combine(self) -> Combine:

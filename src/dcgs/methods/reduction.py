@@ -42,13 +42,14 @@ def added(a: Value, b: Value) -> Value:
 class Reduction:
     """One agent's part in a series of reductions, of which ``number`` is the current one.
 
-    ``partial`` has the partial sums of its children. ``last`` is the answer of the reduction before, and
-    ``unsent`` are the children to which it must be sent. In every round the agent sends :meth:`outgoing` and
-    calls :meth:`receive` for what its parent and its children sent. If messages may be lost, everything is
-    sent again until it is known to have arrived.
+    ``own`` is the agent's value, or None until it is known. ``partial`` has the partial sums of its
+    children. ``last`` is the answer of the reduction before, and ``unsent`` are the children to which it
+    must be sent. In every round the agent sends :meth:`outgoing` and calls :meth:`receive` for what its
+    parent and its children sent. If messages may be lost, everything is sent again until it is known to
+    have arrived.
     """
 
-    own: Value
+    own: Value | None
     number: int = 0
     partial: dict[int, Value] = field(default_factory=dict)
     last: Value | None = None
@@ -56,11 +57,12 @@ class Reduction:
     sent_up: bool = False
 
     def is_complete(self, tree: TreeNode) -> bool:
-        """Return True if the partial sums of all children have arrived."""
-        return len(self.partial) == len(tree.children)
+        """Return True if the own value is known and the partial sums of all children have arrived."""
+        return self.own is not None and len(self.partial) == len(tree.children)
 
     def total(self, combine: Combine = added) -> Value:
         """Return the value of this agent and of all agents below it in the tree."""
+        assert self.own is not None
         total = self.own
         for child in sorted(self.partial):
             total = combine(total, self.partial[child])
@@ -96,7 +98,7 @@ class Reduction:
         if sender in self.unsent and number >= self.number:
             self.unsent.remove(sender)
 
-    def following(self, tree: TreeNode, own: Value, answer: Value) -> Reduction:
+    def following(self, tree: TreeNode, own: Value | None, answer: Value) -> Reduction:
         """Return the next reduction, after the answer of this one."""
         return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
 
@@ -178,7 +180,7 @@ def tree_answer(
                 continue
             reduction = up[arrived[j]]
             arrived[j] += 1
-            _check_parts(j, piece, reduction.own if same_shapes and j in tree.children else ())
+            _check_parts(j, piece, reduction.own or () if same_shapes and j in tree.children else ())
             if j == tree.parent:
                 if answer_pieces is not None and not down:
                     due, piece = _first_piece(j, piece, pieces)

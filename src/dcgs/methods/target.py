@@ -1,14 +1,16 @@
 """The gap that ends a run, what is compared with it, and the rounding errors of both.
 
-A run ends with success at a point x of X if the Wolfe gap of f at x is at most a share of f(x⁰) − f(x), or at
-most a fixed number. The share gives f(x) − f* ≤ share · (f(x⁰) − f*). Rounding errors count against success:
-they are added to the gap, and subtracted from the decrease f(x⁰) − f(x).
+A run ends with success at a point x of X if an upper bound of f(x) − f* is at most a share of f(x⁰) − f(x),
+or at most a fixed number. Such a bound is the Wolfe gap of f at x, or f(x) minus a lower bound of f*. The
+share gives f(x) − f* ≤ share · (f(x⁰) − f*). Rounding errors count against success: they are added to the
+gap, and subtracted from the decrease f(x⁰) − f(x).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import final
 
 import numpy as np
@@ -19,28 +21,42 @@ from dcgs.points import Point
 _SUMMED = 4.0
 
 
+class GapKind(IntEnum):
+    """The lower bound of f* by which a gap is known."""
+
+    WOLFE = 0
+    """The linear approximation of f at x."""
+    DUAL = 1
+    """The sum of the agents' minima of fᵢ + ⟨wᵢ, ·⟩, where the wᵢ have the sum 0."""
+    LEAST = 2
+    """The sum of the least values that the agents' losses can take."""
+
+
 @final
 @dataclass(frozen=True)
 class CertifiedGap:
-    """The Wolfe gap of f at a point x, a lower bound of f(x⁰) − f(x), and the rounding error of the gap.
+    """An upper bound of f(x) − f*, a lower bound of f(x⁰) − f(x), and the rounding error of the former.
 
-    ``at_start`` is True if x is x⁰.
+    ``at_start`` is True if x is x⁰. Gaps of kinds other than WOLFE include their rounding error.
     """
 
     gap: float
     decrease: float
     noise: float
     at_start: bool = False
+    kind: GapKind = GapKind.WOLFE
 
     def as_array(self) -> Point:
         """Return the numbers as an array, which the root sends to all agents."""
-        return np.array([self.gap, self.decrease, self.noise, self.at_start], dtype=np.float64)
+        return np.array([self.gap, self.decrease, self.noise, self.at_start, self.kind], dtype=np.float64)
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> CertifiedGap:
         """Return the certified gap with the numbers of :meth:`as_array`."""
-        gap, decrease, noise, at_start = map(float, numbers)
-        return cls(gap, decrease, noise, at_start > 0.5)  # noise in messages may change every number
+        gap, decrease, noise, at_start, kind = map(float, numbers)
+        # Noise in messages may change every number.
+        known = GapKind(min(max(round(kind), GapKind.WOLFE), GapKind.LEAST))
+        return cls(gap, decrease, noise, at_start > 0.5, known)
 
 
 @final

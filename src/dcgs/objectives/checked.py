@@ -39,6 +39,10 @@ class CheckedLoss(Loss):
     def size(self) -> int:
         return self.loss.size
 
+    @property
+    def least(self) -> float:
+        return self.loss.least
+
     def value(self, z: Image) -> float:
         found = self.loss.value(z)
         try:

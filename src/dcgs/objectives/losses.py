@@ -6,6 +6,7 @@ a linear map.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TypeAlias, final
@@ -37,6 +38,11 @@ class Loss(ABC):
     @abstractmethod
     def curvature(self) -> tuple[float, float]:
         """Bounds (lower, upper) of ℓᵢ″ everywhere; equal bounds mean a quadratic."""
+
+    @property
+    def least(self) -> float:
+        """A number that no ℓᵢ(zᵢ) is ever below; −∞ if none is known. It proves a gap where f* is near it."""
+        return -math.inf
 
     @abstractmethod
     def value(self, z: Image) -> float:
@@ -119,6 +125,7 @@ class SquaredLoss(RowwiseLoss):
     target: Image
     name: str = "b"
     curvature = (2.0, 2.0)
+    least = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", vector(self.target, TEXT(self.name, "name")))
@@ -161,6 +168,7 @@ class LogisticLoss(RowwiseLoss):
 
     labels: Image
     curvature = (0.0, 0.25)
+    least = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", vector(self.labels, "labels"))
@@ -201,6 +209,7 @@ class HuberLoss(RowwiseLoss):
     target: Image
     delta: float = 1.0
     curvature = (0.0, 2.0)
+    least = 0.0
 
     def __post_init__(self) -> None:
         POSITIVE(self.delta, "delta")
@@ -255,6 +264,11 @@ class WeightedLoss(Loss):
         most = float(self.weights.max(initial=0.0))
         least = float(self.weights.min(initial=most))
         return (least if lower >= 0.0 else most) * lower, most * upper
+
+    @property
+    def least(self) -> float:
+        least = self.loss.least
+        return least * float(self.weights.min(initial=0.0) if least >= 0.0 else self.weights.max(initial=1.0))
 
     def value(self, z: Image) -> float:
         return float(self.weights @ self.loss.values(z))

@@ -1,0 +1,114 @@
+"""An agent's share of the dual function: a lower bound of fᵢ + ⟨w, ·⟩ over X, by the method's own solver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import dcgs
+from dcgs import LeastSquares, Logistic, Objective
+from dcgs.facts import Facts
+from dcgs.inner import CG, PCG, Block, Corrective, Exact, Inner, Newton, Projected, gap_at_most
+from dcgs.inner.base import Subproblem
+from dcgs.methods import Agent
+from dcgs.methods.local_bound import LocalBound
+from dcgs.methods.step_size import StepSize
+from dcgs.sets import ConvexSet
+from dcgs.state import to_plain
+from problems import Array
+
+RNG = np.random.default_rng(70)
+A, B = RNG.standard_normal((9, 6)), RNG.standard_normal(9)
+TALL = RNG.standard_normal((40, 6))
+SQUARES = LeastSquares(A, B)
+CASES: dict[str, tuple[Inner, ConvexSet, Objective]] = {
+    "newton": (Newton(), dcgs.L1Ball(6, radius=2.0), SQUARES),
+    "newton, tall": (Newton(), dcgs.Box(-np.ones(6), np.ones(6)), LeastSquares(TALL, TALL[:, 0])),
+    "newton, logistic": (Newton(), dcgs.Simplex(6), Logistic(A, np.sign(B))),
+    "projected": (Projected(), dcgs.L2Ball(6), Logistic(A, np.sign(B))),
+    "exact": (Exact(), dcgs.L2Ball(6), SQUARES),
+    "block": (Block(), dcgs.NuclearNormBall((2, 3)), LeastSquares(A, B, shape=(2, 3))),
+    "corrective": (Corrective(), dcgs.L1Ball(6, radius=2.0), SQUARES),
+    "pcg": (PCG(), dcgs.Simplex(6), SQUARES),
+    "cg": (CG(), dcgs.L2Ball(6), SQUARES),
+}
+
+
+def agent_with(f: Objective, X: ConvexSet) -> Agent:
+    return Agent(
+        index=0,
+        f=f,
+        X=X,
+        lmo=dcgs.counting.CountedOracle(X),
+        x0=X.start(),
+        degrees={},
+        facts=Facts(1, 0.0, 0.0, X.diameter),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, answer: None,
+    )
+
+
+def points_of(X: ConvexSet, count: int) -> Array:
+    """Return points of X: averages of some extreme points."""
+    rng = np.random.default_rng(71)
+    atoms = np.stack([X.lmo(rng.standard_normal(X.shape)).dense() for _ in range(count)])
+    return np.asarray(np.tensordot(rng.dirichlet(np.full(count, 0.2), size=count), atoms, axes=1))
+
+
+def dual_variable(X: ConvexSet, size: float = 1.0) -> Array:
+    return size * np.random.default_rng(72).standard_normal(X.shape)
+
+
+@pytest.mark.parametrize("tolerance", [1.0, 1e-3, 1e-12])
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e3])
+@pytest.mark.parametrize("case", CASES)
+def test_no_point_of_the_set_is_below_the_bound(case: str, size: float, tolerance: float) -> None:
+    inner, X, f = CASES[case]
+    agent = agent_with(f, X)
+    solver, step = inner.start(agent.task), StepSize.local(agent, 1.0)
+    w = dual_variable(X, size)
+    bound = LocalBound(agent, inner, solver)(w, points_of(X, 3)[0], step, tolerance)
+    values = [f.value(x) - f.value(agent.x0) + float(np.vdot(w, x - agent.x0)) for x in points_of(X, 100)]
+    assert bound.value - bound.noise <= min(values)
+    # The noise is that of a few hundred operations.
+    assert bound.noise <= 1e-12 * (1.0 + size) * 100.0
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("cg", "pcg")])
+def test_the_bound_is_as_near_to_the_minimum_as_was_asked_for(case: str) -> None:
+    inner, X, f = CASES[case]
+    agent = agent_with(f, X)
+    solver, step = inner.start(agent.task), StepSize.local(agent, 1.0)
+    w = dual_variable(X)
+    x = solver(Subproblem(f, w, 1.0, agent.x0), gap_at_most(1e-6))  # as in the method
+    bound = LocalBound(agent, inner, solver)(w, x, step, 1e-3)
+    # value + gap is the value of a point of X, which is not below the minimum.
+    assert bound.gap <= 1e-3
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_solver_of_the_method_is_not_disturbed(case: str) -> None:
+    inner, X, f = CASES[case]
+    agent = agent_with(f, X)
+    solver, step = inner.start(agent.task), StepSize.local(agent, 1.0)
+    x = solver(Subproblem(f, 0.0 * agent.x0, 1.0, agent.x0), gap_at_most(1e-3))
+    before, outcomes = str(to_plain(solver.state)), sum(agent.outcomes.values())
+    LocalBound(agent, inner, solver)(dual_variable(X), x, step, 1e-6)
+    assert str(to_plain(solver.state)) == before
+    assert sum(agent.outcomes.values()) - outcomes <= 12 * isinstance(inner, Exact)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_effort_for_a_bound_is_limited_however_small_the_tolerance(case: str) -> None:
+    inner, X, f = CASES[case]
+    agent = agent_with(f, X)
+    solver, step = inner.start(agent.task), StepSize.local(agent, 1.0)
+    agent = replace(agent, lmo=dcgs.counting.CountedOracle(X))
+    LocalBound(agent, inner, solver)(dual_variable(X, 1e3), agent.x0, step, 1e-300)
+    oracle = agent.lmo
+    assert isinstance(oracle, dcgs.counting.CountedOracle)
+    # 12 solves of 9 steps, each of a few projections or oracle calls: a Newton step is halved up to 5 times.
+    assert max(agent.projections.count, oracle.calls) <= 12 * 9 * 6
