@@ -127,7 +127,9 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     h = np.maximum(curvature / largest, _LEAST).reshape(x.shape)
     metric = h if uneven and isinstance(domain.X, DiagonallyProjectableSet) else None
     root = np.ones(x.size) if metric is None else np.sqrt(metric.reshape(-1))
-    top = float(np.linalg.eigvalsh(q.H / root / root[:, None])[-1]) or 1.0
+    # Where the gradient changes over X by rounding error only, a larger curvature makes no difference.
+    negligible = EPS * float(np.abs(q.g).max()) / (domain.X.diameter or 1.0)
+    top = max(float(np.linalg.eigvalsh(q.H / root / root[:, None])[-1]), negligible) or 1.0
     problem = _Problem(q, domain, metric, top)
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
