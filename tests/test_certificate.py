@@ -22,7 +22,7 @@ from dcgs.front.network import as_network
 from dcgs.methods import Agent
 from dcgs.methods.certificate import Bound, Certificate, Found, Proposal, Request, Shares
 from dcgs.methods.edge_variables import ReliableEdgeVariables
-from dcgs.methods.local_bound import LocalBound, LowerBound
+from dcgs.methods.local_bound import DualShare, LocalBound
 from dcgs.methods.outlook import Outlook
 from dcgs.methods.step_size import StepSize
 from dcgs.methods.target import CertifiedGap, GapTarget
@@ -211,7 +211,7 @@ def test_all_agents_bound_f_by_dual_variables_of_one_iteration_which_sum_to_zero
     multiplier = ReliableEdgeVariables.multiplier
     compute = LocalBound.__call__
 
-    def recorded(self: LocalBound, w: Point, x: Point, step: StepSize, tolerance: float) -> LowerBound:
+    def recorded(self: LocalBound, w: Point, x: Point, step: StepSize, tolerance: float) -> DualShare:
         used.append((w, drifts[id(w)]))
         return compute(self, w, x, step, tolerance)
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.local_bound import LowerBound
+from dcgs.methods.local_bound import DualShare
 from dcgs.methods.target import CertifiedGap, GapKind, gap_noise
 from dcgs.points import EPS, Point, frozen, norm
 
@@ -26,7 +26,7 @@ _UNKNOWN = 1e300
 # The rounding errors of a sum of losses, in units of EPS.
 _ROUNDINGS = 4.0
 
-Bound: TypeAlias = Callable[[float], LowerBound]
+Bound: TypeAlias = Callable[[float], DualShare]
 """tolerance ↦ the agent's share of a lower bound of f* − f(x⁰)."""
 
 

@@ -14,7 +14,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bound
 from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.epoch import Epoch
-from dcgs.methods.local_bound import LocalBound, LowerBound
+from dcgs.methods.local_bound import DualShare, LocalBound
 from dcgs.methods.preconditioner import uneven_curvatures
 from dcgs.methods.step_size import StepSize, local_eta
 from dcgs.methods.tolerance import summable_tolerance
@@ -93,7 +93,7 @@ def _bound(agent: Agent, at: EdgesState, local_bound: LocalBound) -> Bound | Non
         return None
     w, drift = found
 
-    def bound(tolerance: float) -> LowerBound:
+    def bound(tolerance: float) -> DualShare:
         lower = local_bound(w, at.x, at.step, tolerance)
         return lower._replace(noise=lower.noise + drift * agent.X.diameter)
 

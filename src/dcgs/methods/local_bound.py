@@ -28,7 +28,7 @@ _SOLVES, _STEPS, _TOTAL = 12, 8, 20
 _ROUNDINGS = 4.0
 
 
-class LowerBound(NamedTuple):
+class DualShare(NamedTuple):
     """A lower bound of min fᵢ(x) − fᵢ(x⁰) + ⟨w, x − x⁰⟩, its rounding error, and the Wolfe gap there."""
 
     value: float
@@ -49,7 +49,7 @@ class LocalBound:
     inner: Inner
     solver: Solver
 
-    def __call__(self, w: Point, x: Point, step: StepSize, tolerance: float) -> LowerBound:
+    def __call__(self, w: Point, x: Point, step: StepSize, tolerance: float) -> DualShare:
         """Return a lower bound that is at most ``tolerance`` below the minimum, or what was reached.
 
         The effort is limited. Every point gives a valid bound, the linear approximation there.
@@ -75,7 +75,7 @@ class LocalBound:
                 eta *= _BACK
         return best
 
-    def at(self, w: Point, x: Point) -> LowerBound:
+    def at(self, w: Point, x: Point) -> DualShare:
         """Return the lower bound by the linear approximation of fᵢ at x, which need not be in X."""
         agent, f = self.agent, self.agent.f
         image = f.map.image(x)
@@ -85,7 +85,7 @@ class LocalBound:
         noise = error + gap_noise(f.grad_error(x, image) + EPS * size, norm(x), agent.X.diameter)
         noise += oracle_error
         value = vdot(w, d) - decrease - gap
-        return LowerBound(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap)
+        return DualShare(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap)
 
 
 @final
