@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.methods.certificate import Proposal, Request
+from dcgs.methods.network_certificate import Proposal, Request
 from dcgs.methods.epoch import Answer
 from dcgs.points import Point
 from dcgs.protocol import Program

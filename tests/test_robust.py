@@ -17,7 +17,7 @@ from dcgs.counting import CountedOracle, Tally
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.second_order import Progress
 from dcgs.methods.step_size import StepSize
-from dcgs.methods.target import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap
 
 Array = NDArray[np.float64]
 TWO = nx.path_graph(2)

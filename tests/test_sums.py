@@ -23,7 +23,7 @@ from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent, sums_root
-from dcgs.methods.target import GapTarget
+from dcgs.methods.certificate import GapTarget
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import EPS, Point
 from dcgs.protocol import Program

@@ -21,7 +21,7 @@ from dcgs.front.agent_models import Model, distance
 from dcgs.front.distributed import DistributedObjective
 from dcgs.front.history import evaluate
 from dcgs.low_rank import LowRank
-from dcgs.methods.target import CertifiedGap, gap_noise
+from dcgs.methods.certificate import CertifiedGap, gap_noise
 from dcgs.objectives.maps import MatrixMap
 from dcgs.objectives.objective import Baseline, Objective
 from dcgs.points import Point, norm, vdot

@@ -13,7 +13,7 @@ from dcgs.front.measuring import Measured, Measurement
 from dcgs.front.membership import Check, Membership, moved_into, restored
 from dcgs.front.problem import Problem
 from dcgs.front.stopping import Counters, Status, returned_early
-from dcgs.methods.target import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.runtime import Runtime
 
 

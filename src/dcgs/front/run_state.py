@@ -16,7 +16,7 @@ from dcgs.front.stopping import Counters
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
 from dcgs.methods.base import Agent
-from dcgs.methods.target import GapTarget
+from dcgs.methods.certificate import GapTarget
 from dcgs.points import Point
 
 

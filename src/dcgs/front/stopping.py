@@ -10,7 +10,7 @@ from typing import final
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.methods.base import Method
-from dcgs.methods.target import GapTarget
+from dcgs.methods.certificate import GapTarget
 from dcgs.runtime import Traffic
 from dcgs.validation import COUNT, POSITIVE, number, whole
 

@@ -16,7 +16,7 @@ from dcgs.facts import Facts
 from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.link import Link
 from dcgs.low_rank import LowRank
-from dcgs.methods.target import CertifiedGap, GapTarget
+from dcgs.methods.certificate import CertifiedGap, GapTarget
 from dcgs.objectives.objective import Baseline, Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program

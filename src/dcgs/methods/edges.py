@@ -11,7 +11,7 @@ from typing import final
 
 from dcgs.inner import Accuracy, DistanceAccuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Bound
+from dcgs.methods.network_certificate import Bound
 from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.epoch import Epoch
 from dcgs.methods.local_bound import DualShare, LocalBound

@@ -12,11 +12,19 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Bound, Certificate, Found, Proposal, Request, numbers_of, shares_of
+from dcgs.methods.network_certificate import (
+    Bound,
+    Certificate,
+    Found,
+    Proposal,
+    Request,
+    numbers_of,
+    shares_of,
+)
 from dcgs.methods.outlook import Outlook
 from dcgs.methods.reduction import Combine, Reduction, Value, added
 from dcgs.methods.step_size import StepSize
-from dcgs.methods.target import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.points import Point
 from dcgs.protocol import Inbox, Message
 

@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Found, Proposal, Request, Shares
+from dcgs.methods.network_certificate import Found, Proposal, Request, Shares
 from dcgs.points import Point
 
 # The residual falls from one epoch to the next by a factor between these; _UNKNOWN before two are known.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.methods.target import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.points import Point, vdot
 
 # A smoothness that was too small is increased by this factor at least.
