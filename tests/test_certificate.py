@@ -20,12 +20,12 @@ from dcgs.facts import Facts
 from dcgs.front.history import certify
 from dcgs.front.network import as_network
 from dcgs.methods import Agent
-from dcgs.methods.network_certificate import Bound, Certificate, Found, Proposal, Request, Shares
+from dcgs.methods.certificate import CertifiedGap, GapTarget
 from dcgs.methods.edge_variables import ReliableEdgeVariables
 from dcgs.methods.local_bound import DualShare, LocalBound
+from dcgs.methods.network_certificate import Bound, Certificate, Found, Proposal, Request, Shares
 from dcgs.methods.outlook import Outlook
 from dcgs.methods.step_size import StepSize
-from dcgs.methods.certificate import CertifiedGap, GapTarget
 from dcgs.points import Point
 from dcgs.runtime.encoding import EncodedArray
 from dcgs.sets import ConvexSet

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.methods.network_certificate import Proposal, Request
 from dcgs.methods.epoch import Answer
+from dcgs.methods.network_certificate import Proposal, Request
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import FaultSchedule, Job, Traffic

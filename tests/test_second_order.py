@@ -17,8 +17,8 @@ from dcgs.front.history import certify
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods import second_order
 from dcgs.methods.base import Agent
-from dcgs.methods.second_order import RootState
 from dcgs.methods.certificate import CertifiedGap, GapTarget
+from dcgs.methods.second_order import RootState
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits
 from reference import optimum

@@ -16,8 +16,8 @@ import numpy as np
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.reduction import Value
 from dcgs.methods.certificate import CertifiedGap, GapTarget, gap_noise
+from dcgs.methods.reduction import Value
 from dcgs.points import EPS
 from dcgs.seeding import content_rng
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.methods.base import Agent
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.methods.network_certificate import (
     Bound,
     Certificate,
@@ -24,7 +25,6 @@ from dcgs.methods.network_certificate import (
 from dcgs.methods.outlook import Outlook
 from dcgs.methods.reduction import Combine, Reduction, Value, added
 from dcgs.methods.step_size import StepSize
-from dcgs.methods.certificate import CertifiedGap
 from dcgs.points import Point
 from dcgs.protocol import Inbox, Message
 

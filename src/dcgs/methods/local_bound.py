@@ -12,8 +12,8 @@ from typing import NamedTuple, final
 
 from dcgs.inner import Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
-from dcgs.methods.step_size import StepSize
 from dcgs.methods.certificate import gap_noise
+from dcgs.methods.step_size import StepSize
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the

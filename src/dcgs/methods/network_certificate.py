@@ -17,8 +17,8 @@ from typing import NamedTuple, TypeAlias, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.local_bound import DualShare
 from dcgs.methods.certificate import CertifiedGap, GapKind, gap_noise
+from dcgs.methods.local_bound import DualShare
 from dcgs.points import EPS, Point, frozen, norm
 
 # What an agent says of a least value that its loss does not know; sums of it are finite.

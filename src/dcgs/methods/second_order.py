@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
-from dcgs.methods.reduction import Value, network_answer
 from dcgs.methods.certificate import CertifiedGap, gap_noise
+from dcgs.methods.reduction import Value, network_answer
 from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
 
