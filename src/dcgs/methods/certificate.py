@@ -1,10 +1,9 @@
-"""The certificate of all methods: lower bounds of f*, upper bounds of f at a model, and the rule that ends a run.
+"""The certificate of all methods: bounds of f*, of f at a model, and the rule that ends a run.
 
 A run ends with success at a point x of X if an upper bound of f(x) − f* is at most a share of f(x⁰) − f(x),
-or at most a fixed number. Such a bound is the Wolfe gap of f at x, or f(x) minus the best lower bound of f* so
-far, from wherever it is. The share gives f(x) − f* ≤ share · (f(x⁰) − f*). Rounding errors count against
-success: they are added to the gap, and subtracted from the decrease f(x⁰) − f(x). The proofs are in
-docs/methods.md.
+or at most a fixed number. Such a bound is the Wolfe gap of f at x, or f(x) minus the best lower bound of f*
+so far. The share gives f(x) − f* ≤ share · (f(x⁰) − f*). Rounding errors count against success: they are
+added to the gap, and subtracted from the decrease f(x⁰) − f(x). The proofs are in docs/methods.md.
 """
 
 from __future__ import annotations
