@@ -83,11 +83,15 @@ class SavedState:
 @final
 @dataclass(frozen=True, eq=False)
 class ResumePoint:
-    """What one agent resumes from: the last iteration done, the method's state and the inner solver's."""
+    """What one agent resumes from: the last iteration done, and states.
+
+    They are those of the method, of the inner solver, and of what certifies gaps, if there are any.
+    """
 
     iteration: int
     program: SavedState
     inner: SavedState | None = None
+    certifier: SavedState | None = None
 
 
 @final

@@ -20,6 +20,7 @@ from dcgs.front.problem import Problem
 from dcgs.front.stopping import Counters, Stopwatch
 from dcgs.low_rank import LowRank
 from dcgs.methods import Agent
+from dcgs.methods.certifier import program_of
 from dcgs.runtime import Job, Traffic
 
 
@@ -41,7 +42,7 @@ class Run:
         limited = limits.lmo_calls is not None or limits.seconds is not None
         synchronous = not problem.settings.runtime.asynchronous
         return Job(
-            program=lambda i: problem.method.program(self.agents[i]),
+            program=lambda i: program_of(problem.method, self.agents[i]),
             neighbors=problem.network.neighbors,
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(self.agents, observer, observer.after_round()),

@@ -26,6 +26,8 @@ from dcgs.state import Plain, ResumePoint, SavedState, from_plain, to_plain
 
 # The number of iterations whose files are kept on disk.
 _GENERATIONS = 2
+# The states of an agent: of the method, of its inner solver, and of what certifies gaps.
+_PARTS = ("program", "inner", "certifier")
 
 
 @final
@@ -92,12 +94,14 @@ class CheckpointManager:
         if self._resumed is None:
             return None
         content = self._contents[i]
-        program, inner, steps = content.pop("program"), content.pop("inner"), content["run"]["steps"]
-        if program is None:  # the agent has slept since the start
+        states, steps = {part: content.pop(part, None) for part in _PARTS}, content["run"]["steps"]
+        if states["program"] is None:  # the agent has slept since the start
             return None
         if self.by_rounds:
-            self._first[i] = steps, {"program": program, "inner": inner}
-        return ResumePoint(steps, SavedState(program), None if inner is None else SavedState(inner))
+            self._first[i] = steps, states
+        program, *others = (None if plain is None else SavedState(plain) for plain in states.values())
+        assert program is not None
+        return ResumePoint(steps, program, *others)
 
     def begin(
         self, identify: Callable[[Agent], Fingerprint], agents: Mapping[int, Agent], observer: Observer
@@ -110,7 +114,7 @@ class CheckpointManager:
         self._work = lambda i: agent_work(agents[i], observer.counters)
         agreed(self.group, lambda: self._set_up(at, identify, agents, observer))
         if self.by_rounds:  # an agent that sleeps until the next checkpoint has the state of its last step
-            new: tuple[int, dict[str, Plain]] = 0, {"program": None, "inner": None}
+            new: tuple[int, dict[str, Plain]] = 0, dict.fromkeys(_PARTS)
             self._pending = {i: (*self._first.get(i, new), self._work(i)) for i in self.agents}
         if self._resumed is not None:
             observer.restore()
@@ -153,7 +157,9 @@ class CheckpointManager:
                 if each > k or checkpoint_file.iteration_in(path) != each:
                     path.unlink()
 
-    def save(self, i: int, k: int, state: object, inner: Solver | None) -> None:
+    def save(
+        self, i: int, k: int, state: object, inner: Solver | None, certifier: object | None = None
+    ) -> None:
         """Take agent i's state after iteration k if a checkpoint is due; called from the agent's thread.
 
         Counters and random state are taken here as well: the agent works on up to its next ``yield``.
@@ -167,8 +173,9 @@ class CheckpointManager:
                 "None. Assign an instance of its State to self.state."
             )
         start = time.perf_counter()
-        solver = None if inner is None else to_plain(inner.state)
-        self._pending[i] = k, {"program": to_plain(state), "inner": solver}, self._work(i)
+        states = (state, None if inner is None else inner.state, certifier)
+        plain = [None if each is None else to_plain(each) for each in states]
+        self._pending[i] = k, dict(zip(_PARTS, plain, strict=True)), self._work(i)
         self._seconds += time.perf_counter() - start
 
     def _is_due(self, at: Checkpoint, k: int) -> bool:

@@ -67,7 +67,7 @@ class Observer:
         limited = limits.lmo_calls is not None or limits.seconds is not None
         return self.group.size == 1 or bool(limits.every) or limited
 
-    def post(self, i: int, k: int, answer: Model) -> None:
+    def post(self, i: int, k: int, answer: Model, dual: object = None) -> None:
         """Store agent i's model after its k-th iteration; called from the agent's thread.
 
         Its counters are stored as well: the agent works on up to its next ``yield``.

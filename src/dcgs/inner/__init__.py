@@ -10,7 +10,8 @@ from dcgs.inner.exact import Exact
 from dcgs.inner.newton import Newton
 from dcgs.inner.pcg import PCG
 from dcgs.inner.projected import Projected
-from dcgs.sets.base import ConvexSet
+from dcgs.objectives.objective import Objective
+from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.validation import one_of
 
 _SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective(), Projected(), Newton())
@@ -30,6 +31,14 @@ def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
     if inner == "auto":
         return _BY_NAME["pcg" if X.polytope else "cg"]
     return _BY_NAME[inner]
+
+
+def best_inner(f: Objective, X: ConvexSet, may_project: bool) -> Inner:
+    """Return the fastest solver for this objective over this set, by projections only if it may project."""
+    projects = may_project and isinstance(X, ProjectableSet) and X.cheap_projection
+    best: list[Inner] = [Exact(), Newton(), Projected()] if projects else []
+    best += [Block(), Corrective()]
+    return next((inner for inner in best if inner.incompatibility(f, X) is None), choose_inner("cg", X))
 
 
 __all__ = ["CG", "PCG", "Block", "Corrective", "Exact", "Newton", "Projected"]

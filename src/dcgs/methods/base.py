@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -32,6 +32,42 @@ Projection: TypeAlias = Callable[[Point], Point]
 
 @final
 @dataclass(frozen=True, eq=False)
+class Dual:
+    """What an agent knows of the dual problem after an iteration, from which a lower bound of f* is made.
+
+    ``w`` is its multiplier. Those of all agents after the same iteration must sum to zero up to rounding
+    errors, of which ``drift`` bounds the part of this agent. Then f* is at least the sum of the agents' minima
+    of fᵢ + ⟨wᵢ, ·⟩ over X. ``residual``, if known, is about the error of the agent's model on its own data: it
+    tells when a certificate may succeed. The minima are found by proximal-point steps that start with the
+    weight ``eta`` and the diagonal ``preconditioner``, by a solver beside ``solver``, where these are given.
+    """
+
+    w: Point
+    drift: float
+    eta: float = 0.0
+    residual: float | None = None
+    preconditioner: Point | None = None
+    solver: Solver | None = None
+
+
+class Observe(Protocol):
+    """Called by a method after each iteration."""
+
+    def __call__(self, k: int, x: Point | LowRank, dual: Dual | None = None, /) -> None:
+        """Report the model that the agent would return if the run ended after iteration k."""
+
+
+class OnSave(Protocol):
+    """Called with the state of a method after an iteration, its inner solver, and what certifies gaps."""
+
+    def __call__(
+        self, k: int, state: object, inner: Solver | None, certifier: object | None = None, /
+    ) -> None:
+        """Write the state if a checkpoint is due."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Agent:
     """All that one agent knows: its own data, its neighbors, and the facts known before the run.
 
@@ -43,9 +79,11 @@ class Agent:
       point of a method whose models are matrices in factors; ``x0`` is then empty. ``link`` is the link for
       which sums are cut into pieces; None cuts none.
     * ``observe(k, x)`` reports the model that the agent would return if the run ended after iteration k.
-    * ``target`` is the gap that the agents must certify before they stop, or None if the observer of the run
-      stops it. Agents that stop because of it call ``agree`` with the certified gap first. The root of the
-      spanning tree reports every gap that was certified on the way by ``certify``.
+      ``observe(k, x, dual)`` also says the agent's multiplier: agents then certify gaps with fewer bytes.
+    * ``target`` is the gap that the agents must certify before they stop. It is None for the programs of most
+      methods: the models that they observe are certified around them. Agents that stop because of it call
+      ``agree`` with the certified gap first. The root of the spanning tree reports every gap that was
+      certified on the way by ``certify``.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
 
     >>> import dcgs, networkx as nx, numpy as np
@@ -73,7 +111,7 @@ class Agent:
     facts: Facts
     iterations: int
     rng: np.random.Generator
-    observe: Callable[[int, Point | LowRank], None]
+    observe: Observe
     target: GapTarget | None = None
     agree: Callable[[CertifiedGap], None] = lambda certified: None
     certify: Callable[[CertifiedGap], None] = lambda certified: None
@@ -84,7 +122,7 @@ class Agent:
     low_rank_start: LowRank | None = None
     reliable: bool = True
     link: Link | None = None
-    on_save: Callable[[int, object, Solver | None], None] = lambda k, state, inner: None
+    on_save: OnSave = lambda k, state, inner, certifier=None: None
     resume: ResumePoint | None = None
 
     def restore(self, kind: type[T]) -> T | None:
@@ -168,8 +206,10 @@ class Method(ABC):
 
     rounds_per_iteration: int = 1
     """The rounds of one iteration; the smallest number of rounds if it varies."""
-    stops_itself: bool = False
-    """True if the agents decide themselves when the gap is reached."""
+    stops_itself: bool = True
+    """True if the agents decide themselves when the gap is reached; else the observer of the run does."""
+    certifies: bool = False
+    """True if its programs certify gaps; else the agents do that with the models that programs observe."""
     bears_faults: bool = False
     """True if its programs work with missing, late and old messages."""
     projects: bool = False

@@ -12,8 +12,8 @@ from typing import Literal, final
 
 from dcgs.facts import Facts
 from dcgs.inner import Exact, Inner, Solver, Subproblem, check_inner, choose_inner, gap_at_most
-from dcgs.methods.base import Agent, Method
-from dcgs.methods.mixing import laplacian
+from dcgs.methods.base import Agent, Dual, Method
+from dcgs.methods.mixing import laplacian, sized_laplacian
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -49,13 +49,13 @@ def _sliding(
         x_tilde = p.alpha * (at.x - at.x_prev) + at.x  # line 4
         v = yield from laplacian(x_tilde)  # line 5
         at.y = at.y + v / p.tau  # line 6
-        w = yield from laplacian(at.y)  # line 7
+        w, drift = yield from sized_laplacian(at.y)  # line 7
         del x_tilde, v  # two points fewer in memory during the inner solve
         e = p.e if at.e is None else at.e
         at.x_prev, at.x = at.x, inner(Subproblem(agent.f, w, p.eta, at.x), gap_at_most(e))  # line 8
         at.total = at.total + p.theta
         at.x_bar = at.x_bar + (p.theta / at.total) * (at.x - at.x_bar)  # line 10
-        agent.observe(k, at.x if last else at.x_bar)
+        agent.observe(k, at.x if last else at.x_bar, Dual(w, drift, p.eta))
         agent.save(k, at, inner)
     return at.x if last else at.x_bar
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.atoms import Atom
-from dcgs.methods.base import Agent, Method
-from dcgs.methods.mixing import repeated
+from dcgs.methods.base import Agent, Dual, Method
+from dcgs.methods.mixing import mixing_error, repeated
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -24,12 +24,16 @@ from dcgs.validation import FLAG
 @final
 @dataclass(eq=False)
 class DFWState:
-    """The iterate, the averaged gradient, the last own gradient, and the oracle's last answer."""
+    """The iterate, the averaged gradient, the last own gradient, and the oracle's last answer.
+
+    ``drift`` bounds the agent's part in what rounding leaves of Σ g − ∇f, which is 0 exactly.
+    """
 
     x: Point
     g: Point
     grad_prev: Point
     s: Atom | None = None
+    drift: float = 0.0
 
 
 @final
@@ -67,10 +71,13 @@ class DFW(Method):
             rounds = 1 if self.tracking else math.ceil(math.log(t) + 1.0)
             x_bar = yield from repeated(at.x, W, rounds)
             grad = agent.f.grad(x_bar)
-            at.g = yield from repeated(at.g + grad - at.grad_prev if self.tracking else grad, W, rounds)
+            g = at.g + grad - at.grad_prev if self.tracking else grad
+            drift = mixing_error(agent.facts.agents, rounds, g, grad, at.grad_prev)
+            at.drift = at.drift + drift if self.tracking else drift
+            at.g = yield from repeated(g, W, rounds)
             at.grad_prev = grad
             at.s = agent.lmo(at.g, at.s)
             at.x = x_bar + 2.0 / (t + 1.0) * (at.s.dense() - x_bar)
-            agent.observe(t, at.x)
+            agent.observe(t, at.x, Dual(at.g - grad, at.drift))
             agent.save(t, at)
         return at.x

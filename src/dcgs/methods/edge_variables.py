@@ -14,7 +14,8 @@ from typing import final
 
 import numpy as np
 
-from dcgs.inner import Subproblem
+from dcgs.inner import Solver, Subproblem
+from dcgs.methods.base import Dual
 from dcgs.methods.step_size import StepSize
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, norm, vdot
@@ -26,8 +27,8 @@ _ROUNDINGS = 4.0
 class EdgeVariables(ABC):
     """The variables of an agent for its edges."""
 
-    def multiplier(self) -> tuple[Point, float] | None:
-        """Return the dual variable w and a bound of its rounding error, if all agents' w sum to zero."""
+    def dual(self, step: StepSize, residual: float, solver: Solver) -> Dual | None:
+        """Return the dual variable, with which the next inner solve is made, if all agents' sum to zero."""
         return None
 
     @abstractmethod
@@ -63,8 +64,8 @@ class ReliableEdgeVariables(EdgeVariables):
     w: Point
     drift: float = 0.0
 
-    def multiplier(self) -> tuple[Point, float] | None:
-        return self.w, self.drift
+    def dual(self, step: StepSize, residual: float, solver: Solver) -> Dual | None:
+        return Dual(self.w, self.drift, step.eta, residual, step.preconditioner, solver)
 
     def outgoing(self, x: Point, step: StepSize) -> dict[int, Point]:
         return dict.fromkeys(step.resistances, x)

@@ -13,8 +13,6 @@ from dcgs.inner import Accuracy, DistanceAccuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
 from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.epoch import Epoch
-from dcgs.methods.local_bound import DualShare, LocalBound
-from dcgs.methods.network_certificate import Bound
 from dcgs.methods.preconditioner import uneven_curvatures
 from dcgs.methods.step_size import StepSize, local_eta
 from dcgs.methods.tolerance import summable_tolerance
@@ -48,26 +46,16 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, omeg
     """Run FastDCGS over edges for one agent, with relaxation ω; the agents find η if it is None."""
     solver = inner.start(agent.task)
     at = agent.restore(EdgesState) or _first_state(agent, inner, solver, sigma, eta)  # line 1
-    local_bound = LocalBound(agent, inner, solver)
-    at.epoch.reconsider(agent)  # a run that is resumed may be asked for another gap
     for k in agent.iterations_left:  # line 2
         inbox = yield at.epoch.messages(agent, at.edges.outgoing(at.x, at.step), at.step)  # line 3
         received = at.epoch.receive(agent, inbox, at.step)
-        at.epoch.measure(*at.edges.update(at.x, at.step, received, omega))  # lines 4 to 6
-        certified = at.epoch.advance(agent, k, at.x, at.step, _bound(agent, at, local_bound))  # line 7
-        if certified is not None:
-            model = at.epoch.model
-            assert model is not None
-            agent.observe(k, model)
-            agent.agree(certified)
-            if agent.reliable:
-                return model
-            agent.save(k, at, solver)
-            continue  # neighbors may not know the answer yet: send it until the run ends
+        primal, dual = at.edges.update(at.x, at.step, received, omega)  # lines 4 to 6
+        at.epoch.measure(primal, dual)
+        at.epoch.advance(agent, k, at.step)  # line 7
         phi, most = at.edges.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
         least = summable_tolerance(k + 1, at.loss_scale)
         at.x = solver(phi, relative_accuracy(phi, at.edges.reference(at.x), sigma, most, least))  # line 8
-        agent.observe(k, at.x)
+        agent.observe(k, at.x, at.edges.dual(at.step, dual, solver))
         agent.save(k, at, solver)
     return at.x
 
@@ -86,20 +74,6 @@ def relative_accuracy(
     return DistanceAccuracy(bound)
 
 
-def _bound(agent: Agent, at: EdgesState, local_bound: LocalBound) -> Bound | None:
-    """Return the function that computes the agent's share of the dual function at its dual variable."""
-    found = at.edges.multiplier()
-    if found is None or not agent.reliable:
-        return None
-    w, drift = found
-
-    def bound(tolerance: float) -> DualShare:
-        lower = local_bound(w, at.x, at.step, tolerance)
-        return lower._replace(noise=lower.noise + drift * agent.X.diameter)
-
-    return bound
-
-
 def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: float | None) -> EdgesState:
     """Return the state after the first solve, from x⁰ with the dual variable 0."""
     f, x0, diameter = agent.f, agent.x0, agent.facts.set_diameter
@@ -111,7 +85,7 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: 
     if first_gap > 0.0 and scale <= 0.0:  # the first solve has left x⁰ where it was
         scale = first_gap
     uses_preconditioner = inner.supports_preconditioner(f, agent.X) and eta is None
-    epoch = Epoch.first(agent, x, step, uneven_curvatures(f) if uses_preconditioner else None)
+    epoch = Epoch.first(step, uneven_curvatures(f) if uses_preconditioner else None)
     # A single agent has no links that could fail.
     is_reliable = agent.reliable or not agent.degrees
     edges = ReliableEdgeVariables(x0, phi.w) if is_reliable else LossyEdgeVariables.at(x0, step)

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final
 
-from dcgs.inner import Block, Corrective, Exact, Inner, Newton, Projected, check_inner, choose_inner
+from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
+from dcgs.methods.certifier import certified
 from dcgs.methods.completion import CompletionState, complete
 from dcgs.methods.completion_shared import SharedState, complete_shared
 from dcgs.methods.edges import EdgesState, over_edges
@@ -101,6 +102,7 @@ class FastDCGS(Method):
     form: Literal["auto", "edges", "sums", "newton"] = "auto"
     link: str | None = None
     rounds_per_iteration = 1
+    certifies = True
     State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
@@ -145,10 +147,7 @@ class FastDCGS(Method):
     def inner_solver(self, f: Objective, X: ConvexSet) -> Inner:
         if self.inner not in ("auto", "oracle"):
             return choose_inner(self.inner, X)
-        projects = self.inner == "auto" and isinstance(X, ProjectableSet) and X.cheap_projection
-        best: list[Inner] = [Exact(), Newton(), Projected()] if projects else []
-        best += [Block(), Corrective()]
-        return next((inner for inner in best if inner.incompatibility(f, X) is None), choose_inner("cg", X))
+        return best_inner(f, X, may_project=self.inner == "auto")
 
     def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
         completes = isinstance(f.map, Sampling) and isinstance(X, NuclearNormBall)
@@ -168,7 +167,7 @@ class FastDCGS(Method):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
         inner = self.inner_solver(agent.f, agent.X)
         omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
-        return over_edges(agent, inner, self.precision, self.eta, omega)
+        return certified(agent, lambda each: over_edges(each, inner, self.precision, self.eta, omega), inner)
 
     def _prefers_sums(self, agent: Agent) -> bool:
         """Return True if the link is known, and sums take less time over it than edges."""

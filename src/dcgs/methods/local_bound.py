@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
 from dcgs.inner import Inner, Solver, Subproblem
-from dcgs.methods.base import Agent
+from dcgs.methods.base import Agent, Dual
 from dcgs.methods.certificate import gap_noise
-from dcgs.methods.step_size import StepSize
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the
@@ -22,8 +21,9 @@ from dcgs.points import EPS, Point, norm, vdot
 _FIRST, _FASTEST, _SLOWEST, _BACK = 0.3, 0.2, 0.3, 3.0
 # The error of a step, relative to its length; and relative to the tolerance, for solvers that stop by a gap.
 _PRECISION, _SHARE = 0.2, 0.3
-# The most proximal-point steps, the most steps of the inner solver in one of them, and in all of them.
-_SOLVES, _STEPS, _TOTAL = 12, 8, 20
+# The most proximal-point steps; and the most steps of the inner solver in one of them, which is doubled after
+# every one that was cut short.
+_SOLVES, _STEPS = 40, 8
 # Rounding errors of inner products with w, in units of EPS.
 _ROUNDINGS = 4.0
 
@@ -39,32 +39,34 @@ class DualShare(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class LocalBound:
-    """Computes lower bounds for one agent, by the inner solver of the method.
+    """Computes lower bounds for one agent, by an inner solver.
 
-    Every request starts a second solver at the agent's point, so that the solver of the method is not
-    disturbed, and nothing needs to be saved in checkpoints.
+    Every request starts a solver beside that of the method, so that the latter is not disturbed.
     """
 
     agent: Agent
     inner: Inner
-    solver: Solver
 
-    def __call__(self, w: Point, x: Point, step: StepSize, tolerance: float) -> DualShare:
+    def __call__(self, dual: Dual, x: Point, tolerance: float, effort: int) -> DualShare:
         """Return a lower bound that is at most ``tolerance`` below the minimum, or what was reached.
 
-        The effort is limited. Every point gives a valid bound, the linear approximation there.
+        ``effort`` limits the steps of the inner solver, which starts at the agent's point x: a start at the
+        minimizer that was found last saves no steps. Every point gives a valid bound, the linear
+        approximation there.
         """
-        best, eta = self.at(w, x), _FIRST * step.eta
-        task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
-        solver, left = self.inner.start_beside(self.solver, task), _TOTAL
+        w, eta, most, left = dual.w, _FIRST * dual.eta, _STEPS, effort
+        best = self.at(w, x)
+        solver: Solver | None = None
         for _ in range(_SOLVES):
             if best.gap <= tolerance or left <= 0 or not eta > 0.0:
                 break
-            phi = Subproblem(self.agent.f, w, eta, x, step.preconditioner)
-            accuracy = _Limited(phi, _SHARE * tolerance if self.inner.stops_by_gap else 0.0)
+            solver = solver or self._solver(dual, x)
+            phi = Subproblem(self.agent.f, w, eta, x, dual.preconditioner)
+            accuracy = _Limited(phi, _SHARE * tolerance if self.inner.stops_by_gap else 0.0, min(most, left))
             trial = solver(phi, accuracy)
             left -= accuracy.calls
-            found, is_cut = self.at(w, trial), accuracy.calls > _STEPS
+            found, is_cut = self.at(w, trial), accuracy.calls > accuracy.most
+            most *= 1 + is_cut
             is_better = found.value > best.value
             best = found if is_better else best
             if is_better or not is_cut:
@@ -74,6 +76,10 @@ class LocalBound:
             elif not is_better:
                 eta *= _BACK
         return best
+
+    def _solver(self, dual: Dual, x: Point) -> Solver:
+        task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
+        return self.inner.start(task) if dual.solver is None else self.inner.start_beside(dual.solver, task)
 
     def at(self, w: Point, x: Point) -> DualShare:
         """Return the lower bound by the linear approximation of fᵢ at x, which need not be in X."""
@@ -90,14 +96,14 @@ class LocalBound:
 
 @final
 class _Limited:
-    """The accuracy of a proximal-point step. After _STEPS calls every point is accurate enough."""
+    """The accuracy of a proximal-point step. After so many calls every point is accurate enough."""
 
-    def __init__(self, phi: Subproblem, least: float) -> None:
-        self.phi, self.least, self.calls = phi, least, 0
+    def __init__(self, phi: Subproblem, least: float, most: int) -> None:
+        self.phi, self.least, self.most, self.calls = phi, least, most, 0
 
     def __call__(self, x: Point) -> float:
         """Return the bound of φ(x) − min φ with which x is accurate enough."""
         self.calls += 1
-        if self.calls > _STEPS:
+        if self.calls > self.most:
             return math.inf
         return max(self.least, 0.5 * _PRECISION**2 * self.phi.eta * self.phi.squared(x - self.phi.center))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dcgs.points import Point
+from dcgs.points import EPS, Point, norm
 from dcgs.protocol import Inbox, Program
 
 # An interval of eigenvalues narrower than this is treated as a point, which takes one round.
 _NARROW = 1e-9
+# The rounding errors of a product with W, in units of EPS and in addition to one for each weight.
+_ROUNDINGS = 4
 
 
 def check_shapes(inbox: Inbox, shape: tuple[int, ...]) -> None:
@@ -23,6 +25,15 @@ def check_shapes(inbox: Inbox, shape: tuple[int, ...]) -> None:
             raise ValueError(
                 f"a message must have shape {shape}; agent {j} sent one of shape {theirs.shape}."
             )
+
+
+def mixing_error(agents: int, rounds: int, *terms: Point) -> float:
+    """Return the agent's part in what rounding leaves of Σᵢ valueᵢ − Σᵢ (W^rounds value)ᵢ, which is 0 exactly.
+
+    The value is the sum of the terms. W has at most one weight for each agent, and all values together do not
+    get longer by mixing.
+    """
+    return EPS * rounds * (agents + _ROUNDINGS) * sum(map(norm, terms))
 
 
 def laplacian(value: Point) -> Program[Point]:
@@ -40,12 +51,22 @@ def laplacian(value: Point) -> Program[Point]:
     ...     end.value
     array([-2.])
     """
+    total, _ = yield from sized_laplacian(value)
+    return total
+
+
+def sized_laplacian(value: Point) -> Program[tuple[Point, float]]:
+    """Return :func:`laplacian`, and a bound of this agent's part in what rounding leaves of its sum, 0.
+
+    The difference of two neighbors rounds to the same number at both, up to the sign.
+    """
     inbox = yield value
     check_shapes(inbox, value.shape)
-    total = 0.0 * value
+    total, size = 0.0 * value, 0.0
     for theirs in inbox.values():
-        total = total + (value - theirs)
-    return total
+        d = value - theirs
+        total, size = total + d, size + norm(d)
+    return total, EPS * len(inbox) * size
 
 
 def average(value: Point, weights: Mapping[int, float]) -> Program[Point]:

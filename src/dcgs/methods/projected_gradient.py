@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from dcgs.methods.base import Agent, ProjectedMethod, projector
-from dcgs.methods.mixing import average
+from dcgs.methods.base import Agent, Dual, ProjectedMethod, projector
+from dcgs.methods.mixing import average, mixing_error
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.validation import POSITIVE, number
@@ -21,12 +21,17 @@ from dcgs.validation import POSITIVE, number
 @final
 @dataclass(eq=False)
 class NIDSState:
-    """The last two iterates, the last gradient, and z, of which the iterate is the projection."""
+    """The last two iterates, the last gradient, and z, of which the iterate is the projection.
+
+    ``drift`` bounds the agent's part in what rounding leaves of Σ (x_prev − z)/α − ∇f(x_prev), which is 0
+    exactly.
+    """
 
     x_prev: Point
     grad_prev: Point
     z: Point
     x: Point
+    drift: float = 0.0
 
 
 @final
@@ -70,10 +75,13 @@ class NIDS(ProjectedMethod):
             grad = f.grad(at.x)
             v = 2.0 * at.x - at.x_prev - alpha * (grad - at.grad_prev)
             v_bar = yield from average(v, W)
+            terms = at.z, at.x, at.x_prev, v, alpha * grad, alpha * at.grad_prev
+            at.drift += (1.0 + share) / alpha * mixing_error(agent.facts.agents, 1, *terms)
             at.z = at.z - at.x + v - share * (v - v_bar)
+            w = (at.x - at.z) / alpha - grad
             at.x_prev, at.grad_prev = at.x, grad
             at.x = project(at.z)
-            agent.observe(k, at.x)
+            agent.observe(k, at.x, Dual(w, at.drift))
             agent.save(k, at)
         return at.x
 
@@ -81,12 +89,13 @@ class NIDS(ProjectedMethod):
 @final
 @dataclass(eq=False)
 class PGExtraState:
-    """The iterate x = projection of z, the mixed iterate before, and the last gradient."""
+    """The iterate x = projection of z, the mixed iterate before, the last gradient; ``drift`` as in NIDS."""
 
     x: Point
     z: Point
     x_tilde: Point
     grad_prev: Point
+    drift: float = 0.0
 
 
 @final
@@ -127,9 +136,12 @@ class PGExtra(ProjectedMethod):
         for k in agent.iterations_left:
             grad = f.grad(at.x)
             x_bar = mu * at.x + (1.0 - mu) * (yield from average(at.x, W))
+            terms = at.z, at.x, x_bar, at.x_tilde, alpha * grad, alpha * at.grad_prev
+            at.drift += 2.0 / alpha * mixing_error(agent.facts.agents, 1, *terms)
             at.z = at.z + x_bar - at.x_tilde - alpha * (grad - at.grad_prev)
+            w = (at.x - at.z) / alpha - grad
             at.x_tilde, at.grad_prev = 0.5 * (at.x + x_bar), grad
             at.x = project(at.z)
-            agent.observe(k, at.x)
+            agent.observe(k, at.x, Dual(w, at.drift))
             agent.save(k, at)
         return at.x
