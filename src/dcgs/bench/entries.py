@@ -10,6 +10,7 @@ from typing import Any, final
 from dcgs import registry
 from dcgs.facts import ProjectionFacts
 from dcgs.methods import DCGS, DFW, NIDS, Agent, FastDCGS, Method, PGExtra, PrimalDual, ProjectedAGD
+from dcgs.methods.base import Dual, Observe
 from dcgs.objectives import Objective
 from dcgs.protocol import Program
 from dcgs.sets import ConvexSet
@@ -49,6 +50,14 @@ class Adapted(Method):
     @property
     def rounds_per_iteration(self) -> int:  # type: ignore[override]  # the wrapped method's
         return self.method.rounds_per_iteration
+
+    @property
+    def stops_itself(self) -> bool:  # type: ignore[override]  # the wrapped method's
+        return self.method.stops_itself
+
+    @property
+    def certifies(self) -> bool:  # type: ignore[override]  # the wrapped method's
+        return self.method.certifies
 
     @property
     def projects(self) -> bool:  # type: ignore[override]  # the wrapped method's
@@ -95,7 +104,7 @@ def observed_sparsely(agent: Agent) -> Agent:
     return replace(agent, observe=sparsely(agent.observe, 0.01))
 
 
-def sparsely(observe: Callable[[int, Any], None], share: float) -> Callable[[int, Any], None]:
+def sparsely(observe: Callable[[int, Any], None], share: float) -> Observe:
     """Return an observer that skips iterations before (1 + share) times the last one observed.
 
     >>> seen = []
@@ -106,7 +115,7 @@ def sparsely(observe: Callable[[int, Any], None], share: float) -> Callable[[int
     """
     place, due = 0, 1
 
-    def observe_if_due(k: int, answer: Any) -> None:
+    def observe_if_due(k: int, answer: Any, dual: Dual | None = None) -> None:
         nonlocal place, due
         if k >= due:
             place, due = place + 1, max(k + 1, math.ceil((1.0 + share) * k))

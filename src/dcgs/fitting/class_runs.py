@@ -32,7 +32,7 @@ def joined(runs: Sequence[Result]) -> Result:
         status=next((run.status for run in runs if not run.status.success), first.status),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
         about=first.about | _checkpoints(runs),
-        certificates=np.zeros((0, 4)),
+        certificates=first.certificates[:0],
         **sums,
     )
 
@@ -53,7 +53,7 @@ def certified_gap(run: Result) -> dict[str, float] | None:
     A run that was resumed after its end has certified no other gap than the one that it ended by.
     """
     if len(run.certificates):
-        gap, decrease = run.certificates[-1, 2:].tolist()
+        gap, decrease = (float(run.certificates[name][-1]) for name in ("gap", "decrease"))
     elif run.status is Status.AGREED:
         gap, decrease = (float(run.about["certified"][name]) for name in ("gap", "decrease"))
     else:

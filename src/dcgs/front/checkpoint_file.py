@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dcgs.files import atomic_write
 from dcgs.state import NUMERIC, Plain
 
-FORMAT = 6
+FORMAT = 7
 _MAGIC = b"dcgs-ck" + bytes([FORMAT])
 _LENGTH, _CHECKSUM = 8, 32
 # In the header an array is a dictionary with this one key, which no dictionary of a state has.

@@ -15,10 +15,11 @@ from dcgs.front.build import Run
 from dcgs.front.history import as_history
 from dcgs.front.observer import Observer
 from dcgs.front.problem import Problem
-from dcgs.front.result import Result
+from dcgs.front.result import CERTIFICATES, Result
 from dcgs.front.stopping import LIMITS, Status
 from dcgs.inner import Outcome
 from dcgs.low_rank import LowRank
+from dcgs.methods.certificate import GapKind
 from dcgs.runtime import FaultSchedule
 
 # A set-up that takes more than this share of the limit on seconds is worth a note.
@@ -66,17 +67,21 @@ def collect(run: Run) -> Result:
     )
 
 
-def _certificates(run: Run) -> NDArray[np.float64]:
-    """Return rounds, bytes, gap and decrease of all gaps that the root of the tree certified."""
+def _certificates(run: Run) -> NDArray[Any]:
+    """Return all gaps that the root of the tree certified, with the bytes that were sent up to then."""
     observer, group = run.observer, run.problem.f.group
-    rows = np.array(observer.certificates, dtype=np.float64).reshape(-1, 3)
+    rows = np.array(observer.certificates, dtype=np.float64).reshape(-1, 4)
     known = max(group.allgather([rows]), key=len)  # the process that has the root knows them
     rounds = np.array(list(observer.sent), dtype=np.float64)
     sent = np.array(list(observer.sent.values()), dtype=np.float64)
     before = np.searchsorted(rounds, known[:, 0], side="right") - 1
     own = np.where(before >= 0, np.append(sent, 0.0)[before], 0.0)
     total = np.sum(group.allgather([own]), axis=0)
-    return np.column_stack([known[:, 0], total, known[:, 1:]])
+    table = np.zeros(len(known), CERTIFICATES)
+    table["rounds"], table["bytes"] = known[:, 0], total
+    table["gap"], table["decrease"] = known[:, 1], known[:, 2]
+    table["kind"] = [GapKind(int(kind)).name.lower() for kind in known[:, 3]]
+    return table
 
 
 def _counts(run: Run, i: int) -> list[float]:
@@ -136,12 +141,12 @@ def _notes_on_the_end(observer: Observer) -> Iterator[str]:
         yield f"no message crossed between the agents {observer.parts}; mend the links between them."
 
 
-def _notes_on_the_gap(observer: Observer, certificates: NDArray[np.float64]) -> Iterator[str]:
+def _notes_on_the_gap(observer: Observer, certificates: NDArray[Any]) -> Iterator[str]:
     """Yield a note if many certificates were short of the gap asked for: how far, and what would help."""
     has_many = len(certificates) >= _MANY and observer.status in LIMITS and observer.problem.reliable
     if observer.target is None or not (has_many or observer.status is Status.STALLED):
         return
-    rounds, _, gaps, decreases = certificates.T
+    rounds, gaps, decreases = (certificates[name] for name in ("rounds", "gap", "decrease"))
     best = int(np.argmin(gaps))
     halved = int(np.argmax(gaps <= 2.0 * gaps[best]))  # from then on the gap was not halved again
     asked = observer.target.threshold(max(float(decreases[best]), 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, final
@@ -58,6 +59,7 @@ class Snapshot:
     worst_loss: float
     disagreement: float
     gap: float
+    certified_gap: float = math.nan
     agents: Sequence[Model] = field(default=(), repr=False, compare=False)
 
 
@@ -73,10 +75,11 @@ class History:
     ``local_loss`` is Σᵢ fᵢ(xᵢ), the paper's. ``mean_loss`` is f(x̄) at the network average x̄. ``worst_loss``
     is maxᵢ f(xᵢ), the worst agent's model on everyone's data. ``disagreement`` is maxᵢ ‖xᵢ − x̄‖. ``gap``
     is the Wolfe gap of f at x̄, so that f(x̄) − f* ≤ gap, up to the tolerance of the oracle of the set; the gap
-    that ends a run is proven without the oracle. ``messages``, ``bytes``, ``lmo_calls`` and
-    ``projections`` are the largest of any agent. ``peak_bytes`` sums over rounds the most bytes that an agent
-    sent in that round: a round takes as long as its busiest agent sends. Runs without common rounds have
-    ``bytes`` there. ``seconds`` is wall-clock time without measurements.
+    that ends a run is proven without the oracle. ``certified_gap`` is the smallest that the agents had
+    certified by then, of a model that they all had; nan before the first. ``messages``, ``bytes``,
+    ``lmo_calls`` and ``projections`` are the largest of any agent. ``peak_bytes`` sums over rounds the most
+    bytes that an agent sent in that round: a round takes as long as its busiest agent sends. Runs without
+    common rounds have ``bytes`` there. ``seconds`` is wall-clock time without measurements.
     ``computing`` sums the time of the slowest agent of each round, as if every agent had its own machine.
 
     >>> import dcgs, networkx as nx
@@ -106,6 +109,7 @@ class History:
     worst_loss: NDArray[np.float64]
     disagreement: NDArray[np.float64]
     gap: NDArray[np.float64]
+    certified_gap: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.iterations)

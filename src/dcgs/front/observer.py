@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple, final
 
@@ -55,7 +56,7 @@ class Observer:
         self.computing = 0.0
         self.peak_bytes = 0
         self.certified: CertifiedGap | None = None
-        self.certificates: list[tuple[int, float, float]] = []
+        self.certificates: list[tuple[int, float, float, int]] = []
         self.sent: dict[int, int] = {}
         if self.limits.every is not None:
             self._record(counters.work)
@@ -110,8 +111,9 @@ class Observer:
             self._end(certified, Status.AGREED)
 
     def record_certificate(self, certified: CertifiedGap) -> None:
-        """Record a gap that the root of the spanning tree certified: the round, the gap and the decrease."""
-        self.certificates.append((self.counters.traffic.rounds, certified.gap, certified.decrease))
+        """Record a gap that the root of the spanning tree certified, and its round, decrease and kind."""
+        rounds = self.counters.traffic.rounds
+        self.certificates.append((rounds, certified.gap, certified.decrease, int(certified.kind)))
 
     def partition(self, parts: list[list[int]]) -> None:
         """Note that the network fell apart into these agents."""
@@ -247,8 +249,9 @@ class Observer:
             self.peak_bytes += int(self.group.allreduce_max(np.array(traffic.peaks, dtype=float)).sum())
         traffic.steps.clear()
         traffic.peaks.clear()
-        messages, sent, calls, projections, seconds = self._largest(
+        messages, known, sent, calls, projections, seconds = self._largest(
             float(traffic.messages.max()),
+            -min((gap for _, gap, _, _ in self.certificates), default=math.inf),
             float(traffic.bytes.max()),
             *map(float, work),
             self.counters.clock.seconds,
@@ -264,6 +267,7 @@ class Observer:
             projections=int(projections),
             seconds=seconds,
             computing=self.computing,
+            certified_gap=-known if known > -math.inf else math.nan,
             agents=tuple(self.members.models),
             **measured.columns,
         )

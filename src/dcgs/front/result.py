@@ -18,7 +18,12 @@ from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
 from dcgs.validation import PATH
 
-_FORMAT = 6
+_FORMAT = 7
+
+CERTIFICATES = np.dtype(
+    [("rounds", "i8"), ("bytes", "i8"), ("gap", "f8"), ("decrease", "f8"), ("kind", "U5")]
+)
+"""The columns of :attr:`Result.certificates`."""
 
 
 @final
@@ -32,7 +37,9 @@ class Result:
     ``bytes`` (sent), ``lmo_calls``, ``projections`` and the seconds ``computing`` and ``waiting`` have one
     entry for each agent of the graph. ``notes`` are warnings about the numbers. ``about`` says how to repeat
     the run: method, seed, versions. ``certificates`` has a row for each gap that the agents certified on the
-    way, also where nothing was measured: rounds and bytes of all agents up to then, the gap, f(x⁰) − f(x).
+    way, also where nothing was measured: ``rounds`` and ``bytes`` of all agents up to then, the ``gap``,
+    the ``decrease`` f(x⁰) − f(x), and the ``kind`` of lower bound: "wolfe", "dual" or "least". It is a NumPy
+    array with these fields; pandas makes a table of it.
 
     >>> import dcgs, networkx as nx
     >>> from dcgs.datasets import lasso_synthetic
@@ -61,7 +68,7 @@ class Result:
     history: History
     notes: tuple[str, ...]
     about: dict[str, Any]
-    certificates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
+    certificates: NDArray[Any] = field(default_factory=lambda: np.zeros(0, CERTIFICATES))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the result to one file (NumPy's npz, no pickle), atomically, and return its path."""

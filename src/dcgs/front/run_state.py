@@ -29,6 +29,8 @@ class RunState:
     the agent knows that the gap is certified.
     ``peaks`` are the most bytes of an agent of the same process, in each round since the last snapshot.
     ``history`` has a row for each snapshot: agent 0 has all of them, the others the last one.
+    ``certificates`` are those of the same process, and ``sent`` has the bytes that it had sent after each
+    round; of all agents of the process the first one has them.
     """
 
     iteration: int
@@ -51,6 +53,8 @@ class RunState:
     outcomes: dict[Outcome, int]
     rng: str
     history: Point
+    certificates: Point
+    sent: dict[int, int]
     versions: dict[str, str]
 
 
@@ -76,7 +80,7 @@ def agent_work(agent: Agent, counters: Counters) -> AgentWork:
 def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Observer) -> RunState:
     """Return the state of the run for one agent after iteration k, given its own steps and work."""
     i, counters = agent.index, observer.counters
-    answer = observer.answers[i]
+    answer, is_first = observer.answers[i], i == min(observer.answers)
     return RunState(
         iteration=k,
         steps=steps,
@@ -95,6 +99,8 @@ def run_state(agent: Agent, k: int, steps: int, work: AgentWork, observer: Obser
         bytes=counters.traffic.bytes[i],
         **work._asdict(),
         history=as_rows(observer.snapshots if i == 0 else observer.snapshots[-1:]),
+        certificates=np.array(observer.certificates if is_first else [], dtype=np.float64).reshape(-1, 4),
+        sent=dict(observer.sent) if is_first else {},
         versions=library_versions(),
     )
 
@@ -112,6 +118,11 @@ def resume_run(states: Mapping[int, RunState], agents: Mapping[int, Agent], obse
     counters.traffic.peaks = np.max([state.peaks for state in states.values()], axis=0).astype(int).tolist()
     counters.clock.set(first.seconds)
     for i, state in states.items():
+        observer.certificates += [
+            (int(n), gap, fall, int(kind)) for n, gap, fall, kind in state.certificates.tolist()
+        ]
+        for round, sent in state.sent.items():
+            observer.sent[round] = observer.sent.get(round, 0) + sent
         answer = state.factors if state.answer is None else state.answer
         assert answer is not None
         observer.answers[i] = answer

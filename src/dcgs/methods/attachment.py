@@ -25,8 +25,8 @@ def attached(outbox: Outbox, parts: Mapping[int, Value], neighbors: Iterable[int
     messages = dict(outbox) if isinstance(outbox, Mapping) else dict.fromkeys(neighbors, outbox)
     if any(_has_attachment(message) for message in messages.values()):
         raise TypeError(
-            "the messages of a method must be arrays of float64 where agents certify a gap; the last array of "
-            "one is of bytes. Send numbers, or give no gap."
+            "the messages of a method must be arrays of float64 where agents certify a gap; the last array "
+            "of one is of bytes. Send numbers, or give no gap."
         )
     if not parts:
         return outbox

@@ -36,10 +36,11 @@ class Dual:
     """What an agent knows of the dual problem after an iteration, from which a lower bound of f* is made.
 
     ``w`` is its multiplier. Those of all agents after the same iteration must sum to zero up to rounding
-    errors, of which ``drift`` bounds the part of this agent. Then f* is at least the sum of the agents' minima
-    of fᵢ + ⟨wᵢ, ·⟩ over X. ``residual``, if known, is about the error of the agent's model on its own data: it
-    tells when a certificate may succeed. The minima are found by proximal-point steps that start with the
-    weight ``eta`` and the diagonal ``preconditioner``, by a solver beside ``solver``, where these are given.
+    errors, of which ``drift`` bounds the part of this agent. Then f* is at least the sum of the agents'
+    minima of fᵢ + ⟨wᵢ, ·⟩ over X. ``residual``, if known, is about what this agent contributes to
+    f(x) − f* by its disagreement with neighbors: it tells when a certificate may succeed. The minima are
+    found by proximal-point steps that start with the weight ``eta`` and the diagonal ``preconditioner``, by a
+    solver beside ``solver``, where these are given.
     """
 
     w: Point

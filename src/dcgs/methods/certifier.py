@@ -174,9 +174,12 @@ class Certifier:
             CertifierState([Lane() for _ in range(lanes)]) if saved is None else saved.restore(CertifierState)
         )
         self._local_bound = LocalBound(agent, inner)
-        ending, target = self.at.ending, agent.target
-        if ending is not None and (target is None or not target.ends(ending)):
-            self.at.ending = None  # the run is resumed, and asked for another gap
+        if self.at.ending is not None and not self._suffices(self.at.ending):
+            self.at.ending = None
+
+    def _suffices(self, certified: CertifiedGap) -> bool:
+        """Return True if a gap ends the run; a run that is resumed may be asked for another one."""
+        return self.agent.target is not None and self.agent.target.ends(certified)
 
     def observed_agent(self) -> Agent:
         """Return the agent for the program of the method, whose models and states pass through here."""
@@ -255,7 +258,9 @@ class Certifier:
         lane.reduction = lane.reduction.following(agent.tree, None, value)
         lane.request, lane.due, lane.is_read = answer.request, answer.at, False
         if answer.certified is not None:
-            at.ending, at.model, at.stop, lane.due = answer.certified, lane.model, answer.at, 0
+            lane.due = 0
+            if self._suffices(answer.certified):
+                at.ending, at.model, at.stop = answer.certified, lane.model, answer.at
             return
         lane.center = answer.center
         if answer.request.proposal is Proposal.START:
@@ -301,14 +306,13 @@ class Certifier:
     def _decide(self, x: Point, dual: Dual | None) -> None:
         """Read the sums that are complete; end the run, or propose a model, if it is time."""
         at, agent = self.at, self.agent
-        assert agent.target is not None
         for lane in at.lanes:
             if lane.is_read or not lane.reduction.is_complete(agent.tree):
                 continue
             gap, lane.is_read = self._read(lane), True
             if gap is not None:
                 agent.certify(gap)
-                if agent.target.ends(gap):
+                if self._suffices(gap):
                     self._accept(lane, Answer(at.rounds + agent.tree.height, certified=gap).value())
                     return
         free = [lane for lane in at.lanes if lane.is_read]

@@ -27,7 +27,7 @@ from dcgs.methods.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.protocol import Program
-from dcgs.sets.base import ConvexSet, ProjectableSet
+from dcgs.sets.base import ConvexSet
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 

@@ -28,7 +28,7 @@ def check_shapes(inbox: Inbox, shape: tuple[int, ...]) -> None:
 
 
 def mixing_error(agents: int, rounds: int, *terms: Point) -> float:
-    """Return the agent's part in what rounding leaves of Σᵢ valueᵢ − Σᵢ (W^rounds value)ᵢ, which is 0 exactly.
+    """Return the agent's part in what rounding leaves of Σᵢ valueᵢ − Σᵢ (W^rounds value)ᵢ, exactly 0.
 
     The value is the sum of the terms. W has at most one weight for each agent, and all values together do not
     get longer by mixing.

@@ -19,13 +19,12 @@ from dcgs.methods.base import Agent, Dual
 from dcgs.methods.certificate import CertifiedGap, excess
 from dcgs.points import Point
 
-# What the root expects of the gap of its point: the number of agents times its own part of the gap by the dual
-# function, or of f above the least value of the losses; and this multiple of the residual of all agents, as
-# the others have other points.
-_FIRST = 1.0
+# What the root expects of the gap of its point before one was measured: this multiple of the number of agents
+# times its own part, in the gap by the dual function or in f above the least value of the losses, plus its
+# residual, as the others have other points.
 _RATIO = 1.3
-# The rate at which the part by the dual function falls from one round to the next, before it was measured, and
-# the most that is expected.
+# The rate at which the part by the dual function falls from one round to the next, before it was measured,
+# and the most that is expected.
 _RATE, _MOST_RATE = 0.1, 0.3
 # The root computes its own part when the other is at most this multiple of the gap asked for.
 _NEAR = 2.0
@@ -33,7 +32,7 @@ _NEAR = 2.0
 _WAIT = 2.0
 # Without a residual it also waits for this share of the rounds so far.
 _SELDOM = 10
-# A second model is proposed while the first is on its way if its gap is expected to be smaller by this factor.
+# A second model is proposed while the first is on its way if its gap is expected to be so much smaller.
 _BETTER = 0.5
 # A certificate changes the expectations by this factor at most.
 _MOST_OFF = 10.0
@@ -50,6 +49,8 @@ _SLOWEST, _FASTEST = 0.5, 6.0
 # A model is proposed at the latest after this multiple of the rounds at the last request, and this many
 # heights of the tree.
 _LATEST, _HEIGHTS = 1.5, 4
+# The first model is proposed after so many rounds at the latest.
+_FIRST = 100
 # x⁰ may be optimal if Σ fᵢ(x⁰) − fᵢ(xᵢ) has fallen to this share of what it was: agents return to x⁰.
 _VANISHED = 0.2
 # In every so many requests, gradients are asked for.
@@ -59,7 +60,7 @@ _WOLFE = 2.0
 
 
 OwnGap: TypeAlias = Callable[[Dual, Point, float, int], tuple[float, float]]
-"""dual, x, tolerance, effort ↦ the root's part of the gap at x by the dual function, and how far it is off."""
+"""dual, x, tolerance, effort ↦ the root's part of the gap at x by the dual function; how far it is off."""
 
 
 class Proposal(IntEnum):
@@ -125,10 +126,11 @@ class Outlook:
 
     Gaps are about ``ratio`` times what the root knows alone; ``expected`` was the last one, of the model that
     was proposed in ``round``. The root's own part of the gap was ``own_gap`` in the round ``looked``, falls
-    with this ``rate``, and is computed again in the round ``look``. ``gap`` is the last gap, of a model of the
-    round ``measured``, and falls as this ``power`` of rounds. ``wolfe`` is the last Wolfe gap. ``decrease`` is
-    the last f(x⁰) − f(y), ``local`` the last sum of the agents' own decreases, and ``first`` the first. ``entries`` counts those of the root's points so far, and ``spent`` those of
-    models and gradients along the tree.
+    with this ``rate``, and is computed again in the round ``look``. ``gap`` is the last gap, of a model of
+    the round ``measured``, and falls as this ``power`` of rounds. ``wolfe`` is the last Wolfe gap.
+    ``decrease`` is the last f(x⁰) − f(y), ``local`` the last sum of the agents' own decreases, and ``first``
+    the first. ``entries`` counts those of the root's ``points`` so far, and ``spent`` those of models and
+    gradients along the tree.
     """
 
     ratio: float = _RATIO
@@ -228,9 +230,9 @@ class Outlook:
         if dual is None:
             if self.requests == 0:
                 return 0.0 if rounds >= 2 * max(1, agent.tree.height) else math.inf
-            return self.gap * (self.round / max(rounds, 1)) ** self.power
+            return self.gap * math.pow(self.measured / max(rounds, 1), self.power)
         agents = agent.facts.agents
-        disagreement = _FIRST * agents * (dual.residual or 0.0)
+        disagreement = agents * (dual.residual or 0.0)
         if rounds < self.look or self.ratio * disagreement > _NEAR * goal:
             return math.inf
         above = agents * excess(agent.f, agent.f.value(x))
@@ -254,16 +256,16 @@ class Outlook:
         self.round, self.expected = rounds, expected
 
     def _wants_gradient(self, rounds: int, goal: float) -> bool:
-        """Return True if the Wolfe gap is worth its gradient beside the agents' shares of the dual function."""
+        """Return True if the Wolfe gap is worth its gradient, beside shares of the dual function."""
         if self.requests % _ALWAYS == _ALWAYS - 1:
             return True
-        fall = (self.round / max(rounds, 1)) ** self.power
+        fall = math.pow(self.round / max(rounds, 1), self.power)
         return self.wolfe < math.inf and self.wolfe * fall <= _WOLFE * goal
 
     def _is_due(self, agent: Agent, rounds: int, x: Point, expected: float, goal: float) -> bool:
         """Return True if the gap is expected to be small enough, or if none was measured for long."""
-        height = max(1, agent.tree.height)
-        if rounds >= max(_LATEST * self.round, self.round + _HEIGHTS * height) and self.requests > 0:
+        latest = max(_LATEST * self.round, self.round + _HEIGHTS * max(1, agent.tree.height))
+        if rounds >= max(latest, _FIRST if self.requests == 0 else 0):
             return True
         return expected <= (_GENEROUS if self._is_cheap(agent, rounds, x) else _GOOD) * goal
 

@@ -46,7 +46,7 @@ def _gaps(run: Result) -> dict[str, NDArray[Any]] | None:
     """Return the gaps that the agents of a run certified, or else those that were measured."""
     rows, history = run.certificates, run.history
     if len(rows):
-        return {"rounds": rows[:, 0], "all_bytes": rows[:, 1], "gap": np.maximum(rows[:, 2], 0.0)}
+        return {"rounds": rows["rounds"], "all_bytes": rows["bytes"], "gap": np.maximum(rows["gap"], 0.0)}
     if len(history):
         return {"rounds": history.rounds, "all_bytes": len(run.bytes) * history.bytes, "gap": history.gap}
     return None
