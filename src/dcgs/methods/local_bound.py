@@ -19,8 +19,11 @@ from dcgs.points import EPS, Point, norm, vdot
 # method, and then falls at most by the factor _FASTEST and at least by _SLOWEST. If a step was cut short and
 # has not raised the bound, η grows by _BACK.
 _FIRST, _FASTEST, _SLOWEST, _BACK = 0.3, 0.2, 0.3, 3.0
-# The error of a step, relative to its length; and relative to the tolerance, for solvers that stop by a gap.
-_PRECISION, _SHARE = 0.2, 0.3
+# No η is below this share of that of the method.
+_LEAST = 1e-9
+# The error of a step, relative to its length. No smaller error is asked for than a share of the tolerance: the
+# first number for solvers that stop by a gap, the second for others.
+_PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # The most proximal-point steps; and the most steps of the inner solver in one of them, which is doubled after
 # every one that was cut short.
 _SOLVES, _STEPS = 40, 8
@@ -58,11 +61,12 @@ class LocalBound:
         best = self.at(w, x)
         solver: Solver | None = None
         for _ in range(_SOLVES):
-            if best.gap <= tolerance or left <= 0 or not eta > 0.0:
+            if best.gap <= tolerance or left <= 0 or eta <= _LEAST * dual.eta:
                 break
             solver = solver or self._solver(dual, x)
             phi = Subproblem(self.agent.f, w, eta, x, dual.preconditioner)
-            accuracy = _Limited(phi, _SHARE * tolerance if self.inner.stops_by_gap else 0.0, min(most, left))
+            share = _SHARE if self.inner.stops_by_gap else _OTHER_SHARE
+            accuracy = _Limited(phi, share * tolerance, min(most, left))
             trial = solver(phi, accuracy)
             left -= accuracy.calls
             found, is_cut = self.at(w, trial), accuracy.calls > accuracy.most
