@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dcgs.inner import Inner, Solver, best_inner
 from dcgs.low_rank import LowRank
-from dcgs.methods.attachment import attached, detached
+from dcgs.methods.attachment import Parts, attached, detached
 from dcgs.methods.base import Agent, Dual, Method
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, excess, gap_noise
 from dcgs.methods.local_bound import LocalBound
-from dcgs.methods.outlook import Measured, Outlook, Proposal, Request
+from dcgs.methods.outlook import Measured, Outlook, Proposal, Request, View
 from dcgs.methods.reduction import Reduction, Value
 from dcgs.methods.step_size import local_eta
 from dcgs.points import EPS, Point, frozen, norm, vdot
@@ -33,8 +33,8 @@ _ROUNDINGS = 4
 # Models that can be on their way at the same time.
 _LANES = 2
 
-LanePart: TypeAlias = tuple[int, Value]
-"""The number of a lane, and a part of its reduction."""
+# Lanes are the channels 0 and 1 of attachments; on this one, numbers say what has arrived.
+_ACKNOWLEDGES = 2
 
 
 class Shares(NamedTuple):
@@ -62,7 +62,7 @@ class Answer:
     """What the root sends to all agents: a request for the next reduction, or that the last model is final.
 
     ``at`` is the iteration after which agents contribute; if the run ends, the round after which they stop.
-    ``center`` is the mean gradient at the last model, if it is needed for multipliers.
+    ``center`` is the mean gradient at the last model, if multipliers are made of it.
     """
 
     at: int
@@ -74,18 +74,16 @@ class Answer:
     def value(self) -> Value:
         """Return the answer as arrays."""
         gap = np.zeros(0) if self.certified is None else self.certified.as_array()
-        has = float(self.center is not None)
-        numbers = np.array([self.at, *self.request.numbers(), has, *gap], dtype=np.float64)
+        numbers = np.array([self.at, *self.request.numbers(), *gap], dtype=np.float64)
         return numbers, *(vector for vector in (self.center, self.model) if vector is not None)
 
     @classmethod
     def of(cls, value: Value) -> Answer:
         """Return the answer that these arrays represent."""
         numbers, *vectors = value
-        at, *asked = numbers.tolist()
-        size = len(Request.fields())
-        request, has, gap = Request.of(asked[:size]), asked[size], asked[size + 1 :]
-        center = vectors.pop(0) if has else None
+        at, code, tolerance, *gap = numbers.tolist()
+        request = Request.of(code, tolerance)
+        center = vectors.pop(0) if request.uses_gradients else None
         model = vectors[0] if vectors else None
         return cls(int(at), request, CertifiedGap.of(gap) if gap else None, center, model)
 
@@ -106,7 +104,7 @@ class Lane:
     request: Request = field(default_factory=Request)
     model: Point | None = None
     center: Point | None = None
-    is_read: bool = False
+    is_read: bool = True
     expected: float = 0.0
     round: int = 0
 
@@ -197,42 +195,43 @@ class Certifier:
         rounds = at.rounds - at.observed
         at.k, at.observed, at.fewest = k, at.rounds, min(at.fewest or rounds, rounds)
         for lane in at.lanes:
-            if lane.reduction.own is None and (k >= lane.due or not agent.reliable):
+            is_due = k >= lane.due or not agent.reliable
+            if lane.reduction.own is None and lane.reduction.number > 0 and is_due:
                 lane.reduction.own = self._contribution(lane, x, dual)
         if agent.tree.parent is None and at.ending is None:
-            at.outlook.count(x)
             self._decide(x, dual)
 
     def send(self, outbox: Outbox) -> Outbox:
         """Return the messages of the method, with the parts of the reductions attached."""
         at, agent = self.at, self.agent
-        parts: dict[int, list[LanePart]] = {}
+        parts: dict[int, Parts] = {}
         for number, lane in enumerate(at.lanes):
             for j, value in lane.reduction.outgoing(agent.tree, agent.reliable).items():
                 parts.setdefault(j, []).append((number, value))
-        if agent.reliable:
-            return attached(outbox, {j: _merged(each) for j, each in parts.items()}, agent.degrees)
-        (lane,), tree = at.lanes, agent.tree
-        linked = [*tree.children, *([] if tree.parent is None else [tree.parent])]
-        heads = {j: [float(lane.reduction.number), float(j in lane.reduction.partial)] for j in linked}
-        headed = {j: _headed(head, parts[j][0][1] if j in parts else None) for j, head in heads.items()}
-        return attached(outbox, headed, agent.degrees)
+        if not agent.reliable:
+            (lane,), tree = at.lanes, agent.tree
+            for j in (*tree.children, *(() if tree.parent is None else (tree.parent,))):
+                known = np.array([lane.reduction.number, j in lane.reduction.partial], dtype=np.float64)
+                parts.setdefault(j, []).insert(0, (_ACKNOWLEDGES, (known,)))
+        return attached(outbox, parts, agent.degrees)
 
     def receive(self, inbox: Inbox) -> Inbox:
         """Return the messages of the method, after taking the parts of the reductions."""
         at, agent = self.at, self.agent
         at.rounds += 1
         own, parts = detached(inbox)
-        for j, value in parts.items():
-            if agent.reliable:
-                for number, part in _split(value):
-                    lane = at.lanes[number]
-                    self._take(lane, j, lane.reduction.number + (j == agent.tree.parent), part)
-            else:
-                (theirs, has_partial), part = value[0][:2].tolist(), (value[0][2:], *value[1:])
-                at.lanes[0].reduction.acknowledge(agent.tree, j, int(theirs), bool(has_partial))
-                if part[0].size:
-                    self._take(at.lanes[0], j, int(theirs), part)
+        for j, each in parts.items():
+            theirs = None
+            for channel, value in each:
+                if channel == _ACKNOWLEDGES:
+                    theirs, has_partial = map(int, value[0])
+                    at.lanes[0].reduction.acknowledge(agent.tree, j, theirs, bool(has_partial))
+                    continue
+                lane = at.lanes[channel]
+                number = lane.reduction.number + (j == agent.tree.parent) if theirs is None else theirs
+                answer = lane.reduction.receive(agent.tree, j, number, value)
+                if answer is not None:
+                    self._accept(lane, answer)
         return own
 
     def stops(self) -> bool:
@@ -245,12 +244,6 @@ class Certifier:
             agent.observe(at.k + 1, at.model)
         agent.agree(at.ending)
         return agent.reliable  # else neighbors may not know the answer yet: send it until the run ends
-
-    def _take(self, lane: Lane, sender: int, number: int, part: Value) -> None:
-        """Take a part of a reduction, and the answer of the root, if it is one."""
-        answer = lane.reduction.receive(self.agent.tree, sender, number, part)
-        if answer is not None:
-            self._accept(lane, answer)
 
     def _accept(self, lane: Lane, value: Value) -> None:
         """Take an answer of the root, and begin the next reduction."""
@@ -318,8 +311,7 @@ class Certifier:
         free = [lane for lane in at.lanes if lane.is_read]
         if not free:
             return
-        is_alone = len(free) == len(at.lanes)
-        request = at.outlook.request(agent, at.rounds, x, _own(agent, dual), self._own_gap, is_alone)
+        request = at.outlook.request(self._view(x, dual), is_alone=len(free) == len(at.lanes))
         if request is None:
             return
         due = at.k - (-agent.tree.height // max(at.fewest, 1))
@@ -328,22 +320,37 @@ class Certifier:
         free[0].expected, free[0].round = at.outlook.expected, at.rounds
         self._accept(free[0], Answer(due, request, None, center, model).value())
 
-    def _own_gap(self, dual: Dual, x: Point, tolerance: float, effort: int) -> tuple[float, float]:
-        """Return the part of the root in the gap of its point by the dual function; and how far it is off.
+    def _view(self, x: Point, dual: Dual | None) -> View:
+        """Return what the root sees at its point x."""
+        agent, f, own = self.agent, self.agent.f, _own(self.agent, dual)
 
-        With y in place of x, the gap is the sum over all agents of fᵢ(y) + ⟨wᵢ, y⟩ minus their minima over X.
-        """
-        f, agent = self.agent.f, self.agent
-        value = vdot(dual.w, x - agent.x0) - agent.baseline.decrease(x, f.map.image(x))[0]
-        share = self._local_bound(dual, x, tolerance, effort)
-        return value - share.value, share.gap
+        def decrease() -> float:
+            return agent.baseline.decrease(x, f.map.image(x))[0]
+
+        def dual_gap(tolerance: float, effort: int) -> tuple[float, float]:
+            # The gap at y is the sum over all agents of fᵢ(y) + ⟨wᵢ, y⟩ minus their minima over X.
+            assert own is not None
+            share = self._local_bound(own, x, tolerance, effort)
+            return vdot(own.w, x - agent.x0) - decrease() - share.value, share.gap
+
+        residual = None if own is None else own.residual
+        return View(
+            agent,
+            self.at.rounds,
+            x,
+            own is not None,
+            residual,
+            decrease,
+            lambda: excess(f, f.value(x)),
+            dual_gap,
+        )
 
     def _read(self, lane: Lane) -> CertifiedGap | None:
         """Return the gap at the model from the sums over all agents, if there is one."""
         at, agent = self.at, self.agent
         numbers, *vectors = lane.reduction.total()
         sums, grad = Shares(*numbers.tolist()), vectors[0] if vectors else None
-        at.outlook.read_own(sums.local_decrease)
+        at.outlook.local = sums.local_decrease
         if lane.request.proposal is Proposal.NOTHING:
             return None
         assert lane.model is not None
@@ -374,29 +381,3 @@ def _own(agent: Agent, dual: Dual | None) -> Dual | None:
     if dual is None or not agent.reliable:
         return None
     return dual if dual.eta > 0.0 else replace(dual, eta=local_eta(agent))
-
-
-def _merged(parts: list[LanePart]) -> Value:
-    """Return parts of several lanes as one attachment."""
-    numbers, vectors = list[Point](), list[Point]()
-    for lane, (own, *others) in parts:
-        numbers += [np.array([lane, own.size, len(others)], dtype=np.float64), own]
-        vectors += others
-    return np.concatenate(numbers), *vectors
-
-
-def _split(value: Value) -> list[LanePart]:
-    """Return the parts of lanes that :func:`_merged` has put together."""
-    numbers, *vectors = value
-    parts = list[LanePart]()
-    while numbers.size:
-        lane, size, count = map(int, numbers[:3])
-        parts.append((lane, (numbers[3 : 3 + size], *vectors[:count])))
-        numbers, vectors = numbers[3 + size :], vectors[count:]
-    return parts
-
-
-def _headed(head: list[float], value: Value | None) -> Value:
-    """Return a part of the reduction with the numbers that acknowledge others."""
-    numbers, *vectors = (np.empty(0),) if value is None else value
-    return np.concatenate([head, numbers]), *vectors

@@ -55,7 +55,7 @@ def over_edges(agent: Agent, inner: Inner, sigma: float, eta: float | None, omeg
         phi, most = at.edges.subproblem(agent.f, at.step), at.first_move * (k + 1) ** -_POWER
         least = summable_tolerance(k + 1, at.loss_scale)
         at.x = solver(phi, relative_accuracy(phi, at.edges.reference(at.x), sigma, most, least))  # line 8
-        agent.observe(k, at.x, at.edges.dual(at.step, dual, solver))
+        agent.observe(k, at.x, at.edges.dual(at.step, at.epoch.scale * dual, solver))
         agent.save(k, at, solver)
     return at.x
 

@@ -19,6 +19,8 @@ from dcgs.protocol import Inbox, Message
 
 # The least number of rounds of an epoch.
 _SHORTEST = 4
+# The place of the dual half of the squared residual among the numbers of an agent.
+_DUAL = 3
 
 
 @final
@@ -29,13 +31,15 @@ class Epoch:
     ``rounds`` counts those of the current epoch. ``answer`` is that of the root, once it has arrived: the
     sums over all agents, and the iteration in which the last agent gets them; after the first epoch also the
     largest curvature of each coordinate, if the columns of an agent are uneven. All agents switch to new step
-    sizes after that iteration.
+    sizes after that iteration. ``scale`` is the mean dual half over all agents divided by that of this agent,
+    in the last epoch of which it is known.
     """
 
     reduction: Reduction
     rounds: int = 0
     primal: float = 0.0
     dual: float = 0.0
+    scale: float = 1.0
     answer: Value | None = None
 
     @classmethod
@@ -96,6 +100,9 @@ class Epoch:
         """Take the decisions that follow from an answer, and start the next epoch."""
         (*sums, end), *curvature = answer[0].tolist(), *answer[1:]
         self.answer, self.rounds = None, 0
+        mine = 0.0 if self.reduction.own is None else float(self.reduction.own[0][_DUAL])
+        if mine > 0.0:
+            self.scale = sums[_DUAL] / (mine * agent.facts.agents)
         switch = int(end) if agent.reliable else 0
         if curvature:
             step.precondition(agent, curvature[0], switch)

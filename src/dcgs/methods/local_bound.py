@@ -21,8 +21,8 @@ from dcgs.points import EPS, Point, norm, vdot
 _FIRST, _FASTEST, _SLOWEST, _BACK = 0.3, 0.2, 0.3, 3.0
 # No η is below this share of that of the method.
 _LEAST = 1e-9
-# The error of a step, relative to its length. No smaller error is asked for than a share of the tolerance: the
-# first number for solvers that stop by a gap, the second for others.
+# The error of a step, relative to its length. No smaller error is asked for than a share of the tolerance:
+# the first number for solvers that stop by a gap, the second for others.
 _PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # The most proximal-point steps; and the most steps of the inner solver in one of them, which is doubled after
 # every one that was cut short.

@@ -9,58 +9,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias, final
+from typing import final
 
 import numpy as np
 
-from dcgs.methods.base import Agent, Dual
-from dcgs.methods.certificate import CertifiedGap, excess
+from dcgs.methods.base import Agent
+from dcgs.methods.certificate import CertifiedGap
 from dcgs.points import Point
 
-# What the root expects of the gap of its point before one was measured: this multiple of the number of agents
-# times its own part, in the gap by the dual function or in f above the least value of the losses, plus its
-# residual, as the others have other points.
-_RATIO = 1.3
-# The rate at which the part by the dual function falls from one round to the next, before it was measured,
-# and the most that is expected.
-_RATE, _MOST_RATE = 0.1, 0.3
-# The root computes its own part when the other is at most this multiple of the gap asked for.
-_NEAR = 2.0
-# If it is r times the gap asked for, the root looks again after this multiple of log r rounds.
-_WAIT = 2.0
-# Without a residual it also waits for this share of the rounds so far.
-_SELDOM = 10
-# A second model is proposed while the first is on its way if its gap is expected to be so much smaller.
-_BETTER = 0.5
-# A certificate changes the expectations by this factor at most.
-_MOST_OFF = 10.0
+# The gap of the root's point is expected to be the number of agents times what the root knows of it alone,
+# times this number before a gap was measured; a certificate changes it by _MOST_OFF at most.
+_RATIO, _MOST_OFF = 1.3, 10.0
+# The rate at which the part by the dual function falls from one round to the next: before it was measured,
+# the least that is reckoned with, and the most.
+_RATE, _LEAST_RATE, _MOST_RATE = 0.15, 0.05, 0.2
+# If the gap is expected to be small enough after some rounds, the root looks again after this share of them;
+# without a residual also after this share of all rounds so far at the earliest.
+_WAIT, _SELDOM = 0.5, 0.1
+# If f is expected to be at most this multiple of the gap asked for above the least value of the losses, the
+# root does not compute its part by the dual function.
+_NEAR = 10.0
+# Steps of the inner solver with which the root computes it. They grow by the factor _MORE where they leave
+# more than the share _LEFT of it open, and what was found then holds for _HOLDS rounds. What is open counts
+# with the share _OPEN. Agents take _MORE times the steps for their shares, but not more than _MOST_EFFORT.
+_EFFORT, _MORE, _MOST_EFFORT, _LEFT, _OPEN, _HOLDS = 20, 16, 2560, 0.9, 0.3, 10
 # A model is proposed if its gap is expected to be at most this multiple of the gap asked for: the second
-# number if it is cheap, that is if models and gradients take at most the share _CHEAP of all that is sent.
-_GOOD, _GENEROUS, _CHEAP = 0.7, 1.0, 0.012
+# number if it is cheap, that is if models and gradients take at most the share _CHEAP of all that is sent. A
+# second model is proposed while the first is on its way if its gap is expected to be _BETTER times as large.
+_GOOD, _GENEROUS, _CHEAP, _BETTER = 0.7, 1.0, 0.012, 0.5
+# A model is proposed at the latest after this multiple of the rounds at the last proposal, and this many
+# heights of the tree; the first one after so many rounds.
+_LATEST, _HEIGHTS, _FIRST = 1.5, 4, 100
 # An agent's share of the dual function may be wrong by this share of the gap asked for, over all agents.
 _TOLERANCE = 0.25
-# Steps of the inner solver for a share of the dual function: at first, at most, and the factor by which they
-# grow where they were too few.
-_EFFORT, _MOST_EFFORT, _MORE = 80, 2560, 4
+# A gradient is asked for if the gap by it is expected to be at most this multiple of the gap asked for, and
+# in every so many requests.
+_WOLFE, _ALWAYS = 2.0, 5
 # The gap falls as a power of the number of rounds, between these.
 _SLOWEST, _FASTEST = 0.5, 6.0
-# A model is proposed at the latest after this multiple of the rounds at the last request, and this many
-# heights of the tree.
-_LATEST, _HEIGHTS = 1.5, 4
-# The first model is proposed after so many rounds at the latest.
-_FIRST = 100
 # x⁰ may be optimal if Σ fᵢ(x⁰) − fᵢ(xᵢ) has fallen to this share of what it was: agents return to x⁰.
 _VANISHED = 0.2
-# In every so many requests, gradients are asked for.
-_ALWAYS = 5
-# A gradient is asked for if the gap by it is expected to be at most this multiple of the gap asked for.
-_WOLFE = 2.0
-
-
-OwnGap: TypeAlias = Callable[[Dual, Point, float, int], tuple[float, float]]
-"""dual, x, tolerance, effort ↦ the root's part of the gap at x by the dual function; how far it is off."""
 
 
 class Proposal(IntEnum):
@@ -90,20 +80,16 @@ class Request:
     tolerance: float = 0.0
     effort: int = 0
 
-    @classmethod
-    def fields(cls) -> tuple[str, ...]:
-        """Return the names of the fields."""
-        return tuple(each.name for each in fields(cls))
-
-    def numbers(self) -> list[float]:
-        """Return the fields as numbers."""
-        return [float(getattr(self, name)) for name in self.fields()]
+    def numbers(self) -> tuple[float, float]:
+        """Return the request as two numbers."""
+        code = self.proposal + 4 * self.gradient + 8 * self.uses_gradients + 16 * self.effort
+        return float(code), self.tolerance
 
     @classmethod
-    def of(cls, numbers: list[float]) -> Request:
-        """Return the request with these numbers."""
-        proposal, gradient, uses_gradients, tolerance, effort = numbers
-        return cls(Proposal(int(proposal)), bool(gradient), bool(uses_gradients), tolerance, int(effort))
+    def of(cls, code: float, tolerance: float) -> Request:
+        """Return the request with the numbers of :meth:`numbers`."""
+        effort, rest = divmod(int(code), 16)
+        return cls(Proposal(rest % 4), bool(rest & 4), bool(rest & 8), tolerance, effort)
 
 
 @final
@@ -120,51 +106,69 @@ class Measured:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the root sees after an iteration: its point x, and the part of its own data in gaps.
+
+    ``has_dual`` is True if agents have multipliers that sum to zero. ``residual`` is the agent's disagreement
+    with neighbors, in the unit of f, None if it is not known. ``decrease`` and ``excess`` compute
+    fᵢ(x⁰) − fᵢ(x) and fᵢ(x) minus its least value, and ``dual_gap(tolerance, effort)`` the root's part of the
+    gap at x by the dual function, and how far that is off.
+    """
+
+    agent: Agent
+    rounds: int
+    x: Point
+    has_dual: bool
+    residual: float | None
+    decrease: Callable[[], float]
+    excess: Callable[[], float]
+    dual_gap: Callable[[float, int], tuple[float, float]]
+
+    @property
+    def height(self) -> int:
+        """The height of the tree, and 1 for a single agent."""
+        return max(1, self.agent.tree.height)
+
+
+@final
 @dataclass(eq=False)
 class Outlook:
     """What the root knows about the gaps to come.
 
-    Gaps are about ``ratio`` times what the root knows alone; ``expected`` was the last one, of the model that
-    was proposed in ``round``. The root's own part of the gap was ``own_gap`` in the round ``looked``, falls
-    with this ``rate``, and is computed again in the round ``look``. ``gap`` is the last gap, of a model of
-    the round ``measured``, and falls as this ``power`` of rounds. ``wolfe`` is the last Wolfe gap.
-    ``decrease`` is the last f(x⁰) − f(y), ``local`` the last sum of the agents' own decreases, and ``first``
-    the first. ``entries`` counts those of the root's ``points`` so far, and ``spent`` those of models and
-    gradients along the tree.
+    Gaps are about ``ratio`` times what the root knows alone. ``expected`` was the gap of the last model that
+    was proposed, in ``round``. The part by the dual function was ``dual_gap`` in the round ``looked``, falls
+    at this ``rate``, and is computed with this ``effort``. Nothing is computed before the round ``look``, and
+    the root's own decrease not before ``look_own``. ``is_least`` is True if f is expected to be near the least
+    value of the losses. ``gap`` is the last gap, of a model of the round
+    ``measured``, and falls as this ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the
+    last f(x⁰) − f(y), ``local`` the sum of the agents' own decreases, ``first`` the first one. ``entries``
+    counts those of the root's ``points`` so far, and ``spent`` those of models and gradients along the tree.
     """
 
     ratio: float = _RATIO
     expected: float = math.inf
-    own_gap: float = math.inf
+    round: int = 0
+    dual_gap: float = math.inf
     looked: int = 0
-    look: int = 0
     rate: float = _RATE
+    effort: int = _EFFORT
+    look: int = 0
+    look_own: int = 0
     gap: float = math.inf
     measured: int = 0
-    round: int = 0
     power: float = 1.0
-    decrease: float = 0.0
-    first: float = -1.0
-    local: float = 0.0
-    requests: int = 0
-    effort: int = _EFFORT
     wolfe: float = math.inf
+    decrease: float = 0.0
+    local: float = 0.0
+    first: float = -1.0
+    requests: int = 0
     tried_start: bool = False
     may_be_start: bool = False
+    is_least: bool = False
     entries: float = 0.0
     points: int = 0
     spent: float = 0.0
-
-    def count(self, x: Point) -> None:
-        """Count the entries of a point of the root, for an estimate of what is sent."""
-        self.entries += int(np.count_nonzero(x))
-        self.points += 1
-
-    def read_own(self, decrease: float) -> None:
-        """Learn the sum of the decreases at the agents' own points."""
-        self.local = decrease
-        if self.first < 0.0:
-            self.first = decrease
 
     def read(self, measured: Measured) -> None:
         """Learn from the gaps of a model."""
@@ -179,98 +183,116 @@ class Outlook:
             self.ratio *= min(_MOST_OFF, max(1.0 / _MOST_OFF, self.gap / measured.expected))
         if measured.wolfe is not None:
             self.wolfe = measured.wolfe
-        if measured.dual is not None:
-            self._adapt(measured.left, measured.dual, 0.0)
+        if measured.dual is not None and measured.dual > 0.0:
+            self.dual_gap, self.looked = measured.dual / self.ratio, measured.round
+            if measured.left > 0.5 * measured.dual:
+                self._raise_effort()
 
-    def _adapt(self, left: float, gap: float, goal: float) -> None:
-        """Allow more effort if a gap above the goal is mostly how far the shares are from their minima."""
-        if gap > goal and left > 0.5 * gap:
-            self.effort = min(_MOST_EFFORT, _MORE * self.effort)
-
-    def request(
-        self, agent: Agent, rounds: int, x: Point, dual: Dual | None, own_gap: OwnGap, is_alone: bool
-    ) -> Request | None:
+    def request(self, view: View, is_alone: bool) -> Request | None:
         """Return what the root asks for now, or None if it waits.
 
-        ``dual`` has the root's multiplier, if agents have multipliers that sum to zero. ``is_alone`` is False
-        if another model is on its way.
+        ``is_alone`` is False if another model is on its way.
         """
-        target = agent.target
-        assert target is not None
-        decrease = self.decrease if self.decrease > 0.0 else self.local
-        goal = target.threshold(max(decrease, 0.0))
-        vanished = self.local <= _VANISHED * self.first
-        if not self.tried_start and (self.may_be_start or goal <= 0.0 or (vanished and self.requests > 0)):
+        self.entries += int(np.count_nonzero(view.x))
+        self.points += 1
+        goal = self._goal(view)
+        vanished = self.requests > 0 and self.local <= _VANISHED * self.first
+        if not self.tried_start and (self.may_be_start or goal <= 0.0 or vanished):
             self.tried_start = True
-            self._note(rounds, math.inf)
+            self._propose(view, math.inf)
             return Request(Proposal.START, gradient=True)
-        if not is_alone and (dual is None or rounds < self.round + max(2, agent.tree.height // 2)):
+        if not is_alone and (not view.has_dual or view.rounds < self.round + max(2, view.height // 2)):
             return None
-        expected = self._expected(agent, rounds, x, dual, goal, own_gap)
-        if not is_alone and expected > _BETTER * self.expected:
+        expected = self._expected(view, goal, is_alone)
+        is_better = is_alone or (expected <= _BETTER * self.expected and self._is_cheap(view))
+        if not (is_better and self._is_due(view, expected, goal)):
             return None
-        if not self._is_due(agent, rounds, x, expected, goal):
-            return None
-        tolerance = _TOLERANCE * goal / agent.facts.agents
-        uses_gradients = dual is None and self.requests > 0 and self.wolfe < math.inf
-        gradient = dual is None or self._wants_gradient(rounds, goal)
-        self._note(rounds, expected)
-        others = agent.facts.agents - 1 - len(agent.tree.children)
-        self.spent += others * int(np.count_nonzero(x)) + (agent.facts.agents - 1) * gradient * x.size
-        if dual is None and not uses_gradients:
-            tolerance = 0.0
-        return Request(Proposal.MODEL, gradient, uses_gradients, tolerance, self.effort)
+        uses_gradients = not view.has_dual and self.wolfe < math.inf
+        gradient = not view.has_dual or self._wants_gradient(view, goal)
+        agents, children = view.agent.facts.agents, len(view.agent.tree.children)
+        self.spent += (agents - 1 - children) * int(np.count_nonzero(view.x))
+        self.spent += (agents - 1) * view.x.size * (gradient + uses_gradients)
+        self._propose(view, expected)
+        has_multipliers = view.has_dual or uses_gradients
+        tolerance = _TOLERANCE * goal / agents if has_multipliers and not self.is_least else 0.0
+        effort = min(_MORE * self.effort, _MOST_EFFORT)
+        return Request(Proposal.MODEL, gradient, uses_gradients, tolerance, effort)
 
-    def _expected(
-        self, agent: Agent, rounds: int, x: Point, dual: Dual | None, goal: float, own_gap: OwnGap
-    ) -> float:
+    def _goal(self, view: View) -> float:
+        """Return the gap asked for, as far as the decrease of f is known."""
+        target, agents = view.agent.target, view.agent.facts.agents
+        assert target is not None
+        if self.decrease <= 0.0 and view.rounds >= self.look_own:
+            self.local, self.look_own = agents * view.decrease(), 2 * view.rounds
+        if self.first < 0.0:
+            self.first = self.local
+        return target.threshold(max(self.decrease if self.decrease > 0.0 else self.local, 0.0))
+
+    def _expected(self, view: View, goal: float, is_alone: bool) -> float:
         """Return the gap that is expected of the root's point."""
-        if goal <= 0.0:
+        if goal <= 0.0 or view.rounds < max(self.look, view.height):
             return math.inf
-        if dual is None:
+        if not view.has_dual:
             if self.requests == 0:
-                return 0.0 if rounds >= 2 * max(1, agent.tree.height) else math.inf
-            return self.gap * math.pow(self.measured / max(rounds, 1), self.power)
-        agents = agent.facts.agents
-        disagreement = agents * (dual.residual or 0.0)
-        if rounds < self.look or self.ratio * disagreement > _NEAR * goal:
+                return 0.0 if view.rounds >= 2 * view.height else math.inf
+            return self.gap * math.pow(self.measured / max(view.rounds, 1), self.power)
+        agents = view.agent.facts.agents
+        disagreement = agents * (view.residual or 0.0)
+        if self.ratio * disagreement > goal:
             return math.inf
-        above = agents * excess(agent.f, agent.f.value(x))
-        expected = self.ratio * (above + disagreement)
-        if expected > goal:
-            gap, left = own_gap(dual, x, _TOLERANCE * goal / agents, self.effort)
-            gap *= agents
-            self._adapt(left * agents, gap, goal)
-            if self.own_gap > gap > 0.0:
-                self.rate = min(_MOST_RATE, math.log(self.own_gap / gap) / (rounds - self.looked))
-            self.own_gap, self.looked = gap, rounds
-            # The shares of the dual function are of a later iteration than the model.
-            gap *= math.exp(-self.rate * agent.tree.height)
-            expected = min(expected, self.ratio * (gap + disagreement))
-        wait = round(_WAIT * math.log(max(expected / goal, 1.0)))
-        self.look = rounds + max(1, wait, rounds // _SELDOM if dual.residual is None else 0)
+        least = agents * view.excess()
+        expected = self.ratio * (least + disagreement)
+        self.is_least = expected <= _NEAR * goal
+        if not self.is_least:
+            expected = min(expected, self.ratio * (self._dual_part(view, goal, is_alone) + disagreement))
+        rounds = math.log(max(expected / goal, 1.0)) / max(self.rate, _LEAST_RATE)
+        seldom = _SELDOM * view.rounds if view.residual is None else 0.0
+        self.look = view.rounds + max(1, int(max(_WAIT * rounds, seldom)))
         return expected
 
-    def _note(self, rounds: int, expected: float) -> None:
-        self.requests += 1
-        self.round, self.expected = rounds, expected
+    def _dual_part(self, view: View, goal: float, is_alone: bool) -> float:
+        """Return the part by the dual function in the gap of a model that is proposed now.
 
-    def _wants_gradient(self, rounds: int, goal: float) -> bool:
+        It is computed, unless that takes long and a result holds, or another model is on its way.
+        """
+        since = view.rounds - self.looked
+        gap = self.dual_gap * math.exp(-self.rate * since)
+        holds = not is_alone or (self.effort > _EFFORT and since < _HOLDS)
+        if gap == math.inf or not holds:
+            agents, tolerance = view.agent.facts.agents, _TOLERANCE * goal / view.agent.facts.agents
+            found, left = (agents * number for number in view.dual_gap(tolerance, self.effort))
+            if left > _LEFT * found > goal and self.effort < _MOST_EFFORT:
+                self._raise_effort()
+                found, left = (agents * number for number in view.dual_gap(tolerance, self.effort))
+            gap = found - (1.0 - _OPEN) * left
+            if self.dual_gap > gap > 0.0 and since > 0:
+                self.rate = min(_MOST_RATE, math.log(self.dual_gap / gap) / since)
+            self.dual_gap, self.looked = gap, view.rounds
+        # The shares of the dual function are of a later iteration than the model.
+        return gap * math.exp(-self.rate * view.height)
+
+    def _raise_effort(self) -> None:
+        self.effort = min(_MORE * self.effort, _MOST_EFFORT)
+
+    def _propose(self, view: View, expected: float) -> None:
+        self.requests += 1
+        self.round, self.expected = view.rounds, expected
+
+    def _wants_gradient(self, view: View, goal: float) -> bool:
         """Return True if the Wolfe gap is worth its gradient, beside shares of the dual function."""
         if self.requests % _ALWAYS == _ALWAYS - 1:
             return True
-        fall = math.pow(self.round / max(rounds, 1), self.power)
-        return self.wolfe < math.inf and self.wolfe * fall <= _WOLFE * goal
+        return self.wolfe * math.pow(self.round / max(view.rounds, 1), self.power) <= _WOLFE * goal
 
-    def _is_due(self, agent: Agent, rounds: int, x: Point, expected: float, goal: float) -> bool:
+    def _is_due(self, view: View, expected: float, goal: float) -> bool:
         """Return True if the gap is expected to be small enough, or if none was measured for long."""
-        latest = max(_LATEST * self.round, self.round + _HEIGHTS * max(1, agent.tree.height))
-        if rounds >= max(latest, _FIRST if self.requests == 0 else 0):
+        latest = max(_LATEST * self.round, self.round + _HEIGHTS * view.height)
+        if view.rounds >= max(latest, _FIRST if self.requests == 0 else 0):
             return True
-        return expected <= (_GENEROUS if self._is_cheap(agent, rounds, x) else _GOOD) * goal
+        return expected <= (_GENEROUS if self._is_cheap(view) else _GOOD) * goal
 
-    def _is_cheap(self, agent: Agent, rounds: int, x: Point) -> bool:
+    def _is_cheap(self, view: View) -> bool:
         """Return True if a model costs little beside all that has been sent so far."""
-        facts = agent.facts
-        traffic = rounds * facts.agents * facts.mean_degree * self.entries / max(self.points, 1)
-        return self.spent + (facts.agents - 1) * int(np.count_nonzero(x)) <= _CHEAP * traffic
+        facts = view.agent.facts
+        traffic = view.rounds * facts.agents * facts.mean_degree * self.entries / max(self.points, 1)
+        return self.spent + (facts.agents - 1) * int(np.count_nonzero(view.x)) <= _CHEAP * traffic
