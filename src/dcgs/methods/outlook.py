@@ -137,13 +137,13 @@ class Outlook:
     """What the root knows about the gaps to come.
 
     Gaps are about ``ratio`` times what the root knows alone. ``expected`` was the gap of the last model that
-    was proposed, in ``round``. The part by the dual function was ``dual_gap`` in the round ``looked``, falls
-    at this ``rate``, and is computed with this ``effort``. Nothing is computed before the round ``look``, and
-    the root's own decrease not before ``look_own``. ``is_least`` is True if f is expected to be near the least
-    value of the losses. ``gap`` is the last gap, of a model of the round
-    ``measured``, and falls as this ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the
-    last f(x⁰) − f(y), ``local`` the sum of the agents' own decreases, ``first`` the first one. ``entries``
-    counts those of the root's ``points`` so far, and ``spent`` those of models and gradients along the tree.
+    was proposed, in ``round``. ``is_least`` is True if f is expected to be near the least value of the
+    losses. The part by the dual function was ``dual_gap`` in the round ``looked``, falls at this ``rate``,
+    and is computed with this ``effort``. Nothing is computed before the round ``look``, and the root's own
+    decrease not before ``look_own``. ``gap`` is the last gap, of a model of the round ``measured``, and falls
+    as this ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y),
+    ``local`` the sum of the agents' own decreases, ``first`` the first one. ``entries`` counts those of the
+    root's ``points`` so far, and ``spent`` those of models and gradients along the tree.
     """
 
     ratio: float = _RATIO
