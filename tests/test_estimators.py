@@ -8,7 +8,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,7 +21,7 @@ import sklearn
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
-from sklearn.exceptions import SkipTestWarning
+from sklearn.exceptions import ConvergenceWarning, SkipTestWarning
 from sklearn.linear_model import Lasso, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -205,3 +207,21 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
     expected = [*models, classifier.rounds_, wide.rounds_]
     assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: DecentralizedLasso(5.0).fit(X_DIABETES, Y_DIABETES),
+        lambda: DecentralizedLogisticRegression(5.0).fit(*load_iris(return_X_y=True)),
+        lambda: DecentralizedCompletion(5.0).fit(*np.divmod(np.arange(24), 6), np.sin(np.arange(24))),
+    ],
+)
+def test_a_fit_that_ends_at_a_limit_has_no_gap_and_warns(
+    fit: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("dcgs.estimators.linear", "dcgs.ratings.completing"):
+        monkeypatch.setattr(f"{module}.minimize", partial(dcgs.minimize, iterations=1))
+    with pytest.warns(ConvergenceWarning, match=r"its gap_ is nan after 1 iterations .* limit on iterations"):
+        model = fit()
+    assert np.isnan(model.gap_).all()

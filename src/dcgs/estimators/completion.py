@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.linear import certified_gap
+from dcgs.estimators.linear import certified_gap, warn_unless_certified
 from dcgs.estimators.sites import as_seed, nodes_of
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
@@ -107,6 +107,7 @@ class DecentralizedCompletion(BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
         self.gap_ = certified_gap(self.result_)
+        warn_unless_certified([self.result_], self.gap)
         return self
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearSpec, fit_linear
+from dcgs.estimators.linear import LinearSpec, fit_linear, warn_unless_certified
 from dcgs.estimators.sites import SitePlan, as_seed
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.preprocessing import Reductions, SiteData
@@ -63,7 +63,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     rounds_, bytes_ : int
         Communication rounds, and bytes that the sites of this process sent, for everything.
     gap_ : float
-        The certificate: the sum of losses exceeds the least possible by at most this.
+        The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
+        ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float
         The radius of the model.
     path_ : dcgs.Path or None
@@ -116,6 +117,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.gap_, self.radius_, self.path_, self.result_ = fit.gap, fit.radius, fit.path, fit.result
         self.sent_ = list(network.sent)
+        warn_unless_certified([fit.result], self.gap)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import networkx as nx
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from dcgs.front import Result, minimize
 from dcgs.objectives.losses import LogisticLoss
@@ -93,8 +96,23 @@ class LinearFit:
 
 
 def certified_gap(result: Result) -> float:
-    """Return the certified gap of a run: the loss exceeds the least one by at most this."""
-    return max(0.0, float(result.about.get("certified", {}).get("gap", np.nan)))
+    """Return the certified gap of a run: the loss exceeds the least one by at most this; nan without one."""
+    certified = result.about.get("certified")
+    return math.nan if certified is None else max(0.0, float(certified["gap"]))
+
+
+def warn_unless_certified(results: Sequence[Result], asked: float) -> None:
+    """Warn of runs that ended before they certified the gap that was asked for, with the numbers."""
+    for result in results:
+        if not result.status.success:
+            told = " ".join((str(result.status), *result.notes))
+            warnings.warn(
+                f"the model must be certified to a gap of {asked:.1e} of what it explains; its gap_ is "
+                f"{certified_gap(result):.1e} after {result.iterations} iterations and {result.rounds} "
+                f"rounds: {told}",
+                ConvergenceWarning,
+                stacklevel=3,  # the line that calls fit
+            )
 
 
 def fit_linear(

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
+from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_unless_certified
 from dcgs.estimators.sites import SitePlan, Sites, as_seed
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
@@ -81,7 +81,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     rounds_, bytes_ : int
         Communication rounds, and bytes that the sites of this process sent, for everything.
     gap_ : float, or array of shape (n_classes,)
-        The certificate: the sum of losses exceeds the least possible by at most this.
+        The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
+        ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float, or array of shape (n_classes,)
         The radius of the model.
     path_ : dcgs.Path, list of them, or None
@@ -134,9 +135,11 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         )
         codes = class_numbers(y.tolist(), self.classes_.tolist())
         classes = list(against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)))
-        self._keep(fit_linear(classes, network, LogisticLoss, spec))
+        fits = fit_linear(classes, network, LogisticLoss, spec)
+        self._keep(fits)
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
+        warn_unless_certified([fit.result for fit in fits], self.gap)
         return self
 
     def _classes(self, y: Any, where: Sites, network: Reductions) -> NDArray[Any]:
