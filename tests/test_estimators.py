@@ -205,7 +205,7 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     )
     assert done.returncode == 0, done.stderr
     models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
-    expected = [*models, classifier.rounds_, wide.rounds_]
+    expected = [*models, classifier.rounds_, wide.rounds_, True]
     assert json.loads(done.stdout) == expected
 
 
@@ -225,3 +225,49 @@ def test_a_fit_that_ends_at_a_limit_has_no_gap_and_warns(
     with pytest.warns(ConvergenceWarning, match=r"its gap_ is nan after 1 iterations .* limit on iterations"):
         model = fit()
     assert np.isnan(model.gap_).all()
+
+
+UNRELIABLE = {
+    "lost messages": dcgs.Lockstep(faults=dcgs.Faults(loss=0.2)),
+    "late messages": dcgs.Lockstep(faults=dcgs.Faults(delay=2, sleep=0.1)),
+    "edges that are down": dcgs.Lockstep(faults=dcgs.Faults(down=0.1), allow_faults=True),
+    "own pace": dcgs.Lockstep(speeds={0: 0.3}),
+}
+
+
+@pytest.mark.parametrize("runtime", UNRELIABLE)
+@pytest.mark.parametrize("radius", [3.0, "auto"])
+def test_linear_models_are_certified_on_every_runtime_that_minimize_takes(
+    runtime: str, radius: float | str
+) -> None:
+    X, y = X_CANCER[:, :6], Y_CANCER
+    settings: dict[str, Any] = {"graph": nx.cycle_graph(4), "gap": 1e-3}
+    for kind in (DecentralizedLasso, DecentralizedLogisticRegression):
+        plain = kind(radius, **settings).fit(X, y)
+        model = kind(radius, runtime=UNRELIABLE[runtime], **settings).fit(X, y)
+        assert model.radius_ == plain.radius_  # all before the last run is in rounds without faults
+        assert 0.0 <= model.gap_ < 1.0
+        # Certified to 1e-3 of what the models explain; one row of 569 may change its class.
+        assert model.score(X, y) == pytest.approx(plain.score(X, y), abs=2e-3)
+
+
+@pytest.mark.parametrize("runtime", UNRELIABLE)
+def test_ratings_refuse_a_runtime_on_which_messages_are_lost_or_late(runtime: str) -> None:
+    model = DecentralizedCompletion(1.0, runtime=UNRELIABLE[runtime])
+    with pytest.raises(ValueError, match="ratings are fitted in rounds in which every message arrives"):
+        model.fit(*np.divmod(np.arange(24), 6), np.sin(np.arange(24)))
+
+
+def test_a_runtime_that_cannot_serve_a_fit_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    X, y = X_DIABETES[:40], Y_DIABETES[:40]
+    noisy = dcgs.Lockstep(faults=dcgs.Faults(noise=1e-3))
+    with pytest.raises(ValueError, match="cannot if messages are noisy"):
+        DecentralizedLasso(1.0, runtime=noisy).fit(X, y)
+    recorded = dcgs.Lockstep(speeds=1.0, record=tmp_path / "run.npz")
+    with pytest.raises(ValueError, match="record and replay are for one run; a fit of several classes has 3"):
+        DecentralizedLogisticRegression(1.0, runtime=recorded).fit(*load_iris(return_X_y=True))
+    for runtime in ("mpi", dcgs.Lockstep):
+        with pytest.raises(TypeError, match="runtime must be a runtime such as"):
+            DecentralizedLasso(1.0, runtime=runtime).fit(X, y)
+        with pytest.raises(TypeError, match="runtime must be a runtime such as"):
+            DecentralizedCompletion(1.0, runtime=runtime).fit([0, 1], [0, 1], [1.0, 2.0])

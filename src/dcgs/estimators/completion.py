@@ -22,7 +22,7 @@ from dcgs.ratings.completing import Cost, Site, fit_placed, place
 from dcgs.ratings.ids import as_texts
 from dcgs.ratings.offsets import OffsetsTask
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.validation import COUNT, POSITIVE, vector
+from dcgs.validation import COUNT, POSITIVE, instance, vector
 
 
 @final
@@ -84,6 +84,7 @@ class DecentralizedCompletion(BaseEstimator):
         """
         seed = as_seed(self.random_state)
         runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
+        instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         given = as_texts(rows), as_texts(cols), vector(values, "values")
         graph, split = self._split(*given, sites, runtime)
         network, cost = Reductions(graph, runtime), Cost()

@@ -26,6 +26,7 @@ from dcgs.preprocessing import (
     design_paths,
     designs,
 )
+from dcgs.runtime import MPI, Lockstep, Runtime
 from dcgs.sets import ConvexSet, L1Ball
 from dcgs.validation import POSITIVE, shown
 
@@ -121,10 +122,19 @@ def fit_linear(
     """Return the model of all rows of all sites; for several classes there are rows for the model of each."""
     made = designs(rows, network, loss, spec.intercept, spec.standardize)
     spec.check(len(made[0].statistics.mean))
+    _check_record(network.runtime, len(rows))
     paths: Sequence[Path | None] = [None] * len(rows)
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
         paths = find_paths(list(zip(rows, made, strict=True)), network, spec)
     return [_fit(*each, network, spec) for each in zip(rows, made, paths, strict=True)]
+
+
+def _check_record(runtime: Runtime, runs: int) -> None:
+    """Raise if the steps of a run are recorded or replayed, and there are several runs."""
+    if runs > 1 and isinstance(runtime, Lockstep | MPI) and (runtime.record or runtime.replays):
+        raise ValueError(
+            f"record and replay are for one run; a fit of several classes has {runs}. Leave them out."
+        )
 
 
 def _fit(

@@ -45,6 +45,11 @@ class SitePlan:
         """Return where each of all rows is: by labels, or dealt out; rows of weight 0 are nowhere."""
         runtime = Lockstep() if self.runtime is None else self.runtime
         instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        if runtime.has_noise:
+            raise ValueError(
+                "the sites certify the gap of the model, which they cannot if messages are noisy; got a "
+                "runtime whose faults have noise. Leave noise out."
+            )
         processes = runtime.group().size
         kept = np.arange(rows.A.shape[0])
         if rows.weights is not None:

@@ -101,10 +101,10 @@ def path_steps(
         raise ValueError("radii must be at least one; got none.")
     before = network.rounds, network.bytes
     x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
-    few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
+    few = not isinstance(x0, LowRank) and x0.size <= _FEW
     enough = _LEFT if folds[0].is_of_classes else 0.0
     models: PathModels | SumsPath
-    if not few and _sums(set_of, x0, network):
+    if not few and _sums(set_of, x0):
         models = SumsPath(folds, set_of, network, x0)
         fitted, stopped = yield from searched(models, radii, enough)
     else:
@@ -118,11 +118,11 @@ def path_steps(
     return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
 
 
-def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
+def _sums(set_of: SetOf, x0: Any) -> bool:
     """Return True if the models of the path are found by sums."""
     X = set_of(1.0)
     cheap = isinstance(X, ProjectableSet) and X.cheap_projection
-    return cheap and not isinstance(x0, LowRank) and network.runtime.reliable
+    return cheap and not isinstance(x0, LowRank)
 
 
 def _fitted(

@@ -210,7 +210,13 @@ class MinimizePath(PathModels):
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             start = _start(self.models[n], X)
             result = minimize(
-                dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
+                dict(fold.train),
+                X,
+                network.graph,
+                runtime=network.runtime.in_rounds(),
+                x0=start,
+                every=None,
+                **rule,
             )
             name = f"the model of radius {radius:.4g}"
             # Of a matrix, blocks of vectors with an entry for each column are sent.

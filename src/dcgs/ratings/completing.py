@@ -18,7 +18,7 @@ from dcgs.ratings.model import RatingsModel
 from dcgs.ratings.offsets import Numbers, Offsets, OffsetsTask, Part, offsets_program
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets import NuclearNormBall
-from dcgs.validation import POSITIVE, finite, vector
+from dcgs.validation import POSITIVE, finite, instance, vector
 
 
 @final
@@ -149,6 +149,13 @@ class RatingsConfig:
 
     def __post_init__(self) -> None:
         POSITIVE.or_none(self.ridge, "ridge")
+        instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        if not self.runtime.reliable:
+            has = "agents at their own pace" if self.runtime.asynchronous else "faults"
+            raise ValueError(
+                "ratings are fitted in rounds in which every message arrives, since no agent holds the whole "
+                f"matrix; got a runtime with {has}. Use dcgs.Lockstep() or dcgs.MPI()."
+            )
 
 
 Site = tuple[ArrayLike, ArrayLike, ArrayLike]
