@@ -167,6 +167,73 @@ def test_bad_arguments_get_a_sentence() -> None:
         DecentralizedLogisticRegression(1.0).fit(X, np.zeros(20))
 
 
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "no folds": (
+        lambda: DecentralizedLasso(folds=-1).fit(X_DIABETES, Y_DIABETES),
+        r"folds must be a whole number of at least 1, or None; got -1",
+    ),
+    "sites of two kinds": (
+        lambda: DecentralizedLasso(1.0).fit(X_DIABETES[:2], Y_DIABETES[:2], sites=["north", 1]),
+        r"sites must be all texts or all numbers, .* got 1 in row 1 and 'north' in row 0",
+    ),
+    "a site that is missing": (
+        lambda: DecentralizedCompletion(1.0).fit([0, 1], [0, 1], [1.0, 2.0], sites=[None, "a"]),
+        r"none may be missing; got None in row 0\.",
+    ),
+    "too few sites": (
+        lambda: DecentralizedCompletion(1.0).fit([0, 1], [0, 1], [1.0, 2.0], sites=["a"]),
+        r"sites must have one label per row; got shape \(1,\) for 2 rows",
+    ),
+    "sites that are no nodes": (
+        lambda: DecentralizedCompletion(1.0, graph=nx.path_graph(2)).fit(
+            [0, 1, 2], [0, 1, 1], [1.0, 2.0, 3.0], sites=[0, 1, 2]
+        ),
+        r"every site must be a node of the graph; \[2\] are not among \[0, 1\]",
+    ),
+    "a negative weight": (
+        lambda: DecentralizedLasso(1.0).fit(X_DIABETES[:3], Y_DIABETES[:3], sample_weight=[1.0, -2.0, 1.0]),
+        r"sample_weight must be at least 0 in all rows; it is -2 in row 1, and negative in 1 of 3 rows",
+    ),
+    "a weight that is not finite": (
+        lambda: DecentralizedLasso(1.0).fit(X_DIABETES[:2], Y_DIABETES[:2], sample_weight=[1.0, np.inf]),
+        r"sample_weight contains infinity",
+    ),
+    "a negative weight of a class": (
+        lambda: DecentralizedLogisticRegression(1.0, class_weight={0: -1.0}).fit(X_CANCER, Y_CANCER),
+        r"class_weight\[0\] must be a finite number of at least 0; got -1",
+    ),
+    "a weight of no class": (
+        lambda: DecentralizedLogisticRegression(1.0, class_weight={"ill": 2.0}).fit(X_CANCER, Y_CANCER),
+        r"class_weight must be for classes of the rows, \[0, 1\]; got \['ill'\]",
+    ),
+    "a flag that is a number": (
+        lambda: DecentralizedLasso(1.0, fit_intercept=2).fit(X_DIABETES, Y_DIABETES),  # type: ignore[arg-type]
+        r"fit_intercept must be True or False; got 2",
+    ),
+    "a set of another signature": (
+        lambda: DecentralizedLasso(1.0, set=lambda radius: dcgs.L1Ball(10, radius)).fit(
+            X_DIABETES, Y_DIABETES
+        ),
+        r"set must be a set of dcgs, or a function of the number of features and the radius",
+    ),
+    "an id that is missing": (
+        lambda: DecentralizedCompletion(1.0).fit(np.array(["ann", None]), [0, 1], [1.0, 2.0]),
+        r"no id may be missing; 1 of 2 are, first 1",
+    ),
+    "more users than items": (
+        lambda: DecentralizedCompletion(1.0).fit([0, 1], [0, 1], [1.0, 2.0]).predict([0, 1], [0]),
+        r"there must be one item for each user; got 2 and 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_wrong_argument_gets_its_own_sentence(wrong: str) -> None:
+    fit, message = WRONG[wrong]
+    with pytest.raises(ValueError, match=message):
+        fit()
+
+
 def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     rng = np.random.default_rng(0)
     rows, cols = (index.reshape(-1) for index in np.indices((40, 30)))
@@ -240,15 +307,15 @@ UNRELIABLE = {
 def test_linear_models_are_certified_on_every_runtime_that_minimize_takes(
     runtime: str, radius: float | str
 ) -> None:
-    X, y = X_CANCER[:, :6], Y_CANCER
-    settings: dict[str, Any] = {"graph": nx.cycle_graph(4), "gap": 1e-3}
+    X, y = X_CANCER[:200, [1, 4, 5, 8]], Y_CANCER[:200]
+    settings: dict[str, Any] = {"graph": nx.cycle_graph(4), "gap": 1e-2}
     for kind in (DecentralizedLasso, DecentralizedLogisticRegression):
         plain = kind(radius, **settings).fit(X, y)
         model = kind(radius, runtime=UNRELIABLE[runtime], **settings).fit(X, y)
         assert model.radius_ == plain.radius_  # all before the last run is in rounds without faults
         assert 0.0 <= model.gap_ < 1.0
-        # Certified to 1e-3 of what the models explain; one row of 569 may change its class.
-        assert model.score(X, y) == pytest.approx(plain.score(X, y), abs=2e-3)
+        # Certified to 1e-2 of what the models explain; two rows of 200 may change their class.
+        assert model.score(X, y) == pytest.approx(plain.score(X, y), abs=0.01)
 
 
 @pytest.mark.parametrize("runtime", UNRELIABLE)

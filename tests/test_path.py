@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -85,6 +86,45 @@ def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.M
     trained_on = sum(f.loss.size for f in fold.train.values())
     constant = squares < 1e-9
     np.testing.assert_allclose(squares[~constant], trained_on, rtol=1e-9)  # rounding
+
+
+FEW = dcgs.Fold(
+    {i: dcgs.LeastSquares(np.eye(3), np.arange(3.0)) for i in range(2)},
+    {i: dcgs.LeastSquares(np.eye(3), np.ones(3)) for i in range(2)},
+)
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "no set": (
+        lambda: dcgs.path(FEW, lambda r: r, nx.path_graph(2)),  # type: ignore[arg-type,return-value]
+        "must return a set of points of shape",
+    ),
+    "another shape": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(4, r), nx.path_graph(2)),
+        r"points of shape \(3,\), which the objectives take; for radius 1 it returned L1Ball\(shape=\(4,\)",
+    ),
+    "two arguments": (
+        lambda: dcgs.path(FEW, lambda n, r: dcgs.L1Ball(n, r), nx.path_graph(2)),  # type: ignore[arg-type,misc]
+        "set_of must be a function of the radius",
+    ),
+    "an agent without a fold": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(3, r), nx.path_graph(3)),
+        r"train and held_out of the agents \[0, 1, 2\], .* one has none for \[2\]",
+    ),
+    "a start of another shape": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(3, r), nx.path_graph(2), start=np.zeros(2)),
+        r"start must be of shape \(3,\), as the sets; got shape \(2,\)",
+    ),
+    "a list of objectives": (
+        lambda: dcgs.Fold([FEW.train[0]], [FEW.held_out[0]]),  # type: ignore[arg-type]
+        "train must be a mapping from agents to objectives",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_path_of_bad_sets_or_folds_says_what_must_hold(wrong: str) -> None:
+    find, message = WRONG[wrong]
+    with pytest.raises((ValueError, TypeError), match=message):
+        find()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from dcgs.estimators.linear import certified_gap, warn_unless_certified
-from dcgs.estimators.sites import as_seed, nodes_of
+from dcgs.estimators.sites import as_seed, graph_of_sites, nodes_of, site_labels
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.ratings import RatingsConfig
@@ -130,15 +130,15 @@ class DecentralizedCompletion(BaseEstimator):
                 f"{len(rows)}, {len(cols)} and {len(values)}."
             )
         processes = runtime.group().size
-        graph = self.graph
-        if graph is None and sites is not None:
-            graph = nx.complete_graph(sorted(set(np.asarray(sites).tolist())))
-        if graph is None:
+        graph, labels = self.graph, None if sites is None else site_labels(sites, len(rows))
+        if labels is not None:
+            graph = graph_of_sites(graph, labels, runtime)
+        elif graph is None:
             count = min(COUNT(self.n_sites, "n_sites"), len(set(rows.tolist())))
             graph = nx.complete_graph(processes if processes > 1 else count)
         nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
-        labels = self._dealt(rows, hosts, nodes) if sites is None else np.asarray(sites).tolist()
+        labels = self._dealt(rows, hosts, nodes) if labels is None else labels
         split: dict[int, Site] = {}
         for i in hosts:
             own = np.array([label == nodes[i] for label in labels])

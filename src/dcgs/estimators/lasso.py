@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearSpec, fit_linear, warn_unless_certified
-from dcgs.estimators.sites import SitePlan, as_seed
+from dcgs.estimators.sites import SitePlan, as_seed, row_weights
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.preprocessing import Reductions, SiteData
 
@@ -102,7 +102,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
         rows = SiteData(X, np.asarray(y, dtype=np.float64), weights)
         where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)

@@ -28,7 +28,7 @@ from dcgs.preprocessing import (
 )
 from dcgs.runtime import MPI, Lockstep, Runtime
 from dcgs.sets import ConvexSet, L1Ball
-from dcgs.validation import POSITIVE, shown
+from dcgs.validation import COUNT, FLAG, POSITIVE, shown, takes
 
 # With at most this number of unknowns, several folds cost no more rounds than one.
 _FEW = 64
@@ -68,12 +68,15 @@ class LinearSpec:
         if self.radius != "auto":
             POSITIVE(self.radius, "radius (or 'auto')")
         POSITIVE(self.gap, "gap")
+        COUNT.or_none(self.folds, "folds")
+        FLAG(self.intercept, "fit_intercept")
+        FLAG(self.standardize, "standardize")
         if isinstance(self.set, ConvexSet) and self.set.shape != (features,):
             raise ValueError(
                 f"set must be of vectors with {features} entries, one per feature; it has shape "
                 f"{self.set.shape}."
             )
-        if not (self.set is None or isinstance(self.set, ConvexSet) or callable(self.set)):
+        if not (self.set is None or isinstance(self.set, ConvexSet) or takes(self.set, features, 1.0)):
             raise ValueError(
                 "set must be a set of dcgs, or a function of the number of features and the radius, such as "
                 f"dcgs.L2Ball; got {shown(self.set)}."

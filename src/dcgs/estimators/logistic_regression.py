@@ -11,10 +11,10 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_unless_certified
-from dcgs.estimators.sites import SitePlan, Sites, as_seed
+from dcgs.estimators.sites import SitePlan, Sites, as_seed, row_weights
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
@@ -27,7 +27,7 @@ from dcgs.preprocessing import (
     row_factors,
     stacked,
 )
-from dcgs.validation import shown
+from dcgs.validation import NOT_NEGATIVE, shown
 
 
 @final
@@ -122,7 +122,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
         rows = SiteData(X, codes, weights)
@@ -158,6 +158,14 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             return weights
         counts = np.ones(len(y)) if weights is None else weights
         if isinstance(self.class_weight, dict):
+            unknown = sorted(self.class_weight.keys() - set(self.classes_.tolist()), key=repr)
+            if unknown:
+                raise ValueError(
+                    f"class_weight must be for classes of the rows, {shown(self.classes_.tolist())}; got "
+                    f"{shown(unknown)}."
+                )
+            for label, weight in self.class_weight.items():
+                NOT_NEGATIVE(weight, f"class_weight[{label!r}]")
             return counts * row_factors(y, self.class_weight)
         if self.class_weight != "balanced":
             raise ValueError(

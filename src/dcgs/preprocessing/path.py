@@ -19,9 +19,9 @@ from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.sets.base import ProjectableSet
+from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.product_set import Product
-from dcgs.validation import finite, instance, shown, vector
+from dcgs.validation import finite, instance, reals, shown, takes, vector
 
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
@@ -90,17 +90,19 @@ def path_steps(
         raise ValueError("folds must be dcgs.Fold(train, held_out), or several of them; got none.")
     for fold in folds:
         instance(fold, Fold, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    if not callable(set_of) or isinstance(set_of, type):
-        raise TypeError(
-            f"set_of must be a function of the radius, such as lambda r: dcgs.L1Ball(10, r); "
-            f"got {shown(set_of)}."
-        )
+        lacks = [i for i in network.hosts if i not in fold.train or i not in fold.held_out]
+        if lacks:
+            raise ValueError(
+                f"every fold must have train and held_out of the agents {list(network.hosts)}, the nodes of "
+                f"the graph that this process runs; one has none for {lacks}."
+            )
     if radii is not None and not all(radius > 0.0 for radius in finite(vector(radii, "radii"), "radii")):
         raise ValueError(f"radii must be positive; got {shown(radii)}.")
     if radii is not None and len(radii) == 0:
         raise ValueError("radii must be at least one; got none.")
     before = network.rounds, network.bytes
-    x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
+    set_of = _checked(set_of, folds[0].train[network.hosts[0]].shape)
+    x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else _start(start, set_of)
     few = not isinstance(x0, LowRank) and x0.size <= _FEW
     enough = _LEFT if folds[0].is_of_classes else 0.0
     models: PathModels | SumsPath
@@ -116,6 +118,36 @@ def path_steps(
     found = tuple(one.models for one in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
     return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
+
+
+def _checked(set_of: SetOf, shape: tuple[int, ...]) -> SetOf:
+    """Return the function with a check of what it returns: a set of points that the objectives take."""
+    if isinstance(set_of, type) or not takes(set_of, 1.0):
+        raise TypeError(
+            f"set_of must be a function of the radius, such as lambda r: dcgs.L1Ball(10, r); "
+            f"got {shown(set_of)}."
+        )
+
+    def checked(radius: float) -> ConvexSet:
+        X = set_of(radius)
+        if not isinstance(X, ConvexSet) or X.shape != shape:
+            raise ValueError(
+                f"set_of must return a set of points of shape {shape}, which the objectives take; for radius "
+                f"{radius:.4g} it returned {shown(X)}."
+            )
+        return X
+
+    return checked
+
+
+def _start(start: Any, set_of: SetOf) -> Any:
+    """Return the point of no model; raise unless it has the shape of the sets."""
+    if isinstance(start, LowRank):
+        return start
+    x0, shape = reals(start, "start"), set_of(1.0).shape
+    if x0.shape != shape:
+        raise ValueError(f"start must be of shape {shape}, as the sets; got shape {x0.shape}.")
+    return x0
 
 
 def _sums(set_of: SetOf, x0: Any) -> bool:

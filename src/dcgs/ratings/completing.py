@@ -126,6 +126,8 @@ class FittedRatings:
         If several agents have a user of that id, the first of them predicts.
         """
         wanted, cols = as_texts(users), as_texts(items)
+        if len(wanted) != len(cols):
+            raise ValueError(f"there must be one item for each user; got {len(wanted)} and {len(cols)}.")
         models = list(self.agents.values())
         predictions = models[0].predict(wanted, cols)
         for agent in reversed(models):
