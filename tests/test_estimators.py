@@ -272,7 +272,11 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     )
     assert done.returncode == 0, done.stderr
     models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
-    expected = [*models, classifier.rounds_, wide.rounds_, True]
+    refused = (
+        "all sites must have the same columns in the same order; site 1 has 'hb', 'age' where site 0 has "
+        "'age', 'hb'. Give X its columns in one order at all sites, such as X[sorted(X)]."
+    )
+    expected = [*models, classifier.rounds_, wide.rounds_, True, refused]
     assert json.loads(done.stdout) == expected
 
 

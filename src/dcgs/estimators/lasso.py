@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearSpec, fit_linear, warn_unless_certified
-from dcgs.estimators.sites import SitePlan, as_seed, row_weights
+from dcgs.estimators.sites import SitePlan, as_seed, column_names, row_weights
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.preprocessing import Reductions, SiteData
 
@@ -104,7 +104,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
-        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights)
+        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights, columns=column_names(self))
         where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         spec = LinearSpec(

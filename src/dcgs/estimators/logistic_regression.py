@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_unless_certified
-from dcgs.estimators.sites import SitePlan, Sites, as_seed, row_weights
+from dcgs.estimators.sites import SitePlan, Sites, as_seed, column_names, row_weights
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
@@ -125,7 +125,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
-        rows = SiteData(X, codes, weights)
+        rows = SiteData(X, codes, weights, columns=column_names(self))
         where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         self.classes_ = self._classes(y, where, network)
@@ -134,7 +134,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        classes = list(against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)))
+        rows = replace(rows, targets=codes, weights=weights)
+        classes = list(against_rest(where.data(rows), len(self.classes_)))
         fits = fit_linear(classes, network, LogisticLoss, spec)
         self._keep(fits)
         self.rounds_, self.bytes_ = network.rounds, network.bytes

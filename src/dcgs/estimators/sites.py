@@ -132,6 +132,12 @@ def row_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
     return weights
 
 
+def column_names(estimator: Any) -> tuple[str, ...] | None:
+    """Return the names of the features that scikit-learn found in the rows; None if they have none."""
+    found = getattr(estimator, "feature_names_in_", None)
+    return None if found is None else tuple(found.tolist())
+
+
 def nodes_of(graph: nx.Graph) -> list[Hashable]:
     """Return the nodes in the order of the agents."""
     instance(graph, nx.Graph, "graph", "be a networkx.Graph, or None")
