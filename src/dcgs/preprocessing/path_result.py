@@ -38,11 +38,12 @@ class PathPoint:
     def is_as_good_as(self, larger: PathPoint, null: PathPoint, enough: float) -> bool:
         """Return True if this model explains nearly all, and one of larger radius is not clearly better.
 
-        It leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows
-        held out it does so too, or its error exceeds the other by at most both standard errors together,
-        which bound that of the difference.
+        With ``enough`` 0 there is no such rule: losses may then be negative, and have no share. The model
+        leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows held
+        out it does so too, or its error exceeds the other by at most both standard errors together, which
+        bound that of the difference.
         """
-        explains = self.loss < enough * null.loss
+        explains = enough > 0.0 and self.loss < enough * null.loss
         differs = self.error - larger.error > self.standard_error + larger.standard_error
         return explains and (self.error < enough * null.error or not differs)
 
