@@ -342,3 +342,16 @@ def test_a_runtime_that_cannot_serve_a_fit_is_refused_with_a_sentence(tmp_path: 
             DecentralizedLasso(1.0, runtime=runtime).fit(X, y)
         with pytest.raises(TypeError, match="runtime must be a runtime such as"):
             DecentralizedCompletion(1.0, runtime=runtime).fit([0, 1], [0, 1], [1.0, 2.0])
+
+
+def test_constant_ratings_columns_and_targets_give_the_constant() -> None:
+    rows, cols = np.divmod(np.arange(96), 8)
+    ratings = DecentralizedCompletion().fit(rows, cols, np.full(96, 4.0))
+    assert ratings.predict([0, 5], [0, 1]).tolist() == [4.0, 4.0]
+    ones, half = np.ones((40, 3)), np.arange(40) % 2
+    lasso = DecentralizedLasso().fit(ones, np.full(40, 7.0))
+    assert (lasso.coef_.tolist(), lasso.intercept_) == ([0.0, 0.0, 0.0], 7.0)
+    classifier = DecentralizedLogisticRegression().fit(ones, half)
+    np.testing.assert_allclose(classifier.predict_proba(ones), 0.5, atol=1e-6)  # the gap, near the minimum
+    with pytest.raises(ValueError, match=r"there are 2 distinct rows for the sites \[0, 1, 2\]\. Give fewer"):
+        DecentralizedLogisticRegression(graph=nx.path_graph(3)).fit(ones, half)

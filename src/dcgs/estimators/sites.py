@@ -67,6 +67,15 @@ class SitePlan:
         nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
         dealt = deal(rows.A[kept], rows.targets[kept], len(hosts), self.seed)
+        used, numbers = np.unique(dealt, return_inverse=True)
+        if len(used) < len(hosts):  # there are fewer distinct rows, and equal rows go to one site
+            if self.graph is not None or processes > 1:
+                raise ValueError(
+                    f"equal rows are dealt to one site; there are {len(used)} distinct rows for the sites "
+                    f"{[nodes[i] for i in hosts]}. Give fewer sites, or say which row is where by sites=."
+                )
+            graph, dealt = nx.complete_graph(len(used)), numbers
+            nodes, hosts = list(graph), list(graph)
         places = {i: kept[dealt == n] for n, i in enumerate(hosts)}
         return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in hosts})
 

@@ -197,7 +197,7 @@ class MinimizePath(PathModels):
         x = self.models[0]
         if isinstance(x, LowRank):
             # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
-            return 2.0 * math.sqrt(self.losses[0])
+            return 2.0 * math.sqrt(self.losses[0]) or 1.0  # 1 if the offsets explain all: any radius will do
         own = {i: [f.grad(x)] for i, f in self.folds[0].train.items()}
         (grad,) = yield ReductionRequest("the gradient of no model", own)
         return (yield from first_atom_radius(self.folds[0], self.set_of, x, grad))
