@@ -259,8 +259,9 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
     lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
     products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(y), 100)
-    # Its path is by sums of gradients, for which a rough gap takes a thousand rounds.
-    wide = DecentralizedLasso(gap=0.1, graph=graph).fit(products, y, sites=sites)
+    # Its path is by sums of gradients, which are not enough for its largest radius in a thousand rounds.
+    with pytest.warns(ConvergenceWarning, match="the models of radius 3.383, which are left out"):
+        wide = DecentralizedLasso(gap=0.1, graph=graph).fit(products, y, sites=sites)
     done = subprocess.run(
         [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
         capture_output=True,
@@ -349,9 +350,47 @@ def test_constant_ratings_columns_and_targets_give_the_constant() -> None:
     ratings = DecentralizedCompletion().fit(rows, cols, np.full(96, 4.0))
     assert ratings.predict([0, 5], [0, 1]).tolist() == [4.0, 4.0]
     ones, half = np.ones((40, 3)), np.arange(40) % 2
-    lasso = DecentralizedLasso().fit(ones, np.full(40, 7.0))
+    with pytest.warns(UserWarning, match="nothing could be held out, so that radius 0.25 was taken"):
+        lasso = DecentralizedLasso().fit(ones, np.full(40, 7.0))
     assert (lasso.coef_.tolist(), lasso.intercept_) == ([0.0, 0.0, 0.0], 7.0)
-    classifier = DecentralizedLogisticRegression().fit(ones, half)
+    with pytest.warns(UserWarning, match="nothing could be held out"):
+        classifier = DecentralizedLogisticRegression().fit(ones, half)
     np.testing.assert_allclose(classifier.predict_proba(ones), 0.5, atol=1e-6)  # the gap, near the minimum
     with pytest.raises(ValueError, match=r"there are 2 distinct rows for the sites \[0, 1, 2\]\. Give fewer"):
         DecentralizedLogisticRegression(graph=nx.path_graph(3)).fit(ones, half)
+
+
+@pytest.mark.parametrize("features", [5, 80])
+def test_no_model_is_taken_where_its_error_on_held_out_rows_is_least(features: int) -> None:
+    rng = np.random.default_rng(0)
+    X, y, labels = rng.standard_normal((200, features)), rng.standard_normal(200), np.arange(200) % 2
+    for model, mean in (
+        (DecentralizedLasso(folds=5).fit(X, y), y.mean()),
+        (DecentralizedLogisticRegression(folds=5).fit(X, labels), 0.0),
+    ):
+        assert model.path_ is not None
+        assert model.path_.null.error <= min(point.error for point in model.path_.points)
+        assert "a model without features is as good as radius" in str(model.path_)
+        assert model.radius_ == 0.0
+        assert not model.coef_.any()
+        assert np.ravel(model.intercept_)[0] == pytest.approx(mean, abs=1e-6)  # the gap, near the minimum
+        assert model.gap_ <= 1e-9
+
+
+def test_the_path_of_ratings_says_if_offsets_alone_are_as_good() -> None:
+    rows, cols = np.divmod(np.arange(240), 12)
+    noise = np.random.default_rng(0).standard_normal(240)
+    model = DecentralizedCompletion().fit(rows, cols, noise)
+    assert model.path_ is not None
+    assert model.path_.needs_no_model
+    assert "offsets alone are as good as radius" in str(model.path_)
+    signs = np.where(rows % 2, 1.0, -1.0) * np.where(cols % 3, 1.0, -1.5)
+    model.fit(rows, cols, signs + 0.1 * noise)
+    assert not model.path_.needs_no_model
+
+
+def test_a_path_that_ran_out_of_steps_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", 3)
+    X = np.random.default_rng(0).standard_normal((120, 70))
+    with pytest.warns(ConvergenceWarning, match="the steps were not enough for the models of radius"):
+        DecentralizedLasso(gap=0.1).fit(X, X[:, :5].sum(axis=1))

@@ -69,6 +69,21 @@ def test_the_path_finds_the_true_size_in_few_rounds() -> None:
     assert "not finished" in found.stopped
 
 
+@pytest.mark.parametrize("sums", [1, 3, 8])
+def test_a_model_that_runs_out_of_steps_is_not_finished_and_never_worse(
+    sums: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", sums)
+    with pytest.warns(RuntimeWarning, match="the steps were not enough for the models of radius"):
+        found = dcgs.path(wide_folds(), lambda r: dcgs.L1Ball(80, r), GRAPH)
+    assert found.stopped.startswith("the steps ran out, so that no larger radius was tried")
+    assert found.to_dict()["ran_out"] == list(found.ran_out)
+    radii = {point.radius for point in found.points}
+    # With one sum no model is finished, so that there are no others.
+    assert radii == set(found.ran_out) or radii.isdisjoint(found.ran_out)
+    assert len(found.models) == len(found.points)
+
+
 def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     # With the deviations of all rows, held-out rows would know which words are rare among them.
     rng = np.random.default_rng(1)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.linear import certified_gap, warn_unless_certified
+from dcgs.estimators.linear import certified_gap, warn_of_path, warn_unless_certified
 from dcgs.estimators.sites import as_seed, graph_of_sites, nodes_of, site_labels
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
@@ -108,6 +108,7 @@ class DecentralizedCompletion(BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
         self.gap_ = certified_gap(self.result_)
+        warn_of_path(path)
         warn_unless_certified([self.result_], self.gap)
         return self
 

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearSpec, fit_linear, warn_unless_certified
+from dcgs.estimators.linear import LinearSpec, fit_linear, warn_of_path, warn_unless_certified
 from dcgs.estimators.sites import SitePlan, as_seed, column_names, row_weights
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.preprocessing import Reductions, SiteData
@@ -66,7 +66,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
         ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float
-        The radius of the model.
+        The radius of the model; 0 if no model was as good on held-out rows as the best radius.
     path_ : dcgs.Path or None
         How the radius was found; None if it was given.
     result_ : dcgs.Result
@@ -117,6 +117,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.gap_, self.radius_, self.path_, self.result_ = fit.gap, fit.radius, fit.path, fit.result
         self.sent_ = list(network.sent)
+        warn_of_path(fit.path)
         warn_unless_certified([fit.result], self.gap)
         return self
 

@@ -27,7 +27,7 @@ from dcgs.preprocessing import (
     designs,
 )
 from dcgs.runtime import MPI, Lockstep, Runtime
-from dcgs.sets import ConvexSet, L1Ball
+from dcgs.sets import Box, ConvexSet, L1Ball
 from dcgs.validation import COUNT, FLAG, POSITIVE, shown, takes
 
 # With at most this number of unknowns, several folds cost no more rounds than one.
@@ -119,6 +119,14 @@ def warn_unless_certified(results: Sequence[Result], asked: float) -> None:
             )
 
 
+def warn_of_path(path: Path | None) -> None:
+    """Warn if models of the path ran out of steps, or if nothing was held out to judge them by."""
+    if path is not None and path.ran_out:
+        warnings.warn(str(path), ConvergenceWarning, stacklevel=3)
+    elif path is not None and math.isnan(path.best.error):
+        warnings.warn(f"{path} Give a radius, or more rows.", UserWarning, stacklevel=3)
+
+
 def fit_linear(
     rows: Sequence[Mapping[int, SiteData]], network: Reductions, loss: LossOf, spec: LinearSpec
 ) -> list[LinearFit]:
@@ -156,6 +164,8 @@ def _fit(
     else:
         radius = 1.0 if spec.radius == "auto" else float(spec.radius)
     ball = spec.ball(features, radius)
+    if path is not None and path.needs_no_model and not ball.start().any():
+        radius, x0, ball = 0.0, None, Box(np.zeros(features), np.zeros(features))
     X = made.set_of(ball)
     start = made.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives = made.objectives(sites)

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_unless_certified
+from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_of_path, warn_unless_certified
 from dcgs.estimators.sites import SitePlan, Sites, as_seed, column_names, row_weights
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
@@ -84,7 +84,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
         ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float, or array of shape (n_classes,)
-        The radius of the model.
+        The radius of the model; 0 if no model was as good on held-out rows as the best radius.
     path_ : dcgs.Path, list of them, or None
         How the radius was found; None if it was given.
     result_ : dcgs.Result, or list of them
@@ -140,6 +140,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         self._keep(fits)
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
+        for fit in fits:
+            warn_of_path(fit.path)
         warn_unless_certified([fit.result for fit in fits], self.gap)
         return self
 

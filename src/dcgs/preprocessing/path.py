@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
-from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
+from dcgs.preprocessing.path_search import NOT_BETTER, RAN_OUT, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
@@ -56,7 +57,8 @@ def path(
     by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
     until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
     clearly too large. Matrices in factors are found to a gap of 10 %, and an error that rises twice in a row
-    has turned. ``start`` is the point of no model, by default that of the set.
+    has turned. A model that runs out of steps is left out of the path; ``ran_out`` has its radius, and a
+    ``RuntimeWarning`` says so. ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
@@ -71,7 +73,10 @@ def path(
     network = Reductions(graph, Lockstep() if runtime is None else runtime)
     given = [folds] if isinstance(folds, Fold) else folds
     instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    return network.run(path_steps(network, list(given), set_of, radii, start))[0]
+    (found,) = network.run(path_steps(network, list(given), set_of, radii, start))
+    if found.ran_out:
+        warnings.warn(str(found), RuntimeWarning, stacklevel=2)
+    return found
 
 
 def path_steps(
@@ -112,12 +117,19 @@ def path_steps(
     else:
         models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
         fitted, stopped = yield from _fitted(models, folds, network, radii, enough)
+    ran_out = tuple(one.radius for one in fitted if one.ran_out)
+    if ran_out:
+        others = [one for one in fitted if not one.ran_out]
+        which = ", ".join(f"{radius:.4g}" for radius in ran_out)
+        left_out = "all of them: their errors are a guess" if len(others) == 1 else "which are left out"
+        stopped += f"; the steps were not enough for the models of radius {which}, {left_out}"
+        fitted = others if len(others) > 1 else fitted
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough, ran_out)
 
 
 def _checked(set_of: SetOf, shape: tuple[int, ...]) -> SetOf:
@@ -176,14 +188,20 @@ def _fitted(
         fitted.append((yield from models.fit(radius)))
         if not models.exact:
             fitted = yield from _all_judged(fitted, folds, network)
-        as_good = None if patient else first_as_good(fitted, enough)
+        if patient or fitted[-1].ran_out:
+            if isinstance(models, MinimizePath) and not patient:  # a larger radius takes longer still
+                stopped = RAN_OUT
+                break
+            continue
+        known = [one for one in fitted if not one.ran_out]
+        as_good = first_as_good(known, enough)
         if as_good and as_good.radius < radius:
             stopped = NOT_BETTER
             break
-        if not patient and _is_still(fitted):
+        if _is_still(known):
             stopped = "a larger radius does not change the model"
             break
-        if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
+        if not models.exact and (_has_turned(known) or _has_risen(known)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
     return (yield from _all_judged(fitted, folds, network)), stopped
