@@ -389,6 +389,18 @@ def test_the_path_of_ratings_says_if_offsets_alone_are_as_good() -> None:
     assert not model.path_.needs_no_model
 
 
+def test_several_values_of_one_pair_count_as_their_mean() -> None:
+    rows, cols = np.divmod(np.arange(24), 6)
+    values = np.sin(np.arange(24.0))
+    pairs = np.append(rows, rows[:3]), np.append(cols, cols[:3])
+    with pytest.warns(UserWarning, match="agent 0: 3 ratings repeat a pair, 2 of them with another value"):
+        twice = DecentralizedCompletion(1.0, n_sites=1).fit(
+            *pairs, np.append(values, values[:3] + np.arange(3.0))
+        )
+    once = DecentralizedCompletion(1.0, n_sites=1).fit(rows, cols, values + np.eye(24)[1] / 2 + np.eye(24)[2])
+    np.testing.assert_array_equal(twice.predict(rows, cols), once.predict(rows, cols))
+
+
 def test_a_path_that_ran_out_of_steps_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", 3)
     X = np.random.default_rng(0).standard_normal((120, 70))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 from zlib import crc32
@@ -108,6 +109,8 @@ class DecentralizedCompletion(BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
         self.gap_ = certified_gap(self.result_)
+        for note in placed.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
         warn_of_path(path)
         warn_unless_certified([self.result_], self.gap)
         return self

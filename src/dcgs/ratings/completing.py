@@ -15,6 +15,7 @@ from dcgs.low_rank import Index, LowRank
 from dcgs.objectives import MatrixCompletion, Objective
 from dcgs.ratings.ids import Ids, as_texts
 from dcgs.ratings.model import RatingsModel
+from dcgs.ratings.oddities import ids_notes, values_note, without_duplicates
 from dcgs.ratings.offsets import Numbers, Offsets, OffsetsTask, Part, offsets_program
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets import NuclearNormBall
@@ -114,11 +115,15 @@ class AgentRatings:
 @final
 @dataclass(frozen=True, eq=False)
 class FittedRatings:
-    """The models of the agents of this process, the result of the run, and what all of it cost."""
+    """The models of the agents of this process, the result of the run, and what all of it cost.
+
+    ``notes`` are on what is odd in the ratings of this process.
+    """
 
     agents: Mapping[int, AgentRatings]
     result: Result
     cost: Cost
+    notes: tuple[str, ...] = ()
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> Numbers:
         """Return predictions by the agent that has the user; if no agent of this process has, by the first.
@@ -170,7 +175,7 @@ def fit_ratings(
     """Fit a model to ratings: for each agent the ids of users and items, and the ratings.
 
     Users belong to their agent: their ids are not sent, and equal ids at two agents are two users. The ids of
-    items are agreed on by the network.
+    items are agreed on by the network. Several ratings of one user for one item count as their mean.
 
     >>> users, items = np.divmod(np.arange(24), 6)
     >>> stars = 3.0 + (users % 2) - (items % 2)
@@ -191,7 +196,7 @@ def fit_ratings(
 class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the ids of these.
 
-    ``firsts`` are the numbers of the first row of each agent.
+    ``firsts`` are the numbers of the first row of each agent. ``notes`` are on what is odd in the ratings.
     """
 
     users: Mapping[int, Ids]
@@ -199,6 +204,7 @@ class PlacedRatings:
     firsts: Index
     parts: Mapping[int, Part]
     shape: tuple[int, int]
+    notes: tuple[str, ...] = ()
 
 
 def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Cost) -> PlacedRatings:
@@ -212,7 +218,18 @@ def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Co
         i: Part(users[i].places(site[0]) + firsts[i], items.places(site[1]), _ratings(i, site))
         for i, site in sites.items()
     }
-    return PlacedRatings(users, items, firsts, parts, (count, len(items)))
+    parts, notes = inspected(parts, len(items))
+    return PlacedRatings(users, items, firsts, parts, (count, len(items)), (*notes, *ids_notes(items)))
+
+
+def inspected(parts: Mapping[int, Part], columns: int) -> tuple[dict[int, Part], list[str]]:
+    """Return the ratings of agents without duplicates, and notes on what is odd in them."""
+    kept, notes = {}, []
+    for i, part in parts.items():
+        kept[i], repeated = without_duplicates(part, columns)
+        told = [note for note in (repeated, values_note(part.values)) if note is not None]
+        notes += [f"agent {i}: {note}" for note in told]
+    return kept, notes
 
 
 def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, cost: Cost) -> FittedRatings:
@@ -234,7 +251,7 @@ def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, co
         )
         for i, part in parts.items()
     }
-    return FittedRatings(agents, result, cost)
+    return FittedRatings(agents, result, cost, placed.notes)
 
 
 def own_model(x: LowRank, offsets: Offsets, rows: Index) -> RatingsModel:
