@@ -92,7 +92,7 @@ class DecentralizedCompletion(BaseEstimator):
         options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
         config = RatingsConfig(1.0, self.ridge, runtime, options)  # raises unless the ridge is valid
         radius = None if self.radius == "auto" else POSITIVE(self.radius, "radius (or 'auto')")
-        placed, path = place(split, graph, runtime, cost), None
+        placed, path = place(split, graph, runtime, cost).inspected(), None
         if radius is None:
             path = ratings_path(placed.parts, OffsetsTask(placed.shape, True, self.ridge), network, seed)
             radius = path.best.radius

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import networkx as nx
@@ -188,7 +188,7 @@ def fit_ratings(
     """
     cost = Cost()
     given = dict(sites.items() if isinstance(sites, Mapping) else enumerate(sites))
-    return fit_placed(place(given, graph, config.runtime, cost), graph, config, cost)
+    return fit_placed(place(given, graph, config.runtime, cost).inspected(), graph, config, cost)
 
 
 @final
@@ -206,6 +206,11 @@ class PlacedRatings:
     shape: tuple[int, int]
     notes: tuple[str, ...] = ()
 
+    def inspected(self) -> PlacedRatings:
+        """Return the ratings without duplicates, and with notes on what is odd in them."""
+        parts, notes = inspected(self.parts, self.shape[1])
+        return replace(self, parts=parts, notes=(*notes, *ids_notes(self.items)))
+
 
 def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Cost) -> PlacedRatings:
     """Agree on the ids of items and on how many users agents have; number rows and columns."""
@@ -218,8 +223,7 @@ def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Co
         i: Part(users[i].places(site[0]) + firsts[i], items.places(site[1]), _ratings(i, site))
         for i, site in sites.items()
     }
-    parts, notes = inspected(parts, len(items))
-    return PlacedRatings(users, items, firsts, parts, (count, len(items)), (*notes, *ids_notes(items)))
+    return PlacedRatings(users, items, firsts, parts, (count, len(items)))
 
 
 def inspected(parts: Mapping[int, Part], columns: int) -> tuple[dict[int, Part], list[str]]:
