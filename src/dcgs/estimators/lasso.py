@@ -66,7 +66,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
         ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float
-        The radius of the model; 0 if no model was as good on held-out rows as the best radius.
+        The radius of the model; 0 if one without features was as good on held-out rows.
     path_ : dcgs.Path or None
         How the radius was found; None if it was given.
     result_ : dcgs.Result
