@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.linear_model import LassoCV, LogisticRegressionCV
 from sklearn.metrics import roc_auc_score
@@ -22,6 +25,7 @@ from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.preprocessing import HoldOut, Reductions, SiteData, Steps, design, design_paths
 
 GRAPH = nx.cycle_graph(4)
+Vector = NDArray[np.float64]
 TEXTS = Path(os.environ.get("DCGS_DATA", "DCGS_DATA is not set"), "sparse-regression", "womens-clothing.npz")
 
 
@@ -65,6 +69,21 @@ def test_the_path_finds_the_true_size_in_few_rounds() -> None:
     assert "not finished" in found.stopped
 
 
+@pytest.mark.parametrize("sums", [1, 3, 8])
+def test_a_model_that_runs_out_of_steps_is_not_finished_and_never_worse(
+    sums: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", sums)
+    with pytest.warns(RuntimeWarning, match="the steps were not enough for the models of radius"):
+        found = dcgs.path(wide_folds(), lambda r: dcgs.L1Ball(80, r), GRAPH)
+    assert found.stopped.startswith("the steps ran out, so that no larger radius was tried")
+    assert found.to_dict()["ran_out"] == list(found.ran_out)
+    radii = {point.radius for point in found.points}
+    # With one sum no model is finished, so that there are no others.
+    assert radii == set(found.ran_out) or radii.isdisjoint(found.ran_out)
+    assert len(found.models) == len(found.points)
+
+
 def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     # With the deviations of all rows, held-out rows would know which words are rare among them.
     rng = np.random.default_rng(1)
@@ -85,6 +104,100 @@ def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.M
     trained_on = sum(f.loss.size for f in fold.train.values())
     constant = squares < 1e-9
     np.testing.assert_allclose(squares[~constant], trained_on, rtol=1e-9)  # rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Poisson(dcgs.Loss):
+    """Σ exp(zᵢ) − yᵢ zᵢ, the likelihood of counts; beyond a mean of 50 its curvature stays 50."""
+
+    y: Vector
+    curvature = (0.0, 50.0)
+
+    def values(self, z: Vector) -> Vector:
+        inside = np.minimum(z, np.log(50.0))
+        beyond = z - inside
+        return np.asarray(np.exp(inside) * (1.0 + beyond) + 25.0 * beyond**2 - self.y * z)
+
+    def value(self, z: Vector) -> float:
+        return float(self.values(z).sum())
+
+    def grad(self, z: Vector) -> Vector:
+        inside = np.minimum(z, np.log(50.0))
+        return np.asarray(np.exp(inside) + 50.0 * (z - inside) - self.y)
+
+    def hess(self, z: Vector) -> Vector:
+        return np.asarray(np.exp(np.minimum(z, np.log(50.0))))
+
+    def data(self) -> dict[str, Vector]:
+        return {"y": self.y}
+
+
+@pytest.mark.parametrize("features", [6, 80])  # by Newton steps, and by sums of gradients
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_loss_with_negative_values_gets_its_best_radius(features: int, intercept: bool) -> None:
+    rng = np.random.default_rng(1)
+    A, w = rng.standard_normal((800, features)), np.zeros(features)
+    w[:3] = 0.5, -0.3, 0.2  # their sizes sum to 1
+    counts = rng.poisson(8.0 * np.exp(A @ w)).astype(float)
+    sites = {i: SiteData(A[i::4], counts[i::4]) for i in range(4)}
+    network = Reductions(GRAPH)
+    made = design(sites, network, Poisson, intercept)
+    (path,) = design_paths([(sites, made)], network, lambda r: dcgs.L1Ball(features, r), HoldOut())
+    errors = path.columns()["error"]
+    assert errors.min() < 0.0
+    assert path.best.error <= errors.min() + 0.01 * path.best.standard_error  # as Path.best promises
+    assert path.best.error < path.null.error
+    # With an intercept the true size is 1; without one a model must also explain the mean, by larger numbers.
+    assert 0.8 < path.best.radius < (1.3 if intercept else 5.0)
+
+
+def test_the_intercept_of_no_model_is_the_best_constant_of_any_loss() -> None:
+    counts = {0: np.zeros(30), 1: np.array([7.0, 9.0, 4.0])}  # the best constant of site 0 alone is −∞
+    sites = {i: SiteData(np.ones((len(y), 1)), y) for i, y in counts.items()}
+    made = design(sites, Reductions(nx.path_graph(2)), Poisson)
+    assert made.bound is not None
+    assert made.bound.start == pytest.approx(np.log(20.0 / 33.0), abs=1e-2)  # three sums of 65 constants
+    low, high = made.bound.interval(dcgs.L1Ball(1))
+    assert low < made.bound.start < high
+
+
+FEW = dcgs.Fold(
+    {i: dcgs.LeastSquares(np.eye(3), np.arange(3.0)) for i in range(2)},
+    {i: dcgs.LeastSquares(np.eye(3), np.ones(3)) for i in range(2)},
+)
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "no set": (
+        lambda: dcgs.path(FEW, lambda r: r, nx.path_graph(2)),  # type: ignore[arg-type,return-value]
+        "must return a set of points of shape",
+    ),
+    "another shape": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(4, r), nx.path_graph(2)),
+        r"points of shape \(3,\), which the objectives take; for radius 1 it returned L1Ball\(shape=\(4,\)",
+    ),
+    "two arguments": (
+        lambda: dcgs.path(FEW, lambda n, r: dcgs.L1Ball(n, r), nx.path_graph(2)),  # type: ignore[arg-type,misc]
+        "set_of must be a function of the radius",
+    ),
+    "an agent without a fold": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(3, r), nx.path_graph(3)),
+        r"train and held_out of the agents \[0, 1, 2\], .* one has none for \[2\]",
+    ),
+    "a start of another shape": (
+        lambda: dcgs.path(FEW, lambda r: dcgs.L1Ball(3, r), nx.path_graph(2), start=np.zeros(2)),
+        r"start must be of shape \(3,\), as the sets; got shape \(2,\)",
+    ),
+    "a list of objectives": (
+        lambda: dcgs.Fold([FEW.train[0]], [FEW.held_out[0]]),  # type: ignore[arg-type]
+        "train must be a mapping from agents to objectives",
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_path_of_bad_sets_or_folds_says_what_must_hold(wrong: str) -> None:
+    find, message = WRONG[wrong]
+    with pytest.raises((ValueError, TypeError), match=message):
+        find()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

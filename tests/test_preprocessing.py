@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -73,6 +74,23 @@ def test_a_constant_column_has_deviation_zero() -> None:
     A, y, _ = rows()
     A[:, 3] = 0.1
     assert statistics(split(A, y, None), Reductions(GRAPH)).constant.tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (("b", "a", "c"), "site 1 has 'b', 'a' where site 0 has 'a', 'b'. Give X its columns in one order"),
+        (("a", "b", "C"), "site 1 has 'C' where site 0 has 'c'"),
+        (None, "there are no names of columns at site 1. Give all sites data frames, or none"),
+    ],
+)
+def test_sites_with_other_names_of_columns_are_named(columns: tuple[str, ...] | None, message: str) -> None:
+    sites = {
+        i: SiteData(np.ones((2, 3)), np.ones(2), columns=names)
+        for i, names in enumerate([("a", "b", "c"), columns])
+    }
+    with pytest.raises(ValueError, match=re.escape(f"in the same order; {message}")):
+        statistics(sites, Reductions(nx.path_graph(2)))
 
 
 def test_sites_with_other_columns_or_without_rows_are_named() -> None:

@@ -193,6 +193,8 @@ READ: dict[str, tuple[bytes, list[tuple[str, str, float]]]] = {
     "blanks and comments": (b"# ratings\n\nann 7 3.5\n\nbob 8 4\n", []),
     "no last line break": (b"ann,7,3.5\nbob,8,4", []),
     "other order, by name": (b"rating,item,user\n3.5,7,ann\n4,8,bob\n", []),
+    "a time before the item": (b"cust,when,sku,stars\nann,100,7,3.5\nbob,200,8,4\n", []),
+    "names of which one is known": (b"who,date,stars,what\nann,100,3.5,7\nbob,200,4,8\n", []),
     "whole numbers as floats": (b"user,item,rating\nann,7.0,3.5\nbob,8.0,4\n", []),
 }
 
@@ -215,6 +217,8 @@ def test_ratings_are_read_in_any_chunks(
 
 
 BROKEN = {
+    b"who,what,how,much\na,b,c,3\n": "'who', 'what', 'how', 'much', and user and item and rating could be",
+    b"cust,when,stars\na,100,3\n": "they are 'cust', 'when', 'stars', and item could be any. Give --columns",
     b"user,item,rating\na,b,3\na,b\n": "line 3 of ratings.csv must have 3 columns",
     b"user,item,rating\na,b,3\n,b,2\n": "line 3 of ratings.csv must have an id in column 1, 'user'",
     b"user,item,rating\na,b,x\n": "line 2 of ratings.csv must have a finite number in column 3, 'rating'",
@@ -303,6 +307,59 @@ def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixt
     assert printed["range of ratings"] == [1.0, 5.0]
     assert printed["before the run"]["bytes"] > 0
     assert printed["offsets"]["ridge"] == 5.0
+
+
+ODD = """cust,when,sku,stars
+ann,100,film 1,4
+ann,101,film 1,4
+ann,102,film 2,2
+ann,103,film 2,5
+bob,104,film 1,3
+bob,105,film 3,500
+"""
+
+
+def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("odd-0.csv").write_text(ODD)
+    Path("odd-1.csv").write_text("user,item,rating\neve,Film 1,3\neve,film 2,4\nkim,film 2,5\n")
+    run("fit completion --data 'odd-{agent}.csv' --radius 2 --out m")
+    printed = capsys.readouterr().out
+    notes = [
+        "agent 0: 2 ratings repeat a pair, 1 of them with another value: the mean counts",
+        "agent 0: 1 ratings are far outside the others, such as 500: half of them are from 3.25 to 4.75",
+        "2 ids of columns differ only in case or blanks, such as 'Film 1' and 'film 1': they are not the "
+        "same",
+    ]
+    assert "columns used: 'cust' (user), 'sku' (item), 'stars' (rating)\n" in printed
+    assert "columns used: 'user' (user), 'item' (item), 'rating' (rating)\n" in printed
+    assert [line.removeprefix("note: ") for line in printed.splitlines() if "note: " in line] == notes
+    assert json.loads(Path("m/summary.json").read_text())["data_notes"] == notes
+    assert "such as 500" in Path("m/report.html").read_text()
+    kept = [line for line in ODD.splitlines() if "101" not in line and "103" not in line]
+    Path("odd-0.csv").write_text("\n".join(kept).replace("film 2,2", "film 2,3.5"))
+    run("fit completion --data 'odd-{agent}.csv' --radius 2 --out merged")
+    for name in ("U", "V", "row_offsets", "col_offsets"):
+        with np.load("m/agent-000.npz") as odd, np.load("merged/agent-000.npz") as merged:
+            np.testing.assert_array_equal(odd[name], merged[name])
+
+
+def test_items_that_look_like_times_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("times.csv").write_text("ann,1600000000,242,3\nbob,1600000060,243,4\nann,1600000090,243,2\n")
+    run("fit completion --data times.csv --agents 2 --radius 2 --no-report --out m")
+    printed = capsys.readouterr().out
+    assert "columns used: column 1 (user), column 2 (item), column 3 (rating)" in printed
+    assert "note: all ids of columns look like times, such as '1600000000'. Choose other columns" in printed
+
+
+@pytest.mark.parametrize("option", ["--held-out 0.2", "--held-out 0", "--missing drop", "--missing mean"])
+def test_an_option_for_rows_is_refused_for_ratings(
+    option: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(shlex.split(f"fit completion --data site-0.csv --agents 2 --radius 5 {option} --out m"))
+    assert f"{option.split()[0]} must be left out for completion" in capsys.readouterr().err
 
 
 def test_the_best_items_of_all_users_leave_out_what_they_rated(folder: Path) -> None:

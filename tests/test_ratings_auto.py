@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,18 @@ def test_a_path_of_matrices_ends_when_the_error_rose_twice() -> None:
     errors = [path.null.error, *(point.error for point in path.points)]
     assert errors[-3] < errors[-2] < errors[-1]
     assert all(not errors[k] < errors[k + 1] < errors[k + 2] for k in range(len(errors) - 3))
+
+
+def test_a_path_whose_run_ends_at_a_limit_says_that_it_is_not_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limited = partial(dcgs.minimize, iterations=1)
+    monkeypatch.setattr("dcgs.preprocessing.path_models.minimize", limited)
+    parts = {0: part_of(range(12), 0), 1: part_of(range(12, USERS), 1)}
+    path = ratings_path(parts, OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2)))
+    assert path.ran_out == (path.best.radius,)
+    assert "the steps ran out, so that no larger radius was tried" in str(path)
+    assert "all of them: their errors are a guess" in str(path)
 
 
 def test_a_fit_with_radius_auto_is_that_of_the_radius_found(

@@ -12,6 +12,7 @@ import os
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar, final
@@ -136,6 +137,19 @@ def function_or_none(value: object, name: str, argument: str) -> None:
     """Raise unless the value is None or can be called; ``argument`` says with what."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} must be a function of {argument}, or None; got {shown(value)}.")
+
+
+def takes(function: Any, *arguments: Any) -> bool:
+    """Return True if a value is a function that can be called with these arguments."""
+    if not callable(function):
+        return False
+    try:
+        signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a function without a signature, of another language
+        pass
+    return True
 
 
 def reals(values: Any, name: str, ndim: int | None = None) -> Floats:

@@ -18,7 +18,7 @@ from dcgs.front import Checkpoint
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
 _TABLES_ONLY = ("target", "features", "use", "drop", "categorical")
-_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds")
+_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
 
 
 def config_of(args: argparse.Namespace) -> FitConfig:
@@ -49,7 +49,8 @@ def config_of(args: argparse.Namespace) -> FitConfig:
 def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions:
     if args.class_weight is not None and not problem.labels:
         raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
-    how = Preparation(tuple(args.categorical), args.missing, args.held_out)
+    held_out = 0.1 if args.held_out is None else args.held_out
+    how = Preparation(tuple(args.categorical), args.missing or "mean", held_out)
     if args.folds is not None and args.radius != "auto":
         raise ValueError("--folds is for --radius auto, whose radii are judged on them. Leave it out.")
     balanced = args.class_weight == "balanced"

@@ -127,7 +127,7 @@ def _add_data(group: Any) -> None:
     add("--features N", "of LIBSVM text (default: the highest index)", count)
     text = "of a matrix to complete whose rows and columns have numbers (default: ids in tables)"
     add("--shape R,C", text, shape)
-    columns = "of tables for completion (default: by name, or the first 3)"
+    columns = "of tables for completion (default: by name; without names the first 3)"
     add_reading_options(group, columns, base="ids in tables; else from 0 if there is a 0, or from 1")
     text = "of tables, the only columns of features to use: names or numbers (default: all)"
     add("--use COLUMN", text, nargs="+", action="extend")
@@ -138,9 +138,9 @@ def _add_data(group: Any) -> None:
     text = (
         "of tables, an empty cell: filled with the mean of all sites (default), its row dropped, or refused"
     )
-    add("--missing", text, choices=["mean", "drop", "error"], default="mean")
+    add("--missing", text, choices=["mean", "drop", "error"])
     text = "share of each site's rows to hold out of the fit and score models on (default: 0.1; 0: none)"
-    add("--held-out SHARE", text, share, default=0.1)
+    add("--held-out SHARE", text, share)
     text = (
         "how one file is split: in order (default), shuffled by the seed, or sorted by target or row "
         "(default for completion: every row has one agent)"

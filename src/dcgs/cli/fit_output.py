@@ -111,6 +111,8 @@ def _agents_table(fitted: FitResult) -> Table:
 def _reading(fitted: FitResult) -> Iterator[str]:
     """Yield what was assumed in reading the data."""
     reading, sides = fitted.data.reading, fitted.data.shape
+    yield from (f"columns used: {used}" for used in reading.get("used", ()))
+    yield from (f"note: {note}" for note in (fitted.ratings.notes if fitted.ratings is not None else ()))
     if "ids" in reading:
         yield f"{sides[0]} rows and {sides[1]} columns, by their ids"
         return

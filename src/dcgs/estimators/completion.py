@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 from zlib import crc32
@@ -13,8 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from dcgs.estimators.linear import certified_gap
-from dcgs.estimators.sites import as_seed, nodes_of
+from dcgs.estimators.linear import certified_gap, warn_of_path, warn_unless_certified
+from dcgs.estimators.sites import as_seed, graph_of_sites, nodes_of, site_labels
 from dcgs.preprocessing import Reductions, Sent
 from dcgs.preprocessing.ratings_path import ratings_path
 from dcgs.ratings import RatingsConfig
@@ -22,7 +23,7 @@ from dcgs.ratings.completing import Cost, Site, fit_placed, place
 from dcgs.ratings.ids import as_texts
 from dcgs.ratings.offsets import OffsetsTask
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.validation import COUNT, POSITIVE, vector
+from dcgs.validation import COUNT, POSITIVE, instance, vector
 
 
 @final
@@ -84,13 +85,14 @@ class DecentralizedCompletion(BaseEstimator):
         """
         seed = as_seed(self.random_state)
         runtime: Runtime = Lockstep() if self.runtime is None else self.runtime
+        instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         given = as_texts(rows), as_texts(cols), vector(values, "values")
         graph, split = self._split(*given, sites, runtime)
         network, cost = Reductions(graph, runtime), Cost()
         options: dict[str, Any] = {"gap": POSITIVE(self.gap, "gap")}
         config = RatingsConfig(1.0, self.ridge, runtime, options)  # raises unless the ridge is valid
         radius = None if self.radius == "auto" else POSITIVE(self.radius, "radius (or 'auto')")
-        placed, path = place(split, graph, runtime, cost), None
+        placed, path = place(split, graph, runtime, cost).inspected(), None
         if radius is None:
             path = ratings_path(placed.parts, OffsetsTask(placed.shape, True, self.ridge), network, seed)
             radius = path.best.radius
@@ -107,6 +109,10 @@ class DecentralizedCompletion(BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.n_iter_ = self.result_.iterations
         self.gap_ = certified_gap(self.result_)
+        for note in placed.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        warn_of_path(path)
+        warn_unless_certified([self.result_], self.gap)
         return self
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:
@@ -128,15 +134,15 @@ class DecentralizedCompletion(BaseEstimator):
                 f"{len(rows)}, {len(cols)} and {len(values)}."
             )
         processes = runtime.group().size
-        graph = self.graph
-        if graph is None and sites is not None:
-            graph = nx.complete_graph(sorted(set(np.asarray(sites).tolist())))
-        if graph is None:
+        graph, labels = self.graph, None if sites is None else site_labels(sites, len(rows))
+        if labels is not None:
+            graph = graph_of_sites(graph, labels, runtime)
+        elif graph is None:
             count = min(COUNT(self.n_sites, "n_sites"), len(set(rows.tolist())))
             graph = nx.complete_graph(processes if processes > 1 else count)
         nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
-        labels = self._dealt(rows, hosts, nodes) if sites is None else np.asarray(sites).tolist()
+        labels = self._dealt(rows, hosts, nodes) if labels is None else labels
         split: dict[int, Site] = {}
         for i in hosts:
             own = np.array([label == nodes[i] for label in labels])

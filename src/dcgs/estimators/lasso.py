@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearSpec, fit_linear
-from dcgs.estimators.sites import SitePlan, as_seed
+from dcgs.estimators.linear import LinearSpec, fit_linear, warn_of_path, warn_unless_certified
+from dcgs.estimators.sites import SitePlan, as_seed, column_names, row_weights
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.preprocessing import Reductions, SiteData
 
@@ -63,9 +63,10 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     rounds_, bytes_ : int
         Communication rounds, and bytes that the sites of this process sent, for everything.
     gap_ : float
-        The certificate: the sum of losses exceeds the least possible by at most this.
+        The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
+        ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float
-        The radius of the model.
+        The radius of the model; 0 if one without features was as good on held-out rows.
     path_ : dcgs.Path or None
         How the radius was found; None if it was given.
     result_ : dcgs.Result
@@ -101,9 +102,9 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
-        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights)
+        rows = SiteData(X, np.asarray(y, dtype=np.float64), weights, columns=column_names(self))
         where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         spec = LinearSpec(
@@ -116,6 +117,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.gap_, self.radius_, self.path_, self.result_ = fit.gap, fit.radius, fit.path, fit.result
         self.sent_ = list(network.sent)
+        warn_of_path(fit.path)
+        warn_unless_certified([fit.result], self.gap)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import networkx as nx
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from dcgs.front import Result, minimize
 from dcgs.objectives.losses import LogisticLoss
@@ -23,8 +26,9 @@ from dcgs.preprocessing import (
     design_paths,
     designs,
 )
-from dcgs.sets import ConvexSet, L1Ball
-from dcgs.validation import POSITIVE, shown
+from dcgs.runtime import MPI, Lockstep, Runtime
+from dcgs.sets import Box, ConvexSet, L1Ball
+from dcgs.validation import COUNT, FLAG, POSITIVE, shown, takes
 
 # With at most this number of unknowns, several folds cost no more rounds than one.
 _FEW = 64
@@ -64,12 +68,15 @@ class LinearSpec:
         if self.radius != "auto":
             POSITIVE(self.radius, "radius (or 'auto')")
         POSITIVE(self.gap, "gap")
+        COUNT.or_none(self.folds, "folds")
+        FLAG(self.intercept, "fit_intercept")
+        FLAG(self.standardize, "standardize")
         if isinstance(self.set, ConvexSet) and self.set.shape != (features,):
             raise ValueError(
                 f"set must be of vectors with {features} entries, one per feature; it has shape "
                 f"{self.set.shape}."
             )
-        if not (self.set is None or isinstance(self.set, ConvexSet) or callable(self.set)):
+        if not (self.set is None or isinstance(self.set, ConvexSet) or takes(self.set, features, 1.0)):
             raise ValueError(
                 "set must be a set of dcgs, or a function of the number of features and the radius, such as "
                 f"dcgs.L2Ball; got {shown(self.set)}."
@@ -93,8 +100,31 @@ class LinearFit:
 
 
 def certified_gap(result: Result) -> float:
-    """Return the certified gap of a run: the loss exceeds the least one by at most this."""
-    return max(0.0, float(result.about.get("certified", {}).get("gap", np.nan)))
+    """Return the certified gap of a run: the loss exceeds the least one by at most this; nan without one."""
+    certified = result.about.get("certified")
+    return math.nan if certified is None else max(0.0, float(certified["gap"]))
+
+
+def warn_unless_certified(results: Sequence[Result], asked: float) -> None:
+    """Warn of runs that ended before they certified the gap that was asked for, with the numbers."""
+    for result in results:
+        if not result.status.success:
+            told = " ".join((str(result.status), *result.notes))
+            warnings.warn(
+                f"the model must be certified to a gap of {asked:.1e} of what it explains; its gap_ is "
+                f"{certified_gap(result):.1e} after {result.iterations} iterations and {result.rounds} "
+                f"rounds: {told}",
+                ConvergenceWarning,
+                stacklevel=3,  # the line that calls fit
+            )
+
+
+def warn_of_path(path: Path | None) -> None:
+    """Warn if models of the path ran out of steps, or if nothing was held out to judge them by."""
+    if path is not None and path.ran_out:
+        warnings.warn(str(path), ConvergenceWarning, stacklevel=3)
+    elif path is not None and math.isnan(path.best.error):
+        warnings.warn(f"{path} Give a radius, or more rows.", UserWarning, stacklevel=3)
 
 
 def fit_linear(
@@ -103,10 +133,19 @@ def fit_linear(
     """Return the model of all rows of all sites; for several classes there are rows for the model of each."""
     made = designs(rows, network, loss, spec.intercept, spec.standardize)
     spec.check(len(made[0].statistics.mean))
+    _check_record(network.runtime, len(rows))
     paths: Sequence[Path | None] = [None] * len(rows)
     if spec.radius == "auto" and not isinstance(spec.set, ConvexSet):
         paths = find_paths(list(zip(rows, made, strict=True)), network, spec)
     return [_fit(*each, network, spec) for each in zip(rows, made, paths, strict=True)]
+
+
+def _check_record(runtime: Runtime, runs: int) -> None:
+    """Raise if the steps of a run are recorded or replayed, and there are several runs."""
+    if runs > 1 and isinstance(runtime, Lockstep | MPI) and (runtime.record or runtime.replays):
+        raise ValueError(
+            f"record and replay are for one run; a fit of several classes has {runs}. Leave them out."
+        )
 
 
 def _fit(
@@ -125,6 +164,8 @@ def _fit(
     else:
         radius = 1.0 if spec.radius == "auto" else float(spec.radius)
     ball = spec.ball(features, radius)
+    if path is not None and path.needs_no_model and not ball.start().any():
+        radius, x0, ball = 0.0, None, Box(np.zeros(features), np.zeros(features))
     X = made.set_of(ball)
     start = made.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives = made.objectives(sites)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
@@ -11,10 +11,10 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear
-from dcgs.estimators.sites import SitePlan, Sites, as_seed
+from dcgs.estimators.linear import LinearFit, LinearSpec, fit_linear, warn_of_path, warn_unless_certified
+from dcgs.estimators.sites import SitePlan, Sites, as_seed, column_names, row_weights
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.preprocessing import (
     Reductions,
@@ -27,7 +27,7 @@ from dcgs.preprocessing import (
     row_factors,
     stacked,
 )
-from dcgs.validation import shown
+from dcgs.validation import NOT_NEGATIVE, shown
 
 
 @final
@@ -81,9 +81,10 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     rounds_, bytes_ : int
         Communication rounds, and bytes that the sites of this process sent, for everything.
     gap_ : float, or array of shape (n_classes,)
-        The certificate: the sum of losses exceeds the least possible by at most this.
+        The certificate: the sum of losses exceeds the least possible by at most this. It is nan if the run
+        ended before it had one; a ``ConvergenceWarning`` says why.
     radius_ : float, or array of shape (n_classes,)
-        The radius of the model.
+        The radius of the model; 0 if one without features was as good on held-out rows.
     path_ : dcgs.Path, list of them, or None
         How the radius was found; None if it was given.
     result_ : dcgs.Result, or list of them
@@ -121,10 +122,10 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = row_weights(sample_weight, X)
         seed = as_seed(self.random_state)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
-        rows = SiteData(X, codes, weights)
+        rows = SiteData(X, codes, weights, columns=column_names(self))
         where = SitePlan(self.graph, self.n_sites, self.runtime, seed).sites(rows, sites)
         network = Reductions(where.graph, where.runtime)
         self.classes_ = self._classes(y, where, network)
@@ -133,10 +134,15 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             self.radius, self.set, self.fit_intercept, self.standardize, self.gap, self.folds, seed
         )
         codes = class_numbers(y.tolist(), self.classes_.tolist())
-        classes = list(against_rest(where.data(SiteData(X, codes, weights)), len(self.classes_)))
-        self._keep(fit_linear(classes, network, LogisticLoss, spec))
+        rows = replace(rows, targets=codes, weights=weights)
+        classes = list(against_rest(where.data(rows), len(self.classes_)))
+        fits = fit_linear(classes, network, LogisticLoss, spec)
+        self._keep(fits)
         self.rounds_, self.bytes_ = network.rounds, network.bytes
         self.sent_ = list(network.sent)
+        for fit in fits:
+            warn_of_path(fit.path)
+        warn_unless_certified([fit.result for fit in fits], self.gap)
         return self
 
     def _classes(self, y: Any, where: Sites, network: Reductions) -> NDArray[Any]:
@@ -155,6 +161,14 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
             return weights
         counts = np.ones(len(y)) if weights is None else weights
         if isinstance(self.class_weight, dict):
+            unknown = sorted(self.class_weight.keys() - set(self.classes_.tolist()), key=repr)
+            if unknown:
+                raise ValueError(
+                    f"class_weight must be for classes of the rows, {shown(self.classes_.tolist())}; got "
+                    f"{shown(unknown)}."
+                )
+            for label, weight in self.class_weight.items():
+                NOT_NEGATIVE(weight, f"class_weight[{label!r}]")
             return counts * row_factors(y, self.class_weight)
         if self.class_weight != "balanced":
             raise ValueError(

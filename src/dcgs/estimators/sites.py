@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, final
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight
 
 from dcgs.preprocessing import SiteData, deal
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.validation import COUNT, instance
+from dcgs.validation import COUNT, instance, shown
 
 
 @final
@@ -45,6 +47,11 @@ class SitePlan:
         """Return where each of all rows is: by labels, or dealt out; rows of weight 0 are nowhere."""
         runtime = Lockstep() if self.runtime is None else self.runtime
         instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        if runtime.has_noise:
+            raise ValueError(
+                "the sites certify the gap of the model, which they cannot if messages are noisy; got a "
+                "runtime whose faults have noise. Leave noise out."
+            )
         processes = runtime.group().size
         kept = np.arange(rows.A.shape[0])
         if rows.weights is not None:
@@ -52,7 +59,7 @@ class SitePlan:
             if len(kept) == 0:
                 raise ValueError("sample_weight must be positive for some rows; it is 0 for all.")
         if labels is not None:
-            return self._by_label(np.asarray(labels), len(rows.targets), kept, runtime)
+            return self._by_label(site_labels(labels, len(rows.targets)), kept, runtime)
         graph = self.graph
         if graph is None:
             count = processes if processes > 1 else min(COUNT(self.n_sites, "n_sites"), len(kept))
@@ -60,26 +67,23 @@ class SitePlan:
         nodes = nodes_of(graph)
         hosts = list(runtime.hosts(len(nodes)))
         dealt = deal(rows.A[kept], rows.targets[kept], len(hosts), self.seed)
+        used, numbers = np.unique(dealt, return_inverse=True)
+        if len(used) < len(hosts):  # there are fewer distinct rows, and equal rows go to one site
+            if self.graph is not None or processes > 1:
+                raise ValueError(
+                    f"equal rows are dealt to one site; there are {len(used)} distinct rows for the sites "
+                    f"{[nodes[i] for i in hosts]}. Give fewer sites, or say which row is where by sites=."
+                )
+            graph, dealt = nx.complete_graph(len(used)), numbers
+            nodes, hosts = list(graph), list(graph)
         places = {i: kept[dealt == n] for n, i in enumerate(hosts)}
         return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in hosts})
 
-    def _by_label(self, labels: NDArray[Any], rows: int, kept: NDArray[np.intp], runtime: Runtime) -> Sites:
+    def _by_label(self, labels: list[Any], kept: NDArray[np.intp], runtime: Runtime) -> Sites:
         """Return the sites that the labels of the rows name."""
-        if labels.shape != (rows,):
-            raise ValueError(f"sites must have one label per row; got shape {labels.shape} for {rows} rows.")
-        found = labels[kept].tolist()
-        graph = self.graph
-        if graph is None:
-            if runtime.group().size > 1:
-                raise ValueError(
-                    "with several processes the sites need a graph whose nodes they are, since no process "
-                    "sees all of them; got graph=None."
-                )
-            graph = nx.complete_graph(sorted(set(found)))
+        found = [labels[row] for row in kept]
+        graph = graph_of_sites(self.graph, found, runtime)
         nodes = nodes_of(graph)
-        unknown = sorted(set(found) - set(nodes), key=repr)
-        if unknown:
-            raise ValueError(f"every site must be a node of the graph; {unknown} are not among {nodes}.")
         places = {i: kept[[label == nodes[i] for label in found]] for i in runtime.hosts(len(nodes))}
         empty = [nodes[i] for i, own in places.items() if len(own) == 0]
         if empty:
@@ -87,6 +91,60 @@ class SitePlan:
                 f"every site must have rows; there are none at {empty}. Leave these nodes out of the graph."
             )
         return Sites(graph, runtime, places, {i: f"site {nodes[i]!r}" for i in places})
+
+
+def site_labels(sites: Any, rows: int) -> list[Any]:
+    """Return the label of the site of each row; raise unless all are texts, or all are numbers."""
+    # Else NumPy would turn numbers in a list of texts into texts.
+    array = np.asarray(sites, dtype=object if isinstance(sites, list | tuple) else None)
+    if array.shape != (rows,):
+        raise ValueError(f"sites must have one label per row; got shape {array.shape} for {rows} rows.")
+    labels: list[Any] = array.tolist()
+    texts = isinstance(labels[0], str)
+    for row, label in enumerate(labels):
+        if not isinstance(label, str if texts else Real) or label != label:
+            other = f" and {shown(labels[0])} in row 0" if row > 0 else ""
+            raise ValueError(
+                "sites must be all texts or all numbers, and none may be missing; got "
+                f"{shown(label)} in row {row}{other}."
+            )
+    return labels
+
+
+def graph_of_sites(graph: nx.Graph | None, labels: list[Any], runtime: Runtime) -> nx.Graph:
+    """Return the graph whose nodes the labels are; raise if one of them is none of its nodes."""
+    if graph is None:
+        if runtime.group().size > 1:
+            raise ValueError(
+                "with several processes the sites need a graph whose nodes they are, since no process "
+                "sees all of them; got graph=None."
+            )
+        return nx.complete_graph(sorted(set(labels)))
+    nodes = nodes_of(graph)
+    unknown = sorted(set(labels) - set(nodes), key=repr)
+    if unknown:
+        raise ValueError(f"every site must be a node of the graph; {unknown} are not among {nodes}.")
+    return graph
+
+
+def row_weights(sample_weight: Any, X: Any) -> NDArray[np.float64] | None:
+    """Return the weights of rows, or None without any; raise if one is negative or not finite."""
+    if sample_weight is None:
+        return None
+    weights: NDArray[np.float64] = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    negative = np.flatnonzero(weights < 0.0)
+    if len(negative):
+        raise ValueError(
+            f"sample_weight must be at least 0 in all rows; it is {weights[negative[0]]:g} in row "
+            f"{negative[0]}, and negative in {len(negative)} of {len(weights)} rows."
+        )
+    return weights
+
+
+def column_names(estimator: Any) -> tuple[str, ...] | None:
+    """Return the names of the features that scikit-learn found in the rows; None if they have none."""
+    found = getattr(estimator, "feature_names_in_", None)
+    return None if found is None else tuple(found.tolist())
 
 
 def nodes_of(graph: nx.Graph) -> list[Hashable]:

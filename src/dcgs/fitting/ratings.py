@@ -27,7 +27,8 @@ from dcgs.objectives import Objective
 from dcgs.preprocessing import Path as RadiusPath
 from dcgs.preprocessing import Sent
 from dcgs.ratings import Ids, Offsets, RatingsModel
-from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, own_model, prepare
+from dcgs.ratings.completing import Cost, first_rows, has_separate_rows, inspected, own_model, prepare
+from dcgs.ratings.oddities import ids_notes
 from dcgs.ratings.offsets import OffsetsTask, Part
 from dcgs.runtime import ProcessGroup, Runtime
 
@@ -59,6 +60,7 @@ class LoadedRatings:
     naming: Mapping[int, Naming]
     task: OffsetsTask
     cost: Cost
+    notes: tuple[str, ...] = ()
     path: RadiusPath | None = None
     path_sent: tuple[Sent, ...] = ()
 
@@ -93,6 +95,7 @@ class LoadedRatings:
         return {
             "offsets": None if ridge is None else {"mean": offsets.mean, "ridge": ridge},
             "range of ratings": [offsets.low, offsets.high],
+            "data_notes": list(self.notes),
             "before the run": {
                 "rounds": self.cost.rounds,
                 "messages": int(self.cost.messages.sum()),
@@ -107,9 +110,11 @@ def load_ratings(config: FitConfig, layout: EntriesLayout, site: Site) -> Loaded
     source, cost = config.source, Cost()
     has_numbers = config.shape is not None or layout.base is not None
     if has_numbers or kind_of(source.file(0)) in ("npz", "npy"):
-        parts, naming, shape = _numbered(source, layout, config.shape, site)
+        parts, naming, shape, used = _numbered(source, layout, config.shape, site)
     else:
-        parts, naming, shape = _labeled(source, layout, site, cost)
+        parts, naming, shape, used = _labeled(source, layout, site, cost)
+    parts, notes = inspected(parts, shape[1])
+    notes, used = site.group.allgather_texts(notes), list(dict.fromkeys(site.group.allgather_texts(used)))
     task = OffsetsTask(shape, has_separate_rows(parts, site.graph, site.runtime, cost), config.ridge)
     prepared = prepare(parts, task, site.graph, site.runtime, cost)
     # Every process counts for its own agents, and has 0 for others.
@@ -117,11 +122,16 @@ def load_ratings(config: FitConfig, layout: EntriesLayout, site: Site) -> Loaded
     cost.messages, cost.bytes = counts.astype(np.int64)
     one = next(iter(naming.values()))
     reading: dict[str, Any] = {"base": one.base} if isinstance(one, Numbering) else {"ids": True}
+    if isinstance(one, Labels):
+        notes += ids_notes(one.items)
+    reading["used"] = used
     data = LoadedData(shape, reading, {i: len(part.values) for i, part in parts.items()})
-    return LoadedRatings(data, prepared.objectives, parts, prepared.offsets, naming, task, cost)
+    offsets = prepared.offsets
+    return LoadedRatings(data, prepared.objectives, parts, offsets, naming, task, cost, tuple(notes))
 
 
-Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int]]
+Loaded = tuple[dict[int, Part], dict[int, Naming], tuple[int, int], list[str]]
+"""Ratings and names of each agent of this process, the shape of the matrix, and which columns were used."""
 Data = TypeVar("Data", Rated, Entries)
 
 
@@ -160,7 +170,7 @@ def _labeled(source: DataSource, layout: EntriesLayout, site: Site, cost: Cost) 
         parts[i] = Part(rows, items.places(own.cols.ids.texts)[own.cols.codes], values)
         here = np.unique(rows)
         naming[i] = Labels(Ids(own.rows.ids.texts[here - firsts[i]]), here, items)
-    return parts, dict(naming), (count, len(items))
+    return parts, dict(naming), (count, len(items)), [own.used for own in rated.values() if own.used]
 
 
 def read_rated_table(file: Path, layout: EntriesLayout) -> Rated:
@@ -183,7 +193,7 @@ def _numbered(source: DataSource, layout: EntriesLayout, given: tuple[int, int] 
     highest = site.group.allreduce_max(np.array([max(side) for side in zip(*sides, strict=True)], float))
     shape = given or (int(highest[0]), int(highest[1]))
     parts = {i: _checked(source, i, part, base, shape) for i, part in entries.items()}
-    return parts, {i: Numbering(base, shape) for i in parts}, shape
+    return parts, {i: Numbering(base, shape) for i in parts}, shape, []
 
 
 def _base(parts: Collection[Entries], group: ProcessGroup) -> int:

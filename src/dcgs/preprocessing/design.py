@@ -188,7 +188,7 @@ def with_bound(made: Design, sites: Mapping[int, SiteData], network: Reductions)
     if made.eliminates or not made.intercept:
         return made
     if made.loss is not LogisticLoss:
-        return replace(made, bound=range_bound(sites, network, made.statistics, made.scale))
+        return replace(made, bound=range_bound(sites, network, made.loss, made.statistics, made.scale))
     return replace(made, bound=(yield from logistic_bound(sites, made.statistics, made.scale)))
 
 

@@ -19,6 +19,7 @@ from dcgs.objectives.losses import LogisticLoss, WeightedLoss
 from dcgs.objectives.objective import Objective
 from dcgs.preprocessing.design import Design
 from dcgs.preprocessing.site_data import SiteData
+from dcgs.validation import instance
 
 Numbers = NDArray[np.intp]
 Rows = dict[int, SiteData]
@@ -50,6 +51,12 @@ class Fold:
     train: Mapping[int, Objective]
     held_out: Mapping[int, Objective]
     weights: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("train", "held_out"):
+            part = instance(getattr(self, name), Mapping, name, "be a mapping from agents to objectives")
+            for i, f in part.items():
+                instance(f, Objective, f"{name}[{i!r}]", "be an objective such as dcgs.LeastSquares(A, b)")
 
     def weight(self, i: int) -> float:
         """Return the weight of the rows that agent i trains on."""

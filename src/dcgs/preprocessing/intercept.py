@@ -8,14 +8,19 @@ rows, and H the mean loss at some feasible point. By Jensen's inequality the mea
 c ≥ −m₊ − H/π, and likewise c ≤ −m₋ + H/(1 − π). With μ₊ and μ₋ the means of the columns over the two classes,
 m₊ is at most the largest ⟨μ₊, x⟩ over the set, which one call of the linear oracle finds.
 
-**Other losses** of z + c − target, such as Huber's, whose entries are least where that is 0: the best c for
-given x is between the smallest and the largest target − z, and |z| ≤ ‖a‖ ‖x‖.
+**Losses of z + c − target**, such as Huber's, whose entries are least where that is 0: the best c for given x
+is between the smallest and the largest target − z, and |z| ≤ ‖a‖ ‖x‖.
+
+**Any other loss**, such as a Poisson likelihood. Let t be the best intercept without a model: Σ wᵢ ℓᵢ′(t) is
+0. The derivatives ℓᵢ′ do not decrease. If c ≥ t + max |z|, all z + c ≥ t, and the derivative in c is at least
+0; if c ≤ t − max |z|, it is at most 0. So the best c for given x is within max |z| of t. With t_s the same
+number for the rows of site s alone, t is between the smallest and the largest t_s; network sums find it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -23,6 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.objectives import Loss
 from dcgs.points import norm
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.preprocessing.site_data import SiteData
@@ -33,6 +39,9 @@ Vector = NDArray[np.float64]
 
 # Intervals are this much wider than their proof asks for, so that an optimum is not on the boundary.
 _MARGIN = 1.0
+# The best constant of a site is looked for up to this size, and found by halving an interval so often; that
+# of all sites by so many sums of the derivatives at so many constants.
+_FARTHEST, _HALVINGS, _SUMS, _GRID = 1024.0, 60, 3, 65
 
 
 @final
@@ -67,7 +76,10 @@ class LogisticBound:
 @final
 @dataclass(frozen=True, eq=False)
 class RangeBound:
-    """The bound for losses of z + c − target: the range of targets, and the largest ‖a‖."""
+    """The bound for losses other than the logistic one: a range for c − z, and the largest ‖a‖.
+
+    It is the range of the targets, or a small one around the best intercept without a model.
+    """
 
     low: float
     high: float
@@ -102,15 +114,63 @@ def logistic_bound(sites: Mapping[int, SiteData], found: Statistics, scale: Vect
 
 
 def range_bound(
-    sites: Mapping[int, SiteData], network: Reductions, found: Statistics, scale: Vector
+    sites: Mapping[int, SiteData],
+    network: Reductions,
+    loss: Callable[[Vector], Loss],
+    found: Statistics,
+    scale: Vector,
 ) -> RangeBound:
-    """Return the bound from the extreme targets and the largest row."""
-    own = {
-        i: [[site.targets.max(), -site.targets.min(), _largest_norm(site.A, found.mean, scale)]]
-        for i, site in sites.items()
-    }
-    (high, low, largest), *_ = (array.tolist() for array in network.max("largest target and row", own))
-    return RangeBound(-low, high, largest, found.target_mean)
+    """Return the bound from the largest row and the extreme targets, or the best constant."""
+    own = {}
+    for i, site in sites.items():
+        low, high, least_at_targets = _constants(site, loss)
+        own[i] = [[high, -low, _largest_norm(site.A, found.mean, scale), float(not least_at_targets)]]
+    (high, low, largest, others), *_ = (
+        array.tolist() for array in network.max("largest target and row", own)
+    )
+    if not others:
+        return RangeBound(-low, high, largest, found.target_mean)
+    low, high = _best_constant(sites, network, loss, -low, high)
+    return RangeBound(low, high, largest, 0.5 * (low + high))
+
+
+def _constants(site: SiteData, loss: Callable[[Vector], Loss]) -> tuple[float, float, bool]:
+    """Return a range that has the best constant of a site, and whether entries are least at their targets."""
+    own = loss(site.targets)
+    if not own.grad(site.targets).any():
+        return float(site.targets.min()), float(site.targets.max()), True
+    low, high = -1.0, 1.0
+    while high < _FARTHEST and _slope(site, own, high) < 0.0:
+        low, high = high, 2.0 * high
+    while low > -_FARTHEST and _slope(site, own, low) > 0.0:
+        low, high = 2.0 * low, low
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if _slope(site, own, middle) < 0.0 else (low, middle)
+    return low, high, False
+
+
+def _best_constant(
+    sites: Mapping[int, SiteData],
+    network: Reductions,
+    loss: Callable[[Vector], Loss],
+    low: float,
+    high: float,
+) -> tuple[float, float]:
+    """Return a small range that has the best constant of all sites, which is between low and high."""
+    losses = {i: loss(site.targets) for i, site in sites.items()}
+    for _ in range(_SUMS):
+        grid = np.linspace(low, high, _GRID)
+        own = {i: [[_slope(site, losses[i], t) for t in grid.tolist()]] for i, site in sites.items()}
+        (slopes,) = network.sum("derivatives of the loss at constants", own)
+        first = int(np.argmax(np.append(slopes[1:-1], 0.0) >= 0.0)) + 1  # at the ends the signs are known
+        low, high = float(grid[first - 1]), float(grid[first])
+    return low, high
+
+
+def _slope(site: SiteData, loss: Loss, constant: float) -> float:
+    """Return the derivative of the loss of a site at a constant."""
+    return float(site.counts @ loss.grad(np.full(len(site.targets), constant)))
 
 
 def _largest(X: ConvexSet, direction: Vector) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -15,13 +16,13 @@ from dcgs.points import Point
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.path_models import Fitted, MinimizePath, NewtonPath, PathModels, SetOf, judged
 from dcgs.preprocessing.path_result import SAME, Path, PathPoint, from_sums
-from dcgs.preprocessing.path_search import NOT_BETTER, first_as_good, searched
+from dcgs.preprocessing.path_search import NOT_BETTER, RAN_OUT, first_as_good, searched
 from dcgs.preprocessing.path_sums import SumsPath
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.runtime import Lockstep, Runtime
-from dcgs.sets.base import ProjectableSet
+from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.sets.product_set import Product
-from dcgs.validation import finite, instance, shown, vector
+from dcgs.validation import finite, instance, reals, shown, takes, vector
 
 # With at most this number of unknowns, Hessians are sent.
 _FEW = 64
@@ -56,7 +57,8 @@ def path(
     by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
     until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
     clearly too large. Matrices in factors are found to a gap of 10 %, and an error that rises twice in a row
-    has turned. ``start`` is the point of no model, by default that of the set.
+    has turned. A model that runs out of steps is left out of the path; ``ran_out`` has its radius, and a
+    ``RuntimeWarning`` says so. ``start`` is the point of no model, by default that of the set.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
@@ -71,7 +73,10 @@ def path(
     network = Reductions(graph, Lockstep() if runtime is None else runtime)
     given = [folds] if isinstance(folds, Fold) else folds
     instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    return network.run(path_steps(network, list(given), set_of, radii, start))[0]
+    (found,) = network.run(path_steps(network, list(given), set_of, radii, start))
+    if found.ran_out:
+        warnings.warn(str(found), RuntimeWarning, stacklevel=2)
+    return found
 
 
 def path_steps(
@@ -90,39 +95,78 @@ def path_steps(
         raise ValueError("folds must be dcgs.Fold(train, held_out), or several of them; got none.")
     for fold in folds:
         instance(fold, Fold, "folds", "be dcgs.Fold(train, held_out), or several of them")
-    if not callable(set_of) or isinstance(set_of, type):
-        raise TypeError(
-            f"set_of must be a function of the radius, such as lambda r: dcgs.L1Ball(10, r); "
-            f"got {shown(set_of)}."
-        )
+        lacks = [i for i in network.hosts if i not in fold.train or i not in fold.held_out]
+        if lacks:
+            raise ValueError(
+                f"every fold must have train and held_out of the agents {list(network.hosts)}, the nodes of "
+                f"the graph that this process runs; one has none for {lacks}."
+            )
     if radii is not None and not all(radius > 0.0 for radius in finite(vector(radii, "radii"), "radii")):
         raise ValueError(f"radii must be positive; got {shown(radii)}.")
     if radii is not None and len(radii) == 0:
         raise ValueError("radii must be at least one; got none.")
     before = network.rounds, network.bytes
-    x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else start
-    few = not isinstance(x0, LowRank) and x0.size <= _FEW and network.runtime.reliable
+    set_of = _checked(set_of, folds[0].train[network.hosts[0]].shape)
+    x0 = set_of(1.0 if radii is None else float(radii[0])).start() if start is None else _start(start, set_of)
+    few = not isinstance(x0, LowRank) and x0.size <= _FEW
     enough = _LEFT if folds[0].is_of_classes else 0.0
     models: PathModels | SumsPath
-    if not few and _sums(set_of, x0, network):
+    if not few and _sums(set_of, x0):
         models = SumsPath(folds, set_of, network, x0)
         fitted, stopped = yield from searched(models, radii, enough)
     else:
         models = (NewtonPath if few else MinimizePath)(folds, set_of, network, x0)
         fitted, stopped = yield from _fitted(models, folds, network, radii, enough)
+    ran_out = tuple(one.radius for one in fitted if one.ran_out)
+    if ran_out:
+        others = [one for one in fitted if not one.ran_out]
+        which = ", ".join(f"{radius:.4g}" for radius in ran_out)
+        left_out = "all of them: their errors are a guess" if len(others) == 1 else "which are left out"
+        stopped += f"; the steps were not enough for the models of radius {which}, {left_out}"
+        fitted = others if len(others) > 1 else fitted
     count = _feature_count(set_of(1.0))
     null, *points = [_point(one, models.weight or 1.0, count) for one in fitted]
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     found = tuple(one.models for one in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough)
+    return Path(tuple(points), null, rounds, sent, len(folds), stopped, found, size, enough, ran_out)
 
 
-def _sums(set_of: SetOf, x0: Any, network: Reductions) -> bool:
+def _checked(set_of: SetOf, shape: tuple[int, ...]) -> SetOf:
+    """Return the function with a check of what it returns: a set of points that the objectives take."""
+    if isinstance(set_of, type) or not takes(set_of, 1.0):
+        raise TypeError(
+            f"set_of must be a function of the radius, such as lambda r: dcgs.L1Ball(10, r); "
+            f"got {shown(set_of)}."
+        )
+
+    def checked(radius: float) -> ConvexSet:
+        X = set_of(radius)
+        if not isinstance(X, ConvexSet) or X.shape != shape:
+            raise ValueError(
+                f"set_of must return a set of points of shape {shape}, which the objectives take; for radius "
+                f"{radius:.4g} it returned {shown(X)}."
+            )
+        return X
+
+    return checked
+
+
+def _start(start: Any, set_of: SetOf) -> Any:
+    """Return the point of no model; raise unless it has the shape of the sets."""
+    if isinstance(start, LowRank):
+        return start
+    x0, shape = reals(start, "start"), set_of(1.0).shape
+    if x0.shape != shape:
+        raise ValueError(f"start must be of shape {shape}, as the sets; got shape {x0.shape}.")
+    return x0
+
+
+def _sums(set_of: SetOf, x0: Any) -> bool:
     """Return True if the models of the path are found by sums."""
     X = set_of(1.0)
     cheap = isinstance(X, ProjectableSet) and X.cheap_projection
-    return cheap and not isinstance(x0, LowRank) and network.runtime.reliable
+    return cheap and not isinstance(x0, LowRank)
 
 
 def _fitted(
@@ -144,14 +188,20 @@ def _fitted(
         fitted.append((yield from models.fit(radius)))
         if not models.exact:
             fitted = yield from _all_judged(fitted, folds, network)
-        as_good = None if patient else first_as_good(fitted, enough)
+        if patient or fitted[-1].ran_out:
+            if isinstance(models, MinimizePath) and not patient:  # a larger radius takes longer still
+                stopped = RAN_OUT
+                break
+            continue
+        known = [one for one in fitted if not one.ran_out]
+        as_good = first_as_good(known, enough)
         if as_good and as_good.radius < radius:
             stopped = NOT_BETTER
             break
-        if not patient and _is_still(fitted):
+        if _is_still(known):
             stopped = "a larger radius does not change the model"
             break
-        if not patient and not models.exact and (_has_turned(fitted) or _has_risen(fitted)):
+        if not models.exact and (_has_turned(known) or _has_risen(known)):
             stopped = "the error on held-out rows rises with a larger radius"
             break
     return (yield from _all_judged(fitted, folds, network)), stopped

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.minimize import minimize
+from dcgs.front.stopping import LIMITS
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.low_rank import LowRank
 from dcgs.methods.second_order import symmetric
 from dcgs.objectives.objective import Objective
-from dcgs.points import Point, vdot
+from dcgs.points import EPS, Point, vdot
 from dcgs.preprocessing.folds import Fold
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Sent, Steps
 from dcgs.sets.base import ConvexSet
@@ -34,6 +35,8 @@ GAP = 0.03
 # A matrix in factors to this one: held-out errors differ little, and radii for half the rounds.
 _MATRIX_GAP = 0.1
 _MOST_STEPS = 4
+ROUNDING = 1e3 * EPS
+"""How much a loss may exceed a bound by rounding error, relative to its value."""
 # The share of the upper bound in the Hessian after a step that did not decrease the loss.
 _SHARE = 0.25
 
@@ -44,7 +47,8 @@ class Fitted:
     """A model of each fold at one radius, their training losses, and sums over rows that were held out.
 
     ``judged`` is None if the sums have not been made yet. ``finished`` is False if the models have not
-    reached the gap of the path.
+    reached the gap of the path: with ``too_large`` they were left because they are clearly worse than one of
+    smaller radius, without it they ran out of steps.
     """
 
     radius: float
@@ -52,6 +56,12 @@ class Fitted:
     losses: tuple[float, ...]
     judged: Sums | None
     finished: bool = True
+    too_large: bool = False
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the models ran out of steps, so that their errors say nothing of the radius."""
+        return not (self.finished or self.too_large)
 
 
 class PathModels(ABC):
@@ -137,7 +147,8 @@ class NewtonPath(PathModels):
         # If the last trial of a fold was rejected, the sums are not those of its model.
         accepted = all(at.x is x for at, x in zip(self.at, trials, strict=True))
         losses = tuple(at.value for at in self.at)
-        return Fitted(radius, tuple(at.x for at in self.at), losses, sums if accepted else None)
+        finished = self.exact or all(self._is_near(n, X) for n in range(count))
+        return Fitted(radius, tuple(at.x for at in self.at), losses, sums if accepted else None, finished)
 
     def _trial(self, n: int, X: ConvexSet, share: float) -> Point:
         at = self.at[n]
@@ -158,7 +169,8 @@ class NewtonPath(PathModels):
     def _is_near(self, n: int, X: ConvexSet) -> bool:
         at = self.at[n]
         gap = vdot(at.grad, at.x) - X.lmo(at.grad).dot(at.grad)
-        return gap <= GAP * (self.null.losses[n] - at.value)
+        null = self.null.losses[n]
+        return gap <= max(GAP * (null - at.value), ROUNDING * (abs(null) + abs(at.value)))
 
     def _evaluate(
         self, points: Sequence[Point], once: Mapping[int, Sequence[Any]] | None = None
@@ -197,33 +209,40 @@ class MinimizePath(PathModels):
         x = self.models[0]
         if isinstance(x, LowRank):
             # The nuclear norm of what is to explain is at least its Frobenius norm, the root of the loss.
-            return 2.0 * math.sqrt(self.losses[0])
+            return 2.0 * math.sqrt(self.losses[0]) or 1.0  # 1 if the offsets explain all: any radius will do
         own = {i: [f.grad(x)] for i, f in self.folds[0].train.items()}
         (grad,) = yield ReductionRequest("the gradient of no model", own)
         return (yield from first_atom_radius(self.folds[0], self.set_of, x, grad))
 
     def fit(self, radius: float) -> Steps[Fitted]:
-        X, models, network = self.set_of(radius), [], self.network
+        X, models, network, finished = self.set_of(radius), [], self.network, True
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
             gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             start = _start(self.models[n], X)
             result = minimize(
-                dict(fold.train), X, network.graph, runtime=network.runtime, x0=start, every=None, **rule
+                dict(fold.train),
+                X,
+                network.graph,
+                runtime=network.runtime.in_rounds(),
+                x0=start,
+                every=None,
+                **rule,
             )
             name = f"the model of radius {radius:.4g}"
             # Of a matrix, blocks of vectors with an entry for each column are sent.
             here = int(result.bytes[list(network.hosts)].sum())  # a result has those of all processes
             network.sent.append(Sent(name, "fit", X.shape[-1], result.rounds, here))
             models.append(result.x)
+            finished = finished and result.status not in LIMITS
         self.models = models
         own: dict[int, list[Any]] = {
             i: [self._own_losses(i), judged(self.folds, i, models)] for i in network.hosts
         }
         losses, sums = yield ReductionRequest("losses, and held-out losses", own)
         self.losses = tuple(losses.tolist())
-        return Fitted(radius, tuple(models), self.losses, sums)
+        return Fitted(radius, tuple(models), self.losses, sums, finished)
 
     def _own_losses(self, i: int) -> list[float]:
         return [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]

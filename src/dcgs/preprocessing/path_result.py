@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, final
@@ -38,11 +39,12 @@ class PathPoint:
     def is_as_good_as(self, larger: PathPoint, null: PathPoint, enough: float) -> bool:
         """Return True if this model explains nearly all, and one of larger radius is not clearly better.
 
-        It leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows
-        held out it does so too, or its error exceeds the other by at most both standard errors together,
-        which bound that of the difference.
+        With ``enough`` 0 there is no such rule: losses may then be negative, and have no share. The model
+        leaves less than the share ``enough`` of the loss of no model on the rows trained on. On the rows held
+        out it does so too, or its error exceeds the other by at most both standard errors together, which
+        bound that of the difference.
         """
-        explains = self.loss < enough * null.loss
+        explains = enough > 0.0 and self.loss < enough * null.loss
         differs = self.error - larger.error > self.standard_error + larger.standard_error
         return explains and (self.error < enough * null.error or not differs)
 
@@ -56,6 +58,8 @@ class Path:
     radius. ``models`` are the points that ``minimize`` or Newton steps found, for each radius one per fold.
     ``size`` says what ``features`` of the points count: features, or the rank of a matrix. With a share
     ``enough`` above 0 the best radius is the smallest that :meth:`PathPoint.is_as_good_as` the others.
+    ``ran_out`` are radii whose models ran out of steps: the path has no points for them, unless it has no
+    other ones.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -79,6 +83,7 @@ class Path:
     models: tuple[tuple[Any, ...], ...] = field(repr=False)
     size: str = "features"
     enough: float = 0.0
+    ran_out: tuple[float, ...] = ()
 
     @property
     def best(self) -> PathPoint:
@@ -99,6 +104,14 @@ class Path:
         """The smallest radius whose error exceeds the best by at most the standard error of the best."""
         most = self.best.error + self.best.standard_error
         return next((point for point in self.points if point.error <= most), self.best)
+
+    @property
+    def needs_no_model(self) -> bool:
+        """Whether the point of no model is as good as the best one, up to 1 % of its standard error.
+
+        It is False if no row was held out.
+        """
+        return self.null.error <= self.best.error + SAME * self.best.standard_error
 
     @property
     def best_model(self) -> Any:
@@ -128,6 +141,8 @@ class Path:
             "folds": self.folds,
             "size": self.size,
             "stopped": self.stopped,
+            "needs_no_model": self.needs_no_model,
+            "ran_out": list(self.ran_out),
         }
 
     def to_json(self) -> str:
@@ -155,12 +170,19 @@ class Path:
         return axes
 
     def __str__(self) -> str:
-        return (
-            f"radius {self.best.radius:.4g} is best (held-out loss {self.best.error:.4g} ± "
-            f"{self.best.standard_error:.2g}; {self.null.error:.4g} without a model); "
-            f"{self.one_standard_error.radius:.4g} is within one standard error. {len(self.points)} radii, "
-            f"{self.rounds} rounds; {self.stopped}."
-        )
+        best, count = self.best, len(self.points)
+        judged = f"held-out loss {best.error:.4g} ± {best.standard_error:.2g}; {self.null.error:.4g} without"
+        if math.isnan(best.error):
+            told = (
+                f"nothing could be held out, so that radius {best.radius:.4g} was taken without a judgment."
+            )
+        elif self.needs_no_model:
+            less = "offsets alone are" if self.size == "rank" else "a model without features is"
+            told = f"{less} as good as radius {best.radius:.4g}, the best of {count} ({judged} a model)."
+        else:
+            within = f"{self.one_standard_error.radius:.4g} is within one standard error."
+            told = f"radius {best.radius:.4g} is best ({judged} a model); {within}"
+        return f"{told} {count} radii, {self.rounds} rounds; {self.stopped}."
 
 
 def from_sums(radius: float, sums: Sequence[float], loss: float, features: float) -> PathPoint:

@@ -16,6 +16,8 @@ _RATIO, _AT_ONCE, _MOST, _PARTS = 3.0, 3, 16, 3
 _STILL = 2e-3
 NOT_BETTER = "nearly all of the loss is explained, and a larger radius is not clearly better"
 
+RAN_OUT = "the steps ran out, so that no larger radius was tried"
+
 
 def searched(
     models: SumsPath, radii: Sequence[float] | None, enough: float
@@ -39,11 +41,11 @@ def searched(
         if sign < 0 or larger
     ]
     fitted += yield from models.fit(sorted(near), fitted)
-    left = [one.radius for one in fitted if not one.finished]
+    left = [one.radius for one in fitted if one.too_large]
     if left:
         stopped += f"; models from radius {min(left):.4g} on were clearly worse, and not finished"
     most = _error(best) + _standard_error(best)
-    shown = [one for one in fitted if one in _finished(fitted) or _error(one) > most]
+    shown = [one for one in fitted if one in _finished(fitted) or one.ran_out or _error(one) > most]
     return sorted(shown, key=lambda one: one.radius), stopped
 
 
@@ -61,6 +63,8 @@ def _coarse(models: SumsPath, enough: float) -> Steps[tuple[list[Fitted], str]]:
         count = _AT_ONCE + (last == 0)  # the first is below the radius where one atom would end
         fitted += yield from models.fit([first * _RATIO**k for k in range(last, last + count)], fitted)
         last += count
+        if any(one.ran_out for one in fitted):
+            return fitted, RAN_OUT
         if min(_finished(fitted), key=_error).radius < fitted[-1].radius:
             return fitted, "the error on held-out rows rises with a larger radius"
         as_good = first_as_good(_finished(fitted), enough)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -19,17 +19,15 @@ import numpy as np
 from dcgs.methods.sums_control import SmoothnessEstimate
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
-from dcgs.points import EPS, Point, vdot
+from dcgs.points import Point, vdot
 from dcgs.preprocessing.folds import Fold
-from dcgs.preprocessing.path_models import GAP, Fitted, SetOf, Sums, first_atom_radius
+from dcgs.preprocessing.path_models import GAP, ROUNDING, Fitted, SetOf, Sums, first_atom_radius
 from dcgs.preprocessing.path_result import from_sums
 from dcgs.preprocessing.reductions import ReductionRequest, Reductions, Steps
 from dcgs.sets.base import ProjectableSet
 
 # The most sums of one batch of radii.
 _MOST_SUMS = 400
-# How much f may exceed a bound by rounding error, relative to its value.
-_ROUNDING = 1e3 * EPS
 _NAME = "losses and gradients of the models of the path, and held-out losses"
 
 
@@ -94,14 +92,14 @@ class _Run:
 
     @property
     def is_finished(self) -> bool:
-        return self.lowest - self.lower <= max(GAP * (self.null - self.lowest), _ROUNDING * abs(self.lowest))
+        return self.lowest - self.lower <= max(GAP * (self.null - self.lowest), ROUNDING * abs(self.lowest))
 
     def learn(self, at: _Sample) -> Point | None:
         """Judge the last step; return the point that is to be projected for the next one, or None."""
         gap = vdot(at.grad, self.y.x) - self.X.lmo(at.grad).dot(at.grad)
         self.lower = max(self.lower, at.value_y - gap)
         tangent, self.tangent = self.tangent, _Tangent(self.y, at.value_y, at.grad)
-        rounding = _ROUNDING * abs(at.value)
+        rounding = ROUNDING * abs(at.value)
         squared, excess = (0.0, 0.0) if tangent is None else tangent.excess(self.x.x, at.value)
         if tangent is not None and excess > 0.5 * self.smoothness.L * squared + rounding:
             # The step was too long: repeat it.
@@ -161,7 +159,7 @@ class SumsPath:
         Unless ``patient``, models that are clearly too large are not finished.
         """
         runs = {(r, n): self._run(r, n, known) for r in radii for n in range(len(self.folds))}
-        going = dict(runs)
+        going, too_large = dict(runs), set[float]()
         for step in range(_MOST_SUMS):
             if step == 0 and len(known) == 1:
                 samples = [self.first[n] for _, n in going]
@@ -170,14 +168,16 @@ class SumsPath:
             targets = {key: run.learn(one) for (key, run), one in zip(going.items(), samples, strict=True)}
             fitted = [self._fitted(r, runs) for r in radii]
             large = math.inf if patient else _too_large([*known, *fitted])
-            going = {key: run for key, run in going.items() if key[0] < large and not run.is_finished}
+            going = {key: run for key, run in going.items() if not run.is_finished}
+            too_large |= {r for r, _ in going if r >= large}
+            going = {key: run for key, run in going.items() if key[0] < large}
             if not going:
                 break
             for key, run in going.items():
                 target = targets[key]
                 if target is not None:
                     run.move(self._at(run.X.project(target), key[1]))
-        return [self._fitted(r, runs) for r in radii]
+        return [replace(self._fitted(r, runs), too_large=r in too_large) for r in radii]
 
     def _run(self, radius: float, n: int, known: Sequence[Fitted]) -> _Run:
         X = self.set_of(radius)

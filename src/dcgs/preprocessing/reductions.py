@@ -73,6 +73,8 @@ class Sent:
 class Reductions:
     """Sums, extremes and unions over the agents of a graph; ``sent`` lists what they sent for it.
 
+    They are made in rounds, and every message arrives, whatever the faults and the pace of the runtime.
+
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
     (array(7.),)
@@ -119,7 +121,7 @@ class Reductions:
     def union(self, name: str, texts: Mapping[int, Iterable[str]]) -> tuple[str, ...]:
         """Return all texts of all agents, each once, in increasing order."""
         own = {i: sorted(set(some)) for i, some in texts.items()}
-        agreed = agree_on_texts(own, self.graph, self.runtime)
+        agreed = agree_on_texts(own, self.graph, self.runtime.in_rounds())
         most = max(map(len, own.values()))
         self.sent.append(Sent(name, "union", most, agreed.rounds, int(agreed.bytes.sum())))
         return agreed.texts
@@ -161,7 +163,7 @@ class Reductions:
 
     def _reduce(self, name: str, values: Mapping[int, Sequence[ArrayLike]], operation: str) -> Arrays:
         arrays = {i: [np.asarray(array, dtype=np.float64) for array in own] for i, own in values.items()}
-        total = allreduce(arrays, self.graph, self.runtime, operation)
+        total = allreduce(arrays, self.graph, self.runtime.in_rounds(), operation)
         numbers = sum(array.size for array in total.arrays)
         self.sent.append(Sent(name, operation, numbers, total.rounds, int(total.bytes.sum())))
         return total.arrays

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -18,12 +18,14 @@ class SiteData:
     """The rows of a site: ``A`` with one column per feature, dense or a csr_array, and one target per row.
 
     ``weights`` say how often a row counts; None means once. ``name`` is what errors call the site.
+    ``columns`` are the names of the features, which must be the same at all sites; None if they have none.
     """
 
     A: Any
     targets: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     name: str = ""
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         matrix = sp.csr_array(self.A, dtype=np.float64) if sp.issparse(self.A) else np.asarray(self.A, float)
@@ -56,12 +58,12 @@ class SiteData:
     def some(self, rows: NDArray[Any]) -> SiteData:
         """Return the rows with these numbers, or where a mask is True."""
         weights = None if self.weights is None else self.weights[rows]
-        return SiteData(self.A[rows], self.targets[rows], weights, self.name)
+        return replace(self, A=self.A[rows], targets=self.targets[rows], weights=weights)
 
     def with_targets(self, targets: NDArray[np.float64]) -> SiteData:
         """Return the same rows with other targets."""
-        return SiteData(self.A, targets, self.weights, self.name)
+        return replace(self, targets=targets)
 
     def weighted_by(self, factors: NDArray[np.float64]) -> SiteData:
         """Return the same rows with weights multiplied by these factors."""
-        return SiteData(self.A, self.targets, self.counts * factors, self.name)
+        return replace(self, weights=self.counts * factors)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +20,8 @@ Vector = NDArray[np.float64]
 
 # A deviation below this multiple of the rounding error of the mean is that of a constant column.
 _ROUNDING = 32.0
+# So many columns that differ are named.
+_TOLD = 5
 
 
 @final
@@ -80,17 +84,21 @@ def statistics_steps(sites: Mapping[int, SiteData], network: Reductions) -> Step
 
 
 def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> Steps[bool]:
-    """Return whether a site has sparse features; raise unless all have rows, and equally many columns."""
-    own = {
-        i: [[float(site.features), -float(site.features), -float(site.is_sparse), float(site.A.shape[0])]]
-        for i, site in sites.items()
-    }
+    """Return whether a site has sparse features; raise unless all have rows, and the same columns."""
+    own = {}
+    for i, site in sites.items():
+        names, width = _digest(site.columns), float(site.features)
+        own[i] = [[width, -width, names, -names, -float(site.is_sparse), float(site.A.shape[0])]]
     (found,) = yield ReductionRequest("numbers of columns and rows", own, "min")
-    least, most, dense, rows = found.tolist()
+    least, most, names, other_names, dense, rows = found.tolist()
     if least != -most:
         texts = {i: [f"{_name(i, site)} has {site.features}"] for i, site in sites.items()}
         told = ", ".join(network.union("which site has how many columns", texts))
         raise ValueError(f"all sites must have the same columns; {told}.")
+    if names != -other_names:
+        listed = {i: [json.dumps([_name(i, site), site.columns])] for i, site in sites.items()}
+        named = [json.loads(text) for text in network.union("names of columns", listed)]
+        raise ValueError(f"all sites must have the same columns in the same order; {_differences(named)}")
     if rows == 0.0:
         empty = {i: [_name(i, site)] if site.A.shape[0] == 0 else [] for i, site in sites.items()}
         without = ", ".join(network.union("sites without rows", empty))
@@ -100,6 +108,29 @@ def check_columns(sites: Mapping[int, SiteData], network: Reductions) -> Steps[b
 
 def _name(i: int, site: SiteData) -> str:
     return site.name or f"site {i}"
+
+
+def _digest(columns: Sequence[str] | None) -> float:
+    """Return a whole number that is another one for other names, or for another order; 0 without names."""
+    if columns is None:
+        return 0.0
+    return float(int.from_bytes(blake2b(json.dumps(columns).encode(), digest_size=6).digest()))
+
+
+def _differences(named: Sequence[tuple[str, Sequence[str] | None]]) -> str:
+    """Return where the columns of sites differ from those of the first, given sites with their columns."""
+    without = [site for site, columns in named if columns is None]
+    if without:
+        return f"there are no names of columns at {', '.join(without)}. Give all sites data frames, or none."
+    (first, columns), *others = ((site, columns or ()) for site, columns in named)
+    parts = []
+    for site, other in others:
+        pairs = [(a, b) for a, b in zip(columns, other, strict=True) if a != b]
+        if pairs:
+            here, there = (", ".join(map(repr, names[:_TOLD])) for names in zip(*pairs, strict=True))
+            more = f", and {len(pairs) - _TOLD} more differ" if len(pairs) > _TOLD else ""
+            parts.append(f"{site} has {there} where {first} has {here}{more}")
+    return f"{'; '.join(parts)}. Give X its columns in one order at all sites, such as X[sorted(X)]."
 
 
 def _sums(site: SiteData) -> list[Any]:

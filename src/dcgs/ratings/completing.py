@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import networkx as nx
@@ -15,10 +15,11 @@ from dcgs.low_rank import Index, LowRank
 from dcgs.objectives import MatrixCompletion, Objective
 from dcgs.ratings.ids import Ids, as_texts
 from dcgs.ratings.model import RatingsModel
+from dcgs.ratings.oddities import ids_notes, values_note, without_duplicates
 from dcgs.ratings.offsets import Numbers, Offsets, OffsetsTask, Part, offsets_program
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets import NuclearNormBall
-from dcgs.validation import POSITIVE, finite, vector
+from dcgs.validation import POSITIVE, finite, instance, vector
 
 
 @final
@@ -114,11 +115,15 @@ class AgentRatings:
 @final
 @dataclass(frozen=True, eq=False)
 class FittedRatings:
-    """The models of the agents of this process, the result of the run, and what all of it cost."""
+    """The models of the agents of this process, the result of the run, and what all of it cost.
+
+    ``notes`` are on what is odd in the ratings of this process.
+    """
 
     agents: Mapping[int, AgentRatings]
     result: Result
     cost: Cost
+    notes: tuple[str, ...] = ()
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> Numbers:
         """Return predictions by the agent that has the user; if no agent of this process has, by the first.
@@ -126,6 +131,8 @@ class FittedRatings:
         If several agents have a user of that id, the first of them predicts.
         """
         wanted, cols = as_texts(users), as_texts(items)
+        if len(wanted) != len(cols):
+            raise ValueError(f"there must be one item for each user; got {len(wanted)} and {len(cols)}.")
         models = list(self.agents.values())
         predictions = models[0].predict(wanted, cols)
         for agent in reversed(models):
@@ -149,6 +156,13 @@ class RatingsConfig:
 
     def __post_init__(self) -> None:
         POSITIVE.or_none(self.ridge, "ridge")
+        instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
+        if not self.runtime.reliable:
+            has = "agents at their own pace" if self.runtime.asynchronous else "faults"
+            raise ValueError(
+                "ratings are fitted in rounds in which every message arrives, since no agent holds the whole "
+                f"matrix; got a runtime with {has}. Use dcgs.Lockstep() or dcgs.MPI()."
+            )
 
 
 Site = tuple[ArrayLike, ArrayLike, ArrayLike]
@@ -161,7 +175,7 @@ def fit_ratings(
     """Fit a model to ratings: for each agent the ids of users and items, and the ratings.
 
     Users belong to their agent: their ids are not sent, and equal ids at two agents are two users. The ids of
-    items are agreed on by the network.
+    items are agreed on by the network. Several ratings of one user for one item count as their mean.
 
     >>> users, items = np.divmod(np.arange(24), 6)
     >>> stars = 3.0 + (users % 2) - (items % 2)
@@ -174,7 +188,7 @@ def fit_ratings(
     """
     cost = Cost()
     given = dict(sites.items() if isinstance(sites, Mapping) else enumerate(sites))
-    return fit_placed(place(given, graph, config.runtime, cost), graph, config, cost)
+    return fit_placed(place(given, graph, config.runtime, cost).inspected(), graph, config, cost)
 
 
 @final
@@ -182,7 +196,7 @@ def fit_ratings(
 class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the ids of these.
 
-    ``firsts`` are the numbers of the first row of each agent.
+    ``firsts`` are the numbers of the first row of each agent. ``notes`` are on what is odd in the ratings.
     """
 
     users: Mapping[int, Ids]
@@ -190,6 +204,12 @@ class PlacedRatings:
     firsts: Index
     parts: Mapping[int, Part]
     shape: tuple[int, int]
+    notes: tuple[str, ...] = ()
+
+    def inspected(self) -> PlacedRatings:
+        """Return the ratings without duplicates, and with notes on what is odd in them."""
+        parts, notes = inspected(self.parts, self.shape[1])
+        return replace(self, parts=parts, notes=(*notes, *ids_notes(self.items)))
 
 
 def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Cost) -> PlacedRatings:
@@ -204,6 +224,16 @@ def place(sites: Mapping[int, Site], graph: nx.Graph, runtime: Runtime, cost: Co
         for i, site in sites.items()
     }
     return PlacedRatings(users, items, firsts, parts, (count, len(items)))
+
+
+def inspected(parts: Mapping[int, Part], columns: int) -> tuple[dict[int, Part], list[str]]:
+    """Return the ratings of agents without duplicates, and notes on what is odd in them."""
+    kept, notes = {}, []
+    for i, part in parts.items():
+        kept[i], repeated = without_duplicates(part, columns)
+        told = [note for note in (repeated, values_note(part.values)) if note is not None]
+        notes += [f"agent {i}: {note}" for note in told]
+    return kept, notes
 
 
 def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, cost: Cost) -> FittedRatings:
@@ -225,7 +255,7 @@ def fit_placed(placed: PlacedRatings, graph: nx.Graph, config: RatingsConfig, co
         )
         for i, part in parts.items()
     }
-    return FittedRatings(agents, result, cost)
+    return FittedRatings(agents, result, cost, placed.notes)
 
 
 def own_model(x: LowRank, offsets: Offsets, rows: Index) -> RatingsModel:

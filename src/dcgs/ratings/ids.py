@@ -65,6 +65,10 @@ def as_texts(ids: ArrayLike) -> Texts:
     if array.dtype.kind == "f" and bool((array == np.floor(array)).all()):
         return array.reshape(-1).astype(np.int64).astype("S20")
     if array.dtype.kind in "UO":
-        encoded = [str(text).encode() for text in array.reshape(-1).tolist()]
+        given = array.reshape(-1).tolist()
+        missing = [place for place, text in enumerate(given) if text is None or text != text]
+        if missing:
+            raise ValueError(f"no id may be missing; {len(missing)} of {len(given)} are, first {missing[0]}.")
+        encoded = [str(text).encode() for text in given]
         return np.array(encoded, dtype=np.bytes_) if encoded else np.empty(0, dtype="S1")
     raise ValueError(f"ids must be texts or whole numbers; got an array of {array.dtype}.")

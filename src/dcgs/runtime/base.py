@@ -82,6 +82,15 @@ class Runtime(ABC):
         """Whether messages may be changed on their way."""
         return self.faults is not None and self.faults.has_noise
 
+    def in_rounds(self) -> Runtime:
+        """Return the same runtime with rounds in which every message arrives, as network sums need them."""
+        if not self.reliable:
+            raise ValueError(
+                f"sums over the network need rounds in which every message arrives; {self!r} has none. "
+                "Define in_rounds() of this runtime, or use dcgs.Lockstep() or dcgs.MPI()."
+            )
+        return self
+
     @abstractmethod
     def run(self, job: Job) -> None:
         """Run until every program has returned or ``job.after_round`` returns False."""

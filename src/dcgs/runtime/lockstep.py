@@ -93,6 +93,9 @@ class Lockstep(Runtime):
     def replays(self) -> bool:
         return self.replay is not None
 
+    def in_rounds(self) -> Lockstep:
+        return replace(self, faults=None, speeds=None, record=None, replay=None)
+
     def run(self, job: Job) -> None:
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from dcgs.counting import BudgetSpentError
@@ -69,6 +69,9 @@ class MPI(Runtime):
     def transport(self) -> MPITransport:
         """The transport between the processes. All processes must make the first call, which creates it."""
         return transport_of(self.comm, float(self.timeout), self.start_timeout)
+
+    def in_rounds(self) -> MPI:
+        return replace(self, asynchronous=False, record=None)
 
     def run(self, job: Job) -> None:
         self.transport.name_by_agents(len(job.neighbors))

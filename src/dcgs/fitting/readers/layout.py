@@ -11,11 +11,14 @@ from typing import TypeAlias, final
 from dcgs.datasets import BrokenDataError
 
 _WHOLE = re.compile(r"[+-]?\d+")
+_ROLES = ("user", "item", "rating")
 _KNOWN = (
-    ("user", "userid", "row", "rows"),
-    ("item", "itemid", "movie", "movieid", "col", "cols", "column", "product", "productid"),
+    ("user", "userid", "row", "rows", "customer", "customerid", "cust", "custid", "client", "clientid"),
+    ("item", "itemid", "movie", "movieid", "col", "cols", "column", "product", "productid", "sku", "film"),
     ("rating", "ratings", "value", "values", "stars", "score"),
 )
+# A column of such a name is never taken for one of users, items or ratings.
+_TIMES = ("time", "timestamp", "datetime", "date", "when", "ts", "day", "unixtime", "createdat", "ratedat")
 
 
 @final
@@ -163,12 +166,32 @@ class EntriesLayout:
         found = [next((plain.index(name) for name in known if name in plain), None) for known in _KNOWN]
         if None not in found[:least]:
             return [at for at in found if at is not None]
+        if header.names is not None and header.width >= least:
+            return self._filled(header, plain, found[: max(least, min(3, header.width))])
         if header.width < least:
             raise BrokenDataError(
                 f"{header.file} must have {'row, column and value' if self.values else 'row and column'} "
                 f"on each line; it has {header.width} column{'s' if header.width > 1 else ''}."
             )
         return list(range(min(3, header.width)))
+
+    def _filled(self, header: Header, plain: Sequence[str], found: Sequence[int | None]) -> list[int]:
+        """Return the columns found by name, and for the others those that are left, if it is clear which."""
+        left = [at for at in range(header.width) if at not in found and plain[at] not in _TIMES]
+        unknown = [role for role, at in zip(_ROLES, found, strict=False) if at is None]
+        if len(left) != len(unknown):
+            raise BrokenDataError(
+                f"the names of the columns of {header.file} must tell which are of users, items and ratings; "
+                f"they are {listed(header.names or ())}, and {' and '.join(unknown)} could be any. Give "
+                "--columns with three names, of user, item and rating."
+            )
+        return [left.pop(0) if at is None else at for at in found]
+
+
+def used_columns(header: Header, chosen: Sequence[int]) -> str:
+    """Return which columns of a table are those of users, items and ratings."""
+    names = [f"column {at + 1}" if header.names is None else repr(header.names[at]) for at in chosen]
+    return ", ".join(f"{name} ({role})" for role, name in zip(_ROLES, names, strict=False))
 
 
 def listed(names: Sequence[str], limit: int = 8) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Indices, Numbers
-from dcgs.fitting.readers.layout import EntriesLayout, Header
+from dcgs.fitting.readers.layout import EntriesLayout, Header, used_columns
 from dcgs.fitting.readers.parquet import read_parquet_ids
 from dcgs.ratings.ids import Ids, Texts
 
@@ -46,11 +46,15 @@ class Coded:
 @final
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """Ratings with the ids of users (rows) and items (columns); ``values`` is None if the file has none."""
+    """Ratings with the ids of users (rows) and items (columns); ``values`` is None if the file has none.
+
+    ``used`` says which columns of the file these are.
+    """
 
     rows: Coded
     cols: Coded
     values: Numbers | None
+    used: str = ""
 
     def __len__(self) -> int:
         return len(self.rows.codes)
@@ -58,7 +62,7 @@ class Rated:
     def take(self, chosen: Indices | slice) -> Rated:
         """Return these ratings, in this order."""
         values = None if self.values is None else self.values[chosen]
-        return Rated(self.rows.take(chosen), self.cols.take(chosen), values)
+        return Rated(self.rows.take(chosen), self.cols.take(chosen), values, self.used)
 
 
 Fields: TypeAlias = list[Texts]
@@ -84,16 +88,23 @@ def read_rated(file: Path, layout: EntriesLayout) -> Rated:
         raise BrokenDataError(f"{file} must have at least one rating; it has none.")
     merged = [_merged(column) for column in columns]
     values = _numbers(merged[2]) if len(merged) > 2 else None
-    return Rated(merged[0], merged[1], values)
+    return Rated(merged[0], merged[1], values, used_columns(reader.header, reader.columns))
 
 
 def read_rated_parquet(file: Path, layout: EntriesLayout) -> Rated:
     """Return the ratings in a Parquet file."""
-    ids, values = read_parquet_ids(file, layout.choose)
+    used: list[str] = []
+
+    def choose(header: Header) -> list[int]:
+        chosen = layout.choose(header)
+        used.append(used_columns(header, chosen))
+        return chosen
+
+    ids, values = read_parquet_ids(file, choose)
     if len(ids[0][0]) == 0:
         raise BrokenDataError(f"{file} must have at least one rating; it has none.")
     rows, cols = (_merged([column]) for column in ids)
-    return Rated(rows, cols, values)
+    return Rated(rows, cols, values, used[0])
 
 
 def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | None, bytes, int]:

@@ -31,7 +31,7 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, Any]:
         "features": fitted.data.shape[0],
         "scores": None,
         "warning": None,
-        "notes": fitted.result.notes,
+        "notes": [*(() if fitted.ratings is None else fitted.ratings.notes), *fitted.result.notes],
         "sent": _sent(fitted),
     }
     if samples is None:
