@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Collection
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ from dcgs.runtime import (
 from dcgs.supervisor import mark_printed, print_interrupted, set_hint
 
 _RANKS_PER_CORE = 4
+_NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
+"""The optional package that each optional file needs."""
 
 
 def add(jobs: Any) -> None:
@@ -88,26 +92,42 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         output.write(fit(config, runtime, group).models)
         return 0
     fitted = _fit_with_progress(config, runtime, group, console)
+    wanted = [*([REPORT] if args.report is not False else []), *([PATH_PICTURE] if fitted.paths else [])]
+    possible = [name for name in wanted if _is_installed(_NEEDS[name])]
+    left_out = [
+        f"{name} {_not_installed(name, ', and was left out')}" for name in wanted if name not in possible
+    ]
+    fitted = replace(fitted, notes=(*fitted.notes, *left_out))
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    output.write(fitted.models, summary, fitted.history(), _other_files(fitted, summary, args.report))
-    print_result(fitted, summary, args.out, args.report, console)
+    files = _other_files(fitted, summary, possible)
+    output.write(fitted.models, summary, fitted.history(), files)
+    print_result(fitted, summary, args.out, REPORT in files, console)
     return 0
 
 
-def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> dict[str, bytes]:
+def _other_files(fitted: FitResult, summary: dict[str, Any], optional: Collection[str]) -> dict[str, bytes]:
     """Return the page of the fit, and the path of the radii as JSON and as a picture."""
     files = {}
-    if report:
+    if REPORT in optional:
         from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
 
         files[REPORT] = render_fit(fitted, summary).encode()
     if fitted.paths:
+        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
+        files[PATH] = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False).encode()
+    if PATH_PICTURE in optional:
         from dcgs.report.figures import path_picture
 
-        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
-        text = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False)
-        files |= {PATH: text.encode(), PATH_PICTURE: path_picture(fitted.paths)}
+        files[PATH_PICTURE] = path_picture(fitted.paths)
     return files
+
+
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def _not_installed(file: str, then: str = "") -> str:
+    return f"needs {_NEEDS[file]}, which is not installed{then}. Install it with: pip install 'dcgs[report]'"
 
 
 def _print_interrupted(
@@ -127,6 +147,8 @@ def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
     """Return what to fit and where to write it; raise if either is impossible."""
     config, output = config_of(args), OutputFolder(args.out)
     config.check()
+    if args.report and not _is_installed(_NEEDS[REPORT]):
+        raise ValueError(f"--report {_not_installed(REPORT)}")
     output.check(args.force or bool(args.resume))
     return config, output
 

@@ -209,8 +209,8 @@ def _add_method(add: Callable[..., None]) -> None:
 def _add_running(add: Callable[..., None]) -> None:
     add("--out DIR", "folder for the models and summary.json", Path, required=True)
     add("--force", "replace the models in the folder", bool)
-    text = "write report.html, a page about the fit that opens offline (default: yes)"
-    add("--report", text, bool, default=True)
+    text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
+    add("--report", text, bool, default=None)
     add("--seed N", "of the random numbers (default: 0)", seed, default=0)
     text = "measure losses on all data every K iterations (default: 1); needs all data, is not counted"
     add("--measure K", text, count, nargs="?", const=1)

@@ -17,6 +17,7 @@ from dcgs.experiments.numbers import size
 from dcgs.fitting.class_runs import certified_gap, with_share
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.held_out import FitScores
+from dcgs.fitting.output import REPORT
 from dcgs.fitting.scores import warning
 from dcgs.fitting.tables import label_texts
 from dcgs.preprocessing.path_result import Path as RadiusPath
@@ -50,12 +51,14 @@ def print_result(
     if samples is not None:
         console.print(_scores_table(samples.scores))
         told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
-        for line in (*([f"warning: {told}"] if told else []), *(f"note: {note}" for note in samples.notes)):
-            say(line)
+        if told:
+            say(f"warning: {told}")
+    for note in fitted.data_notes:
+        say(f"note: {note}")
     for note in result.notes:
         say(note)
     written = [f"{out}/agent-000.npz{' …' if fitted.agents > 1 else ''}", "summary.json"]
-    say(f"written: {', '.join(written + ['report.html'] * page)}")
+    say(f"written: {', '.join(written + [REPORT] * page)}")
 
 
 def _classes_table(fitted: FitResult) -> Table:

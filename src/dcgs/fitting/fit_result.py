@@ -59,7 +59,7 @@ class SampleFit:
 
     def summary(self) -> dict[str, Any]:
         """Return what summary.json has of it."""
-        return self.about() | {"scores": self.scores.to_json(), "data_notes": self.notes}
+        return self.about() | {"scores": self.scores.to_json()}
 
 
 def _paths(paths: Mapping[str, Path]) -> dict[str, Any]:
@@ -77,6 +77,7 @@ class FitResult:
     """The result of a fit: that of each run, and a model for each hosted agent.
 
     There is one run, whose name is empty, or with more than two classes one for each, named after its label.
+    ``notes`` are sentences on files: how they were taken, and which were not written.
     """
 
     config: FitConfig
@@ -85,11 +86,17 @@ class FitResult:
     runs: Mapping[str, Result]
     samples: SampleFit | None = None
     ratings: LoadedRatings | None = None
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def result(self) -> Result:
         """What all runs found and cost together."""
         return joined(list(self.runs.values()))
+
+    @property
+    def data_notes(self) -> list[str]:
+        """Sentences on files and data, for the user."""
+        return [*self.notes, *(() if self.samples is None else self.samples.notes)]
 
     @property
     def agents(self) -> int:
@@ -208,6 +215,7 @@ class FitResult:
             **self._classes(),
             "gap": self.certified_gap,
             **self._part.summary(),
+            "data_notes": self.data_notes,
         }
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]

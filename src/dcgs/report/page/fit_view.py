@@ -31,14 +31,13 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, Any]:
         "features": fitted.data.shape[0],
         "scores": None,
         "warning": None,
-        "notes": fitted.result.notes,
+        "notes": [*fitted.data_notes, *fitted.result.notes],
         "sent": _sent(fitted),
     }
     if samples is None:
         return page
     told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
-    notes = [*samples.notes, *fitted.result.notes]
-    return page | {"scores": samples.scores, "warning": told, "notes": notes}
+    return page | {"scores": samples.scores, "warning": told}
 
 
 def _lead(fitted: FitResult) -> str:
