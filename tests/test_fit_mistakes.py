@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from dcgs.cli import main
+from dcgs.datasets import DataNotFoundError
+from dcgs.fitting.data import DataSource
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +92,52 @@ def test_a_page_that_is_asked_for_and_cannot_be_written_is_refused_before_the_fi
     assert (
         "--report needs jinja2, which is not installed. Install it with: pip install 'dcgs[report]'" in text
     )
+
+
+# Files that are missing.
+
+
+def test_a_gap_in_the_numbers_of_files_and_a_dangling_link_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites(PLAIN, PLAIN, PLAIN, PLAIN)
+    Path("s-1.csv").unlink()
+    text = refused(f"{FIT} --out m", capsys)
+    assert "counted from 0; there is no s-1.csv, and there is s-3.csv. Add the file, or number all" in text
+    Path("s-1.csv").symlink_to("nowhere.csv")
+    assert "s-1.csv is a link to a file that does not exist" in refused(f"{FIT} --out m", capsys)
+    Path("s-3.csv").unlink()
+    Path("s-3.csv").symlink_to("nowhere.csv")
+    Path("s-1.csv").unlink()
+    Path("s-1.csv").write_text(PLAIN)
+    assert "s-3.csv is a link to a file that does not exist" in refused(f"{FIT} --out m", capsys)
+
+
+@pytest.mark.parametrize("form", ["g-{agent:03d}.csv", "d-{rank}/x-{rank}.csv", "[a]-{agent}.csv"])
+def test_files_are_counted_in_every_form_of_a_name(form: str) -> None:
+    source = DataSource(form)
+    for i in range(3):
+        source.file(i).parent.mkdir(exist_ok=True)
+        source.file(i).write_text(PLAIN)
+    Path("g-1.csv").write_text(PLAIN)  # not of the form
+    assert source.count_files() == 3
+    source.file(0).unlink()
+    with pytest.raises(DataNotFoundError, match="there is no "):
+        source.count_files()
+
+
+def test_files_beyond_the_agents_are_refused_also_where_there_is_no_first_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites(PLAIN, PLAIN, PLAIN)
+    Path("s-0.csv").unlink()
+    text = refused(f"{FIT} --agents 2 --out m", capsys)
+    assert "there are 2 agents and a file s-2.csv. Give --agents 3, or move the file away." in text
+
+
+def test_the_same_file_at_two_sites_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN, PLAIN.replace("4,4,4", "4,5,4"), PLAIN)
+    run(f"{FIT} --no-report --out m")
+    note = "agents 0 and 2 have the same file, by its checksum: its rows count 2 times."
+    assert f"note: {note}" in printed(capsys)
+    assert note in summary()["data_notes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from dcgs import __version__
 from dcgs.cli.fit_options import columns_of
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource
@@ -13,11 +14,17 @@ from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sample_problem import SampleOptions
 from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options
+from dcgs.fitting.site_records import option_text
 from dcgs.front import Checkpoint
 
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
 _TABLES_ONLY = ("target", "features", "use", "drop", "categorical")
+# What is of one process: its own file, how it runs, what it writes. The number of agents is compared later.
+_LOCAL = (
+    *("data", "header", "columns", "agents", "out", "force", "report", "checkpoint", "typed", "run"),
+    *("runtime", "ranks", "timeout", "start_timeout", "threads"),
+)
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds")
 
 
@@ -43,7 +50,20 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         checkpoint=_checkpoint(args),
         samples=_sample_options(args, problem),
         ridge=_ridge(args, problem),
+        options=_common_options(args),
     )
+
+
+def _common_options(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options that must be the same at all sites, by flag; targets in files are local."""
+    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    if str(args.target).endswith(".npy"):
+        given["target"] = "an .npy file"
+    flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
+    options = {
+        flags.get(name, f"--{name.replace('_', '-')}"): option_text(value) for name, value in given.items()
+    }
+    return options | {"--checkpoint": str(args.checkpoint is not None), "the version of dcgs": __version__}
 
 
 def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions:

@@ -37,8 +37,10 @@ neighbors on a graph; every agent ends with a model that is good on everyone's d
 
 _MORE = """\
 DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
-one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
-cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
+one file for each agent, counted from 0 without a gap. Under mpiexec, one name may be another file at each
+site: if their checksums differ, each process has its own, and if not, the file is split. The name of a
+file determines its format: .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet; any other
+is LIBSVM text (plain, .gz, .bz2, .xz).
 
 Tables may have words and empty cells. A column of words is a category: one feature for each level that
 some site has. Empty cells are filled with the mean of all sites. Labels are words or numbers; with more

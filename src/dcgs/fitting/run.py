@@ -18,6 +18,7 @@ from dcgs.fitting.ratings import Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sample_problem import ModelProblem, SampleProblem, sample_problem
 from dcgs.fitting.samples import SiteReader
+from dcgs.fitting.site_records import check_options, exchange_records, file_notes, has_own_files
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
@@ -40,11 +41,17 @@ def fit(
     """
     config.check()
     agents = config.count_agents(group.size)
+    records = exchange_records(config.source, config.options, agents, runtime.hosts(agents), group)
+    with group.common_errors():
+        check_options(records)
+        config = replace(config, source=replace(config.source, own=has_own_files(records)))
     graph = config.graph.build(agents)
     how = FitRun(runtime, observed(runtime), group, callback)
     if isinstance(config.layout, EntriesLayout):
-        return _fit_ratings(config, config.layout, graph, how)
-    return _fit_samples(config, config.layout, graph, how)
+        fitted = _fit_ratings(config, config.layout, graph, how)
+    else:
+        fitted = _fit_samples(config, config.layout, graph, how)
+    return replace(fitted, notes=tuple(file_notes(records)))
 
 
 @final
