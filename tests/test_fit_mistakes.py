@@ -13,6 +13,10 @@ import pytest
 from dcgs.cli import main
 from dcgs.datasets import DataNotFoundError
 from dcgs.fitting.data import DataSource
+from dcgs.fitting.models import Model
+from dcgs.fitting.readers import EntriesLayout
+from dcgs.fitting.readers.ratings import read_rated
+from fit_runs import same
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +145,120 @@ def test_the_same_file_at_two_sites_is_noted(capsys: pytest.CaptureFixture[str])
     note = "agents 0 and 2 have the same file, by its checksum: its rows count 2 times."
     assert f"note: {note}" in printed(capsys)
     assert note in summary()["data_notes"]
+
+
+# Text as other programs write it.
+
+
+def test_a_row_that_begins_with_a_missing_value_is_no_comment() -> None:
+    sites("# from the lab\na,b,y\n#N/A,2,1\n2,1,2.5\n#3,5,2\n", "a,b,y\n4,4,4\n#N/A,1,3\n")
+    run(f"{FIT} --no-report --out m")
+    assert [agent["rows"] for agent in summary()["agents"]] == [2, 2]
+    run("predict m --data s-0.csv --out p.csv")
+    assert len(Path("p.csv").read_text().splitlines()) == 3
+    rated = "user,item,rating\nu,i,1\n#N/A,i,3\n#no,i,3\n"
+    Path("r.csv").write_text(rated)
+    assert len(read_rated(Path("r.csv"), EntriesLayout())) == 2
+
+
+GERMAN = "alter;ort;y\n63,5;Köln;1,5\n48;Ulm;2\n71,25;Köln;0,5\n55,5;Ulm;1\n"
+PLAIN_GERMAN = GERMAN.replace(",", ".")
+
+
+def test_decimal_commas_are_found_in_each_file_and_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(GERMAN, PLAIN_GERMAN)
+    run(f"{FIT} --no-report --out m")
+    assert "note: agent 0 (s-0.csv) has decimal commas, which were read as such." in printed(capsys)
+    Path("t-0.csv").write_text(PLAIN_GERMAN)
+    Path("t-1.csv").write_text(PLAIN_GERMAN)
+    run(f"{FIT.replace('s-', 't-')} --no-report --out n")
+    assert same("m", "n")
+    run("predict m --data s-0.csv --out p.csv")
+    run("predict m --data s-1.csv --out q.csv")
+    assert Path("p.csv").read_text() == Path("q.csv").read_text()
+    assert "s-0.csv has decimal commas, which were read as such." in printed(capsys)
+
+
+def test_a_table_of_decimal_commas_without_names_keeps_its_first_row() -> None:
+    sites("63,5;2;1,5\n48;1;2\n71,25;5;0,5\n")
+    run(f"{FIT} --no-report --out m")
+    assert [agent["rows"] for agent in summary()["agents"]] == [3]
+
+
+@pytest.mark.parametrize(
+    ("table", "cell"),
+    [
+        (
+            "a;b;y\n1;1,234;2\n2;12,500;3\n",
+            "column 'b' of s-0.csv must be of numbers or of words; line 2 has '1,234'",
+        ),
+        (
+            "a;b;y\n1.5;1;2\n2;2,5;3\n3;7,5;1\n",
+            "column 'b' of s-0.csv must be of numbers or of words; line 3 has '2,5'",
+        ),
+        (
+            'a,b,y\n1,"3,5",2\n2.5,"2,5",3\n',
+            "column 'b' of s-0.csv must be of numbers or of words; line 2 has '3,5'",
+        ),
+    ],
+)
+def test_commas_that_may_mean_something_else_are_refused_with_the_cell(
+    table: str, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites(table)
+    text = refused(f"{FIT} --out m", capsys)
+    assert cell in text
+    assert "Give --decimal , if the comma is a decimal mark, or --decimal . if it is not." in text
+
+
+def test_the_decimal_mark_can_be_given() -> None:
+    sites("a;b;y\n1;1,234;2\n2;12,500;3\n1.000,5;2;1\n")
+    run(f"{FIT} --decimal , --no-report --out m")
+    columns = Model.load(Path("m/agent-000.npz")).reading["columns"]
+    assert [column["fill"][0] for column in columns] == pytest.approx([1003.5 / 3, 15.734 / 3])
+    run(f"{FIT} --decimal . --categorical a b --no-report --out n")
+    assert "b=1,234" in Model.load(Path("n/agent-000.npz")).features
+
+
+def test_a_decimal_point_among_decimal_commas_is_refused_with_its_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites("a;b;y\n1;1,5;2\n2;2.5;3\n")
+    text = refused(f"{FIT} --decimal , --out m", capsys)
+    assert "with --decimal , line 3 of s-0.csv must have a decimal comma in column 'b'; it has '2.5'." in text
+
+
+def test_a_word_among_numbers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    sites("a,b,y\n1,2,3\n1,x7,3\n")
+    text = refused(f"{FIT} --out m", capsys)
+    assert "agent 0 (s-0.csv) has the word 'x7' in line 3 and a number in line 2" in text
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_line_and_read_with_its_encoding(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites("", GERMAN)
+    Path("s-0.csv").write_bytes(GERMAN.encode("latin-1"))
+    text = refused(f"{FIT} --out m", capsys)
+    assert (
+        r"line 2 of s-0.csv must be text in utf-8; it has '63,5;K\\xf6ln;1,5'. Give the encoding of" in text
+    )
+    sites("", "")
+    for i in range(2):
+        Path(f"s-{i}.csv").write_bytes(GERMAN.encode("latin-1"))
+    run(f"{FIT} --encoding latin-1 --no-report --out m")
+    assert Model.load(Path("m/agent-000.npz")).features == ["alter", "ort=Köln", "ort=Ulm"]
+    refused("predict m --data s-0.csv --out p.csv", capsys)
+    run("predict m --data s-0.csv --encoding cp1252 --out p.csv")
+    assert "unknown to the model" not in printed(capsys)
+    text = refused(f"{FIT} --encoding utf-16 --out n", capsys)
+    assert "argument --encoding: must be an encoding that extends ASCII, such as utf-8" in text
+
+
+def test_ids_of_ratings_are_read_in_their_encoding(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("r.csv").write_bytes("user,item,rating\nu,Käse,1\nv,Brot,3\nv,Käse,2\n".encode("latin-1"))
+    command = "fit completion --data r.csv --agents 1 --radius 1"
+    assert "line 2 of r.csv must be text in utf-8; it has" in refused(f"{command} --out m", capsys)
+    run(f"{command} --encoding latin-1 --no-report --out m")
+    run("predict m --row u --top 2")
+    assert "Käse" in printed(capsys)

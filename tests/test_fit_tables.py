@@ -305,7 +305,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "a word among numbers": (
         ["a,y\n1,0\nx,1\n", "a,y\n2,0\n"],
         "",
-        "agent 0 (s-0.csv) has a word in line 3 and a number in line 2; agent 1 (s-1.csv) has a number in",
+        "agent 0 (s-0.csv) has the word 'x' in line 3 and a number in line 2; agent 1 (s-1.csv) has a number",
     ),
     "all missing": (
         ["a,b,y\n1,,0\n", "a,b,y\n2,NA,1\n"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dcgs import __version__
-from dcgs.cli.fit_options import columns_of
+from dcgs.cli.fit_options import columns_of, text_format
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec
@@ -19,10 +19,23 @@ from dcgs.front import Checkpoint
 
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
-_TABLES_ONLY = ("target", "features", "use", "drop", "categorical")
+_TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
 # What is of one process: its own file, how it runs, what it writes. The number of agents is compared later.
 _LOCAL = (
-    *("data", "header", "columns", "agents", "out", "force", "report", "checkpoint", "typed", "run"),
+    *(
+        "data",
+        "header",
+        "columns",
+        "encoding",
+        "decimal",
+        "agents",
+        "out",
+        "force",
+        "report",
+        "checkpoint",
+        "typed",
+        "run",
+    ),
     *("runtime", "ranks", "timeout", "start_timeout", "threads"),
 )
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds")
@@ -93,9 +106,10 @@ def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | Entri
         name = {"base": "zero-based or --one-based"}.get(given[0], given[0].replace("_", "-"))
         raise ValueError(f"--{name} must be left out for {problem.name}, which does not use it.")
     if problem.entries:
-        return EntriesLayout(columns_of(args), args.header, args.base)
+        return EntriesLayout(columns_of(args), args.header, args.base, text=text_format(args))
     use = None if args.use is None else tuple(args.use)
-    return SamplesLayout(args.target, args.header, args.features, use=use, drop=tuple(args.drop))
+    drop, form = tuple(args.drop), text_format(args)
+    return SamplesLayout(args.target, args.header, args.features, use=use, drop=drop, text=form)
 
 
 def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:

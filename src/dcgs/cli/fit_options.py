@@ -13,6 +13,7 @@ from dcgs.cli.jobs import HELP
 from dcgs.cli.values import (
     assignment,
     count,
+    encoding,
     fraction,
     job,
     name_of,
@@ -25,6 +26,7 @@ from dcgs.cli.values import (
 )
 from dcgs.fitting.graphs import NAMED
 from dcgs.fitting.problems import PROBLEMS, problem_named
+from dcgs.fitting.readers.layout import TextFormat
 from dcgs.fitting.sets import built_in_options, sets_with
 from dcgs.sets.options import Kind
 
@@ -155,10 +157,19 @@ def add_reading_options(group: Any, columns: str, base: str) -> None:
     option(group, "--columns ROW,COL,VALUE", columns)
     text = "the first line has names (default: found from the file)"
     option(group, "--header", text, bool, default=None)
+    text = "of text, such as latin-1 or cp1252 (default: utf-8); of this site's file only"
+    option(group, "--encoding NAME", text, encoding, default="utf-8")
+    text = "of tables of text, the decimal mark (default: found from each file); of this site's file only"
+    option(group, "--decimal", text, choices=[".", ","])
     exclusive = group.add_mutually_exclusive_group()
     for name, first in (("--zero-based", 0), ("--one-based", 1)):
         text = f"rows and columns count from {first} (default: {base})"
         exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
+
+
+def text_format(args: argparse.Namespace) -> TextFormat:
+    """Return how tables of text are written."""
+    return TextFormat(args.encoding, args.decimal)
 
 
 def columns_of(args: argparse.Namespace) -> tuple[str, ...] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.cli.fit_options import add_reading_options, columns_of
+from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
 from dcgs.files import Content, atomic_write
@@ -99,13 +100,14 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
     _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")
-    return predict(model, args.data, samples_layout(model, args.target, args.header))
+    layout = samples_layout(model, args.target, args.header)
+    return predict(model, args.data, replace(layout, text=text_format(args)))
 
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
-    _check_left_out(args, ("target",), "completion")
+    _check_left_out(args, ("target", "decimal"), "completion")
     model = load_models(args.model, args.agent)
-    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
+    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
     if args.row is not None:
         return best_columns(model, args.row, args.top or 10, args.data, layout)
     if args.top is not None:

@@ -67,7 +67,7 @@ def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[s
     """Return the rows of a table as numbers, its targets, and notes on what had to be filled in."""
     encoding = Encoding.from_json(model.reading["columns"])
     A = encoding.matrix(table)
-    notes = []
+    notes = [f"{table.file} has decimal commas, which were read as such."] if table.commas else []
     for column, own in zip(encoding.columns, table.columns, strict=True):
         unknown = column.unknown(own) if column.levels is not None else []
         if column.levels is None and own.has_words:

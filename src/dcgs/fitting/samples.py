@@ -110,6 +110,8 @@ class SiteReader:
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
     def _tables(self, tables: Mapping[int, Table], how: Preparation) -> PreparedSites:
+        commas = {i: "decimal commas" for i, table in tables.items() if table.commas}
+        self.agreement.note(commas, ", which were read as such")
         tables = self.agreement.columns(tables)
         encoding = self.agreement.encoding(tables, how.categorical)
         targets = {i: table.target for i, table in tables.items() if table.target is not None}
@@ -171,7 +173,7 @@ class SiteReader:
             if (names := [column.name for column, at in firsts if holes[i][at] == len(A)])
         }
         more = "; the means of the other agents take its place"
-        self.agreement.note("sites with an empty column", empty, more)
+        self.agreement.note(empty, more)
         return means
 
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:

@@ -49,6 +49,16 @@ class Header:
         )
 
 
+@final
+@dataclass(frozen=True)
+class TextFormat:
+    """How a table of text is written: its encoding, and its decimal mark; None: found from the file."""
+
+    encoding: str = "utf-8"
+    decimal: str | None = None
+
+
+PLAIN_TEXT = TextFormat()
 Choose: TypeAlias = Callable[[Header], Sequence[int]]
 """Returns the columns of a table to read, in their order."""
 
@@ -73,6 +83,7 @@ class SamplesLayout:
     target_at: int | None = None
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    text: TextFormat = PLAIN_TEXT
 
     @property
     def target_file(self) -> str | None:
@@ -140,6 +151,7 @@ class EntriesLayout:
     header: bool | None = None
     base: int | None = None
     values: bool = True
+    text: TextFormat = PLAIN_TEXT
 
     def finds_names(self, names: Sequence[str]) -> bool:
         """Return True if these are known names of columns of rows, columns and, if there must be, values."""
@@ -169,6 +181,11 @@ class EntriesLayout:
                 f"on each line; it has {header.width} column{'s' if header.width > 1 else ''}."
             )
         return list(range(min(3, header.width)))
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """Return a text for a sentence, without what is beyond its first characters."""
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def listed(names: Sequence[str], limit: int = 8) -> str:
