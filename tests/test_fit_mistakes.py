@@ -262,3 +262,19 @@ def test_ids_of_ratings_are_read_in_their_encoding(capsys: pytest.CaptureFixture
     run(f"{command} --encoding latin-1 --no-report --out m")
     run("predict m --row u --top 2")
     assert "Käse" in printed(capsys)
+
+
+# Columns that one site lacks.
+
+
+def test_a_column_that_one_site_lacks_can_be_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN, "a,y\n1,1\n2,2.5\n3,2\n")
+    assert "agent 1 (s-1.csv) has no column 'b'. Rename" in refused(f"{FIT} --out m", capsys)
+    run(f"{FIT} --drop b --no-report --out m")
+    assert Model.load(Path("m/agent-000.npz")).features == ["a"]
+
+
+def test_a_column_to_drop_that_no_site_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN, PLAIN)
+    text = refused(f"{FIT} --drop b z --out m", capsys)
+    assert "some agent must have each column of --drop; none has 'z', and the columns are 'a'." in text

@@ -332,7 +332,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "no such column": (
         ["a,y\n1,0\n2,1\n"],
         "--drop z",
-        "s-0.csv must have a column 'z'; its columns are 'a', 'y'",
+        "some agent must have each column of --drop; none has 'z', and the columns are 'a'. Correct",
     ),
 }
 

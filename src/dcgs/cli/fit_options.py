@@ -135,7 +135,9 @@ def _add_data(group: Any) -> None:
     add_reading_options(group, columns, base="ids in tables; else from 0 if there is a 0, or from 1")
     text = "of tables, the only columns of features to use: names or numbers (default: all)"
     add("--use COLUMN", text, nargs="+", action="extend")
-    text = "of tables, columns to leave out, such as names, numbers of patients or dates"
+    text = (
+        "of tables, columns to leave out, such as names, numbers of patients or dates; a site may lack them"
+    )
     add("--drop COLUMN", text, nargs="+", action="extend", default=[])
     text = "of tables, columns of numbers that are categories, such as codes; columns of words always are"
     add("--categorical COLUMN", text, nargs="+", action="extend", default=[])

@@ -37,13 +37,25 @@ class Agreement:
     notes: list[str] = field(default_factory=list)
     pending: list[tuple[Mapping[int, str], str]] = field(default_factory=list)
 
-    def columns(self, tables: Mapping[int, Table]) -> dict[int, Table]:
-        """Return the tables with their columns in one order, that of agent 0; they must be the same."""
+    def columns(self, tables: Mapping[int, Table], drop: Sequence[str] = ()) -> dict[int, Table]:
+        """Return the tables with their columns in one order, that of agent 0; they must be the same.
+
+        A column of ``drop`` may be missing at some sites, but not at all of them.
+        """
         own = {}
         for i, table in tables.items():
             has_names, width = float(table.names is not None), float(len(table.columns))
-            own[i] = [[has_names, 1.0 - has_names, width, -width]]
-        named, unnamed, widest, narrowest = self.network.max("which columns there are", own)[0].tolist()
+            dropped = [float(name not in table.lacking) for name in drop]
+            own[i] = [[has_names, 1.0 - has_names, width, -width], dropped]
+        which, found = self.network.max("which columns there are", own)
+        named, unnamed, widest, narrowest = which.tolist()
+        nowhere = [name for name, there in zip(drop, found, strict=True) if not there]
+        if nowhere:
+            others = listed(next(iter(tables.values())).names or ())
+            raise BrokenDataError(
+                f"some agent must have each column of --drop; none has {listed(nowhere)}, and the columns "
+                f"are {others}. Correct the name."
+            )
         if named == unnamed:  # both 1: some have names, and some have none
             has = {i: "no names" if table.names is None else "names" for i, table in tables.items()}
             raise BrokenDataError(
@@ -61,8 +73,8 @@ class Agreement:
             missing = {i: [name for name in names if name not in (t.names or ())] for i, t in tables.items()}
             lack = {i: f"no column {listed(lacking)}" for i, lacking in missing.items() if lacking}
             raise BrokenDataError(
-                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns "
-                "with --use or --drop."
+                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or leave them out "
+                "at all agents with --drop, which takes columns that some agents lack."
             )
         agreed = tuple(names[at] for at in np.argsort(order[:-1], kind="stable"))
         return {i: table.in_order(agreed) for i, table in tables.items()}

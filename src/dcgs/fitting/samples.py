@@ -74,7 +74,7 @@ class SiteReader:
             tables = self._read(layout, read_words)
             complete = agreed(self.group, lambda: {i: self._complete(i, t, how) for i, t in tables.items()})
             with self.group.common_errors():
-                return self._tables(complete, how)
+                return self._tables(complete, how, layout.drop)
         samples = self._read(layout, read_samples)
         with self.group.common_errors():
             return self._samples(samples, layout.features, how)
@@ -109,10 +109,10 @@ class SiteReader:
             )
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
-    def _tables(self, tables: Mapping[int, Table], how: Preparation) -> PreparedSites:
+    def _tables(self, tables: Mapping[int, Table], how: Preparation, drop: Sequence[str]) -> PreparedSites:
         commas = {i: "decimal commas" for i, table in tables.items() if table.commas}
         self.agreement.note(commas, ", which were read as such")
-        tables = self.agreement.columns(tables)
+        tables = self.agreement.columns(tables, drop)
         encoding = self.agreement.encoding(tables, how.categorical)
         targets = {i: table.target for i, table in tables.items() if table.target is not None}
         labels = self._labels(targets)

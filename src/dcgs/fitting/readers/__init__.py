@@ -102,7 +102,8 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
     names = None if header.names is None else tuple(header.names[feature] for feature in features)
     name = None if header.names is None or at is None else header.names[at]
     target = None if at is None else columns[-1]
-    table = Table(file, tuple(columns[: len(features)]), target, names, name, at, rows, commas)
+    own = tuple(columns[: len(features)])
+    table = Table(file, own, target, names, name, at, rows, commas, layout.lacking(header))
     if layout.target_file is not None:
         table = replace(table, target=Column(_targets(layout.target_file)))
     _check_size(file, layout, table.target, (len(table), len(table.columns)))

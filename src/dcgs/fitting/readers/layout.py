@@ -111,13 +111,19 @@ class SamplesLayout:
     def _features(self, header: Header, target: int | None) -> list[int]:
         """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
         used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
-        dropped = {header.index(name) for name in self.drop}
+        dropped = {header.index(name) for name in self.drop if name not in self.lacking(header)}
         if target in dropped or (self.use is not None and target in used):
             raise BrokenDataError(
                 f"the target of {header.file} must be neither in --use nor in --drop; column "
                 f"{(target or 0) + 1} is. Name another target with --target, or another column."
             )
         return [at for at in used if at != target and at not in dropped]
+
+    def lacking(self, header: Header) -> tuple[str, ...]:
+        """Return the names to drop that a table with names does not have; another site may have them."""
+        if header.names is None:
+            return ()
+        return tuple(name for name in self.drop if name not in header.names and not _WHOLE.fullmatch(name))
 
     def _is_named(self, header: Header) -> bool:
         """Return True if the target must be in the table, or is there under the name it had in the fit."""
