@@ -77,3 +77,25 @@ def test_another_target_and_a_missing_file_are_named_with_their_site() -> None:
     assert own_lines(errors) == [
         "dcgs: error: agent 2 failed: h-2.csv must be a file that can be read; No such file or directory."
     ]
+
+
+def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"{FIT} --data patients.csv".replace("--radius 1", "--radius auto --folds 3")
+    status, printed, errors = at_sites([command] * 3)
+    assert (status, own_lines(errors)) == (0, [])
+    assert printed.count("written: m/agent-000.npz …, summary.json, report.html") == 1
+    names = ["path.json", "path.png", "report.html", "summary.json"]
+    for i in range(3):
+        assert sorted(file.name for file in Path(f"site{i}/m").iterdir()) == [f"agent-00{i}.npz", *names]
+    summaries = [json.loads(Path(f"site{i}/m/summary.json").read_text()) for i in range(3)]
+    for name in ("status", "rounds", "bytes", "scores", "sent", "path", "gap", "set", "data_notes"):
+        assert summaries[1][name] == summaries[2][name] == summaries[0][name]
+    assert [agent.get("rows") for agent in summaries[2]["agents"]] == [None, None, 26]  # of its own agent
+    monkeypatch.chdir("site2")
+    capsys.readouterr()
+    assert main(["show", "m"]) == 0
+    assert "age" in capsys.readouterr().out
+    assert main(shlex.split("predict m --data patients.csv --out p.csv")) == 0
+    assert len(Path("p.csv").read_text().splitlines()) == 27

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dcgs.fitting.data import DataSource
 from dcgs.fitting.models import Model
 from dcgs.fitting.readers import EntriesLayout
 from dcgs.fitting.readers.ratings import read_rated
-from fit_runs import same
+from fit_runs import children, same, until
 
 
 @pytest.fixture(autouse=True)
@@ -278,3 +279,46 @@ def test_a_column_to_drop_that_no_site_has_is_refused(capsys: pytest.CaptureFixt
     sites(PLAIN, PLAIN)
     text = refused(f"{FIT} --drop b z --out m", capsys)
     assert "some agent must have each column of --drop; none has 'z', and the columns are 'a'." in text
+
+
+# What is written.
+
+
+def test_the_only_model_of_a_folder_is_used_whatever_its_number() -> None:
+    sites(PLAIN, PLAIN)
+    run(f"{FIT} --no-report --out m")
+    Path("m/agent-000.npz").unlink()
+    run("predict m --data s-0.csv --out p.csv")
+    run("show m")
+
+
+def test_a_second_fit_into_the_same_folder_is_refused_while_the_first_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites(PLAIN)
+    slow = "fit lasso --data s-0.csv --agents 1 --radius 2 --method dfw --seconds 100 --out m"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "dcgs", *shlex.split(slow)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert first.stderr is not None
+        assert first.stderr.readline().startswith("lasso: 1 round, ")  # the run has begun
+        text = refused(f"{FIT} --agents 1 --force --out m", capsys)
+        assert "m must be written by one fit at a time; process " in text
+        assert "is writing to it. Wait for its end, or choose another folder with --out." in text
+    finally:
+        (worker,) = children(first.pid)
+        first.kill()  # its worker is killed with it
+        first.communicate()
+    until(lambda: not Path(f"/proc/{worker}").exists())
+    assert [file.name for file in Path("m").iterdir()] == [".dcgs-fit.lock"]  # which no process holds
+    run(f"{FIT} --no-report --out m")
+    assert sorted(file.name for file in Path("m").iterdir()) == ["agent-000.npz", "summary.json"]
+
+
+def test_an_empty_name_of_a_folder_or_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN)
+    assert "argument --out: must be a name; got ''" in refused(f"{FIT} --out ''", capsys)
+    assert "argument --checkpoint: must be a name" in refused(f"{FIT} --checkpoint ' ' --out m", capsys)
+    run(f"{FIT} --no-report --out m")
+    assert "argument --out: must be a name" in refused("predict m --data s-0.csv --out ''", capsys)

@@ -20,6 +20,7 @@ from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.fit_result import FitResult
+from dcgs.fitting.folder_lock import locked
 from dcgs.fitting.output import PATH, PATH_PICTURE, REPORT, OutputFolder
 from dcgs.fitting.run import fit
 from dcgs.front import agreed
@@ -88,10 +89,23 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     output = replace(output, barrier=group.barrier)
     if config.checkpoint is not None:
         set_hint("continue with --resume")
-    if not group.is_root:
-        output.write(fit(config, runtime, group).models)
-        return 0
-    fitted = _fit_with_progress(config, runtime, group, console)
+    with locked(args.out, group) as writes_summary:
+        agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
+        if group.is_root:
+            fitted = _fit_with_progress(config, runtime, group, console)
+        else:
+            fitted = fit(config, runtime, group)
+        if writes_summary:
+            _write_all(args, output, fitted, console if group.is_root else None)
+        else:
+            output.write(fitted.models)
+    return 0
+
+
+def _write_all(
+    args: argparse.Namespace, output: OutputFolder, fitted: FitResult, console: Console | None
+) -> None:
+    """Write the models of this process, and what is of all; print it if there is a console."""
     wanted = [*([REPORT] if args.report is not False else []), *([PATH_PICTURE] if fitted.paths else [])]
     possible = [name for name in wanted if _is_installed(_NEEDS[name])]
     left_out = [
@@ -101,8 +115,13 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
     files = _other_files(fitted, summary, possible)
     output.write(fitted.models, summary, fitted.history(), files)
-    print_result(fitted, summary, args.out, REPORT in files, console)
-    return 0
+    if console is not None:
+        print_result(fitted, summary, args.out, REPORT in files, console)
+
+
+def _replaces(args: argparse.Namespace) -> bool:
+    """Return True if models in the folder may be replaced."""
+    return args.force or bool(args.resume)
 
 
 def _other_files(fitted: FitResult, summary: dict[str, Any], optional: Collection[str]) -> dict[str, bytes]:
@@ -149,7 +168,7 @@ def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
     config.check()
     if args.report and not _is_installed(_NEEDS[REPORT]):
         raise ValueError(f"--report {_not_installed(REPORT)}")
-    output.check(args.force or bool(args.resume))
+    output.check(_replaces(args))
     return config, output
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dcgs import registry
@@ -18,6 +17,7 @@ from dcgs.cli.values import (
     job,
     name_of,
     option,
+    path,
     positive,
     radius,
     seed,
@@ -114,7 +114,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     _add_running(partial(option, parser.add_argument_group("running and writing")))
     add = partial(option, parser.add_argument_group("checkpoints"))
     text = "save the state of all agents here, also when Ctrl-C or SIGTERM ends the fit"
-    add("--checkpoint DIR", text, Path)
+    add("--checkpoint DIR", text, path)
     add("--every K", "save it after every K iterations (default: 10)", count)
     text = "continue from the newest iteration that all agents have in DIR; auto: or from the beginning"
     add("--resume auto", text, nargs="?", const=True, default=False, choices=["auto"])
@@ -222,7 +222,12 @@ def _add_method(add: Callable[..., None]) -> None:
 
 
 def _add_running(add: Callable[..., None]) -> None:
-    add("--out DIR", "folder for the models and summary.json", Path, required=True)
+    add(
+        "--out DIR",
+        "folder for the models and summary.json; one fit at a time writes to it",
+        path,
+        required=True,
+    )
     add("--force", "replace the models in the folder", bool)
     text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
     add("--report", text, bool, default=None)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
-from dcgs.cli.values import count, job, option, seed
+from dcgs.cli.values import count, job, option, path, seed
 from dcgs.files import Content, atomic_write
 from dcgs.fitting.models import Model
 from dcgs.fitting.output import csv_text, find_model
@@ -27,8 +27,8 @@ probabilities for logistic, entries of the matrix for completion.
 """
 
 _MORE = """\
-MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --agent names; for completion
-the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
+MODEL is an agent's file, or the folder of a fit: then the first in it, or the one --agent names; for
+completion the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
 order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
 targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
 AUC (of more than two classes, the mean of each against all others), log loss and calibration.
@@ -49,8 +49,8 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     parser = job(jobs, "predict", HELP["predict"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
-    option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
-    option(parser, "--out FILE", "write all predictions as CSV", Path)
+    option(parser, "--agent I", "whose model of a folder (default: the first in it)", seed)
+    option(parser, "--out FILE", "write all predictions as CSV", path)
     data = parser.add_argument_group("data")
     option(data, "--data FILE", "in any format of dcgs fit", Path)
     option(data, "--target COLUMN", "of tables (default: as in the fit, if the column is there)")
@@ -93,10 +93,10 @@ def _print_calibration(predictions: Predictions, console: Console) -> None:
 
 def _predictions(args: argparse.Namespace) -> Predictions | None:
     """Return the predictions; None if they are written already."""
-    path = find_model(args.model, args.agent)
-    if is_ratings_file(path):
+    file = find_model(args.model, args.agent)
+    if is_ratings_file(file):
         return _ratings(args)
-    model = Model.load(path)
+    model = Model.load(file)
     _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")

@@ -43,7 +43,7 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     parser = job(jobs, "show", HELP["show"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
-    option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
+    option(parser, "--agent I", "whose model of a folder (default: the first in it)", seed)
     option(parser, "--top N", "how many coefficients (default: 15)", count, default=15)
     parser.set_defaults(run=_run)
 

@@ -7,6 +7,7 @@ import codecs
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dcgs import registry
@@ -66,6 +67,13 @@ def share(text: str) -> float:
 def radius(text: str) -> float | str:
     """Return a positive number, or auto."""
     return text if text == AUTO else positive(text)
+
+
+def path(text: str) -> Path:
+    """Return a path; an empty one would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be a name; got {text!r}")
+    return Path(text)
 
 
 def encoding(text: str) -> str:
