@@ -288,7 +288,7 @@ def test_show_lists_the_coefficients_of_each_class_by_name(
     assert found.x.shape == (3, 4)
     assert found.features == NAMES
     for kind, x in zip(KINDS, found.x, strict=True):
-        largest = np.argsort(-np.abs(x))[:2]
+        largest = np.argsort(-np.abs(found.effects(x)))[:2]
         part = text.partition(f"{kind}: {np.count_nonzero(x)} of 4 are not 0")[2]
         places = [part.index(f"{NAMES[at]} │ {x[at]:+.6g}") for at in largest if x[at]]
         assert places == sorted(places)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dcgs.cli import main
@@ -322,3 +323,31 @@ def test_an_empty_name_of_a_folder_or_file_is_refused(capsys: pytest.CaptureFixt
     assert "argument --checkpoint: must be a name" in refused(f"{FIT} --checkpoint ' ' --out m", capsys)
     run(f"{FIT} --no-report --out m")
     assert "argument --out: must be a name" in refused("predict m --data s-0.csv --out ''", capsys)
+
+
+# What is shown.
+
+
+def test_show_sorts_coefficients_by_their_effect_in_deviations(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    age, share = rng.normal(60.0, 20.0, 80), rng.normal(0.5, 0.01, 80)
+    y = 0.5 * age + 4.0 * share  # a deviation of age counts 10, one of the share 0.04
+    sites("age,share,y\n" + "".join(f"{a},{s},{t}\n" for a, s, t in zip(age, share, y, strict=True)))
+    run("fit lasso --data s-0.csv --agents 1 --radius 50 --gap 1e-9 --no-report --out m")
+    capsys.readouterr()
+    run("show m")
+    text = printed(capsys)
+    assert "largest first per deviation of the column" in text
+    assert text.index("│ age │") < text.index("│ share │")
+    model = Model.load(Path("m/agent-000.npz"))
+    assert model.deviation is not None
+    effect = model.x[0] * model.deviation[0]
+    assert f"│ {model.x[0]:+.6g} │ {effect:+.4g} │" in text
+    with np.load("m/agent-000.npz") as arrays:
+        old = {name: arrays[name] for name in arrays.files if name != "deviation"}
+    np.savez("old.npz", **old)  # as versions before wrote it
+    run("show old.npz")
+    text = printed(capsys)
+    assert "largest first in the units of the columns; the model has no deviations" in text
+    assert text.index("│ share │") < text.index("│ age │")
+    run("predict old.npz --data s-0.csv --out p.csv")

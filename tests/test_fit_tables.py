@@ -254,7 +254,7 @@ def test_show_tells_coefficients_by_name_the_gap_and_what_was_sent(
     capsys.readouterr()
     run("show m --top 2")
     text = printed(capsys)
-    strongest = np.argsort(-np.abs(model().x))[:3]
+    strongest = np.argsort(-np.abs(model().effects(model().x)))[:3]
     names = [model().features[at] for at in strongest]
     assert [f"│ {name} │" in text for name in names] == [True, True, False]
     for told in (

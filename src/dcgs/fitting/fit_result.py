@@ -111,10 +111,13 @@ class FitResult:
     @property
     def linear_models(self) -> dict[int, Model]:
         """The models of the hosted agents, for samples; empty for ratings."""
+        if self.samples is None:
+            return {}
         problem, reading, about = self.config.problem, self.data.reading, self.about
+        deviation = self.samples.problem.models[0].design.statistics.deviation
         return {
-            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept)
-            for i, model in ({} if self.samples is None else self.samples.models).items()
+            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept, deviation)
+            for i, model in self.samples.models.items()
         }
 
     @property

@@ -96,12 +96,11 @@ def _coefficients(fitted: FitResult) -> list[dict[str, Any]]:
     if fitted.samples is None:
         return []
     problem, model = fitted.samples.problem, next(iter(fitted.linear_models.values()))
-    deviation = problem.models[0].design.statistics.deviation
     names = model.features
     limit = _MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS
     found = []
     for label, x, intercept in model.classes:
-        per_deviation = x * deviation
+        per_deviation = model.effects(x)
         most = float(np.abs(per_deviation).max(initial=0.0)) or 1.0
         order = np.argsort(-np.abs(per_deviation), kind="stable")
         rows = [(names[at], x[at], per_deviation[at]) for at in order if x[at] != 0.0][:limit]
