@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -351,3 +352,103 @@ def test_show_sorts_coefficients_by_their_effect_in_deviations(capsys: pytest.Ca
     assert "largest first in the units of the columns; the model has no deviations" in text
     assert text.index("│ share │") < text.index("│ age │")
     run("predict old.npz --data s-0.csv --out p.csv")
+
+
+@pytest.fixture
+def model() -> None:
+    """A model ``m`` of the file s-0.csv."""
+    sites(PLAIN)
+    run(f"{FIT} --no-report --out m")
+
+
+@pytest.mark.usefixtures("model")
+def test_predictions_are_written_through_links_and_into_pipes() -> None:
+    run("predict m --data s-0.csv --out p.csv")
+    expected = Path("p.csv").read_bytes()
+    Path("real").mkdir()
+    Path("real/q.csv").write_text("old")
+    Path("link.csv").symlink_to("real/q.csv")
+    run("predict m --data s-0.csv --out link.csv")
+    assert Path("link.csv").is_symlink()
+    assert Path("real/q.csv").read_bytes() == expected
+    os.mkfifo("pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE)
+    run("predict m --data s-0.csv --out pipe")
+    assert reader.communicate(timeout=60)[0] == expected
+    assert Path("pipe").is_fifo()
+
+
+@pytest.mark.usefixtures("model")
+def test_predictions_for_standard_output_are_alone_there() -> None:
+    run("predict m --data s-0.csv --out p.csv")
+    Path("out").symlink_to("/proc/self/fd/1")  # as /dev/stdout is, which a mistake would replace
+    command = "predict m --data s-0.csv --out out"
+    done = subprocess.run(
+        [sys.executable, "-m", "dcgs", *shlex.split(command)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == Path("p.csv").read_text()
+    assert "RMSE" in done.stderr
+    assert Path("out").is_symlink()
+
+
+@pytest.mark.usefixtures("model")
+def test_predictions_carry_the_ids_of_their_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("n.csv").write_text("pid,b,a\n007,2,1\nx;1,#N/A,2\n#N/A,1,1\n")
+    run("predict m --data n.csv --id pid --out p.csv")
+    lines = Path("p.csv").read_text().splitlines()
+    assert [line.rpartition(",")[0] for line in lines] == ["pid", "007", "x;1", "#N/A"]
+    text = refused("predict m --data n.csv --id name --out p.csv", capsys)
+    assert "n.csv must have a column 'name'; its columns are 'pid', 'b', 'a'." in text
+    np.savez("n.npz", A=np.ones((2, 2)))
+    assert "--id is for tables with such a column; n.npz is not one." in refused(
+        "predict m --data n.npz --id pid", capsys
+    )
+
+
+def test_ids_of_a_parquet_file_are_carried() -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    sites(PLAIN)
+    run(f"{FIT} --no-report --out m")
+    pq.write_table(pa.table({"pid": ["p", "q"], "a": [1.0, 2.0], "b": [1.0, 2.0]}), "n.parquet")
+    run("predict m --data n.parquet --id pid --out p.csv")
+    assert [line.split(",")[0] for line in Path("p.csv").read_text().splitlines()] == ["pid", "p", "q"]
+
+
+HOSTILE = "\x1b[31mred"
+
+
+def test_terminal_escapes_are_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{k % 7},w{HOSTILE}{k % 2},{HOSTILE if k % 3 else 'no'}\n" for k in range(30))
+    sites(f"a{HOSTILE},b,y\n{rows}")
+    fit = FIT.replace("lasso", "logistic")
+    run(f"{fit} --no-report --out m")
+    run("show m")
+    run("predict m --data s-0.csv")
+    ended = capsys.readouterr()
+    assert "\x1b" not in ended.out + ended.err
+    assert r"\x1b[31mred" in ended.out
+    sites(f"a,y\n1,{HOSTILE}\n2,{HOSTILE}\n")
+    with pytest.raises(SystemExit):
+        main(shlex.split(f"{fit} --out n"))
+    assert r"all labels are \x1b[31mred." in capsys.readouterr().err
+    Path("r.csv").write_text(f"user,item,rating\nu,{HOSTILE},1\nv,{HOSTILE},3\nv,i,2\n")
+    run("fit completion --data r.csv --agents 1 --radius 1 --no-report --out r")
+    run("predict r --row u --top 2")
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_labels_that_are_formulas_are_written_as_texts() -> None:
+    labels = ["=1+1", "+cmd", "-x", "@sum", "plain", "-"]
+    sites("a,y\n" + "".join(f"{k},{labels[k % 6]}\n" for k in range(60)))
+    run("fit logistic --data s-0.csv --agents 1 --radius 5 --no-report --out m")
+    run("predict m --data s-0.csv --out p.csv")
+    lines = [line.split(",") for line in Path("p.csv").read_text().splitlines()]
+    targets = [line[-1] for line in lines[1:]]
+    assert targets[:6] == ["'=1+1", "'+cmd", "'-x", "'@sum", "plain", "-"]
+    assert all(not line[0].startswith(("=", "+", "-x", "@")) for line in lines)
+    sites("a,y\n" + "".join(f"{k},{(-1) ** k}\n" for k in range(20)))
+    run("fit logistic --data s-0.csv --agents 1 --radius 5 --no-report --out n")
+    run("predict n --data s-0.csv --out p.csv")
+    assert Path("p.csv").read_text().splitlines()[2].endswith(",-1.0")

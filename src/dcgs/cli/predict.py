@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.table import Table
 from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, seed
-from dcgs.files import Content, atomic_write
+from dcgs.files import Content, is_stream, write_through
 from dcgs.fitting.models import Model
 from dcgs.fitting.output import csv_text, find_model
 from dcgs.fitting.predicting import Predictions, predict, samples_layout
@@ -36,6 +37,7 @@ AUC (of more than two classes, the mean of each against all others), log loss an
 examples:
   dcgs predict model/ --data new.svm
   dcgs predict model/ --data new.csv --out predictions.csv
+  dcgs predict model/ --data new.csv --id patient --out predictions.csv
   dcgs predict model/agent-003.npz --data held-out.csv
   dcgs predict model/ --row u739 --top 5                      the best columns for row u739
   dcgs predict model/ --row u739 --top 5 --data ratings.csv   without those it has rated already
@@ -54,6 +56,9 @@ def add(jobs: Any) -> None:
     data = parser.add_argument_group("data")
     option(data, "--data FILE", "in any format of dcgs fit", Path)
     option(data, "--target COLUMN", "of tables (default: as in the fit, if the column is there)")
+    option(
+        data, "--id COLUMN", "of tables, a column that goes with the predictions, such as a number of rows"
+    )
     add_reading_options(data, "of tables, for completion", base="as in the fit; .npz from 0")
     best = parser.add_argument_group("the best columns of a row, for completion")
     option(best, "--row R", "the row: its id, or its number")
@@ -63,6 +68,8 @@ def add(jobs: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
+    if args.out is not None and is_stream(args.out):  # there the predictions are alone
+        console = Console(file=sys.stderr, markup=False, emoji=False)
     predictions = _predictions(args)
     if predictions is None:
         console.print(f"written: {args.out}", soft_wrap=True)
@@ -101,11 +108,11 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")
     layout = samples_layout(model, args.target, args.header)
-    return predict(model, args.data, replace(layout, text=text_format(args)))
+    return predict(model, args.data, replace(layout, text=text_format(args)), args.id)
 
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
-    _check_left_out(args, ("target", "decimal"), "completion")
+    _check_left_out(args, ("target", "decimal", "id"), "completion")
     model = load_models(args.model, args.agent)
     layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
     if args.row is not None:
@@ -138,7 +145,7 @@ def _print(predictions: Predictions, console: Console) -> None:
 
 def _write(path: Path, content: Content) -> None:
     try:
-        atomic_write(path, content)
+        write_through(path, content)
     except OSError as error:
         raise OSError(
             f"{path} must be a file that can be written; {error.strerror or error}. "

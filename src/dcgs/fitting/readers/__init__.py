@@ -35,7 +35,7 @@ from dcgs.fitting.readers.arrays import (
 from dcgs.fitting.readers.decimals import with_points
 from dcgs.fitting.readers.layout import PLAIN_TEXT, Choose, EntriesLayout, Header, SamplesLayout, TextFormat
 from dcgs.fitting.readers.parquet import read_parquet, read_parquet_columns
-from dcgs.fitting.readers.text import read_cells, read_text
+from dcgs.fitting.readers.text import read_cells, read_header, read_text
 from dcgs.fitting.tables import Column, Table
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "SamplesLayout",
     "kind_of",
     "read_entries",
+    "read_ids",
     "read_npy",
     "read_samples",
     "read_table",
@@ -108,6 +109,25 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
         table = replace(table, target=Column(_targets(layout.target_file)))
     _check_size(file, layout, table.target, (len(table), len(table.columns)))
     return table
+
+
+def read_ids(file: Path, column: str, layout: SamplesLayout) -> tuple[str, list[str]]:
+    """Return the name of a column of a table, and its cells as they are written."""
+
+    def choose(header: Header) -> list[int]:
+        return [header.index(column)]
+
+    kind = kind_of(file)
+    if kind == "parquet":
+        header, (ids,) = read_parquet_columns(file, choose)
+        texts = ["" if text is None else text for text in ids.texts]
+    elif kind == "text":
+        has_names = read_header(file, layout.choose, layout.header, layout.text).names is not None
+        header, (cells,), _ = read_cells(file, choose, has_names, layout.text)
+        texts = [cell.strip() for cell in cells]
+    else:
+        raise ValueError(f"--id is for tables with such a column; {file} is not one. Leave it out.")
+    return "id" if header.names is None else header.names[header.index(column)], texts
 
 
 def _targets(name: str) -> Numbers:

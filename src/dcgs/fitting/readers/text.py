@@ -64,6 +64,11 @@ def read_cells(
     return reader.header, cells, numbers
 
 
+def read_header(file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT) -> Header:
+    """Return the header of a table; no row is read."""
+    return _begin(file, choose, has_names, form.encoding)[0].header
+
+
 def is_comment(line: str) -> bool:
     """Return True for a line that starts with ``#``, unless its first cell is the missing value ``#N/A``.
 
