@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(command: str) -> None:
     assert main(shlex.split(command)) == 0
+
+
+def status_of(command: str) -> int | str | None:
+    try:
+        return main(shlex.split(command))
+    except SystemExit as ended:
+        return ended.code
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
@@ -452,3 +460,53 @@ def test_labels_that_are_formulas_are_written_as_texts() -> None:
     run("fit logistic --data s-0.csv --agents 1 --radius 5 --no-report --out n")
     run("predict n --data s-0.csv --out p.csv")
     assert Path("p.csv").read_text().splitlines()[2].endswith(",-1.0")
+
+
+JUNK: list[Any] = [None, "", "x", -1, 10**400, float("inf"), True, [], {}, ["x"], {"x": 1}, [[1]], HOSTILE]
+
+
+def places(entry: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all entries of a JSON value."""
+    items = entry.items() if isinstance(entry, dict) else enumerate(entry) if isinstance(entry, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize(
+    ("fit", "predict"),
+    [
+        ("logistic --data k.csv --agents 2 --radius auto --class-weight balanced", "--data k.csv"),
+        ("completion --data r.csv --agents 1 --radius 2", "--row u1 --top 2"),
+    ],
+)
+def test_a_malformed_description_in_a_model_gives_a_sentence(
+    fit: str, predict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("k.csv").write_text("a,b,y\n" + "".join(f"{k % 7},{k % 5},{'xyz'[k % 3]}\n" for k in range(60)))
+    Path("r.csv").write_text(
+        "user,item,rating\n" + "".join(f"u{k % 5},i{k % 7},{k % 4}\n" for k in range(30))
+    )
+    run(f"fit {fit} --no-report --out m")
+    with np.load("m/agent-000.npz") as model:
+        arrays = {name: model[name] for name in model.files}
+    meta = str(arrays.pop("meta"))
+    rng = np.random.default_rng(0)
+    refusals = 0
+    for _ in range(40):
+        crafted = json.loads(meta)
+        paths = list(places(crafted["about"]))
+        *above, last = ("about", *paths[rng.integers(len(paths))])
+        entry = crafted
+        for key in above:
+            entry = entry[key]
+        entry[last] = JUNK[rng.integers(len(JUNK))]
+        np.savez("crafted.npz", meta=np.array(json.dumps(crafted)), **arrays)
+        for command in ("show crafted.npz", f"predict crafted.npz {predict}"):
+            status = status_of(command)
+            ended = capsys.readouterr()
+            said = "crafted.npz must be a model written by dcgs fit; " in ended.err
+            assert (status, said) in ((0, False), (2, True))
+            assert "\x1b" not in ended.out + ended.err
+            refusals += said
+    assert refusals > 20

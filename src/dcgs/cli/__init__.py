@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from typing import NoReturn
 
-from rich.console import Console
-
 from dcgs import __version__
+from dcgs.cli.console import EscapingConsole
 from dcgs.cli.errors import ERRORS
 from dcgs.cli.jobs import add_jobs
 from dcgs.environment import is_root, started_by_mpi
@@ -86,7 +85,7 @@ def _run(argv: Sequence[str] | None = None) -> int:
     if not started_by_mpi():  # the processes of mpiexec do this when they have met
         raise_on_signals()
     try:
-        status: int = args.run(args, Console(markup=False, emoji=False))
+        status: int = args.run(args, EscapingConsole())
     except RunAbortedError:
         raise
     except ERRORS as error:

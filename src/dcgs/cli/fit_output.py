@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dcgs.experiments.numbers import size
@@ -73,7 +72,7 @@ def _classes_table(fitted: FitResult) -> Table:
         radius = radius[at] if isinstance(radius, list) else radius
         found = {} if gap is None else with_share(gap)
         table.add_row(
-            escape(label),
+            label,
             f"{radius:.4g}" if isinstance(radius, float) else str(radius),
             *(_number(found.get(name, math.nan)) for name in ("gap", "share")),
             str(np.count_nonzero(model.x[at])),
@@ -137,7 +136,7 @@ def _reading(fitted: FitResult) -> Iterator[str]:
 
 def _path_table(path: RadiusPath, label: str, what: str) -> Table:
     """Return what each radius is worth, and which one was taken; ``label`` is the class of the model."""
-    of = f" of {escape(label)}" if label else ""
+    of = f" of {label}" if label else ""
     table = Table(title=f"radii{of}, judged on {what} that the sites held out")
     for name in ("radius", "mean loss", "standard error", path.size, ""):
         table.add_column(name, justify="left" if not name else "right")

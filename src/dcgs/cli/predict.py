@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dcgs.cli.console import EscapingConsole
 from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, seed
@@ -69,7 +70,7 @@ def add(jobs: Any) -> None:
 
 def _run(args: argparse.Namespace, console: Console) -> int:
     if args.out is not None and is_stream(args.out):  # there the predictions are alone
-        console = Console(file=sys.stderr, markup=False, emoji=False)
+        console = EscapingConsole(sys.stderr)
     predictions = _predictions(args)
     if predictions is None:
         console.print(f"written: {args.out}", soft_wrap=True)

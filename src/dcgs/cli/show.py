@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
@@ -116,7 +115,7 @@ def _of_samples(model: Model) -> dict[str, str]:
             facts["labels"] = f"{', '.join(model.labels)}; one model for each, against all others"
     if "standardized" in about:
         own = ", ".join(f"{intercept:.6g}" for _, _, intercept in model.classes)
-        facts["intercept"] = own if about["intercept"] else "none"
+        facts["intercept"] = own if about.get("intercept", True) else "none"
         facts["columns"] = "standardized for the fit" if about["standardized"] else "as they are"
     return facts
 
@@ -128,14 +127,14 @@ def _coefficients(model: Model, label: str, x: NDArray[np.float64], top: int) ->
     order = "per deviation of the column"
     if model.deviation is None:
         order = "in the units of the columns; the model has no deviations"
-    table = Table("feature", title=Text(f"{of}{used} of {x.size} are not 0; largest first {order}"))
+    table = Table("feature", title=f"{of}{used} of {x.size} are not 0; largest first {order}")
     table.add_column("coefficient", justify="right")
     names, effects = model.features, model.effects(x)
     if model.deviation is not None:
         table.add_column("per deviation", justify="right")
     for at in np.argsort(-np.abs(effects), kind="stable")[: min(top, used)]:
         cells = [f"{x[at]:+.6g}", f"{effects[at]:+.4g}"]
-        table.add_row(Text(names[at]), *cells[: len(table.columns) - 1])
+        table.add_row(names[at], *cells[: len(table.columns) - 1])
     return table
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
+from dcgs.fitting.about import wrong_entry
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
 from dcgs.fitting.tables import label_texts
@@ -171,6 +172,9 @@ def _check(model: Model) -> None:
         raise _ModelError(
             f"it must say how data are read; {wrong[0]} is {reading.get(wrong[0], 'missing')!r}"
         )
+    odd = wrong_entry(model.about, len(labels))
+    if odd is not None:
+        raise _ModelError(f"it must describe its fit as dcgs fit does; {odd}")
 
 
 def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ REPORT = "report.html"
 PATH = "path.json"
 PATH_PICTURE = "path.png"
 
+_FORMULA = re.compile(r"[=+\-@\t\r].", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 
@@ -119,9 +122,19 @@ def csv_text(columns: Columns) -> str:
     """Return columns as CSV."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow(map(no_formula, columns))
+    writer.writerows(map(no_formula, row) for row in zip(*columns.values(), strict=True))
     return buffer.getvalue()
+
+
+def no_formula(cell: object) -> object:
+    """Return a cell of CSV; a text that a spreadsheet would compute has an apostrophe before it.
+
+    >>> no_formula("=1+1"), no_formula("-5"), no_formula(-5.0), no_formula("-")
+    ("'=1+1", '-5', -5.0, '-')
+    """
+    is_formula = isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 @contextmanager
