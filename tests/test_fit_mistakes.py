@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -90,11 +91,9 @@ def test_without_optional_packages_the_model_is_written_and_a_note_says_what_is_
         "summary.json",
     ]
     text = printed(capsys)
-    assert (
-        "note: report.html needs jinja2, which is not installed, and was left out. Install it with:" in text
-    )
-    assert "note: path.png needs matplotlib, which is not installed, and was left out." in text
-    assert "report.html" not in text.partition("written:")[2]
+    assert "note: report.html needs jinja2, which is not installed, and is left out. Install it with:" in text
+    assert "note: path.png needs matplotlib, which is not installed, and is left out." in text
+    assert text.endswith("notes: 2, above and in summary.json written: m/agent-000.npz …, summary.json")
 
 
 @pytest.mark.usefixtures("bare")
@@ -510,3 +509,83 @@ def test_a_malformed_description_in_a_model_gives_a_sentence(
             assert "\x1b" not in ended.out + ended.err
             refusals += said
     assert refusals > 20
+
+
+# What is odd about the columns.
+
+
+def patients(site: int, rows: int = 40) -> dict[str, list[Any]]:
+    """Return plain columns of a site."""
+    rng = np.random.default_rng(site)
+    age = rng.normal(60.0, 10.0, rows).round(1)
+    return {
+        "age": age.tolist(),
+        "creatinine": rng.normal(1.0, 0.3, rows).round(2).tolist(),
+        "icu": (rng.random(rows) < 0.2 * site).astype(int).tolist(),  # may differ at sites
+        "visits": rng.integers(0, 9, rows).tolist(),
+        "died": np.where(age + rng.normal(0.0, 10.0, rows) > 60.0, "yes", "no").tolist(),
+    }
+
+
+def noted(*tables: dict[str, list[Any]], problem: str = "logistic") -> list[str]:
+    """Return the notes of a fit to the tables of sites."""
+    for i, columns in enumerate(tables):
+        rows = zip(*columns.values(), strict=True)
+        lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+        Path(f"s-{i}.csv").write_text("\n".join(lines) + "\n")
+    run(f"fit {problem} --data s-{{agent}}.csv --target died --radius 1 --no-report --force --out m")
+    found: list[str] = summary()["data_notes"]
+    return found
+
+
+def test_ordinary_columns_are_not_noted() -> None:
+    assert noted(*map(patients, range(4))) == ["agent 0 (s-0.csv) has one value only in 'icu'."]
+
+
+@pytest.mark.parametrize("factor", [88.4, 0.01])
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_site_that_uses_another_unit_is_noted(factor: float, count: int) -> None:
+    tables = [patients(i + 1) for i in range(count)]
+    tables[1]["creatinine"] = [factor * value for value in tables[1]["creatinine"]]
+    odd = "1" if count > 2 else "[01]"  # of two sites, nobody knows which is odd
+    (note,) = noted(*tables)
+    assert re.match(
+        rf"agent {odd} \(s-{odd}.csv\) has a mean of 'creatinine' far from that of the others", note
+    )
+    assert note.endswith("(ten deviations, or a power of ten); see whether all sites use the same unit.")
+
+
+def test_codes_of_missing_values_and_huge_values_are_noted() -> None:
+    tables = [patients(1), patients(2), patients(3)]
+    tables[0]["age"][:2] = [-999, -999]
+    tables[1]["creatinine"][5] = 1e30
+    tables[2]["visits"][3] = 9999
+    text = " ".join(noted(*tables))
+    assert "agent 0 (s-0.csv) has 2 × -999 in 'age'; agent 1 (s-1.csv) has 1 × 1e+30 in 'creatinine'" in text
+    assert (
+        "agent 2 (s-2.csv) has 1 × 9999 in 'visits'; if such a value stands for a missing one, write NA"
+        in text
+    )
+
+
+def test_ids_and_copies_of_the_target_are_noted() -> None:
+    tables = [patients(1), patients(2)]
+    for i, table in enumerate(tables):
+        table["pid"] = np.random.default_rng(i).permutation(100 + np.arange(40)).tolist()
+        table["dead"] = [int(died == "yes") for died in table["died"]]
+    first, second = noted(*tables)
+    assert first.startswith(
+        "agent 0 (s-0.csv) has another whole number in each row of 'pid'; agent 1 (s-1.csv)"
+    )
+    assert first.endswith("; if these are ids, leave them out with --drop.")
+    assert "agent 0 (s-0.csv) has a copy of the target in 'dead'; agent 1" in second
+    for i, table in enumerate(tables):
+        table |= {"died": (np.arange(40.0) ** 2 + i).tolist(), "dead": (np.arange(40.0) ** 2 + i).tolist()}
+    assert "has a copy of the target in 'dead'" in noted(*tables, problem="lasso")[-1]
+
+
+def test_notes_on_columns_take_one_union_and_no_further_sum() -> None:
+    noted(*map(patients, range(3)))
+    names = [each["name"] for each in summary()["sent"]]
+    assert names.count("notes on the data of sites") == 1
+    assert not [name for name in names if "sites with" in name or "one class only" in name]

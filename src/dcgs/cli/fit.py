@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,32 +91,29 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         set_hint("continue with --resume")
     with locked(args.out, group) as writes_summary:
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
+        possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
         if group.is_root:
-            fitted = _fit_with_progress(config, runtime, group, console)
+            fitted = _fit_with_progress(config, runtime, group, console, left_out)
         else:
             fitted = fit(config, runtime, group)
-        if writes_summary:
-            _write_all(args, output, fitted, console if group.is_root else None)
-        else:
+        if not writes_summary:
             output.write(fitted.models)
+            return 0
+        fitted = replace(fitted, notes=(*fitted.notes, *left_out))
+        summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+        files = _other_files(fitted, summary, possible)
+        output.write(fitted.models, summary, fitted.history(), files)
+    if group.is_root:
+        print_result(fitted, summary, args.out, REPORT in files, console)
     return 0
 
 
-def _write_all(
-    args: argparse.Namespace, output: OutputFolder, fitted: FitResult, console: Console | None
-) -> None:
-    """Write the models of this process, and what is of all; print it if there is a console."""
-    wanted = [*([REPORT] if args.report is not False else []), *([PATH_PICTURE] if fitted.paths else [])]
+def _optional_files(page: bool, path: bool) -> tuple[list[str], list[str]]:
+    """Return the files that can be written, of a page and a picture of the path; and notes on the others."""
+    wanted = [*([REPORT] if page else []), *([PATH_PICTURE] if path else [])]
     possible = [name for name in wanted if _is_installed(_NEEDS[name])]
-    left_out = [
-        f"{name} {_not_installed(name, ', and was left out')}" for name in wanted if name not in possible
-    ]
-    fitted = replace(fitted, notes=(*fitted.notes, *left_out))
-    summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    files = _other_files(fitted, summary, possible)
-    output.write(fitted.models, summary, fitted.history(), files)
-    if console is not None:
-        print_result(fitted, summary, args.out, REPORT in files, console)
+    left_out = [name for name in wanted if name not in possible]
+    return possible, [f"{name} {_not_installed(name, ', and is left out')}" for name in left_out]
 
 
 def _replaces(args: argparse.Namespace) -> bool:
@@ -186,8 +183,15 @@ def _ranks(args: argparse.Namespace, agents: int) -> int:
 
 
 def _fit_with_progress(
-    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console
+    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console, notes: Sequence[str]
 ) -> FitResult:
+    """Fit, and print progress and notes: these ones, and those on files and data."""
+
+    def note(text: str) -> None:
+        console.print(f"note: {text}", soft_wrap=True)
+
+    for text in notes:
+        note(text)
     rounds, iterations = config.rules["rounds"], config.rules["iterations"]
     if iterations is not None:
         iterations *= config.method.rounds_per_iteration
@@ -195,4 +199,11 @@ def _fit_with_progress(
     with Progress(console) as progress:
         task = progress.rounds(config.problem.name, min(limits, default=None))
         callback = None if config.measure is None else task.measured
-        return fit(config, runtime, group, callback, lambda plain: ObservedRuntime(plain, task.after_round))
+        return fit(
+            config,
+            runtime,
+            group,
+            callback,
+            lambda plain: ObservedRuntime(plain, task.after_round),
+            note,
+        )

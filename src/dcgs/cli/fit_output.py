@@ -52,10 +52,10 @@ def print_result(
         told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
         if told:
             say(f"warning: {told}")
-    for note in fitted.data_notes:
-        say(f"note: {note}")
     for note in result.notes:
         say(note)
+    if fitted.data_notes:
+        say(f"notes: {len(fitted.data_notes)}, above and in summary.json")
     written = [f"{out}/agent-000.npz{' …' if fitted.agents > 1 else ''}", "summary.json"]
     say(f"written: {', '.join(written + [REPORT] * page)}")
 

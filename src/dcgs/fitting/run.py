@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -34,10 +34,12 @@ def fit(
     group: ProcessGroup,
     callback: Callback | None = None,
     observed: Callable[[Runtime], Runtime] = lambda runtime: runtime,
+    note: Callable[[str], object] = lambda text: None,
 ) -> FitResult:
     """Read the data of the hosted agents, and minimize the sum of all agents' losses.
 
-    ``observed`` returns the runtime of the run itself, which may report its progress.
+    ``observed`` returns the runtime of the run itself, which may report its progress. ``note`` is called with
+    each note on files and data, before the run.
     """
     config.check()
     agents = config.count_agents(group.size)
@@ -46,12 +48,13 @@ def fit(
         check_options(records)
         config = replace(config, source=replace(config.source, own=has_own_files(records)))
     graph = config.graph.build(agents)
-    how = FitRun(runtime, observed(runtime), group, callback)
+    how = FitRun(runtime, observed(runtime), group, callback, note)
+    notes = how.noted(file_notes(records))
     if isinstance(config.layout, EntriesLayout):
         fitted = _fit_ratings(config, config.layout, graph, how)
     else:
         fitted = _fit_samples(config, config.layout, graph, how)
-    return replace(fitted, notes=tuple(file_notes(records)))
+    return replace(fitted, notes=notes)
 
 
 @final
@@ -63,6 +66,13 @@ class FitRun:
     observed: Runtime
     group: ProcessGroup
     callback: Callback | None
+    note: Callable[[str], object]
+
+    def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
+        """Return the notes after the user has got them."""
+        for text in notes:
+            self.note(text)
+        return tuple(notes)
 
 
 def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
@@ -90,6 +100,7 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     options = config.samples.resolved(config.problem, config.set.name)
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
+    how.noted(agreement.notes)
     group.barrier()  # a process that could not load ends the others here
     paths = _paths(config, problem, how) if config.set.finds_radius else {}
     runs, models = {}, []

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.agreement import Agreement
+from dcgs.fitting.column_checks import copies_target, has_other_scale, is_flag, looks_like_id, odd_values
 from dcgs.fitting.data import DataSource, Indices, Numbers, Samples, path_of_agent
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
@@ -28,6 +29,7 @@ from dcgs.runtime import ProcessGroup
 Missing: TypeAlias = Literal["mean", "drop", "error"]
 TABLES = ("text", "parquet")
 """The formats of files that may have words and holes."""
+_LARGEST = 1e140  # squares of such numbers can still be added up
 
 
 @final
@@ -117,6 +119,7 @@ class SiteReader:
         targets = {i: table.target for i, table in tables.items() if table.target is not None}
         labels = self._labels(targets)
         held = {i: self._held_out(i, len(table), how) for i, table in tables.items()}
+        self._note_columns(tables, encoding)
         matrices = {i: encoding.matrix(table) for i, table in tables.items()}
         encoding = encoding.with_fill(self._means(matrices, held, encoding).tolist())
         first = next(iter(tables.values()))
@@ -137,6 +140,31 @@ class SiteReader:
             empty[i] = frozenset(encoding.features[at] for at in np.flatnonzero(missing))
         return replace(self._split(sites, held, encoding.features, reading), empty=empty)
 
+    def _note_columns(self, tables: Mapping[int, Table], encoding: Encoding) -> None:
+        """Note codes of missing values, ids and copies of the target; nothing is sent."""
+        codes: dict[int, str] = {}
+        ids: dict[int, str] = {}
+        copies: dict[int, str] = {}
+        for i, table in tables.items():
+            named = [*zip(encoding.columns, table.columns, strict=True)]
+            numeric = [(encoded.name, column) for encoded, column in named if encoded.levels is None]
+            odd = [(name, *each) for name, column in numeric for each in odd_values(column).items()]
+            if odd:
+                codes[i] = ", ".join(f"{count} × {value:g} in {name!r}" for name, value, count in odd[:8])
+            numbers = [name for name, column in numeric if looks_like_id(column)]
+            same = [
+                encoded.name
+                for encoded, column in named
+                if table.target is not None and copies_target(column, table.target, self.labels)
+            ]
+            if numbers:
+                ids[i] = f"another whole number in each row of {listed(numbers)}"
+            if same:
+                copies[i] = f"a copy of the target in {listed(same)}"
+        self.agreement.note(codes, "; if such a value stands for a missing one, write NA in its place")
+        self.agreement.note(ids, "; if these are ids, leave them out with --drop")
+        self.agreement.note(copies, "; leave it out with --drop if it is not known when you predict")
+
     def _labels(self, targets: Mapping[int, Column]) -> tuple[str | float, ...] | None:
         """Return the labels that all sites agree on; None if targets are numbers."""
         if not self.labels:
@@ -152,9 +180,11 @@ class SiteReader:
         own = {}
         for i, A in matrices.items():
             rest = np.delete(A, held[i], axis=0)
-            own[i] = [np.nansum(rest, axis=0), (~np.isnan(rest)).sum(axis=0).astype(float), holes[i]]
-        total, count, missing = self.agreement.network.sum(
-            "sums of features, and how many values are there", own
+            squares = np.nansum(np.square(np.clip(rest, -_LARGEST, _LARGEST)), axis=0)
+            there = (~np.isnan(rest)).sum(axis=0).astype(float)
+            own[i] = [np.nansum(rest, axis=0), there, holes[i], squares]
+        total, count, missing, squares = self.agreement.network.sum(
+            "sums and squares of features, and how many values are there", own
         )
         means = np.asarray(total / np.maximum(count, 1.0))
         places = np.cumsum([0, *(len(column.features) for column in encoding.columns)])[:-1]
@@ -174,6 +204,21 @@ class SiteReader:
         }
         more = "; the means of the other agents take its place"
         self.agreement.note(empty, more)
+        scales: dict[int, str] = {}
+        for i, (mine, there, _, squared) in own.items():
+            others = np.stack([count - there, total - mine, squares - squared])
+            odd = [
+                column.name
+                for column, at in firsts
+                if column.levels is None
+                and self.source.is_per_agent
+                and not is_flag(matrices[i][:, at])
+                and has_other_scale((there[at], mine[at]), others[:, at].tolist())
+            ]
+            if odd:
+                scales[i] = f"a mean of {listed(odd)} far from that of the others"
+        more = " (ten deviations, or a power of ten); see whether all sites use the same unit"
+        self.agreement.note(scales, more)
         return means
 
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:
