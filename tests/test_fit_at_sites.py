@@ -99,3 +99,10 @@ def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
     assert "age" in capsys.readouterr().out
     assert main(shlex.split("predict m --data patients.csv --out p.csv")) == 0
     assert len(Path("p.csv").read_text().splitlines()) == 27
+
+
+def test_a_misspelled_option_of_one_site_is_printed_there() -> None:
+    plain = f"{FIT} --data patients.csv"
+    status, _, errors = at_sites([plain, f"{plain} --clas-weight balanced", plain])
+    assert status != 0
+    assert "rank 1: dcgs: error: unrecognized arguments: --clas-weight balanced" in errors

@@ -162,7 +162,9 @@ class Agreement:
         self.pending.append((facts, more))
 
     def collect_notes(self) -> None:
-        """Add the notes on the sites of all processes, in one union."""
+        """Add the notes on the sites of all processes, in one union; in none if nothing could be noted."""
+        if not self.pending:
+            return
         own = {
             i: [f"{k:03d}{_BETWEEN}{i:09d}{_BETWEEN}{self.who(i)} has {facts[i]}" for k, (facts, _) in kinds]
             for i in self.network.hosts

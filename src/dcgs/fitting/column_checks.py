@@ -25,10 +25,11 @@ def odd_values(column: Column) -> dict[float, int]:
     {-999.0: 2}
     """
     numbers = column.numbers[np.isfinite(column.numbers)]
-    rest = numbers[~np.isin(numbers, _CODES) & (np.abs(numbers) < _HUGE)]
-    values, counts = np.unique(numbers[~np.isin(numbers, rest)], return_counts=True)
-    if len(rest) < max(_FEWEST_ROWS - 2, len(numbers) // 2):
+    is_odd = np.isin(numbers, _CODES) | (np.abs(numbers) >= _HUGE)
+    rest = numbers[~is_odd]
+    if not is_odd.any() or len(rest) < max(_FEWEST_ROWS - 1, len(numbers) // 2):
         return {}
+    values, counts = np.unique(numbers[is_odd], return_counts=True)
     low, high = float(rest.min()), float(rest.max())
     found = dict(zip(values.tolist(), counts.tolist(), strict=True))
     return {value: count for value, count in found.items() if _is_outside(value, low, high)}
@@ -54,11 +55,13 @@ def copies_target(column: Column, target: Column, labels: bool) -> bool:
     if not labels:
         own, wanted = column.numbers[known], target.numbers[known]
         return bool(np.ptp(wanted) > 0.0 and np.array_equal(own, wanted))
-    values, classes = column.take(np.flatnonzero(known)), target.take(np.flatnonzero(known))
-    count = len(classes.levels)
-    if count < 2 or len(values.levels) != count:
-        return False
-    return len(set(zip(values.texts, classes.texts, strict=True))) == count
+    rows = np.flatnonzero(known)
+    for some in (rows[:_FEWEST_ROWS], rows):  # most columns are none after a few rows
+        values, classes = column.take(some).texts, target.take(some).texts
+        pairs = set(zip(values, classes, strict=True))
+        if not len(pairs) == len(set(values)) == len(set(classes)):
+            return False
+    return len(pairs) > 1
 
 
 def has_other_scale(own: tuple[float, float], others: tuple[float, float, float]) -> bool:

@@ -43,7 +43,7 @@ def fit(
     """
     config.check()
     agents = config.count_agents(group.size)
-    records = exchange_records(config.source, config.options, agents, runtime.hosts(agents), group)
+    records = exchange_records(config, agents, runtime.hosts(agents), group)
     with group.common_errors():
         check_options(records)
         config = replace(config, source=replace(config.source, own=has_own_files(records)))

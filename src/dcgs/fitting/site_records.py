@@ -13,8 +13,9 @@ from typing import final
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError
 from dcgs.datasets.store import sha256_of
-from dcgs.fitting.data import DataSource
-from dcgs.fitting.readers import kind_of
+from dcgs.fitting.config import FitConfig
+from dcgs.fitting.data import path_of_agent
+from dcgs.fitting.readers import SamplesLayout, kind_of
 from dcgs.fitting.samples import TABLES
 from dcgs.front import agreed
 from dcgs.runtime import ProcessGroup
@@ -28,8 +29,9 @@ _AGENTS, _FORMAT = "--agents", "--data"
 class SiteRecord:
     """The agents of a process, the user's options as texts by flag, and the files of its data.
 
-    ``files`` has an entry for each agent, or one entry if there is one file: its name and its SHA-256.
-    ``numbered`` says that the names of files have the numbers of agents in them.
+    ``files`` has an entry for each agent, or one entry if there is one file: its name and its SHA-256, with
+    that of the targets if they are in a file of their own. ``numbered`` says that the names of files have the
+    numbers of agents in them.
     """
 
     agents: tuple[int, ...]
@@ -39,15 +41,20 @@ class SiteRecord:
 
 
 def exchange_records(
-    source: DataSource, options: Mapping[str, str], agents: int, hosted: Sequence[int], group: ProcessGroup
+    config: FitConfig, agents: int, hosted: Sequence[int], group: ProcessGroup
 ) -> list[SiteRecord]:
     """Return the records of all processes, in the order of their agents."""
-    given = dict(options) | {_AGENTS: str(agents), _FORMAT: _format(source.file(hosted[0]))}
+    source, layout = config.source, config.layout
+    targets = layout.target_file if isinstance(layout, SamplesLayout) else None
+    given = dict(config.options) | {_AGENTS: str(agents), _FORMAT: _format(source.file(hosted[0]))}
 
     def own() -> SiteRecord:
-        whose = hosted if source.is_numbered else hosted[:1]
-        files = tuple(_checksum(source.file(i), i, group.size > 1) for i in whose)
-        return SiteRecord(tuple(hosted), given, files, source.is_numbered)
+        files = []
+        for i in hosted if source.is_numbered else hosted[:1]:
+            read = [source.file(i)]
+            read += [] if targets is None else [Path(path_of_agent(targets, i)).expanduser()]
+            files.append((str(read[0]), " ".join(_checksum(file, i, group.size > 1) for file in read)))
+        return SiteRecord(tuple(hosted), given, tuple(files), source.is_numbered)
 
     record = agreed(group, own)
     texts = group.allgather_texts([json.dumps(asdict(record))])
@@ -130,9 +137,9 @@ def _format(file: Path) -> str:
     return "a table" if kind_of(file) in TABLES else "no table"
 
 
-def _checksum(file: Path, agent: int, name_agent: bool) -> tuple[str, str]:
+def _checksum(file: Path, agent: int, name_agent: bool) -> str:
     try:
-        return str(file), sha256_of(file)
+        return sha256_of(file)
     except DataNotFoundError as error:
         raise DataNotFoundError(f"agent {agent} failed: {error}") if name_agent else error from error
 

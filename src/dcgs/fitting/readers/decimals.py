@@ -30,6 +30,9 @@ def with_points(
     Without a ``decimal`` mark commas are decimal ones if a column is of such numbers, no cell of the file has
     a decimal point, and not all commas may separate thousands. What may mean either is refused with its cell.
     """
+    columns = [] if decimal == "." else [at for at, texts in enumerate(cells) if _is_of_commas(texts)]
+    if not columns and decimal != ",":
+        return cells, False
     points = _first(_POINT, cells)
     if decimal == ",":
         if points is not None:
@@ -39,9 +42,6 @@ def with_points(
                 f"has {shortened(cells[at][row])!r}. Correct it, or leave --decimal out."
             )
         return _replaced(cells), True
-    columns = [] if decimal == "." else [at for at, texts in enumerate(cells) if _is_of_commas(texts)]
-    if not columns:
-        return cells, False
     if points is None and any(_is_decimal(text) for at in columns for text in cells[at]):
         return _replaced(cells), True
     at = columns[0]
@@ -66,6 +66,8 @@ def _first(pattern: re.Pattern[str], cells: Cells) -> tuple[int, int] | None:
 
 def _is_of_commas(texts: Sequence[str]) -> bool:
     """Return True if most cells that are neither missing nor whole numbers are numbers with a comma."""
+    if not any("," in text for text in texts):
+        return False
     words = [text for text in texts if text.strip() not in MISSING and not _NO_WORD.fullmatch(text)]
     return 2 * sum(COMMA.fullmatch(text) is not None for text in words) > len(words)
 
