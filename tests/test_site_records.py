@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from dcgs.datasets import BrokenDataError
-from dcgs.fitting.site_records import SiteRecord, check_options, file_notes, has_own_files
+from dcgs.fitting.site_records import SiteRecord, check_options, file_notes, has_own_files, option_text
 
 SAME = {"--missing": "'mean'", "--gap": "not given", "--agents": "3"}
 
@@ -74,3 +75,11 @@ def test_numbered_files_are_no_files_of_processes_and_equal_ones_are_noted() -> 
         "agents 1 and 2 have the same file, by its checksum: its rows count 2 times."
     ]
     assert file_notes([record(0, 1, files="ab", numbered=True)]) == []
+
+
+def test_a_file_that_is_an_option_is_compared_by_its_content(tmp_path: Path) -> None:
+    for name, edges in (("a.edges", "0 1\n"), ("b.edges", "0 1\n"), ("c.edges", "0 2\n")):
+        (tmp_path / name).write_text(edges)
+    one, same, other = (option_text(str(tmp_path / f"{name}.edges"), may_be_file=True) for name in "abc")
+    assert one == same != other
+    assert option_text(str(tmp_path / "a.edges")).endswith("a.edges'")

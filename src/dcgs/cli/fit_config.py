@@ -20,24 +20,12 @@ from dcgs.front import Checkpoint
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
 _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
-# What is of one process: its own file, how it runs, what it writes. The number of agents is compared later.
-_LOCAL = (
-    *(
-        "data",
-        "header",
-        "columns",
-        "encoding",
-        "decimal",
-        "agents",
-        "out",
-        "force",
-        "report",
-        "checkpoint",
-        "typed",
-        "run",
-    ),
-    *("runtime", "ranks", "timeout", "start_timeout", "threads"),
-)
+# What sites need not agree on: their files, how a process runs, what it writes. The number of agents is compared
+# when it is known.
+_OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
+_OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
+_OWN_OUTPUT = ("out", "force", "report", "checkpoint")
+_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds")
 
 
@@ -73,8 +61,10 @@ def _common_options(args: argparse.Namespace) -> dict[str, str]:
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"
     flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
+    files = {"graph", *(option.name for option in built_in_options())}
     options = {
-        flags.get(name, f"--{name.replace('_', '-')}"): option_text(value) for name, value in given.items()
+        flags.get(name, f"--{name.replace('_', '-')}"): option_text(value, name in files)
+        for name, value in given.items()
     }
     return options | {"--checkpoint": str(args.checkpoint is not None), "the version of dcgs": __version__}
 

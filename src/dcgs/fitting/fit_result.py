@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-from dcgs.datasets.store import sha256_of
 from dcgs.fitting.class_runs import COUNTERS, certified_gap, joined, with_share
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import LoadedData
@@ -77,7 +76,8 @@ class FitResult:
     """The result of a fit: that of each run, and a model for each hosted agent.
 
     There is one run, whose name is empty, or with more than two classes one for each, named after its label.
-    ``notes`` are sentences on files: how they were taken, and which were not written.
+    ``notes`` are sentences on files: how they were taken, and which were not written. ``checksums`` are the
+    SHA-256 of the files of data that this process read, by name.
     """
 
     config: FitConfig
@@ -87,6 +87,7 @@ class FitResult:
     samples: SampleFit | None = None
     ratings: LoadedRatings | None = None
     notes: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def result(self) -> Result:
@@ -254,7 +255,6 @@ class FitResult:
     def _data(self) -> dict[str, Any]:
         """Return which files this process read, with their checksums, and how."""
         source = self.config.source
-        files = dict.fromkeys(source.file(i) for i in self.data.rows)
-        data: dict[str, Any] = {"files": {str(file): sha256_of(file) for file in files}}
+        data: dict[str, Any] = {"files": dict(self.checksums)}
         data |= {name: value for name, value in self.data.reading.items() if name not in ("names", "columns")}
         return data if source.is_per_agent else data | {"split": source.split}

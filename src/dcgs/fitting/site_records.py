@@ -118,8 +118,8 @@ def file_notes(records: Sequence[SiteRecord]) -> list[str]:
     ]
 
 
-def option_text(value: object) -> str:
-    """Return the value of an option as sites compare it; that of a file is its content.
+def option_text(value: object, may_be_file: bool = False) -> str:
+    """Return the value of an option as sites compare it; of a file its content counts, not its name.
 
     >>> option_text(None), option_text("mean"), option_text(["b", "a"])
     ('not given', "'mean'", "'a', 'b'")
@@ -128,7 +128,7 @@ def option_text(value: object) -> str:
         return NOT_GIVEN
     if isinstance(value, list):
         return ", ".join(sorted(map(repr, value)))
-    if isinstance(value, str) and Path(value).is_file():
+    if may_be_file and isinstance(value, str) and Path(value).is_file():
         return f"a file of SHA-256 {sha256_of(Path(value))[:12]}…"
     return repr(value)
 
