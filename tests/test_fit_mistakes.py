@@ -250,9 +250,7 @@ def test_text_that_is_not_utf8_is_refused_with_its_line_and_read_with_its_encodi
     sites("", GERMAN)
     Path("s-0.csv").write_bytes(GERMAN.encode("latin-1"))
     text = refused(f"{FIT} --out m", capsys)
-    assert (
-        r"line 2 of s-0.csv must be text in utf-8; it has '63,5;K\\xf6ln;1,5'. Give the encoding of" in text
-    )
+    assert r"line 2 of s-0.csv must be text in utf-8; it has '63,5;K\xf6ln;1,5'. Give the encoding of" in text
     sites("", "")
     for i in range(2):
         Path(f"s-{i}.csv").write_bytes(GERMAN.encode("latin-1"))

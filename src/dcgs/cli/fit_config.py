@@ -20,8 +20,8 @@ from dcgs.front import Checkpoint
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
 _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
-# What sites need not agree on: their files, how a process runs, what it writes. The number of agents is compared
-# when it is known.
+# What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
+# compared when it is known.
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint")

@@ -87,7 +87,7 @@ def decoded(file: Path, first_line: int, content: bytes, encoding: str) -> str:
         line = first_line + content.count(b"\n", 0, start)
         text = content[max(start, error.start - 20) :].partition(b"\n")[0].decode(errors="backslashreplace")
         raise BrokenDataError(
-            f"line {line} of {file} must be text in {encoding}; it has {shortened(text.strip())!r}. Give the "
+            f"line {line} of {file} must be text in {encoding}; it has '{shortened(text.strip())}'. Give the "
             "encoding of the file, such as --encoding latin-1 or --encoding cp1252, or save it as UTF-8."
         ) from error
 
