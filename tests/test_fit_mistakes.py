@@ -117,7 +117,7 @@ def test_a_gap_in_the_numbers_of_files_and_a_dangling_link_are_named(
     sites(PLAIN, PLAIN, PLAIN, PLAIN)
     Path("s-1.csv").unlink()
     text = refused(f"{FIT} --out m", capsys)
-    assert "counted from 0; there is no s-1.csv, and there is s-3.csv. Add the file, or number all" in text
+    assert "counted from 0; there is no s-1.csv, and there is s-3.csv. Add it, or number all" in text
     Path("s-1.csv").symlink_to("nowhere.csv")
     assert "s-1.csv is a link to a file that does not exist" in refused(f"{FIT} --out m", capsys)
     Path("s-3.csv").unlink()
@@ -135,6 +135,11 @@ def test_files_are_counted_in_every_form_of_a_name(form: str) -> None:
         source.file(i).write_text(PLAIN)
     Path("g-1.csv").write_text(PLAIN)  # not of the form
     assert source.count_files() == 3
+    source.file(20240101).parent.mkdir(exist_ok=True)
+    source.file(20240101).write_text(PLAIN)  # a date
+    with pytest.raises(DataNotFoundError, match=r"there is no .*3\.csv, and there is .*20240101\.csv"):
+        source.count_files()
+    source.file(20240101).unlink()
     source.file(0).unlink()
     with pytest.raises(DataNotFoundError, match="there is no "):
         source.count_files()

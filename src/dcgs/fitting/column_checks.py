@@ -74,8 +74,9 @@ def has_other_scale(own: tuple[float, float], others: tuple[float, float, float]
     if min(count, rest) < _FEWEST_ROWS:
         return False
     mean, mean_rest = total / count, total_rest / rest
-    variance = squares / rest - mean_rest**2
-    if variance <= 1e-10 * mean_rest**2:  # rounding error, or a constant column
+    square = mean_rest * mean_rest
+    variance = squares / rest - square
+    if variance <= 1e-10 * square:  # rounding error, or a constant column
         return False
     difference, sizes = abs(mean - mean_rest), sorted((abs(mean), abs(mean_rest)))
     return difference > 10.0 * variance**0.5 or (difference > variance**0.5 and sizes[1] > 10.0 * sizes[0])

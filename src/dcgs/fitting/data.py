@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import escape, glob
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
@@ -152,17 +153,17 @@ class DataSource:
     def count_files(self) -> int:
         """Return how many agents have files; they must be numbered from 0 on, without a gap."""
         numbers = self._numbers()
-        count = max(numbers, default=0) + 1
-        missing = [i for i in range(count) if not self.file(i).exists()]
-        if missing:
-            first, there = self.file(missing[0]), [str(self.file(i)) for i in numbers if i not in missing]
-            is_link = f"{first} is a link to a file that does not exist"
-            reason = is_link if first.is_symlink() else f"there is no {first}"
-            raise DataNotFoundError(
-                f"{self.data} must be a file for each agent, counted from 0; {reason}"
-                + (f", and there is {there[-1]}. Add the file, or number all from 0 on." if there else ".")
-            )
-        return count
+        there = [i for i in numbers if self.file(i).exists()]
+        first = next(i for i in count() if i not in there)
+        if first > max(numbers, default=0):
+            return first
+        missing = self.file(first)
+        is_link = f"{missing} is a link to a file that does not exist"
+        raise DataNotFoundError(
+            f"{self.data} must be a file for each agent, counted from 0; "
+            + (is_link if missing.is_symlink() else f"there is no {missing}")
+            + (f", and there is {self.file(there[-1])}. Add it, or number all from 0 on." if there else ".")
+        )
 
     def _numbers(self) -> list[int]:
         """Return the numbers for which a file of this name exists, or a link without its file."""

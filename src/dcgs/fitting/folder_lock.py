@@ -42,7 +42,9 @@ def _lock(file: Path, fit: str) -> int | None:
     """Return the descriptor of the locked file, None if another process of this fit has the lock."""
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        holder = "" if _is_free(lock) else _holder(lock)
+        holder = os.read(lock, 1000).decode(errors="replace")
+        if not holder.startswith(fit):  # a file system may not tell one machine what another has locked
+            holder = "" if _is_free(lock) else _holder(lock)
         if holder:
             os.close(lock)
             if holder.startswith(fit):

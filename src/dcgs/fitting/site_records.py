@@ -46,7 +46,9 @@ def exchange_records(
     """Return the records of all processes, in the order of their agents."""
     source, layout = config.source, config.layout
     targets = layout.target_file if isinstance(layout, SamplesLayout) else None
-    given = dict(config.options) | {_AGENTS: str(agents), _FORMAT: _format(source.file(hosted[0]))}
+    is_table = _is_table(source.file(hosted[0]), config.problem.entries)
+    form = "a table" if is_table else "a file of arrays or LIBSVM text"
+    given = dict(config.options) | {_AGENTS: str(agents), _FORMAT: form}
 
     def own() -> SiteRecord:
         files = []
@@ -133,8 +135,9 @@ def option_text(value: object, may_be_file: bool = False) -> str:
     return repr(value)
 
 
-def _format(file: Path) -> str:
-    return "a table" if kind_of(file) in TABLES else "no table"
+def _is_table(file: Path, entries: bool) -> bool:
+    """Return True if a file has columns of words or ids, on which sites agree."""
+    return kind_of(file) not in ("npz", "npy") if entries else kind_of(file) in TABLES
 
 
 def _checksum(file: Path, agent: int, name_agent: bool) -> str:
