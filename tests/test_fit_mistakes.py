@@ -592,3 +592,9 @@ def test_notes_on_columns_take_one_union_and_no_further_sum() -> None:
     names = [each["name"] for each in summary()["sent"]]
     assert names.count("notes on the data of sites") == 1
     assert not [name for name in names if "sites with" in name or "one class only" in name]
+
+
+def test_a_number_whose_square_overflows_is_refused_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN.replace("3,5,2", "3,-1e200,2"))
+    text = refused(f"{FIT} --out m", capsys)
+    assert "column 'b' of s-0.csv must be of numbers of at most 1e+140; line 4 has -1e+200. Correct" in text

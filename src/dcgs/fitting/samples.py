@@ -91,6 +91,7 @@ class SiteReader:
     def _complete(self, agent: int, table: Table, how: Preparation) -> Table:
         """Return the rows that have a target and, with ``drop``, no hole."""
         table.check_dates()
+        _refuse_overflow(table)
         assert table.target is not None
         hole = table.target.missing
         if how.missing == "drop":
@@ -180,7 +181,7 @@ class SiteReader:
         own = {}
         for i, A in matrices.items():
             rest = np.delete(A, held[i], axis=0)
-            squares = np.nansum(np.square(np.clip(rest, -_LARGEST, _LARGEST)), axis=0)
+            squares = np.nansum(np.square(rest), axis=0)
             there = (~np.isnan(rest)).sum(axis=0).astype(float)
             own[i] = [np.nansum(rest, axis=0), there, holes[i], squares]
         total, count, missing, squares = self.agreement.network.sum(
@@ -271,6 +272,17 @@ class SiteReader:
         outside = {i: site.some(held[i]) for i, site in sites.items()}
         width = next(iter(sites.values())).features
         return PreparedSites(fitted, outside, width, features, reading)
+
+
+def _refuse_overflow(table: Table) -> None:
+    """Raise if the squares of numbers cannot be added up."""
+    for at, column in enumerate(table.columns):
+        large = np.flatnonzero(np.abs(np.nan_to_num(column.numbers)) > _LARGEST)
+        if len(large):
+            raise BrokenDataError(
+                f"{table.name(at)} of {table.file} must be of numbers of at most {_LARGEST:g}; line "
+                f"{table.rows[large[0]]} has {column.numbers[large[0]]:g}. Correct it, or write NA."
+            )
 
 
 def _refuse_holes(table: Table) -> None:
