@@ -18,6 +18,7 @@ import pytest
 from dcgs.cli import main
 from dcgs.datasets import DataNotFoundError
 from dcgs.fitting.data import DataSource
+from dcgs.fitting.folder_lock import take_lock
 from dcgs.fitting.models import Model
 from dcgs.fitting.readers import EntriesLayout
 from dcgs.fitting.readers.ratings import read_rated
@@ -598,3 +599,17 @@ def test_a_number_whose_square_overflows_is_refused_with_its_line(capsys: pytest
     sites(PLAIN.replace("3,5,2", "3,-1e200,2"))
     text = refused(f"{FIT} --out m", capsys)
     assert "column 'b' of s-0.csv must be of numbers of at most 1e+140; line 4 has -1e+200. Correct" in text
+
+
+def test_a_lock_is_shared_by_the_processes_of_one_fit_and_a_stale_one_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    file.write_text("old process 1 on another machine, which was killed")
+    lock = take_lock(file, "new")
+    assert lock is not None
+    assert take_lock(file, "new") is None
+    with pytest.raises(ValueError, match=rf"one fit at a time; process {os.getpid()} on .* is writing to it"):
+        take_lock(file, "other")
+    os.close(lock)
+    other = take_lock(file, "other")
+    assert other is not None
+    os.close(other)

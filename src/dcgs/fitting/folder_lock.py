@@ -28,8 +28,8 @@ def locked(folder: Path, group: ProcessGroup) -> Iterator[bool]:
     Yield True in one of the processes that share the folder, in the root if it is one of them.
     """
     fit = group.allgather_texts([uuid4().hex if group.is_root else ""])[0]
-    lock = agreed(group, lambda: _lock(folder / NAME, fit) if group.is_root else None)
-    lock = agreed(group, lambda: lock if group.is_root else _lock(folder / NAME, fit))
+    lock = agreed(group, lambda: take_lock(folder / NAME, fit) if group.is_root else None)
+    lock = agreed(group, lambda: lock if group.is_root else take_lock(folder / NAME, fit))
     try:
         yield lock is not None
     finally:
@@ -38,11 +38,11 @@ def locked(folder: Path, group: ProcessGroup) -> Iterator[bool]:
             os.close(lock)
 
 
-def _lock(file: Path, fit: str) -> int | None:
+def take_lock(file: Path, fit: str) -> int | None:
     """Return the descriptor of the locked file, None if another process of this fit has the lock."""
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        holder = os.read(lock, 1000).decode(errors="replace")
+        holder = _content(lock)
         if not holder.startswith(fit):  # a file system may not tell one machine what another has locked
             holder = "" if _is_free(lock) else _holder(lock)
         if holder:
@@ -56,6 +56,7 @@ def _lock(file: Path, fit: str) -> int | None:
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock), os.stat(file)):
                 os.truncate(lock, 0)
+                os.lseek(lock, 0, os.SEEK_SET)
                 os.write(lock, f"{fit} process {os.getpid()} on {platform.node()}".encode())
                 return lock
         os.close(lock)  # the fit that had the lock has removed the file: there may be a new one
@@ -76,11 +77,16 @@ def _is_free(lock: int) -> bool:
     return True
 
 
+def _content(lock: int) -> str:
+    os.lseek(lock, 0, os.SEEK_SET)
+    return os.read(lock, 1000).decode(errors="replace")
+
+
 def _holder(lock: int) -> str:
     """Return the fit and the process that have the lock."""
     end = time.monotonic() + _PATIENCE
     while True:
-        text = os.pread(lock, 1000, 0).decode(errors="replace")
+        text = _content(lock)
         if text or time.monotonic() > end:
             return text or " another process"
         time.sleep(0.01)
