@@ -256,7 +256,9 @@ def test_text_that_is_not_utf8_is_refused_with_its_line_and_read_with_its_encodi
     sites("", GERMAN)
     Path("s-0.csv").write_bytes(GERMAN.encode("latin-1"))
     text = refused(f"{FIT} --out m", capsys)
-    assert r"line 2 of s-0.csv must be text in utf-8; it has '63,5;K\xf6ln;1,5'. Give the encoding of" in text
+    assert (
+        r"line 2 of s-0.csv must be text in utf-8; it has '63,5;K\xf6ln;1,5'. Give its encoding, such" in text
+    )
     sites("", "")
     for i in range(2):
         Path(f"s-{i}.csv").write_bytes(GERMAN.encode("latin-1"))
@@ -613,3 +615,10 @@ def test_a_lock_is_shared_by_the_processes_of_one_fit_and_a_stale_one_is_taken(t
     other = take_lock(file, "other")
     assert other is not None
     os.close(other)
+
+
+def test_a_graph_whose_names_are_no_utf8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    sites(PLAIN, PLAIN, PLAIN)
+    Path("net.edges").write_bytes("Köln Ulm\nKäln Ulm\n".encode("latin-1"))  # not one node of two names
+    text = refused(f"{FIT} --graph net.edges --out m", capsys)
+    assert r"line 1 of net.edges must be text in utf-8; it has 'K\xf6ln Ulm'. Save it as UTF-8." in text

@@ -26,6 +26,7 @@ from dcgs.fitting.readers.layout import PLAIN_TEXT, Choose, Header, TextFormat, 
 _CHUNK = 1 << 23  # bytes of text at a time: 8 MB
 _SEPARATORS = ("\t", "::", ";", ",")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+_GIVE_ENCODING = "Give its encoding, such as --encoding latin-1 or --encoding cp1252, or save"
 _NOT_AVAILABLE = re.compile(r"#N/A(\W|$)")
 
 Lines: TypeAlias = list[tuple[int, str]]
@@ -78,17 +79,20 @@ def is_comment(line: str) -> bool:
     return line.startswith("#") and _NOT_AVAILABLE.match(line) is None
 
 
-def decoded(file: Path, first_line: int, content: bytes, encoding: str) -> str:
-    """Return lines of a file as text; raise with the line that is not of this encoding."""
+def decoded(file: Path, first_line: int, content: bytes, encoding: str | None = None) -> str:
+    """Return lines of a file as text; raise with the line that is not of this encoding.
+
+    A file without an option for its encoding is UTF-8.
+    """
     try:
-        return content.decode(encoding)
+        return content.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
         start = content.rfind(b"\n", 0, error.start) + 1
         line = first_line + content.count(b"\n", 0, start)
         text = content[max(start, error.start - 20) :].partition(b"\n")[0].decode(errors="backslashreplace")
         raise BrokenDataError(
-            f"line {line} of {file} must be text in {encoding}; it has '{shortened(text.strip())}'. Give the "
-            "encoding of the file, such as --encoding latin-1 or --encoding cp1252, or save it as UTF-8."
+            f"line {line} of {file} must be text in {encoding or 'utf-8'}; it has '{shortened(text.strip())}'. "
+            f"{'Save' if encoding is None else _GIVE_ENCODING} it as UTF-8."
         ) from error
 
 
