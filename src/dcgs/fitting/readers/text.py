@@ -91,8 +91,8 @@ def decoded(file: Path, first_line: int, content: bytes, encoding: str | None = 
         line = first_line + content.count(b"\n", 0, start)
         text = content[max(start, error.start - 20) :].partition(b"\n")[0].decode(errors="backslashreplace")
         raise BrokenDataError(
-            f"line {line} of {file} must be text in {encoding or 'utf-8'}; it has '{shortened(text.strip())}'. "
-            f"{'Save' if encoding is None else _GIVE_ENCODING} it as UTF-8."
+            f"line {line} of {file} must be text in {encoding or 'utf-8'}; it has "
+            f"'{shortened(text.strip())}'. {'Save' if encoding is None else _GIVE_ENCODING} it as UTF-8."
         ) from error
 
 
