@@ -254,7 +254,7 @@ def test_show_tells_coefficients_by_name_the_gap_and_what_was_sent(
     capsys.readouterr()
     run("show m --top 2")
     text = printed(capsys)
-    strongest = np.argsort(-np.abs(model().x))[:3]
+    strongest = np.argsort(-np.abs(model().effects(model().x)))[:3]
     names = [model().features[at] for at in strongest]
     assert [f"│ {name} │" in text for name in names] == [True, True, False]
     for told in (
@@ -305,7 +305,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "a word among numbers": (
         ["a,y\n1,0\nx,1\n", "a,y\n2,0\n"],
         "",
-        "agent 0 (s-0.csv) has a word in line 3 and a number in line 2; agent 1 (s-1.csv) has a number in",
+        "agent 0 (s-0.csv) has the word 'x' in line 3 and a number in line 2; agent 1 (s-1.csv) has a number",
     ),
     "all missing": (
         ["a,b,y\n1,,0\n", "a,b,y\n2,NA,1\n"],
@@ -332,7 +332,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "no such column": (
         ["a,y\n1,0\n2,1\n"],
         "--drop z",
-        "s-0.csv must have a column 'z'; its columns are 'a', 'y'",
+        "some agent must have each column of --drop; none has 'z', and the columns are 'a'. Correct",
     ),
 }
 

@@ -576,7 +576,7 @@ def test_files_are_counted_from_agent_0(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match=r"there is no .*site-0.npy.$"):
         source.count_files()
     np.save(tmp_path / "site-1.npy", A)
-    with pytest.raises(DataNotFoundError, match=r"There is .*site-1.npy: agents are counted from 0"):
+    with pytest.raises(DataNotFoundError, match=r"there is no .*site-0.npy, and there is .*site-1.npy"):
         source.count_files()
     np.save(tmp_path / "site-0.npy", A)
     assert source.count_files() == 2

@@ -11,6 +11,8 @@ from typing import IO, TypeAlias
 Content: TypeAlias = bytes | Callable[[IO[bytes]], object]
 """The bytes of a file, or a function that writes them to an open stream."""
 
+_MOST_LINKS = 40  # as Linux has it
+
 
 def atomic_write(path: Path, content: Content) -> Path:
     """Write one file atomically (temporary file, fsync, rename) and return its path.
@@ -23,6 +25,31 @@ def atomic_write(path: Path, content: Content) -> Path:
     'all of it'
     """
     atomic_write_all({path: content})
+    return path
+
+
+def is_stream(path: Path) -> bool:
+    """Return True for a device, a pipe or the like, also behind a link: what is written there is not a file.
+
+    >>> is_stream(Path("/dev/null")), is_stream(Path("new.csv"))
+    (True, False)
+    """
+    for _ in range(_MOST_LINKS):
+        path = path.parent.resolve() / path.name
+        if not path.is_symlink():
+            return path.exists() and not path.is_file()
+        if path.is_relative_to("/proc"):  # an open file of this process, as behind /dev/stdout
+            return True
+        path = path.parent / path.readlink()
+    return False
+
+
+def write_through(path: Path, content: Content) -> Path:
+    """Write to the file behind a path, atomically; a link stays a link, and a device or a pipe what it is."""
+    if not is_stream(path):
+        return atomic_write(path.resolve(), content)
+    with path.open("wb") as stream:
+        content(stream) if callable(content) else stream.write(content)
     return path
 
 

@@ -7,12 +7,11 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NoReturn
 
-from rich.console import Console
-
 from dcgs import __version__
+from dcgs.cli.console import EscapingConsole
 from dcgs.cli.errors import ERRORS
 from dcgs.cli.jobs import add_jobs
 from dcgs.environment import is_root, started_by_mpi
@@ -20,6 +19,7 @@ from dcgs.marks import others_wait, own_name
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
 from dcgs.runtime.errors import describe
 from dcgs.supervisor import detach, print_interrupted, raise_on_signals, signal_received
+from dcgs.watchdog import claim_line
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private data,
@@ -78,7 +78,7 @@ def _run(argv: Sequence[str] | None = None) -> int:
     parser = make_parser(typed)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
-    with nullcontext() if is_root() else _silence():
+    with _errors_of_root_first():
         args, unknown = parser.parse_known_args(typed)
         if unknown:
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(args)}")
@@ -86,7 +86,7 @@ def _run(argv: Sequence[str] | None = None) -> int:
     if not started_by_mpi():  # the processes of mpiexec do this when they have met
         raise_on_signals()
     try:
-        status: int = args.run(args, Console(markup=False, emoji=False))
+        status: int = args.run(args, EscapingConsole())
     except RunAbortedError:
         raise
     except ERRORS as error:
@@ -122,7 +122,17 @@ def _exit_interrupted(status: int) -> NoReturn:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """Discard what is printed in here: all processes would print the same."""
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        yield
+def _errors_of_root_first() -> Iterator[None]:
+    """Let the root alone print what is printed in here, unless another process alone has an error."""
+    printed, errors = io.StringIO(), io.StringIO()
+    try:
+        if is_root():
+            yield
+        else:
+            with redirect_stdout(printed), redirect_stderr(errors):
+                yield
+    except SystemExit:
+        time.sleep(_ROOT_FIRST if errors.getvalue() else 0.0)
+        if claim_line() and errors.getvalue():
+            print(f"{own_name()}: {errors.getvalue().splitlines()[-1]}", file=sys.stderr, flush=True)
+        raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from dcgs.cli.fit_output import print_result
 from dcgs.cli.launch import launch
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.fit_result import FitResult
+from dcgs.fitting.folder_lock import locked
 from dcgs.fitting.output import PATH, PATH_PICTURE, REPORT, OutputFolder
 from dcgs.fitting.run import fit
 from dcgs.front import agreed
@@ -37,6 +40,8 @@ from dcgs.runtime import (
 from dcgs.supervisor import mark_printed, print_interrupted, set_hint
 
 _RANKS_PER_CORE = 4
+_NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
+"""The optional package that each optional file needs."""
 
 
 def add(jobs: Any) -> None:
@@ -84,30 +89,61 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     output = replace(output, barrier=group.barrier)
     if config.checkpoint is not None:
         set_hint("continue with --resume")
-    if not group.is_root:
-        output.write(fit(config, runtime, group).models)
-        return 0
-    fitted = _fit_with_progress(config, runtime, group, console)
-    summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-    output.write(fitted.models, summary, fitted.history(), _other_files(fitted, summary, args.report))
-    print_result(fitted, summary, args.out, args.report, console)
+    with locked(args.out, group) as writes_summary:
+        agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
+        possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
+        if group.is_root:
+            fitted = _fit_with_progress(config, runtime, group, console, left_out)
+        else:
+            fitted = fit(config, runtime, group)
+        if not writes_summary:
+            output.write(fitted.models)
+            return 0
+        fitted = replace(fitted, notes=(*fitted.notes, *left_out))
+        summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
+        files = _other_files(fitted, summary, possible)
+        output.write(fitted.models, summary, fitted.history(), files)
+    if group.is_root:
+        print_result(fitted, summary, args.out, REPORT in files, console)
     return 0
 
 
-def _other_files(fitted: FitResult, summary: dict[str, Any], report: bool) -> dict[str, bytes]:
+def _optional_files(page: bool, path: bool) -> tuple[list[str], list[str]]:
+    """Return the files that can be written, of a page and a picture of the path; and notes on the others."""
+    wanted = [*([REPORT] if page else []), *([PATH_PICTURE] if path else [])]
+    possible = [name for name in wanted if _is_installed(_NEEDS[name])]
+    left_out = [name for name in wanted if name not in possible]
+    return possible, [f"{name} {_not_installed(name, ', and is left out')}" for name in left_out]
+
+
+def _replaces(args: argparse.Namespace) -> bool:
+    """Return True if models in the folder may be replaced."""
+    return args.force or bool(args.resume)
+
+
+def _other_files(fitted: FitResult, summary: dict[str, Any], optional: Collection[str]) -> dict[str, bytes]:
     """Return the page of the fit, and the path of the radii as JSON and as a picture."""
     files = {}
-    if report:
+    if REPORT in optional:
         from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
 
         files[REPORT] = render_fit(fitted, summary).encode()
     if fitted.paths:
+        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
+        files[PATH] = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False).encode()
+    if PATH_PICTURE in optional:
         from dcgs.report.figures import path_picture
 
-        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
-        text = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False)
-        files |= {PATH: text.encode(), PATH_PICTURE: path_picture(fitted.paths)}
+        files[PATH_PICTURE] = path_picture(fitted.paths)
     return files
+
+
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def _not_installed(file: str, then: str = "") -> str:
+    return f"needs {_NEEDS[file]}, which is not installed{then}. Install it with: pip install 'dcgs[report]'"
 
 
 def _print_interrupted(
@@ -127,7 +163,9 @@ def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
     """Return what to fit and where to write it; raise if either is impossible."""
     config, output = config_of(args), OutputFolder(args.out)
     config.check()
-    output.check(args.force or bool(args.resume))
+    if args.report and not _is_installed(_NEEDS[REPORT]):
+        raise ValueError(f"--report {_not_installed(REPORT)}")
+    output.check(_replaces(args))
     return config, output
 
 
@@ -145,8 +183,15 @@ def _ranks(args: argparse.Namespace, agents: int) -> int:
 
 
 def _fit_with_progress(
-    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console
+    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console, notes: Sequence[str]
 ) -> FitResult:
+    """Fit, and print progress and notes: these ones, and those on files and data."""
+
+    def note(text: str) -> None:
+        console.print(f"note: {text}", soft_wrap=True)
+
+    for text in notes:
+        note(text)
     rounds, iterations = config.rules["rounds"], config.rules["iterations"]
     if iterations is not None:
         iterations *= config.method.rounds_per_iteration
@@ -154,4 +199,11 @@ def _fit_with_progress(
     with Progress(console) as progress:
         task = progress.rounds(config.problem.name, min(limits, default=None))
         callback = None if config.measure is None else task.measured
-        return fit(config, runtime, group, callback, lambda plain: ObservedRuntime(plain, task.after_round))
+        return fit(
+            config,
+            runtime,
+            group,
+            callback,
+            lambda plain: ObservedRuntime(plain, task.after_round),
+            note,
+        )

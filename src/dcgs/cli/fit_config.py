@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from dcgs.cli.fit_options import columns_of
+from dcgs import __version__
+from dcgs.cli.fit_options import columns_of, text_format
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import DataSource
 from dcgs.fitting.graphs import GraphSpec
@@ -13,11 +14,18 @@ from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sample_problem import SampleOptions
 from dcgs.fitting.samples import Preparation
 from dcgs.fitting.sets import SetSpec, built_in_options
+from dcgs.fitting.site_records import option_text
 from dcgs.front import Checkpoint
 
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
-_TABLES_ONLY = ("target", "features", "use", "drop", "categorical")
+_TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
+# What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
+# compared when it is known.
+_OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
+_OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
+_OWN_OUTPUT = ("out", "force", "report", "checkpoint")
+_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
 
 
@@ -43,7 +51,22 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         checkpoint=_checkpoint(args),
         samples=_sample_options(args, problem),
         ridge=_ridge(args, problem),
+        options=_common_options(args),
     )
+
+
+def _common_options(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options that must be the same at all sites, by flag; targets in files are local."""
+    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    if str(args.target).endswith(".npy"):
+        given["target"] = "an .npy file"
+    flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
+    files = {"graph", *(option.name for option in built_in_options())}
+    options = {
+        flags.get(name, f"--{name.replace('_', '-')}"): option_text(value, name in files)
+        for name, value in given.items()
+    }
+    return options | {"--checkpoint": str(args.checkpoint is not None), "the version of dcgs": __version__}
 
 
 def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions:
@@ -74,9 +97,10 @@ def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | Entri
         name = {"base": "zero-based or --one-based"}.get(given[0], given[0].replace("_", "-"))
         raise ValueError(f"--{name} must be left out for {problem.name}, which does not use it.")
     if problem.entries:
-        return EntriesLayout(columns_of(args), args.header, args.base)
+        return EntriesLayout(columns_of(args), args.header, args.base, text=text_format(args))
     use = None if args.use is None else tuple(args.use)
-    return SamplesLayout(args.target, args.header, args.features, use=use, drop=tuple(args.drop))
+    drop, form = tuple(args.drop), text_format(args)
+    return SamplesLayout(args.target, args.header, args.features, use=use, drop=drop, text=form)
 
 
 def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:

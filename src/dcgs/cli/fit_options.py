@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dcgs import registry
@@ -13,10 +12,12 @@ from dcgs.cli.jobs import HELP
 from dcgs.cli.values import (
     assignment,
     count,
+    encoding,
     fraction,
     job,
     name_of,
     option,
+    path,
     positive,
     radius,
     seed,
@@ -25,6 +26,7 @@ from dcgs.cli.values import (
 )
 from dcgs.fitting.graphs import NAMED
 from dcgs.fitting.problems import PROBLEMS, problem_named
+from dcgs.fitting.readers.layout import TextFormat
 from dcgs.fitting.sets import built_in_options, sets_with
 from dcgs.sets.options import Kind
 
@@ -37,8 +39,10 @@ neighbors on a graph; every agent ends with a model that is good on everyone's d
 
 _MORE = """\
 DATA is one file, which is split into parts for the agents, or a name with {agent} (or {rank}) in it:
-one file for each agent, counted from 0. The name of a file determines its format: .npz (A and b; rows,
-cols and values), .npy, .csv and .tsv, .parquet; any other is LIBSVM text (plain, .gz, .bz2, .xz).
+one file for each agent, counted from 0 without a gap. Under mpiexec, one name may be another file at each
+site: if their checksums differ, each process has its own, and if not, the file is split. The name of a
+file determines its format: .npz (A and b; rows, cols and values), .npy, .csv and .tsv, .parquet; any other
+is LIBSVM text (plain, .gz, .bz2, .xz).
 
 Tables may have words and empty cells. A column of words is a category: one feature for each level that
 some site has. Empty cells are filled with the mean of all sites. Labels are words or numbers; with more
@@ -110,7 +114,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     _add_running(partial(option, parser.add_argument_group("running and writing")))
     add = partial(option, parser.add_argument_group("checkpoints"))
     text = "save the state of all agents here, also when Ctrl-C or SIGTERM ends the fit"
-    add("--checkpoint DIR", text, Path)
+    add("--checkpoint DIR", text, path)
     add("--every K", "save it after every K iterations (default: 10)", count)
     text = "continue from the newest iteration that all agents have in DIR; auto: or from the beginning"
     add("--resume auto", text, nargs="?", const=True, default=False, choices=["auto"])
@@ -131,7 +135,9 @@ def _add_data(group: Any) -> None:
     add_reading_options(group, columns, base="ids in tables; else from 0 if there is a 0, or from 1")
     text = "of tables, the only columns of features to use: names or numbers (default: all)"
     add("--use COLUMN", text, nargs="+", action="extend")
-    text = "of tables, columns to leave out, such as names, numbers of patients or dates"
+    text = (
+        "of tables, columns to leave out, such as names, numbers of patients or dates; a site may lack them"
+    )
     add("--drop COLUMN", text, nargs="+", action="extend", default=[])
     text = "of tables, columns of numbers that are categories, such as codes; columns of words always are"
     add("--categorical COLUMN", text, nargs="+", action="extend", default=[])
@@ -153,10 +159,19 @@ def add_reading_options(group: Any, columns: str, base: str) -> None:
     option(group, "--columns ROW,COL,VALUE", columns)
     text = "the first line has names (default: found from the file)"
     option(group, "--header", text, bool, default=None)
+    text = "of text, such as latin-1 or cp1252 (default: utf-8); of this site's file only"
+    option(group, "--encoding NAME", text, encoding, default="utf-8")
+    text = "of tables of text, the decimal mark (default: found from each file); of this site's file only"
+    option(group, "--decimal", text, choices=[".", ","])
     exclusive = group.add_mutually_exclusive_group()
     for name, first in (("--zero-based", 0), ("--one-based", 1)):
         text = f"rows and columns count from {first} (default: {base})"
         exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
+
+
+def text_format(args: argparse.Namespace) -> TextFormat:
+    """Return how tables of text are written."""
+    return TextFormat(args.encoding, args.decimal)
 
 
 def columns_of(args: argparse.Namespace) -> tuple[str, ...] | None:
@@ -207,10 +222,15 @@ def _add_method(add: Callable[..., None]) -> None:
 
 
 def _add_running(add: Callable[..., None]) -> None:
-    add("--out DIR", "folder for the models and summary.json", Path, required=True)
+    add(
+        "--out DIR",
+        "folder for the models and summary.json; one fit at a time writes to it",
+        path,
+        required=True,
+    )
     add("--force", "replace the models in the folder", bool)
-    text = "write report.html, a page about the fit that opens offline (default: yes)"
-    add("--report", text, bool, default=True)
+    text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
+    add("--report", text, bool, default=None)
     add("--seed N", "of the random numbers (default: 0)", seed, default=0)
     text = "measure losses on all data every K iterations (default: 1); needs all data, is not counted"
     add("--measure K", text, count, nargs="?", const=1)

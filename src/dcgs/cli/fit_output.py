@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dcgs.experiments.numbers import size
 from dcgs.fitting.class_runs import certified_gap, with_share
 from dcgs.fitting.fit_result import FitResult
 from dcgs.fitting.held_out import FitScores
+from dcgs.fitting.output import REPORT
 from dcgs.fitting.scores import warning
 from dcgs.fitting.tables import label_texts
 from dcgs.preprocessing.path_result import Path as RadiusPath
@@ -50,12 +50,14 @@ def print_result(
     if samples is not None:
         console.print(_scores_table(samples.scores))
         told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
-        for line in (*([f"warning: {told}"] if told else []), *(f"note: {note}" for note in samples.notes)):
-            say(line)
+        if told:
+            say(f"warning: {told}")
     for note in result.notes:
         say(note)
+    if fitted.data_notes:
+        say(f"notes: {len(fitted.data_notes)}, above and in summary.json")
     written = [f"{out}/agent-000.npz{' …' if fitted.agents > 1 else ''}", "summary.json"]
-    say(f"written: {', '.join(written + ['report.html'] * page)}")
+    say(f"written: {', '.join(written + [REPORT] * page)}")
 
 
 def _classes_table(fitted: FitResult) -> Table:
@@ -70,7 +72,7 @@ def _classes_table(fitted: FitResult) -> Table:
         radius = radius[at] if isinstance(radius, list) else radius
         found = {} if gap is None else with_share(gap)
         table.add_row(
-            escape(label),
+            label,
             f"{radius:.4g}" if isinstance(radius, float) else str(radius),
             *(_number(found.get(name, math.nan)) for name in ("gap", "share")),
             str(np.count_nonzero(model.x[at])),
@@ -136,7 +138,7 @@ def _reading(fitted: FitResult) -> Iterator[str]:
 
 def _path_table(path: RadiusPath, label: str, what: str) -> Table:
     """Return what each radius is worth, and which one was taken; ``label`` is the class of the model."""
-    of = f" of {escape(label)}" if label else ""
+    of = f" of {label}" if label else ""
     table = Table(title=f"radii{of}, judged on {what} that the sites held out")
     for name in ("radius", "mean loss", "standard error", path.size, ""):
         table.add_column(name, justify="left" if not name else "right")

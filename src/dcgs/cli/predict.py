@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.cli.fit_options import add_reading_options, columns_of
+from dcgs.cli.console import EscapingConsole
+from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
-from dcgs.cli.values import count, job, option, seed
-from dcgs.files import Content, atomic_write
+from dcgs.cli.values import count, job, option, path, seed
+from dcgs.files import Content, is_stream, write_through
 from dcgs.fitting.models import Model
 from dcgs.fitting.output import csv_text, find_model
 from dcgs.fitting.predicting import Predictions, predict, samples_layout
@@ -26,8 +29,8 @@ probabilities for logistic, entries of the matrix for completion.
 """
 
 _MORE = """\
-MODEL is an agent's file, or the folder of a fit: then agent 0's, or the one --agent names; for completion
-the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
+MODEL is an agent's file, or the folder of a fit: then the first in it, or the one --agent names; for
+completion the rows of all agents. Data are read as in the fit; a table with names may have its columns in any
 order. Missing values, and levels that the model does not know, are filled in as in the fit. If the data have
 targets, scores are printed beside those without features: RMSE, mean absolute error and R², or accuracy,
 AUC (of more than two classes, the mean of each against all others), log loss and calibration.
@@ -35,6 +38,7 @@ AUC (of more than two classes, the mean of each against all others), log loss an
 examples:
   dcgs predict model/ --data new.svm
   dcgs predict model/ --data new.csv --out predictions.csv
+  dcgs predict model/ --data new.csv --id patient --out predictions.csv
   dcgs predict model/agent-003.npz --data held-out.csv
   dcgs predict model/ --row u739 --top 5                      the best columns for row u739
   dcgs predict model/ --row u739 --top 5 --data ratings.csv   without those it has rated already
@@ -48,11 +52,14 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     parser = job(jobs, "predict", HELP["predict"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
-    option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
-    option(parser, "--out FILE", "write all predictions as CSV", Path)
+    option(parser, "--agent I", "whose model of a folder (default: the first in it)", seed)
+    option(parser, "--out FILE", "write all predictions as CSV", path)
     data = parser.add_argument_group("data")
     option(data, "--data FILE", "in any format of dcgs fit", Path)
     option(data, "--target COLUMN", "of tables (default: as in the fit, if the column is there)")
+    option(
+        data, "--id COLUMN", "of tables, a column that goes with the predictions, such as a number of rows"
+    )
     add_reading_options(data, "of tables, for completion", base="as in the fit; .npz from 0")
     best = parser.add_argument_group("the best columns of a row, for completion")
     option(best, "--row R", "the row: its id, or its number")
@@ -62,6 +69,8 @@ def add(jobs: Any) -> None:
 
 
 def _run(args: argparse.Namespace, console: Console) -> int:
+    if args.out is not None and is_stream(args.out):  # there the predictions are alone
+        console = EscapingConsole(sys.stderr)
     predictions = _predictions(args)
     if predictions is None:
         console.print(f"written: {args.out}", soft_wrap=True)
@@ -92,20 +101,21 @@ def _print_calibration(predictions: Predictions, console: Console) -> None:
 
 def _predictions(args: argparse.Namespace) -> Predictions | None:
     """Return the predictions; None if they are written already."""
-    path = find_model(args.model, args.agent)
-    if is_ratings_file(path):
+    file = find_model(args.model, args.agent)
+    if is_ratings_file(file):
         return _ratings(args)
-    model = Model.load(path)
+    model = Model.load(file)
     _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")
-    return predict(model, args.data, samples_layout(model, args.target, args.header))
+    layout = samples_layout(model, args.target, args.header)
+    return predict(model, args.data, replace(layout, text=text_format(args)), args.id)
 
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
-    _check_left_out(args, ("target",), "completion")
+    _check_left_out(args, ("target", "decimal", "id"), "completion")
     model = load_models(args.model, args.agent)
-    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False)
+    layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
     if args.row is not None:
         return best_columns(model, args.row, args.top or 10, args.data, layout)
     if args.top is not None:
@@ -136,7 +146,7 @@ def _print(predictions: Predictions, console: Console) -> None:
 
 def _write(path: Path, content: Content) -> None:
     try:
-        atomic_write(path, content)
+        write_through(path, content)
     except OSError as error:
         raise OSError(
             f"{path} must be a file that can be written; {error.strerror or error}. "

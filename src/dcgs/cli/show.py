@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, seed
@@ -29,8 +28,8 @@ gap, how good it was on rows held out, and what the agents sent each other.
 _MORE = """\
 A coefficient is in the units of your column: by how much the prediction (for logistic, the log odds of
 the higher label; of more than two, of each class against all others) changes if the column grows by 1.
-To compare columns of different units, multiply it by the column's deviation. The name of a category's
-coefficient is column=level.
+To compare columns of different units it is also shown per deviation of the column over all sites, and sorted
+by that. The name of a category's coefficient is column=level.
 
 examples:
   dcgs show model/
@@ -43,7 +42,7 @@ def add(jobs: Any) -> None:
     """Add the job to the command."""
     parser = job(jobs, "show", HELP["show"], _ABOUT, _MORE)
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model, or the folder of a fit")
-    option(parser, "--agent I", "whose model of a folder (default: 0)", seed)
+    option(parser, "--agent I", "whose model of a folder (default: the first in it)", seed)
     option(parser, "--top N", "how many coefficients (default: 15)", count, default=15)
     parser.set_defaults(run=_run)
 
@@ -116,20 +115,26 @@ def _of_samples(model: Model) -> dict[str, str]:
             facts["labels"] = f"{', '.join(model.labels)}; one model for each, against all others"
     if "standardized" in about:
         own = ", ".join(f"{intercept:.6g}" for _, _, intercept in model.classes)
-        facts["intercept"] = own if about["intercept"] else "none"
+        facts["intercept"] = own if about.get("intercept", True) else "none"
         facts["columns"] = "standardized for the fit" if about["standardized"] else "as they are"
     return facts
 
 
 def _coefficients(model: Model, label: str, x: NDArray[np.float64], top: int) -> Table:
-    """Return the largest coefficients by name; ``label`` is that of one of several classes."""
+    """Return the coefficients of the largest effects by name; ``label`` is that of one of several classes."""
     used = int(np.count_nonzero(x))
     of = f"{label}: " if label else ""
-    table = Table("feature", title=Text(f"{of}{used} of {x.size} are not 0"))
+    order = "per deviation of the column"
+    if model.deviation is None:
+        order = "in the units of the columns; the model has no deviations"
+    table = Table("feature", title=f"{of}{used} of {x.size} are not 0; largest first {order}")
     table.add_column("coefficient", justify="right")
-    names = model.features
-    for at in np.argsort(-np.abs(x), kind="stable")[: min(top, used)]:
-        table.add_row(Text(names[at]), f"{x[at]:+.6g}")
+    names, effects = model.features, model.effects(x)
+    if model.deviation is not None:
+        table.add_column("per deviation", justify="right")
+    for at in np.argsort(-np.abs(effects), kind="stable")[: min(top, used)]:
+        cells = [f"{x[at]:+.6g}", f"{effects[at]:+.4g}"]
+        table.add_row(names[at], *cells[: len(table.columns) - 1])
     return table
 
 

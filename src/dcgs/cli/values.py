@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dcgs import registry
@@ -64,6 +67,24 @@ def share(text: str) -> float:
 def radius(text: str) -> float | str:
     """Return a positive number, or auto."""
     return text if text == AUTO else positive(text)
+
+
+def path(text: str) -> Path:
+    """Return a path; an empty one would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"must be a name; got {text!r}")
+    return Path(text)
+
+
+def encoding(text: str) -> str:
+    """Return the name of an encoding in which lines end as in ASCII."""
+    with suppress(LookupError, UnicodeError):
+        if "\n,1".encode(text) == b"\n,1":
+            return codecs.lookup(text).name
+    raise argparse.ArgumentTypeError(
+        f"must be an encoding that extends ASCII, such as utf-8, latin-1 or cp1252; got {text}. "
+        "Save other files as UTF-8"
+    )
 
 
 def _checked(value: Number, holds: bool, must: str) -> Number:

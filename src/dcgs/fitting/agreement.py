@@ -14,7 +14,7 @@ import numpy as np
 
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.encoding import EncodedColumn, Encoding
-from dcgs.fitting.readers.layout import listed
+from dcgs.fitting.readers.layout import listed, shortened
 from dcgs.fitting.tables import Column, Table, text_of
 from dcgs.preprocessing.reductions import Reductions
 
@@ -27,19 +27,35 @@ _BETWEEN = "\t"
 @final
 @dataclass(eq=False)
 class Agreement:
-    """The network on which sites agree, what errors call a site, and notes for the user."""
+    """The network on which sites agree, what errors call a site, and notes for the user.
+
+    ``pending`` are notes on sites of this process, with the end of their sentence, that were not sent yet.
+    """
 
     network: Reductions
     who: Callable[[int], str]
     notes: list[str] = field(default_factory=list)
+    pending: list[tuple[Mapping[int, str], str]] = field(default_factory=list)
 
-    def columns(self, tables: Mapping[int, Table]) -> dict[int, Table]:
-        """Return the tables with their columns in one order, that of agent 0; they must be the same."""
+    def columns(self, tables: Mapping[int, Table], drop: Sequence[str] = ()) -> dict[int, Table]:
+        """Return the tables with their columns in one order, that of agent 0; they must be the same.
+
+        A column of ``drop`` may be missing at some sites, but not at all of them.
+        """
         own = {}
         for i, table in tables.items():
             has_names, width = float(table.names is not None), float(len(table.columns))
-            own[i] = [[has_names, 1.0 - has_names, width, -width]]
-        named, unnamed, widest, narrowest = self.network.max("which columns there are", own)[0].tolist()
+            dropped = [float(name not in table.lacking) for name in drop]
+            own[i] = [[has_names, 1.0 - has_names, width, -width], dropped]
+        which, found = self.network.max("which columns there are", own)
+        named, unnamed, widest, narrowest = which.tolist()
+        nowhere = [name for name, there in zip(drop, found, strict=True) if not there]
+        if nowhere:
+            others = listed(next(iter(tables.values())).names or ())
+            raise BrokenDataError(
+                f"some agent must have each column of --drop; none has {listed(nowhere)}, and the columns "
+                f"are {others}. Correct the name."
+            )
         if named == unnamed:  # both 1: some have names, and some have none
             has = {i: "no names" if table.names is None else "names" for i, table in tables.items()}
             raise BrokenDataError(
@@ -57,8 +73,8 @@ class Agreement:
             missing = {i: [name for name in names if name not in (t.names or ())] for i, t in tables.items()}
             lack = {i: f"no column {listed(lacking)}" for i, lacking in missing.items() if lacking}
             raise BrokenDataError(
-                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or choose columns "
-                "with --use or --drop."
+                f"all agents must have the same columns; {self._tell(lack)}. Rename them, or leave them out "
+                "at all agents with --drop, which takes columns that some agents lack."
             )
         agreed = tuple(names[at] for at in np.argsort(order[:-1], kind="stable"))
         return {i: table.in_order(agreed) for i, table in tables.items()}
@@ -96,7 +112,7 @@ class Agreement:
             self._check_classes(own, texts, own_files)
         else:
             alone = {i: f"only rows of class {found[0]!r}" for i, found in own.items() if len(found) == 1}
-            self.note("sites that have one class only", alone)
+            self.note(alone)
         return tuple(sorted(map(float, texts))) if all(map(_is_number, texts)) else texts
 
     def check_class_counts(self, targets: Mapping[int, Column]) -> None:
@@ -130,8 +146,7 @@ class Agreement:
             )
         lacking = {i: [t for t, there in zip(texts, has[i], strict=True) if not there] for i in own}
         without = {i: f"no rows of class {listed(found)}" for i, found in lacking.items() if found}
-        if count.min() < len(self.network.graph):
-            self.notes.append(f"{self._tell(without)}.")
+        self.note(without)
 
     def tell(self, name: str, facts: Mapping[int, str]) -> str:
         """Return a text on each site that has one, for a sentence; ``name`` says what was sent for it."""
@@ -139,11 +154,28 @@ class Agreement:
             return ""
         return self._tell(facts)
 
-    def note(self, name: str, facts: Mapping[int, str], more: str = "") -> None:
-        """Add a note on all sites that have a text, if any has; ``more`` goes on with the sentence."""
-        told = self.tell(name, facts)
-        if told:
-            self.notes.append(f"{told}{more}.")
+    def note(self, facts: Mapping[int, str], more: str = "") -> None:
+        """Note what sites of this process have; ``more`` goes on with the sentence. Nothing is sent.
+
+        All processes note the same kinds of things in the same order; :meth:`collect_notes` sends them.
+        """
+        self.pending.append((facts, more))
+
+    def collect_notes(self) -> None:
+        """Add the notes on the sites of all processes, in one union; in none if nothing could be noted."""
+        if not self.pending:
+            return
+        own = {
+            i: [f"{k:03d}{_BETWEEN}{i:09d}{_BETWEEN}{self.who(i)} has {facts[i]}" for k, (facts, _) in kinds]
+            for i in self.network.hosts
+            for kinds in [[(k, kind) for k, kind in enumerate(self.pending) if i in kind[0]]]
+        }
+        told: dict[int, list[str]] = {}
+        for text in self.network.union("notes on the data of sites", own):
+            kind, _, sentence = text.split(_BETWEEN, 2)
+            told.setdefault(int(kind), []).append(sentence)
+        self.notes += [f"{_some(each)}{self.pending[k][1]}." for k, each in told.items()]
+        self.pending.clear()
 
     def _any(self, facts: Mapping[int, str], name: str) -> bool:
         flags = {i: [float(i in facts)] for i in self.network.hosts}
@@ -155,15 +187,18 @@ class Agreement:
             i: [f"{i:09d}{_BETWEEN}{self.who(i)} has {facts[i]}"] if i in facts else []
             for i in self.network.hosts
         }
-        told = [text.partition(_BETWEEN)[2] for text in self.network.union("which site has what", texts)]
-        more = f"; and {len(told) - _MOST_NOTES} agents more" if len(told) > _MOST_NOTES else ""
-        return "; ".join(told[:_MOST_NOTES]) + more
+        return _some(
+            [text.partition(_BETWEEN)[2] for text in self.network.union("which site has what", texts)]
+        )
 
     def _mixed(self, tables: Mapping[int, Table], at: int, name: str) -> BrokenDataError:
         facts = {}
         for i, table in tables.items():
             column = table.columns[at]
-            words = [f"a word in line {table.rows[column.first(True)]}"] if column.has_words else []
+            words = []
+            if column.has_words:
+                row = column.first(words=True)
+                words = [f"the word {shortened((column.words or ())[row] or '')!r} in line {table.rows[row]}"]
             numbers = [f"a number in line {table.rows[column.first(False)]}"] if column.has_numbers else []
             if words or numbers:
                 facts[i] = " and ".join(words + numbers)
@@ -219,6 +254,12 @@ class Agreement:
                 f"a column of words must have at most {MOST_LEVELS} levels at each agent; {self._tell(many)}."
                 " Leave it out with --drop, or if it is a category, name it with --categorical."
             )
+
+
+def _some(told: Sequence[str]) -> str:
+    """Return the first of these texts for a sentence, and the number of the others."""
+    more = f"; and {len(told) - _MOST_NOTES} agents more" if len(told) > _MOST_NOTES else ""
+    return "; ".join(told[:_MOST_NOTES]) + more
 
 
 def _is_number(text: str) -> bool:

@@ -24,7 +24,8 @@ class FitConfig:
     ``rules`` are the stopping rules of :func:`dcgs.minimize`. ``measure`` is the number of iterations between
     two measurements of all agents' losses; None: no measurements. ``shape`` is the shape of a matrix to
     complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
-    ``samples`` is for all problems but completion.
+    ``samples`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
+    must be the same in all processes.
     """
 
     problem: Problem
@@ -41,6 +42,7 @@ class FitConfig:
     checkpoint: Checkpoint | None = None
     samples: SampleOptions = field(default_factory=SampleOptions)
     ridge: float | None = 5.0
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
         """Raise if the options contradict each other; read no file."""

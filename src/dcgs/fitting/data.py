@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from glob import escape, glob
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, final
 
@@ -118,6 +121,8 @@ Data = TypeVar("Data", bound=Rows)
 class DataSource:
     """The user's ``--data``: a path with ``{agent}`` (or ``{rank}``) in it, or one path for all agents.
 
+    With ``own`` the path is another file in each process, that of its only agent.
+
     >>> DataSource("site-{agent:02d}.npz").file(3)
     PosixPath('site-03.npz')
     """
@@ -125,11 +130,17 @@ class DataSource:
     data: str
     split: Split = "even"
     seed: int = 0
+    own: bool = False
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether the name of a file has the number of its agent in it."""
+        return _PLACEHOLDER.search(self.data) is not None
 
     @property
     def is_per_agent(self) -> bool:
         """Whether every agent has its own file."""
-        return _PLACEHOLDER.search(self.data) is not None
+        return self.own or self.is_numbered
 
     def file(self, agent: int) -> Path:
         """Return the file with this agent's data."""
@@ -140,23 +151,34 @@ class DataSource:
         return f"agent {agent} ({self.file(agent)})"
 
     def count_files(self) -> int:
-        """Return how many agents have files, counted from agent 0 on."""
-        count = 0
-        while self.file(count).exists():
-            count += 1
-        if count == 0:
-            hint = f" There is {self.file(1)}: agents are counted from 0." if self.file(1).exists() else ""
-            raise DataNotFoundError(
-                f"{self.data} must be a file for each agent; there is no {self.file(0)}.{hint}"
-            )
-        return count
+        """Return how many agents have files; they must be numbered from 0 on, without a gap."""
+        numbers = self._numbers()
+        there = [i for i in numbers if self.file(i).exists()]
+        first = next(i for i in count() if i not in there)
+        if first > max(numbers, default=0):
+            return first
+        missing = self.file(first)
+        is_link = f"{missing} is a link to a file that does not exist"
+        raise DataNotFoundError(
+            f"{self.data} must be a file for each agent, counted from 0; "
+            + (is_link if missing.is_symlink() else f"there is no {missing}")
+            + (f", and there is {self.file(there[-1])}. Add it, or number all from 0 on." if there else ".")
+        )
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers for which a file of this name exists, or a link without its file."""
+        parts = _PLACEHOLDER.sub("\0", str(Path(self.data).expanduser())).split("\0")
+        pattern = re.compile(r"(\d+)".join(map(re.escape, parts)))
+        found = map(pattern.fullmatch, glob("*".join(map(escape, parts))))
+        numbers = {int(each[1]) for each in found if each is not None}
+        return sorted(i for i in numbers if os.path.lexists(self.file(i)))
 
     def check(self, agents: int) -> None:
         """Raise if there are more files than agents."""
-        if self.is_per_agent and self.file(agents).exists():
+        if self.is_numbered and os.path.lexists(self.file(agents)):
             raise ValueError(
                 f"there must be as many files {self.data} as agents; there are {agents} agents and a file "
-                f"{self.file(agents)}. Give --agents {self.count_files()}, or move the file away."
+                f"{self.file(agents)}. Give --agents {self._numbers()[-1] + 1}, or move the file away."
             )
 
     def parts(self, agents: int, hosted: Sequence[int], read: Callable[[Path, int], Data]) -> dict[int, Data]:

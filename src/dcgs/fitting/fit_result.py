@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-from dcgs.datasets.store import sha256_of
 from dcgs.fitting.class_runs import COUNTERS, certified_gap, joined, with_share
 from dcgs.fitting.config import FitConfig
 from dcgs.fitting.data import LoadedData
@@ -59,7 +58,7 @@ class SampleFit:
 
     def summary(self) -> dict[str, Any]:
         """Return what summary.json has of it."""
-        return self.about() | {"scores": self.scores.to_json(), "data_notes": self.notes}
+        return self.about() | {"scores": self.scores.to_json()}
 
 
 def _paths(paths: Mapping[str, Path]) -> dict[str, Any]:
@@ -77,6 +76,8 @@ class FitResult:
     """The result of a fit: that of each run, and a model for each hosted agent.
 
     There is one run, whose name is empty, or with more than two classes one for each, named after its label.
+    ``notes`` are sentences on files: how they were taken, and which were not written. ``checksums`` are the
+    SHA-256 of the files of data that this process read, by name.
     """
 
     config: FitConfig
@@ -85,11 +86,18 @@ class FitResult:
     runs: Mapping[str, Result]
     samples: SampleFit | None = None
     ratings: LoadedRatings | None = None
+    notes: tuple[str, ...] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def result(self) -> Result:
         """What all runs found and cost together."""
         return joined(list(self.runs.values()))
+
+    @property
+    def data_notes(self) -> list[str]:
+        """Sentences on files and data, for the user."""
+        return [*self.notes, *(part for each in (self.samples, self.ratings) if each for part in each.notes)]
 
     @property
     def agents(self) -> int:
@@ -104,10 +112,13 @@ class FitResult:
     @property
     def linear_models(self) -> dict[int, Model]:
         """The models of the hosted agents, for samples; empty for ratings."""
+        if self.samples is None:
+            return {}
         problem, reading, about = self.config.problem, self.data.reading, self.about
+        deviation = self.samples.problem.models[0].design.statistics.deviation
         return {
-            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept)
-            for i, model in ({} if self.samples is None else self.samples.models).items()
+            i: Model(model.coef, problem, reading, {"agent": i} | about, model.intercept, deviation)
+            for i, model in self.samples.models.items()
         }
 
     @property
@@ -208,6 +219,7 @@ class FitResult:
             **self._classes(),
             "gap": self.certified_gap,
             **self._part.summary(),
+            "data_notes": self.data_notes,
         }
         if "checkpoint" in result.about:
             summary["checkpoint"] = result.about["checkpoint"]
@@ -243,7 +255,6 @@ class FitResult:
     def _data(self) -> dict[str, Any]:
         """Return which files this process read, with their checksums, and how."""
         source = self.config.source
-        files = dict.fromkeys(source.file(i) for i in self.data.rows)
-        data: dict[str, Any] = {"files": {str(file): sha256_of(file) for file in files}}
+        data: dict[str, Any] = {"files": dict(self.checksums)}
         data |= {name: value for name, value in self.data.reading.items() if name not in ("names", "columns")}
         return data if source.is_per_agent else data | {"split": source.split}

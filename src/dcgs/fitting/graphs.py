@@ -16,6 +16,7 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import unreadable
 from dcgs.datasets.streams import whole_lines
+from dcgs.fitting.readers.text import decoded
 
 _GRID = re.compile(r"grid:(\d+)x(\d+)")
 _RANDOM = re.compile(r"random(?::(\d+(?:\.\d+)?))?")
@@ -146,7 +147,7 @@ def _edge_list(file: Path) -> nx.Graph:
     """Return the graph of a text file: two names on a line are an edge, one name is a node."""
     graph = nx.Graph()
     for first_line, content in whole_lines(file, 1 << 20):
-        for number, line in enumerate(content.decode("utf-8", errors="replace").split("\n"), first_line):
+        for number, line in enumerate(decoded(file, first_line, content).split("\n"), first_line):
             text = line.partition("#")[0].strip().removeprefix("\ufeff")
             ends = [end for end in _SEPARATOR.split(text) if end]
             if len(ends) == 1:

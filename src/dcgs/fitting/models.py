@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.datasets.store import unreadable
+from dcgs.fitting.about import wrong_entry
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.problems import Problem, problem_named
 from dcgs.fitting.tables import label_texts
@@ -33,7 +34,8 @@ class Model:
 
     ``reading`` says how new data are read: ``names`` and ``target`` of columns, ``columns`` with the levels
     of categories and what takes the place of a missing value, ``labels`` (of two, the lower means −1 and the
-    higher +1), ``base``, the index of the first row and column. ``about`` describes the fit.
+    higher +1), ``base``, the index of the first row and column. ``about`` describes the fit. ``deviation`` is
+    that of each feature over all sites; models before version 0.10 have none.
     """
 
     x: NDArray[np.float64]
@@ -41,6 +43,7 @@ class Model:
     reading: Mapping[str, Any]
     about: Mapping[str, Any]
     intercept: float | NDArray[np.float64] = 0.0
+    deviation: NDArray[np.float64] | None = None
 
     @property
     def width(self) -> int:
@@ -68,6 +71,10 @@ class Model:
         names = self.reading.get("names")
         return [f"feature {at + 1}" for at in range(self.width)] if names is None else list(names)
 
+    def effects(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return coefficients per deviation of their columns, if the model has deviations."""
+        return x if self.deviation is None else x * self.deviation
+
     def save(self, file: IO[bytes]) -> None:
         """Write the model to an open file."""
         meta = {
@@ -77,9 +84,9 @@ class Model:
             "reading": dict(self.reading),
             "about": dict(self.about),
         }
-        np.savez_compressed(
-            file, x=self.x, intercept=np.asarray(self.intercept, float), meta=np.array(json.dumps(meta))
-        )
+        arrays = {"x": self.x, "intercept": np.asarray(self.intercept, float)}
+        arrays |= {} if self.deviation is None else {"deviation": self.deviation}
+        np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Model:
@@ -98,6 +105,7 @@ class Model:
                         meta["reading"],
                         meta["about"],
                         intercept if intercept.ndim else float(intercept),
+                        _deviation(npz, meta["shape"]) if "deviation" in npz.names else None,
                     )
                     _check(model)
                     return model
@@ -123,6 +131,19 @@ def _check_header(x: ArrayHeader, shape: object) -> None:
     """Raise unless x is as ``shape`` says, before it is read."""
     if x.dtype != np.float64 or list(x.shape) != shape:
         raise _ModelError(f"its x is of {x.dtype} and shape {x.shape}, not of float64 and shape {shape}")
+
+
+def _deviation(npz: NpzReader, shape: list[int]) -> NDArray[np.float64]:
+    """Return the deviations of features; raise unless each is finite and at least 0."""
+    header = npz.header("deviation")
+    deviation = (
+        npz.array("deviation") if header.dtype == np.float64 and header.shape == (shape[-1],) else None
+    )
+    if deviation is None or not (np.isfinite(deviation) & (deviation >= 0.0)).all():
+        raise _ModelError(
+            f"it must have a deviation of at least 0 for each of {shape[-1]} features; it has others"
+        )
+    return deviation
 
 
 def _check(model: Model) -> None:
@@ -151,6 +172,9 @@ def _check(model: Model) -> None:
         raise _ModelError(
             f"it must say how data are read; {wrong[0]} is {reading.get(wrong[0], 'missing')!r}"
         )
+    odd = wrong_entry(model.about, len(labels))
+    if odd is not None:
+        raise _ModelError(f"it must describe its fit as dcgs fit does; {odd}")
 
 
 def _reading_checks(model: Model) -> dict[str, Callable[[Any], bool]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ REPORT = "report.html"
 PATH = "path.json"
 PATH_PICTURE = "path.png"
 
+_FORMULA = re.compile(r"[=+\-@\t\r].", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 Columns: TypeAlias = Mapping[str, Sequence[Any]]
 
 
@@ -41,20 +44,21 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def find_model(path: Path, agent: int | None) -> Path:
-    """Return the file of a model: ``path``, or if that is a folder, an agent's file (default: 0) in it."""
+    """Return the file of a model: ``path``, or if that is a folder, an agent's file (default: the first)."""
     if not path.is_dir():
         if agent is not None:
             raise ValueError(f"--agent chooses a model in a folder; {path} is not a folder. Leave it out.")
         return path
-    file = path / model_name(0 if agent is None else agent)
-    if file.exists():
-        return file
-    there = [found.name for found in models_in(path)]
+    there = models_in(path)
     if not there:
         raise ValueError(f"the folder must hold models, as dcgs fit writes them; {path} holds none.")
-    raise ValueError(
-        f"the folder must hold {file.name}; {path} holds {there[0]} to {there[-1]}. Choose with --agent."
-    )
+    file = there[0] if agent is None else path / model_name(agent)
+    if file not in there:
+        raise ValueError(
+            f"the folder must hold {file.name}; {path} holds {there[0].name} to {there[-1].name}. "
+            "Choose with --agent."
+        )
+    return file
 
 
 @final
@@ -94,9 +98,9 @@ class OutputFolder:
         history: Columns | None = None,
         others: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write models and, in the root process, the summary, the history and other files; all or none.
+        """Write models and, in one process of a folder, the summary, history and other files; all or none.
 
-        The root process deletes files of an earlier fit: its history, its other files, and models of agents
+        That process deletes files of an earlier fit: its history, its other files, and models of agents
         beyond the last.
         """
         files: dict[Path, Content] = {self.path / model_name(i): model.save for i, model in models.items()}
@@ -118,9 +122,19 @@ def csv_text(columns: Columns) -> str:
     """Return columns as CSV."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow(map(no_formula, columns))
+    writer.writerows(map(no_formula, row) for row in zip(*columns.values(), strict=True))
     return buffer.getvalue()
+
+
+def no_formula(cell: object) -> object:
+    """Return a cell of CSV; a text that a spreadsheet would compute has an apostrophe before it.
+
+    >>> no_formula("=1+1"), no_formula("-5"), no_formula(-5.0), no_formula("-")
+    ("'=1+1", '-5', -5.0, '-')
+    """
+    is_formula = isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 @contextmanager

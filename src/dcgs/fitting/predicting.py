@@ -13,7 +13,7 @@ from dcgs.datasets import BrokenDataError
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.models import Model, reading_columns
-from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
+from dcgs.fitting.readers import SamplesLayout, kind_of, read_ids, read_samples, read_words
 from dcgs.fitting.readers.layout import listed
 from dcgs.fitting.samples import TABLES
 from dcgs.fitting.scores import (
@@ -40,14 +40,17 @@ class Predictions:
     ``calibration`` compares probabilities with what was observed.
     """
 
-    columns: Mapping[str, Sequence[Any]]
+    columns: dict[str, Sequence[Any]]
     errors: Mapping[str, Comparison]
     notes: tuple[str, ...] = ()
     calibration: tuple[CalibrationGroup, ...] = ()
 
 
-def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
-    """Return the predictions of a model for the samples in a file; for ratings see ratings_predicting.py."""
+def predict(model: Model, file: Path, layout: SamplesLayout, ids: str | None = None) -> Predictions:
+    """Return the predictions of a model for the samples in a file; for ratings see ratings_predicting.py.
+
+    ``ids`` is a column of a table that goes with the predictions, as it is written.
+    """
     if "columns" in model.reading and kind_of(file) in TABLES:
         A, target, notes = _encoded(model, read_words(file, layout))
     else:
@@ -60,14 +63,18 @@ def predict(model: Model, file: Path, layout: SamplesLayout) -> Predictions:
         )
     scores = np.asarray(A @ model.x.T) + model.intercept
     found = _of_classes(model, target, scores) if model.problem.labels else _of_numbers(model, target, scores)
-    return replace(found, notes=(*notes, *found.notes))
+    found = replace(found, notes=(*notes, *found.notes))
+    if ids is None:
+        return found
+    name, texts = read_ids(file, ids, layout)
+    return replace(found, columns={f"{name} (id)" if name in found.columns else name: texts} | found.columns)
 
 
 def _encoded(model: Model, table: Table) -> tuple[Numbers, Column | None, list[str]]:
     """Return the rows of a table as numbers, its targets, and notes on what had to be filled in."""
     encoding = Encoding.from_json(model.reading["columns"])
     A = encoding.matrix(table)
-    notes = []
+    notes = [f"{table.file} has decimal commas, which were read as such."] if table.commas else []
     for column, own in zip(encoding.columns, table.columns, strict=True):
         unknown = column.unknown(own) if column.levels is not None else []
         if column.levels is None and own.has_words:
@@ -150,7 +157,7 @@ def _class_columns(
     return {"label": [labels[at] for at in scores.argmax(axis=1).tolist()], **named}
 
 
-def _judged(columns: Mapping[str, Sequence[Any]], found: dict[str, Comparison], model: Model) -> Predictions:
+def _judged(columns: dict[str, Sequence[Any]], found: dict[str, Comparison], model: Model) -> Predictions:
     told = warning(found, bool(model.about.get("balanced", False)))
     return Predictions(columns, found, () if told is None else (f"warning: {told}",))
 

@@ -95,7 +95,6 @@ class LoadedRatings:
         return {
             "offsets": None if ridge is None else {"mean": offsets.mean, "ridge": ridge},
             "range of ratings": [offsets.low, offsets.high],
-            "data_notes": list(self.notes),
             "before the run": {
                 "rounds": self.cost.rounds,
                 "messages": int(self.cost.messages.sum()),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.datasets.store import unreadable
+from dcgs.fitting.about import wrong_entry
 from dcgs.fitting.data import Indices
 from dcgs.low_rank import LowRank
 from dcgs.npz import NpzReader
@@ -190,6 +191,9 @@ def _read(npz: NpzReader) -> RatingsFile:
     )
     if not fits:
         raise ValueError("its factors and offsets do not fit together")
+    odd = wrong_entry(meta["about"], 0)
+    if odd is not None:
+        raise ValueError(f"it must describe its fit as dcgs fit does, and {odd}")
     return RatingsFile(RatingsModel(x, offsets), _naming(npz, meta, shape), meta["about"])
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.fitting.data import Indices, Numbers
-from dcgs.fitting.output import find_model, models_in
+from dcgs.fitting.output import find_model, models_in, no_formula
 from dcgs.fitting.predicting import Predictions, square_errors
 from dcgs.fitting.ratings import read_rated_table
 from dcgs.fitting.ratings_model import Labels, Numbering, RatingsFile, together
@@ -87,7 +87,8 @@ def write_best_of_all(
         there = best >= 0
         names = np.repeat(np.arange(len(some)), there.sum(axis=1)).tolist()
         users, items = file.naming.row_names(some), file.naming.col_names(best[there])
-        writer.writerows(zip((users[k] for k in names), items, scores[there].tolist(), strict=True))
+        texts = (no_formula(users[k]) for k in names), map(no_formula, items)
+        writer.writerows(zip(*texts, scores[there].tolist(), strict=True))
     text.detach()  # the caller closes the stream
 
 

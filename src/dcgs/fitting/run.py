@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -18,6 +18,7 @@ from dcgs.fitting.ratings import Site, load_ratings
 from dcgs.fitting.readers import EntriesLayout, SamplesLayout
 from dcgs.fitting.sample_problem import ModelProblem, SampleProblem, sample_problem
 from dcgs.fitting.samples import SiteReader
+from dcgs.fitting.site_records import check_options, exchange_records, file_notes, has_own_files
 from dcgs.front import Callback, Result, minimize
 from dcgs.objectives import Objective
 from dcgs.points import Point
@@ -33,18 +34,28 @@ def fit(
     group: ProcessGroup,
     callback: Callback | None = None,
     observed: Callable[[Runtime], Runtime] = lambda runtime: runtime,
+    note: Callable[[str], object] = lambda text: None,
 ) -> FitResult:
     """Read the data of the hosted agents, and minimize the sum of all agents' losses.
 
-    ``observed`` returns the runtime of the run itself, which may report its progress.
+    ``observed`` returns the runtime of the run itself, which may report its progress. ``note`` is called with
+    each note on files and data, before the run.
     """
     config.check()
     agents = config.count_agents(group.size)
+    records = exchange_records(config, agents, runtime.hosts(agents), group)
+    with group.common_errors():
+        check_options(records)
+        config = replace(config, source=replace(config.source, own=has_own_files(records)))
     graph = config.graph.build(agents)
-    how = FitRun(runtime, observed(runtime), group, callback)
+    how = FitRun(runtime, observed(runtime), group, callback, note)
+    notes = how.noted(file_notes(records))
     if isinstance(config.layout, EntriesLayout):
-        return _fit_ratings(config, config.layout, graph, how)
-    return _fit_samples(config, config.layout, graph, how)
+        fitted = _fit_ratings(config, config.layout, graph, how)
+    else:
+        fitted = _fit_samples(config, config.layout, graph, how)
+    (own,) = (record for record in records if runtime.hosts(agents)[0] in record.agents)
+    return replace(fitted, notes=notes, checksums={name: sums.split()[0] for name, sums in own.files})
 
 
 @final
@@ -56,6 +67,13 @@ class FitRun:
     observed: Runtime
     group: ProcessGroup
     callback: Callback | None
+    note: Callable[[str], object]
+
+    def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
+        """Return the notes after the user has got them."""
+        for text in notes:
+            self.note(text)
+        return tuple(notes)
 
 
 def _fit_ratings(config: FitConfig, layout: EntriesLayout, graph: LabeledGraph, how: FitRun) -> FitResult:
@@ -83,6 +101,7 @@ def _fit_samples(config: FitConfig, layout: SamplesLayout, graph: LabeledGraph, 
     options = config.samples.resolved(config.problem, config.set.name)
     prepared = reader.prepare(layout, options.preparation)
     problem = sample_problem(prepared, config.problem, options, agreement, group)
+    how.noted(agreement.notes)
     group.barrier()  # a process that could not load ends the others here
     paths = _paths(config, problem, how) if config.set.finds_radius else {}
     runs, models = {}, []

@@ -148,6 +148,7 @@ def sample_problem(
         made = designs(rows, agreement.network, _loss(problem), *settings)
         models = tuple(map(ModelProblem, labels, rows, made))
         _note_constant_columns(prepared, models[0].design, agreement)
+        agreement.collect_notes()
     return SampleProblem(prepared, models, options, constant, problem.labels, agreement)
 
 
@@ -243,4 +244,4 @@ def _note_constant_columns(prepared: PreparedSites, made: Design, agreement: Agr
             ]
         )
     }
-    agreement.note("sites with a constant column", alone)
+    agreement.note(alone)

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
 from dcgs.fitting.agreement import Agreement
+from dcgs.fitting.column_checks import copies_target, has_other_scale, is_flag, looks_like_id, odd_values
 from dcgs.fitting.data import DataSource, Indices, Numbers, Samples, path_of_agent
 from dcgs.fitting.encoding import Encoding
 from dcgs.fitting.readers import SamplesLayout, kind_of, read_samples, read_words
@@ -28,6 +29,7 @@ from dcgs.runtime import ProcessGroup
 Missing: TypeAlias = Literal["mean", "drop", "error"]
 TABLES = ("text", "parquet")
 """The formats of files that may have words and holes."""
+_LARGEST = 1e140  # squares of such numbers can still be added up
 
 
 @final
@@ -74,7 +76,7 @@ class SiteReader:
             tables = self._read(layout, read_words)
             complete = agreed(self.group, lambda: {i: self._complete(i, t, how) for i, t in tables.items()})
             with self.group.common_errors():
-                return self._tables(complete, how)
+                return self._tables(complete, how, layout.drop)
         samples = self._read(layout, read_samples)
         with self.group.common_errors():
             return self._samples(samples, layout.features, how)
@@ -89,6 +91,7 @@ class SiteReader:
     def _complete(self, agent: int, table: Table, how: Preparation) -> Table:
         """Return the rows that have a target and, with ``drop``, no hole."""
         table.check_dates()
+        _refuse_overflow(table)
         assert table.target is not None
         hole = table.target.missing
         if how.missing == "drop":
@@ -109,12 +112,15 @@ class SiteReader:
             )
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
-    def _tables(self, tables: Mapping[int, Table], how: Preparation) -> PreparedSites:
-        tables = self.agreement.columns(tables)
+    def _tables(self, tables: Mapping[int, Table], how: Preparation, drop: Sequence[str]) -> PreparedSites:
+        commas = {i: "decimal commas" for i, table in tables.items() if table.commas}
+        self.agreement.note(commas, ", which were read as such")
+        tables = self.agreement.columns(tables, drop)
         encoding = self.agreement.encoding(tables, how.categorical)
         targets = {i: table.target for i, table in tables.items() if table.target is not None}
         labels = self._labels(targets)
         held = {i: self._held_out(i, len(table), how) for i, table in tables.items()}
+        self._note_columns(tables, encoding)
         matrices = {i: encoding.matrix(table) for i, table in tables.items()}
         encoding = encoding.with_fill(self._means(matrices, held, encoding).tolist())
         first = next(iter(tables.values()))
@@ -135,6 +141,31 @@ class SiteReader:
             empty[i] = frozenset(encoding.features[at] for at in np.flatnonzero(missing))
         return replace(self._split(sites, held, encoding.features, reading), empty=empty)
 
+    def _note_columns(self, tables: Mapping[int, Table], encoding: Encoding) -> None:
+        """Note codes of missing values, ids and copies of the target; nothing is sent."""
+        codes: dict[int, str] = {}
+        ids: dict[int, str] = {}
+        copies: dict[int, str] = {}
+        for i, table in tables.items():
+            named = [*zip(encoding.columns, table.columns, strict=True)]
+            numeric = [(encoded.name, column) for encoded, column in named if encoded.levels is None]
+            odd = [(name, *each) for name, column in numeric for each in odd_values(column).items()]
+            if odd:
+                codes[i] = ", ".join(f"{count} × {value:g} in {name!r}" for name, value, count in odd[:8])
+            numbers = [name for name, column in numeric if looks_like_id(column)]
+            same = [
+                encoded.name
+                for encoded, column in named
+                if table.target is not None and copies_target(column, table.target, self.labels)
+            ]
+            if numbers:
+                ids[i] = f"another whole number in each row of {listed(numbers)}"
+            if same:
+                copies[i] = f"a copy of the target in {listed(same)}"
+        self.agreement.note(codes, "; if such a value stands for a missing one, write NA in its place")
+        self.agreement.note(ids, "; if these are ids, leave them out with --drop")
+        self.agreement.note(copies, "; leave it out with --drop if it is not known when you predict")
+
     def _labels(self, targets: Mapping[int, Column]) -> tuple[str | float, ...] | None:
         """Return the labels that all sites agree on; None if targets are numbers."""
         if not self.labels:
@@ -150,9 +181,11 @@ class SiteReader:
         own = {}
         for i, A in matrices.items():
             rest = np.delete(A, held[i], axis=0)
-            own[i] = [np.nansum(rest, axis=0), (~np.isnan(rest)).sum(axis=0).astype(float), holes[i]]
-        total, count, missing = self.agreement.network.sum(
-            "sums of features, and how many values are there", own
+            squares = np.nansum(np.square(rest), axis=0)
+            there = (~np.isnan(rest)).sum(axis=0).astype(float)
+            own[i] = [np.nansum(rest, axis=0), there, holes[i], squares]
+        total, count, missing, squares = self.agreement.network.sum(
+            "sums and squares of features, and how many values are there", own
         )
         means = np.asarray(total / np.maximum(count, 1.0))
         places = np.cumsum([0, *(len(column.features) for column in encoding.columns)])[:-1]
@@ -171,7 +204,22 @@ class SiteReader:
             if (names := [column.name for column, at in firsts if holes[i][at] == len(A)])
         }
         more = "; the means of the other agents take its place"
-        self.agreement.note("sites with an empty column", empty, more)
+        self.agreement.note(empty, more)
+        scales: dict[int, str] = {}
+        for i, (mine, there, _, squared) in own.items():
+            others = np.stack([count - there, total - mine, squares - squared])
+            odd = [
+                column.name
+                for column, at in firsts
+                if column.levels is None
+                and self.source.is_per_agent
+                and not is_flag(matrices[i][:, at])
+                and has_other_scale((there[at], mine[at]), others[:, at].tolist())
+            ]
+            if odd:
+                scales[i] = f"a mean of {listed(odd)} far from that of the others"
+        more = " (ten deviations, or a power of ten); see whether all sites use the same unit"
+        self.agreement.note(scales, more)
         return means
 
     def _samples(self, parts: Mapping[int, Samples], features: int | None, how: Preparation) -> PreparedSites:
@@ -224,6 +272,17 @@ class SiteReader:
         outside = {i: site.some(held[i]) for i, site in sites.items()}
         width = next(iter(sites.values())).features
         return PreparedSites(fitted, outside, width, features, reading)
+
+
+def _refuse_overflow(table: Table) -> None:
+    """Raise if the squares of numbers cannot be added up."""
+    for at, column in enumerate(table.columns):
+        large = np.flatnonzero(np.abs(np.nan_to_num(column.numbers)) > _LARGEST)
+        if len(large):
+            raise BrokenDataError(
+                f"{table.name(at)} of {table.file} must be of numbers of at most {_LARGEST:g}; line "
+                f"{table.rows[large[0]]} has {column.numbers[large[0]]:g}. Correct it, or write NA."
+            )
 
 
 def _refuse_holes(table: Table) -> None:

@@ -16,6 +16,7 @@ from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
 from dcgs.fitting.readers import Npz, kind_of, read_npy, read_table
 from dcgs.fitting.readers.layout import listed
+from dcgs.fitting.readers.text import decoded
 from dcgs.sets import ConvexSet, Kind, Option
 from dcgs.sets.base import shape_text
 from dcgs.validation import COUNT, POSITIVE, Rule, number
@@ -137,8 +138,8 @@ def _groups(option: Option, text: str, shape: Shape) -> list[Sequence[int]]:
     # A file names a group on each line: line j is the group of feature j.
     file = Path(text).expanduser()
     words: list[str] = []
-    for _, content in whole_lines(file, 1 << 20):
-        words += content.decode("utf-8", errors="replace").split("\n")
+    for first_line, content in whole_lines(file, 1 << 20):
+        words += decoded(file, first_line, content).removeprefix("\ufeff").split("\n")
     while words and not words[-1].strip():
         words.pop()
     if len(words) != entries:

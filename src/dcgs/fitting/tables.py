@@ -110,6 +110,7 @@ class Table:
     """Columns of features, by name, and the column to predict, if the file has it.
 
     ``names`` are None if the file has none. ``rows`` are the lines of the file, from 1, for error messages.
+    ``commas`` says that the file has decimal commas. ``lacking`` are columns to drop that it does not have.
     """
 
     file: Path
@@ -119,6 +120,8 @@ class Table:
     target_name: str | None
     target_at: int | None
     rows: Indices
+    commas: bool = False
+    lacking: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from enum import Enum
+from unicodedata import category
 
 from dcgs.watchdog import claim_line
 
 _IN = "raised in "
+_COMMANDS = ("Cc", "Cf", "Cs")  # controls, marks of direction and the like, halves of characters
 _IN_ALL = f"{_IN}all processes"
 
 
@@ -68,10 +70,21 @@ def is_printed_here(scope: Scope, is_root: bool) -> bool:
     return scope is Scope.ONE or (scope is Scope.ALL and is_root)
 
 
+def printable(text: str) -> str:
+    """Return a text for a terminal: characters that would command it are escaped.
+
+    >>> printable("a \\x1b[31mred\\n label")
+    'a \\\\x1b[31mred\\n label'
+    """
+    return "".join(
+        c.encode("unicode_escape").decode() if c != "\n" and category(c) in _COMMANDS else c for c in text
+    )
+
+
 def report(error: RunAbortedError, is_root: bool) -> int:
     """Print the error if this process is the one to print it; return the exit status."""
     if is_printed_here(error.scope, is_root) and claim_line():
-        print(f"dcgs: error: {error}", file=sys.stderr, flush=True)
+        print(f"dcgs: error: {printable(str(error))}", file=sys.stderr, flush=True)
     return error.status
 
 

@@ -15,6 +15,7 @@ Text may be compressed (.gz, .bz2, .xz).
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,9 +32,10 @@ from dcgs.fitting.readers.arrays import (
     read_samples_npz,
     vector,
 )
-from dcgs.fitting.readers.layout import Choose, EntriesLayout, Header, SamplesLayout
+from dcgs.fitting.readers.decimals import with_points
+from dcgs.fitting.readers.layout import PLAIN_TEXT, Choose, EntriesLayout, Header, SamplesLayout, TextFormat
 from dcgs.fitting.readers.parquet import read_parquet, read_parquet_columns
-from dcgs.fitting.readers.text import read_cells, read_text
+from dcgs.fitting.readers.text import read_cells, read_header, read_text
 from dcgs.fitting.tables import Column, Table
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "SamplesLayout",
     "kind_of",
     "read_entries",
+    "read_ids",
     "read_npy",
     "read_samples",
     "read_table",
@@ -80,7 +83,7 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
         A, b = read_libsvm(file, layout.features)
         samples = Samples(A, b, open=layout.features is None)
     else:
-        samples = _table_samples(layout, *read_table(file, layout.choose, layout.header))
+        samples = _table_samples(layout, *read_table(file, layout.choose, layout.header, layout.text))
     if layout.target_file is not None:
         samples = replace(samples, b=_targets(layout.target_file))
     _check_size(file, layout, samples.b, samples.A.shape)
@@ -90,20 +93,41 @@ def read_samples(file: Path, layout: SamplesLayout) -> Samples:
 def read_words(file: Path, layout: SamplesLayout) -> Table:
     """Return a table whose columns may be of words and may have holes: text or Parquet."""
     columns: Sequence[Column]
+    commas = False
     if kind_of(file) == "parquet":
         header, columns = read_parquet_columns(file, layout.choose)
         rows = np.arange(1, 1 + max(map(len, columns), default=0))
     else:
-        header, columns, rows = _text_columns(file, layout)
+        header, columns, rows, commas = _text_columns(file, layout)
     features, at = layout.split(header)
     names = None if header.names is None else tuple(header.names[feature] for feature in features)
     name = None if header.names is None or at is None else header.names[at]
     target = None if at is None else columns[-1]
-    table = Table(file, tuple(columns[: len(features)]), target, names, name, at, rows)
+    own = tuple(columns[: len(features)])
+    table = Table(file, own, target, names, name, at, rows, commas, layout.lacking(header))
     if layout.target_file is not None:
         table = replace(table, target=Column(_targets(layout.target_file)))
     _check_size(file, layout, table.target, (len(table), len(table.columns)))
     return table
+
+
+def read_ids(file: Path, column: str, layout: SamplesLayout) -> tuple[str, list[str]]:
+    """Return the name of a column of a table, and its cells as they are written."""
+
+    def choose(header: Header) -> list[int]:
+        return [header.index(column)]
+
+    kind = kind_of(file)
+    if kind == "parquet":
+        header, (ids,) = read_parquet_columns(file, choose)
+        texts = ["" if text is None else text for text in ids.texts]
+    elif kind == "text":
+        has_names = read_header(file, layout.choose, layout.header, layout.text).names is not None
+        header, (cells,), _ = read_cells(file, choose, has_names, layout.text)
+        texts = [cell.strip() for cell in cells]
+    else:
+        raise ValueError(f"--id is for tables with such a column; {file} is not one. Leave it out.")
+    return "id" if header.names is None else header.names[header.index(column)], texts
 
 
 def _targets(name: str) -> Numbers:
@@ -123,18 +147,25 @@ def _check_size(file: Path, layout: SamplesLayout, targets: Sized | None, shape:
         raise BrokenDataError(f"{file} must have at least one row and one feature; it has shape {shape}.")
 
 
-def _text_columns(file: Path, layout: SamplesLayout) -> tuple[Header, list[Column], Indices]:
-    """Return the columns of a table of text; one of numbers alone is read as such, which is faster."""
-    try:
-        header, numbers = read_text(file, layout.choose, layout.header)
-    except BrokenDataError:
-        header, cells, lines = read_cells(file, layout.choose, layout.header)
-        if not lines:
-            raise
-        columns = [Column.of_texts(texts) for texts in cells]
-        return header, columns, np.array(lines, dtype=np.intp)
-    first = 1 + (header.names is not None)  # blank lines and comments are not counted in such a table
-    return header, [Column(column) for column in numbers.T], np.arange(first, first + len(numbers))
+def _text_columns(file: Path, layout: SamplesLayout) -> tuple[Header, list[Column], Indices, bool]:
+    """Return the columns of a table of text, its lines, and whether it has decimal commas.
+
+    A table of numbers alone is read as such, which is faster.
+    """
+    how = layout.choose, layout.header, layout.text
+    if layout.text.decimal != ",":
+        with suppress(BrokenDataError):  # there are words or holes
+            header, numbers = read_text(file, *how)
+            first = 1 + (header.names is not None)  # blank lines and comments are not counted in such a table
+            rows = np.arange(first, first + len(numbers))
+            return header, [Column(column) for column in numbers.T], rows, False
+    header, cells, lines = read_cells(file, *how)
+    if not lines:
+        raise BrokenDataError(f"{file} must have a line below its names; it has none.")
+    chosen = layout.choose(header)
+    names = [f"column {at + 1 if header.names is None else repr(header.names[at])}" for at in chosen]
+    cells, commas = with_points(file, names, cells, lines, layout.text.decimal)
+    return header, [Column.of_texts(texts) for texts in cells], np.array(lines, dtype=np.intp), commas
 
 
 def read_entries(file: Path, layout: EntriesLayout) -> Entries:
@@ -142,7 +173,7 @@ def read_entries(file: Path, layout: EntriesLayout) -> Entries:
     if kind_of(file) == "npz":
         entries = read_entries_npz(file, layout)
     else:
-        _, numbers = read_table(file, layout.choose, layout.header)
+        _, numbers = read_table(file, layout.choose, layout.header, layout.text)
         rows, cols = (as_indices(numbers[:, at], ("rows", "columns")[at], file) for at in range(2))
         values = numbers[:, 2].copy() if numbers.shape[1] > 2 else None
         entries = Entries(rows, cols, values, layout.base)
@@ -151,7 +182,9 @@ def read_entries(file: Path, layout: EntriesLayout) -> Entries:
     return entries
 
 
-def read_table(file: Path, choose: Choose, has_names: bool | None) -> tuple[Header, Numbers]:
+def read_table(
+    file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
+) -> tuple[Header, Numbers]:
     """Return the header of a table and the numbers of the chosen columns."""
     match kind_of(file):
         case "npy":
@@ -165,7 +198,7 @@ def read_table(file: Path, choose: Choose, has_names: bool | None) -> tuple[Head
                 f"{file} must be one table, .npy, .csv, .tsv or .parquet; it is an .npz file."
             )
         case _:
-            return read_text(file, choose, has_names)
+            return read_text(file, choose, has_names, form)
 
 
 def _table_samples(layout: SamplesLayout, header: Header, numbers: Numbers) -> Samples:

@@ -52,6 +52,16 @@ class Header:
         )
 
 
+@final
+@dataclass(frozen=True)
+class TextFormat:
+    """How a table of text is written: its encoding, and its decimal mark; None: found from the file."""
+
+    encoding: str = "utf-8"
+    decimal: str | None = None
+
+
+PLAIN_TEXT = TextFormat()
 Choose: TypeAlias = Callable[[Header], Sequence[int]]
 """Returns the columns of a table to read, in their order."""
 
@@ -76,6 +86,7 @@ class SamplesLayout:
     target_at: int | None = None
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
+    text: TextFormat = PLAIN_TEXT
 
     @property
     def target_file(self) -> str | None:
@@ -103,13 +114,19 @@ class SamplesLayout:
     def _features(self, header: Header, target: int | None) -> list[int]:
         """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
         used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
-        dropped = {header.index(name) for name in self.drop}
+        dropped = {header.index(name) for name in self.drop if name not in self.lacking(header)}
         if target in dropped or (self.use is not None and target in used):
             raise BrokenDataError(
                 f"the target of {header.file} must be neither in --use nor in --drop; column "
                 f"{(target or 0) + 1} is. Name another target with --target, or another column."
             )
         return [at for at in used if at != target and at not in dropped]
+
+    def lacking(self, header: Header) -> tuple[str, ...]:
+        """Return the names to drop that a table with names does not have; another site may have them."""
+        if header.names is None:
+            return ()
+        return tuple(name for name in self.drop if name not in header.names and not _WHOLE.fullmatch(name))
 
     def _is_named(self, header: Header) -> bool:
         """Return True if the target must be in the table, or is there under the name it had in the fit."""
@@ -143,6 +160,7 @@ class EntriesLayout:
     header: bool | None = None
     base: int | None = None
     values: bool = True
+    text: TextFormat = PLAIN_TEXT
 
     def finds_names(self, names: Sequence[str]) -> bool:
         """Return True if these are known names of columns of rows, columns and, if there must be, values."""
@@ -192,6 +210,11 @@ def used_columns(header: Header, chosen: Sequence[int]) -> str:
     """Return which columns of a table are those of users, items and ratings."""
     names = [f"column {at + 1}" if header.names is None else repr(header.names[at]) for at in chosen]
     return ", ".join(f"{name} ({role})" for role, name in zip(_ROLES, names, strict=False))
+
+
+def shortened(text: str, most: int = 40) -> str:
+    """Return a text for a sentence, without what is beyond its first characters."""
+    return text if len(text) <= most else text[:most] + "…"
 
 
 def listed(names: Sequence[str], limit: int = 8) -> str:

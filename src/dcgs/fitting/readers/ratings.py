@@ -21,6 +21,7 @@ from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Indices, Numbers
 from dcgs.fitting.readers.layout import EntriesLayout, Header, used_columns
 from dcgs.fitting.readers.parquet import read_parquet_ids
+from dcgs.fitting.readers.text import decoded, is_comment
 from dcgs.ratings.ids import Ids, Texts
 
 _CHUNK = 1 << 23  # bytes of text at a time
@@ -74,7 +75,9 @@ def read_rated(file: Path, layout: EntriesLayout) -> Rated:
     reader: _Reader | None = None
     columns: list[list[tuple[Indices, Texts]]] = []
     for first_line, content in whole_lines(file, _CHUNK):
-        text = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"::", b"\t")
+        readable = decoded(file, first_line, content, layout.text.encoding)
+        text = content if layout.text.encoding == "utf-8" else readable.encode()
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").replace(b"::", b"\t")
         if reader is None:
             text = text.removeprefix(b"\xef\xbb\xbf")
             reader, text, skipped = _begin(file, layout, text)
@@ -111,7 +114,7 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
     """Return a reader for the columns of a file, the text below the names, and how many lines are above."""
     skipped = 0
     for line in text.split(b"\n"):
-        if line.strip() and not line.startswith(b"#"):
+        if line.strip() and not is_comment(line.decode()):
             break
         skipped += 1
         text = text[len(line) + 1 :]
@@ -120,7 +123,7 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
     separator = next((mark for mark in _SEPARATORS if mark in line), b" ")
     fields = _split(line, separator)
     unnamed = Header(file, len(fields), None)
-    names = tuple(field.decode(errors="replace").strip() for field in fields)
+    names = tuple(field.decode().strip() for field in fields)
     has_names = layout.header
     if has_names is None:
         known = layout.columns is None and layout.finds_names(names)
@@ -191,7 +194,7 @@ class _Reader:
         """Return the columns, and the number of the line of each of their texts."""
         rows, numbers = [], []
         for number, line in enumerate(text.split(b"\n"), first_line):
-            if not line.strip() or line.startswith(b"#"):
+            if not line.strip() or is_comment(line.decode()):
                 continue
             fields = _split(line, self.separator)
             if len(fields) != self.header.width:

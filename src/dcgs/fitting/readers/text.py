@@ -2,7 +2,7 @@
 
 Fields are separated by tabs, ``::``, semicolons, commas or blanks, whichever the first line has. They may
 be in double quotes. A field with a line break in it is not supported. Lines end in LF, CR LF or CR. Blank
-lines and lines that start with ``#`` are skipped.
+lines and lines that start with ``#`` are skipped, but for rows that begin with the missing value ``#N/A``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,27 @@ import numpy as np
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.streams import whole_lines
 from dcgs.fitting.data import Numbers
-from dcgs.fitting.readers.layout import Choose, Header
+from dcgs.fitting.readers.decimals import COMMA
+from dcgs.fitting.readers.layout import PLAIN_TEXT, Choose, Header, TextFormat, shortened
 
 _CHUNK = 1 << 23  # bytes of text at a time: 8 MB
 _SEPARATORS = ("\t", "::", ";", ",")
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_QUOTED = 40
+_GIVE_ENCODING = "Give its encoding, such as --encoding latin-1 or --encoding cp1252, or save"
+_NOT_AVAILABLE = re.compile(r"#N/A(\W|$)")
 
 Lines: TypeAlias = list[tuple[int, str]]
 """Lines of a file with their numbers, from 1."""
 
 
-def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Header, Numbers]:
+def read_text(
+    file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
+) -> tuple[Header, Numbers]:
     """Return the header of a table and the numbers of the chosen columns.
 
     ``has_names`` says whether the first line has names; None: it has, if a chosen column has no number there.
     """
-    reader, chunks = _begin(file, choose, has_names)
+    reader, chunks = _begin(file, choose, has_names, form.encoding)
     parts = [reader.numbers(lines) for lines in chunks if lines]
     if not parts:
         raise BrokenDataError(f"{file} must have a line below its names; it has none.")
@@ -44,10 +48,10 @@ def read_text(file: Path, choose: Choose, has_names: bool | None) -> tuple[Heade
 
 
 def read_cells(
-    file: Path, choose: Choose, has_names: bool | None
+    file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
 ) -> tuple[Header, list[list[str]], list[int]]:
     """Return the header of a table, the texts of each chosen column, and the number of each line."""
-    reader, chunks = _begin(file, choose, has_names)
+    reader, chunks = _begin(file, choose, has_names, form.encoding)
     cells: list[list[str]] = [[] for _ in reader.columns]
     numbers: list[int] = []
     for lines in chunks:
@@ -61,9 +65,42 @@ def read_cells(
     return reader.header, cells, numbers
 
 
-def _begin(file: Path, choose: Choose, has_names: bool | None) -> tuple[_Reader, Iterator[Lines]]:
+def read_header(file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT) -> Header:
+    """Return the header of a table; no row is read."""
+    return _begin(file, choose, has_names, form.encoding)[0].header
+
+
+def is_comment(line: str) -> bool:
+    """Return True for a line that starts with ``#``, unless its first cell is the missing value ``#N/A``.
+
+    >>> is_comment("# by lab 3"), is_comment("#N/A,2,1")
+    (True, False)
+    """
+    return line.startswith("#") and _NOT_AVAILABLE.match(line) is None
+
+
+def decoded(file: Path, first_line: int, content: bytes, encoding: str | None = None) -> str:
+    """Return lines of a file as text; raise with the line that is not of this encoding.
+
+    A file without an option for its encoding is UTF-8.
+    """
+    try:
+        return content.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        start = content.rfind(b"\n", 0, error.start) + 1
+        line = first_line + content.count(b"\n", 0, start)
+        text = content[max(start, error.start - 20) :].partition(b"\n")[0].decode(errors="backslashreplace")
+        raise BrokenDataError(
+            f"line {line} of {file} must be text in {encoding or 'utf-8'}; it has "
+            f"'{shortened(text.strip())}'. {'Save' if encoding is None else _GIVE_ENCODING} it as UTF-8."
+        ) from error
+
+
+def _begin(
+    file: Path, choose: Choose, has_names: bool | None, encoding: str
+) -> tuple[_Reader, Iterator[Lines]]:
     """Return the reader of a table, and its lines without that of the names."""
-    chunks = _chunks(file)
+    chunks = _chunks(file, encoding)
     first = next(chunks, None)
     if first is None:
         raise BrokenDataError(f"{file} must have at least one line; it has none.")
@@ -78,12 +115,12 @@ def _begin(file: Path, choose: Choose, has_names: bool | None) -> tuple[_Reader,
     )
 
 
-def _chunks(file: Path) -> Iterator[Lines]:
+def _chunks(file: Path, encoding: str) -> Iterator[Lines]:
     for first_line, content in whole_lines(file, _CHUNK):
-        text = content.decode("utf-8", errors="replace").removeprefix("\ufeff")
+        text = decoded(file, first_line, content, encoding).removeprefix("\ufeff")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         numbered = enumerate(text.split("\n"), first_line)
-        lines = [(number, line) for number, line in numbered if line.strip() and not line.startswith("#")]
+        lines = [(number, line) for number, line in numbered if line.strip() and not is_comment(line)]
         if lines:
             yield lines
 
@@ -91,7 +128,7 @@ def _chunks(file: Path) -> Iterator[Lines]:
 def _are_names(unnamed: Header, fields: Sequence[str], choose: Choose) -> bool:
     """Return True if the first line has names: a chosen column has no number there."""
     try:
-        return not all(_NUMBER.fullmatch(fields[at]) for at in choose(unnamed))
+        return not all(_NUMBER.fullmatch(fields[at]) or COMMA.fullmatch(fields[at]) for at in choose(unnamed))
     except BrokenDataError:  # columns are chosen by names
         return True
 
@@ -166,6 +203,9 @@ def _number_fault(text: str) -> str | None:
         return "it is empty. Fill it in, or leave the line out."
     if _NUMBER.fullmatch(text) and np.isfinite(float(text)):
         return None
-    is_comma = re.fullmatch(r"\s*[+-]?\d+,\d+\s*", text)
-    advice = "Write a decimal point for the comma." if is_comma else "Correct it, or leave the column out."
-    return f"it has {text if len(text) <= _QUOTED else text[:_QUOTED] + '…'!r}. {advice}"
+    advice = (
+        "Write a decimal point for the comma."
+        if COMMA.fullmatch(text)
+        else "Correct it, or leave the column out."
+    )
+    return f"it has {shortened(text)!r}. {advice}"

@@ -31,14 +31,13 @@ def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, Any]:
         "features": fitted.data.shape[0],
         "scores": None,
         "warning": None,
-        "notes": [*(() if fitted.ratings is None else fitted.ratings.notes), *fitted.result.notes],
+        "notes": [*fitted.data_notes, *fitted.result.notes],
         "sent": _sent(fitted),
     }
     if samples is None:
         return page
     told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
-    notes = [*samples.notes, *fitted.result.notes]
-    return page | {"scores": samples.scores, "warning": told, "notes": notes}
+    return page | {"scores": samples.scores, "warning": told}
 
 
 def _lead(fitted: FitResult) -> str:
@@ -97,12 +96,11 @@ def _coefficients(fitted: FitResult) -> list[dict[str, Any]]:
     if fitted.samples is None:
         return []
     problem, model = fitted.samples.problem, next(iter(fitted.linear_models.values()))
-    deviation = problem.models[0].design.statistics.deviation
     names = model.features
     limit = _MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS
     found = []
     for label, x, intercept in model.classes:
-        per_deviation = x * deviation
+        per_deviation = model.effects(x)
         most = float(np.abs(per_deviation).max(initial=0.0)) or 1.0
         order = np.argsort(-np.abs(per_deviation), kind="stable")
         rows = [(names[at], x[at], per_deviation[at]) for at in order if x[at] != 0.0][:limit]

@@ -1,0 +1,108 @@
+"""``dcgs fit`` over MPI as separate sites start it: each with a folder, a file and options of its own."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dcgs.cli import main
+from fit_runs import ENVIRONMENT, MPIEXEC, own_lines, same
+
+FIT = "fit logistic --target died --radius 1 --held-out 0 --out m"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for each of three sites, with a file of patients."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        age, hb = rng.normal(60.0, 10.0, 24 + i), rng.normal(14.0, 2.0, 24 + i)
+        died = (age + 9.0 * rng.standard_normal(24 + i) > 60.0).astype(int)
+        lines = [f"{a:.1f},{h:.2f},{d}" for a, h, d in zip(age, hb, died, strict=True)]
+        Path(f"site{i}").mkdir()
+        for name in (f"site{i}/patients.csv", f"site{i}/h-{i}.csv", f"h-{i}.csv"):
+            Path(name).write_text("\n".join(["age,hb,died", *lines]) + "\n")
+
+
+def at_sites(commands: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command at each site, in its own folder; return status, output and errors."""
+    dcgs = [sys.executable, "-m", "dcgs"]
+    parts = [
+        ["-n", "1", "-wdir", str(Path(f"site{i}").resolve()), *dcgs, *shlex.split(each)]
+        for i, each in enumerate(commands)
+    ]
+    argv = [word for part in parts for word in (":", *part)][1:]
+    done = subprocess.run(
+        [str(MPIEXEC), *argv], env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=600.0
+    )
+    return done.returncode, " ".join(done.stdout.split()), done.stderr
+
+
+def test_a_name_without_a_number_is_the_own_file_of_each_site() -> None:
+    status, printed, errors = at_sites([f"{FIT} --data patients.csv"] * 3)
+    assert (status, own_lines(errors)) == (0, [])
+    assert "note: processes have different files patients.csv: each was taken as that of its" in printed
+    assert json.loads(Path("site0/m/summary.json").read_text())["agents"][0]["rows"] == 24  # all of its rows
+    assert main(shlex.split(f"{FIT} --data h-{{agent}}.csv")) == 0
+    Path("many").mkdir()
+    for i in range(3):
+        Path(f"site{i}/m/agent-00{i}.npz").rename(f"many/agent-00{i}.npz")
+    assert same("m", "many")
+
+
+def test_options_that_differ_at_one_site_are_refused_with_sites_and_values() -> None:
+    plain = f"{FIT} --data patients.csv"
+    status, _, errors = at_sites([plain, f"{plain} --class-weight balanced", f"{plain} --missing drop"])
+    assert status == 2
+    (line,) = own_lines(errors)
+    assert "--class-weight is not given at agents 0 and 2, and 'balanced' at agent 1. Give the" in line
+    assert "same options; --missing is 'mean' at agents 0 and 1, and 'drop' at agent 2; " in line
+
+
+def test_another_target_and_a_missing_file_are_named_with_their_site() -> None:
+    plain = f"{FIT} --data 'h-{{agent}}.csv'"
+    status, _, errors = at_sites([plain, plain.replace("died", "died30"), plain])
+    assert status == 2
+    assert "--target is 'died' at agents 0 and 2, and 'died30' at agent 1." in own_lines(errors)[0]
+    Path("site2/h-2.csv").unlink()
+    status, _, errors = at_sites([plain] * 3)
+    assert own_lines(errors) == [
+        "dcgs: error: agent 2 failed: h-2.csv must be a file that can be read; No such file or directory."
+    ]
+
+
+def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"{FIT} --data patients.csv".replace("--radius 1", "--radius auto --folds 3")
+    status, printed, errors = at_sites([command] * 3)
+    assert (status, own_lines(errors)) == (0, [])
+    assert printed.count("written: m/agent-000.npz …, summary.json, report.html") == 1
+    names = ["path.json", "path.png", "report.html", "summary.json"]
+    for i in range(3):
+        assert sorted(file.name for file in Path(f"site{i}/m").iterdir()) == [f"agent-00{i}.npz", *names]
+    summaries = [json.loads(Path(f"site{i}/m/summary.json").read_text()) for i in range(3)]
+    for name in ("status", "rounds", "bytes", "scores", "sent", "path", "gap", "set", "data_notes"):
+        assert summaries[1][name] == summaries[2][name] == summaries[0][name]
+    assert [agent.get("rows") for agent in summaries[2]["agents"]] == [None, None, 26]  # of its own agent
+    monkeypatch.chdir("site2")
+    capsys.readouterr()
+    assert main(["show", "m"]) == 0
+    assert "age" in capsys.readouterr().out
+    assert main(shlex.split("predict m --data patients.csv --out p.csv")) == 0
+    assert len(Path("p.csv").read_text().splitlines()) == 27
+
+
+def test_a_misspelled_option_of_one_site_is_printed_there() -> None:
+    plain = f"{FIT} --data patients.csv"
+    status, _, errors = at_sites([plain, f"{plain} --clas-weight balanced", plain])
+    assert status != 0
+    assert "rank 1: dcgs: error: unrecognized arguments: --clas-weight balanced" in errors
