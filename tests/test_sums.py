@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +27,7 @@ from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent, sums_root
 from dcgs.methods.certificate import Bounds, GapKind, GapTarget
+from dcgs.methods.sums import Sample
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import Point
 from dcgs.protocol import Program
@@ -897,6 +899,22 @@ def test_if_another_bound_is_better_the_next_request_for_shares_waits() -> None:
     # The bound is known one iteration after it was asked for.
     assert len(asked) >= 1
     assert all(after >= 2 * (before + 1) for before, after in pairwise(asked))
+
+
+def test_the_rounding_error_of_an_extrapolated_image_is_that_of_its_terms() -> None:
+    """y = x + 1 · (x − x_prev) is nearly 0, but its image is a difference of large numbers."""
+    f = LeastSquares(np.random.default_rng(116).standard_normal((50, 6)), np.zeros(50))
+    before = np.random.default_rng(117).standard_normal(6)
+    x = 0.5 * before * (1.0 + 1e-12)
+    samples = [Sample(point, f.map.image(point)) for point in (before, x)]
+    y = samples[1].extrapolated(samples[0], 1.0)
+    # Exactly, in fractions.
+    exact = [
+        sum(Fraction(a) * Fraction(b) for a, b in zip(row, y.x, strict=True)) for row in f.map.data()["A"]
+    ]
+    errors = np.array([abs(float(Fraction(z) - e)) for z, e in zip(y.image, exact, strict=True)])
+    assert (errors <= f.map.image_error(y.size)).all()
+    assert errors.max() > 100.0 * f.map.image_error(y.x).max()
 
 
 def test_a_gap_that_is_rounding_error_is_measured_without_momentum(monkeypatch: pytest.MonkeyPatch) -> None:

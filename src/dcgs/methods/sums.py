@@ -32,14 +32,25 @@ from dcgs.protocol import Program
 @final
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A point, and this agent's image A x of it."""
+    """A point, and this agent's image A x of it.
+
+    ``terms`` is the entrywise sum of the sizes of what was added up, if the image is not a product A x.
+    """
 
     x: Point
     image: Image
+    terms: Point | None = None
 
     def extrapolated(self, before: Sample, theta: float) -> Sample:
         """Return the sample at x + θ (x − before)."""
-        return Sample(self.x + theta * (self.x - before.x), self.image + theta * (self.image - before.image))
+        terms = (1.0 + theta) * np.abs(self.x) + theta * np.abs(before.x)
+        image = self.image + theta * (self.image - before.image)
+        return Sample(self.x + theta * (self.x - before.x), image, terms)
+
+    @property
+    def size(self) -> Point:
+        """A point whose image has at least as large a rounding error."""
+        return self.x if self.terms is None else self.terms
 
 
 @final
@@ -88,8 +99,8 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     Values of f are differences from f(x⁰), with a bound of their rounding error.
     """
     f, y = agent.f, at.y
-    noise = f.grad_error(y.x, y.image)
-    (fall_x, error_x), (fall_y, error_y) = (agent.baseline.decrease(p.x, p.image) for p in (at.x, y))
+    noise = f.grad_error(y.size, y.image)
+    (fall_x, error_x), (fall_y, error_y) = (agent.baseline.decrease(p.size, p.image) for p in (at.x, y))
     above = 0.0 if agent.target is None else excess(f, f.loss.value(at.x.image)) + error_x
     own = (-fall_x, -fall_y, max(error_x, error_y), f.smoothness, f.mean_curvature, noise, above, at.share)
     parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
