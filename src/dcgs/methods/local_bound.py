@@ -32,11 +32,15 @@ _ROUNDINGS = 4.0
 
 
 class DualShare(NamedTuple):
-    """A lower bound of min fᵢ(x) − fᵢ(x⁰) + ⟨w, x − x⁰⟩, its rounding error, and the Wolfe gap there."""
+    """A lower bound of min fᵢ(x) − fᵢ(x⁰) + ⟨w, x − x⁰⟩ and its rounding error.
+
+    It is the linear approximation at ``x``, where the Wolfe gap is ``gap``.
+    """
 
     value: float
     noise: float
     gap: float
+    x: Point
 
 
 @final
@@ -95,7 +99,7 @@ class LocalBound:
         noise = error + gap_noise(f.grad_error(x, image) + EPS * size, norm(x), agent.X.diameter)
         noise += oracle_error
         value = vdot(w, d) - decrease - gap
-        return DualShare(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap)
+        return DualShare(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap, x)
 
 
 @final
