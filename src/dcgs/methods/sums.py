@@ -10,8 +10,8 @@ those of the box "FastDCGS by sums" in docs/methods.md. ``sums_root.py`` has wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -19,14 +19,16 @@ import numpy as np
 from dcgs.inner import Inner
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
-from dcgs.methods.local_bound import LocalBound
+from dcgs.methods.local_bound import LocalBound, gradient_multiplier
 from dcgs.methods.reduction import Value, complete_sum, network_answer
-from dcgs.methods.step_size import StepSize, local_eta
 from dcgs.methods.sums_root import SumsRoot, SumsRootState
 from dcgs.objectives import Objective
 from dcgs.objectives.losses import Image
-from dcgs.points import EPS, Point, norm
+from dcgs.points import Point
 from dcgs.protocol import Program
+
+# Steps of the inner solver for a share of the dual function.
+_EFFORT = 320
 
 
 @final
@@ -77,14 +79,14 @@ def by_sums(
     start = Sample(agent.x0, f.map.image(agent.x0))
     at = agent.restore(SumsState) or SumsState(start, start)  # line 1
     root = SumsRoot(agent, inner, preconditioned, at.root)
-    dual_share = _DualShare(agent, inner(f))
+    bound = LocalBound(agent, inner(f))
     for k in agent.iterations_left:  # line 2
         numbers, point, *request = yield from _answer(agent, at, root, k)  # lines 3 to 7
         if len(point) == 0:
             agent.observe(k, at.x.x)
             agent.agree(CertifiedGap.of(numbers.tolist()))
             return at.x.x
-        at.share = dual_share(at, *request) if request else 0.0
+        at.share = _dual_share(at, bound, *request) if request else 0.0
         x = Sample(point.reshape(shape), f.map.image(point.reshape(shape)))
         at.y = x.extrapolated(at.x, float(numbers[0]))  # line 8
         at.x, at.root = x, root.state
@@ -112,27 +114,10 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     return (yield from network_answer((value,), agent, decide, sparse_answer=True))
 
 
-@final
-class _DualShare:
-    """Computes this agent's share of a lower bound of f* − f(x⁰)."""
-
-    def __init__(self, agent: Agent, inner: Inner) -> None:
-        self._agent, self._inner = agent, inner
-
-    @cached_property
-    def _bound(self) -> LocalBound:
-        task = replace(self._agent.task, saved=None)
-        return LocalBound(self._agent, self._inner, self._inner.start(task))
-
-    def __call__(self, at: SumsState, tolerance: Point, total: Point) -> float:
-        """Return the minimum over X of fᵢ − fᵢ(x⁰) + ⟨w, · − x⁰⟩ up to the tolerance, rounded down.
-
-        ``total`` is ∇f(y), and w = ∇f(y)/m − ∇fᵢ(y): over all agents the sum of w is 0, up to rounding.
-        """
-        agent, f, m = self._agent, self._agent.f, self._agent.facts.agents
-        grad = f.map.adjoint(f.loss.grad(at.y.image))
-        w = total.reshape(grad.shape) / m - grad
-        step = StepSize.local(agent, local_eta(agent))
-        value, noise, _, at.z = self._bound(w, at.x.x if at.z is None else at.z, step, float(tolerance[0]))
-        drift = EPS * ((m + 1) * norm(grad) + 2.0 * norm(w))  # what rounding leaves of the sum of all w
-        return value - noise - drift * agent.X.diameter - m * EPS * abs(value)
+def _dual_share(at: SumsState, bound: LocalBound, tolerance: Point, total: Point) -> float:
+    """Return this agent's share of a lower bound of f* − f(x⁰), rounded down; ``total`` is ∇f(y)."""
+    agent, f = bound.agent, bound.agent.f
+    grad = f.map.adjoint(f.loss.grad(at.y.image))
+    dual = gradient_multiplier(agent, total.reshape(grad.shape) / agent.facts.agents, grad)
+    value, noise, _, at.z = bound(dual, at.x.x if at.z is None else at.z, float(tolerance[0]), _EFFORT)
+    return value - noise - dual.drift * agent.X.diameter
