@@ -42,6 +42,24 @@ class Dual:
     f(x) − f* by its disagreement with neighbors: it tells when a certificate may succeed. The minima are
     found by proximal-point steps that start with the weight ``eta`` and the diagonal ``preconditioner``, by a
     solver beside ``solver``, where these are given.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> class Steps(dcgs.Method):  # gradient tracking: the g of all agents have the sum of their gradients
+    ...     def incompatibility(self, objectives, X):
+    ...         return None
+    ...     def program(self, agent):
+    ...         x, g, before, drift = agent.x0, 0.0 * agent.x0, 0.0 * agent.x0, 0.0
+    ...         for k in agent.iterations_left:
+    ...             grad = agent.f.grad(x)
+    ...             x, g = yield from dcgs.average(np.stack([x, g + grad - before]), agent.metropolis)
+    ...             drift += 1e-14 * (dcgs.norm(g) + dcgs.norm(grad) + dcgs.norm(before))
+    ...             x, before = agent.X.project(x - g / 8.0), grad
+    ...             agent.observe(k, x, dcgs.Dual(g - grad, drift))
+    ...         return x
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([1.0, 0.0], [0.0, 1.0])]
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), Steps(), gap=1e-2)
+    >>> result.status.name, str(result.certificates["kind"][-1])
+    ('AGREED', 'dual')
     """
 
     w: Point
