@@ -26,9 +26,9 @@ _RATIO, _MOST_OFF = 1.3, 10.0
 # the least that is reckoned with, and the most. However many rounds there are, it is not expected to fall by
 # more than the factor _MOST_FALL.
 _RATE, _LEAST_RATE, _MOST_RATE, _MOST_FALL = 0.15, 0.05, 0.2, 3.0
-# If the gap is expected to be small enough after some rounds, the root looks again after this share of them;
-# without a residual also after this share of all rounds so far at the earliest.
-_WAIT, _SELDOM = 0.5, 0.1
+# If the gap is expected to be small enough after some rounds, the root looks again after this share of them.
+# Without a residual it looks after _SOON rounds first, and again after this share of all rounds, or later.
+_WAIT, _SELDOM, _SOON = 0.5, 0.1, 10
 # If f is expected to be at most this multiple of the gap asked for above the least value of the losses, the
 # root does not compute its part by the dual function.
 _NEAR = 10.0
@@ -231,7 +231,7 @@ class Outlook:
 
     def _expected(self, view: View, goal: float, is_alone: bool) -> float:
         """Return the gap that is expected of the root's point."""
-        if goal <= 0.0 or view.rounds < max(self.look, view.height):
+        if goal <= 0.0 or view.rounds < max(self.look, view.height if view.residual is not None else _SOON):
             return math.inf
         if not view.has_dual:
             if self.requests == 0:
