@@ -310,7 +310,8 @@ class Certifier:
         request = at.outlook.request(self._view(x, dual), is_alone=len(free) == len(at.lanes))
         if request is None:
             return
-        due = at.k - (-agent.tree.height // max(at.fewest, 1))
+        # The first iteration that the last agent ends after it has got the request.
+        due = at.k + max(1, -(-agent.tree.height // max(at.fewest, 1)))
         model = agent.X.restore(x) if request.proposal is Proposal.MODEL else None
         center = at.mean if request.uses_gradients else None
         free[0].expected, free[0].round = at.outlook.expected, at.rounds
