@@ -322,7 +322,7 @@ class Certifier:
         request = at.outlook.request(agent, at.rounds, x, _own(agent, dual), self._own_gap, is_alone)
         if request is None:
             return
-        due = at.k - (-agent.tree.height // max(at.fewest, 1))
+        due = at.k + max(1, -(-agent.tree.height // max(at.fewest, 1)))
         model = agent.X.restore(x) if request.proposal is Proposal.MODEL else None
         center = at.mean if request.uses_gradients else None
         free[0].expected, free[0].round = at.outlook.expected, at.rounds
