@@ -369,7 +369,7 @@ def agent_of(i: int, graph: nx.Graph, gap: float | None = 1e-2) -> Agent:
         facts=Facts(len(graph), 1.0, 0.0, 2.0, is_complete=as_network(graph).is_complete),
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: None,
+        observe=lambda k, answer, dual=None: None,
         target=None if gap is None else GapTarget(gap),
     )
 

@@ -47,7 +47,7 @@ def agent_with(f: Objective, X: ConvexSet) -> Agent:
         facts=Facts(1, 0.0, 0.0, X.diameter),
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: None,
+        observe=lambda k, answer, dual=None: None,
     )
 
 

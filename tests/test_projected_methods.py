@@ -515,7 +515,7 @@ def test_exact_gossip_of_too_many_agents_is_refused() -> None:
         ),
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: None,
+        observe=lambda k, answer, dual=None: None,
     )
     with pytest.raises(
         ValueError, match=r"^gossip='exact' needs all eigenvalues of W, .* 1002 agents\. Use "
