@@ -241,8 +241,7 @@ class Certifier:
         if at.ending is None or (agent.reliable and at.rounds < at.stop):
             return False
         assert at.model is not None
-        if agent.reliable:
-            agent.observe(at.k + 1, at.model)
+        agent.observe(at.k + 1, at.model)  # also if the method has not ended its iteration
         agent.agree(at.ending)
         return agent.reliable  # else neighbors may not know the answer yet: send it until the run ends
 
