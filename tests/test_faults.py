@@ -10,10 +10,10 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from dcgs.methods.network_certificate import Proposal, Request
 
 import dcgs
 from dcgs.methods.epoch import Answer
-from dcgs.methods.network_certificate import Proposal, Request
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import FaultSchedule, Job, Traffic

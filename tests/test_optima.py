@@ -42,7 +42,7 @@ def assert_optimal(result: Result, X: dcgs.ConvexSet, value: float, best: float)
     gap = float(result.history.gap[-1])
     # Ten times what the reference promises.
     tolerance = 1e-8 * (1.0 + best)
-    assert result.status is Status.GAP
+    assert result.status is Status.AGREED
     assert -tolerance <= value - best <= gap + tolerance
     # Rounding, and for a Polytope what HiGHS leaves of its constraints.
     assert X.violation(result.x) <= 1e-9
