@@ -47,7 +47,7 @@ def faulty(seed: int) -> Problem:
 
 
 def _watched(method: dcgs.Method) -> dcgs.Method:
-    """Return the method with the observer of the run to end it: its agents need every message to certify."""
+    """Return the method; if its agents need every message to certify, with the observer to end the run."""
     return replace(method, stops_itself=False) if isinstance(method, dcgs.FastDCGS) else method
 
 
