@@ -477,8 +477,8 @@ def problem(seed: int, peers: bool = False) -> Problem:
     x0 = None if rng.random() < 0.7 else inside(rng, region).reshape(shape)
     gap = float(rng.choice(GAPS_OF_PEERS if peers else GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, {way} {kind}, {method}, gap={gap:g}, {spread}"
-    made: dcgs.Method = eval(method, {"dcgs": dcgs})
-    drawn_problem = Problem(seed, about, Sum(terms), region, objectives, graph, made, gap, x0)
+    chosen: dcgs.Method = eval(method, {"dcgs": dcgs})
+    drawn_problem = Problem(seed, about, Sum(terms), region, objectives, graph, chosen, gap, x0)
     return for_peers(drawn_problem) if peers else drawn_problem
 
 
