@@ -15,9 +15,15 @@ import pytest
 
 import dcgs
 from dcgs import Agent, ConvexSet, LeastSquares, Method, Objective, Point, Program, Result, Status
+from dcgs.facts import Facts
+from dcgs.inner import Newton
 from dcgs.methods.base import Dual
+from dcgs.methods.certificate import GapTarget
 from dcgs.methods.certifier import Certifier, Lane, Shares
+from dcgs.methods.local_bound import DualShare, LocalBound
+from dcgs.methods.outlook import Proposal, Request
 from dcgs.methods.reduction import Value
+from dcgs.objectives.objective import Baseline
 from problems import Array
 from reference import optimum
 
@@ -173,6 +179,17 @@ def test_a_gap_costs_bytes_and_calls_but_no_message_and_changes_no_iterate() -> 
     assert (asked.bytes > free.bytes).all()
     assert (asked.lmo_calls > free.lmo_calls).all()
     assert asked.history.worst_loss.tolist() == free.history.worst_loss.tolist()
+
+
+@pytest.mark.parametrize("method", WITH_DUAL)
+def test_an_agent_alone_certifies_by_its_dual_function(method: str) -> None:
+    """Its multiplier is 0, so that its share is the minimum itself: the first bound is nearly sharp."""
+    result, data = run(method, "one", "l2")
+    assert set(result.certificates["kind"]) == {"dual"}
+    _, least = optimum(data, SETS["l2"])
+    error = value_of(data, result.agents[0]) - least
+    # An agent's share may be wrong by a part of the gap asked for.
+    assert result.certificates["gap"][-1] <= error + 0.5 * GAP * result.certificates["decrease"][-1]
 
 
 # Methods of a user's own.
@@ -360,6 +377,36 @@ def test_an_agent_whose_share_is_of_another_iteration_says_so(monkeypatch: pytes
 
 
 # Rounding.
+
+
+def test_rounding_errors_count_against_a_bound_and_against_a_decrease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of the share itself, and what multipliers leave of their sum, over the diameter of the set."""
+    X = SETS["l2"]
+    agent = Agent(
+        index=0,
+        f=LeastSquares(np.eye(6), np.ones(6)),
+        X=X,
+        lmo=dcgs.counting.CountedOracle(X),
+        x0=np.zeros(6),
+        degrees={},
+        facts=Facts(1, 1.0, 0.0, X.diameter),
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, x, dual=None: None,
+        target=GapTarget(0.1),
+    )
+    share = DualShare(value=-5.0, noise=0.25, gap=0.125)
+    monkeypatch.setattr(LocalBound, "__call__", lambda self, dual, x, tolerance, effort: share)
+    monkeypatch.setattr(Baseline, "decrease", lambda self, x, image: (4.0, 0.5))
+    given = Certifier(agent, Newton())
+    given.at.k = 7
+    lane = Lane(due=7, request=Request(Proposal.MODEL, tolerance=1.0), model=np.zeros(6))
+    (numbers,) = given._contribution(lane, np.zeros(6), Dual(np.zeros(6), drift=0.5, eta=1.0))
+    shares = Shares(*numbers.tolist())
+    assert (shares.bound, shares.left, shares.agents) == (-5.0 - 0.25 - 0.5 * X.diameter, 0.125, 1.0)
+    assert (shares.decrease, shares.error) == (3.5, 0.5)
 
 
 @pytest.mark.parametrize("offset", [1e5, 1e9])
