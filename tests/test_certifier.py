@@ -409,18 +409,15 @@ def test_rounding_errors_count_against_a_bound_and_against_a_decrease(
     assert (shares.decrease, shares.error) == (3.5, 0.5)
 
 
-@pytest.mark.parametrize("offset", [1e5, 1e9])
 @pytest.mark.parametrize("method", METHODS)
-def test_no_certificate_is_false_where_f_is_far_larger_than_its_decrease(method: str, offset: float) -> None:
+def test_no_certificate_is_false_where_f_is_far_larger_than_its_decrease(method: str) -> None:
     """The targets are orthogonal to the range of A: they add 10¹⁸ to f, and nothing to its decrease."""
-    rng, graph = np.random.default_rng(12), GRAPHS["path"]
+    rng, graph, offset = np.random.default_rng(12), GRAPHS["path"], 1e9
     data, objectives = data_of(graph), list[Objective]()
     for A, b in data:
         normal = np.linalg.qr(np.column_stack([A, rng.standard_normal(8)]))[0][:, -1]
         objectives.append(LeastSquares(A, b + offset * normal))
-    result = dcgs.minimize(
-        objectives, SETS["l2"], graph, METHODS[method], gap=GAP, rounds=600, lmo_calls=None, every=None
-    )
+    result = dcgs.minimize(objectives, SETS["l2"], graph, METHODS[method], gap=GAP, rounds=250, every=None)
     assert result.status in (Status.AGREED, Status.ROUNDS, Status.ROUNDING, Status.STALLED)
     _, least = optimum(data, SETS["l2"])
     first, value = value_of(data, np.zeros(6)), value_of(data, result.agents[0])
