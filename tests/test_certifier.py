@@ -202,12 +202,14 @@ def test_an_agent_alone_certifies_by_its_dual_function(method: str) -> None:
 class Tracking(Method):
     """Projected gradient steps along a tracked gradient; with ``says`` it says its multipliers.
 
-    ``wrong`` is added to the multiplier of agent 0, and ``late`` agents say that of the iteration before.
+    ``wrong`` is added to the multiplier of agent 0, ``late`` agents say that of the iteration before, and
+    iterations are observed ``every`` so many.
     """
 
     says: Literal["nothing", "dual"] = "nothing"
     wrong: float = 0.0
     late: tuple[int, ...] = ()
+    every: int = 1
     projects = True
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
@@ -227,7 +229,8 @@ class Tracking(Method):
             x = project(x - alpha * s)
             before, grad = grad, agent.f.grad(x)
             s = s + grad - before
-            agent.observe(k, x, dual if self.says == "dual" else None)
+            for number in [k] if k % self.every == 0 else []:
+                agent.observe(number, x, dual if self.says == "dual" else None)
         return x
 
 
@@ -244,6 +247,14 @@ def test_a_method_of_one_s_own_stops_with_a_true_certificate(
 ) -> None:
     result, data = tracked(Tracking(says), GRAPHS[graph])
     assert_true(result, data, SETS["l2"], GAP)
+
+
+def test_a_method_that_skips_iterations_is_refused_where_agents_certify() -> None:
+    """The observer of a run would not see the model that they certified."""
+    with pytest.raises(
+        ValueError, match=r"after each iteration, k = 1, 2, …; it was called with k = 3 after"
+    ):
+        tracked(Tracking(every=3), GRAPHS["path"])
 
 
 def test_multipliers_of_a_method_of_one_s_own_save_bytes() -> None:

@@ -19,7 +19,7 @@ from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import FaultSchedule, Job, Traffic
 from dcgs.runtime.faults import RecordedFaults, RoundFaults
-from fault_fuzz import COUNT, faulty
+from fault_fuzz import COUNT, faulty, faulty_peer
 from fuzz import Judgment, Verdict, judge
 from problems import neighbors_of
 
@@ -51,6 +51,14 @@ def test_no_status_lies_under_random_faults_and_no_run_hangs(first: int) -> None
     assert not bad, "repeat with: python tests/fault_fuzz.py SEED\n" + "\n".join(map(str, bad))
     # Runs that claim nothing cannot lie: some of the problems must end by their gap.
     assert sum(judgment.verdict is Verdict.TRUE for judgment in judged(first)) >= CHUNK // 4
+
+
+@pytest.mark.parametrize("first", [0, 15])
+def test_no_status_lies_where_faults_are_allowed_for_methods_that_do_not_bear_them(first: int) -> None:
+    found = [judge(faulty_peer(seed)) for seed in range(first, first + CHUNK)]
+    bad = [judgment for judgment in found if judgment.verdict.bad]
+    assert not bad, "repeat with: python tests/fault_fuzz.py SEED --peers\n" + "\n".join(map(str, bad))
+    assert sum(judgment.verdict is Verdict.TRUE for judgment in found) >= CHUNK // 4
 
 
 @pytest.mark.parametrize(
