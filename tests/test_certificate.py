@@ -19,7 +19,7 @@ from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
 from dcgs.front.history import certify
 from dcgs.front.network import as_network
 from dcgs.methods import certifier
-from dcgs.methods.attachment import attached
+from dcgs.methods.attachment import Parts, attached
 from dcgs.methods.base import Dual
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, excess
 from dcgs.methods.certifier import Certifier, Lane, Shares
@@ -265,7 +265,7 @@ def test_a_certificate_costs_no_round_and_its_bytes_are_counted(monkeypatch: pyt
     objectives = objectives_for(X, 6, seed=3)
     spent = 0
 
-    def weighed(outbox: Outbox, parts: Mapping[int, Value], neighbors: Iterable[int]) -> Outbox:
+    def weighed(outbox: Outbox, parts: Mapping[int, Parts], neighbors: Iterable[int]) -> Outbox:
         nonlocal spent
         messages = attached(outbox, parts, neighbors)
         assert isinstance(outbox, Mapping)

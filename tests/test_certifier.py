@@ -410,7 +410,7 @@ def test_rounding_errors_count_against_a_bound_and_against_a_decrease(
         observe=lambda k, x, dual=None: None,
         target=GapTarget(0.1),
     )
-    share = DualShare(value=-5.0, noise=0.25, gap=0.125)
+    share = DualShare(value=-5.0, noise=0.25, gap=0.125, x=np.zeros(6))
     monkeypatch.setattr(LocalBound, "__call__", lambda self, dual, x, tolerance, effort: share)
     monkeypatch.setattr(Baseline, "decrease", lambda self, x, image: (4.0, 0.5))
     given = Certifier(agent, Newton())
