@@ -110,7 +110,8 @@ def test_a_vector_that_the_message_has_already_is_not_sent_twice(message: Messag
 @pytest.mark.parametrize("kind", ["array", "tuple of one", "tuple"])
 def test_two_parts_travel_on_one_message_each_with_its_channel(kind: str, shared: int) -> None:
     """One of them has a vector that the message has already; it is sent once, and is in that part again."""
-    message: Message = {"array": X, "tuple of one": (X,), "tuple": (X, PAIR[0])}[kind]
+    messages: dict[str, Message] = {"array": X, "tuple of one": (X,), "tuple": (X, PAIR[0])}
+    message = messages[kind]
     value: Value = (np.array([0.5]), np.arange(3.0), X)
     equal: Value = (np.array([0.5]), np.arange(3.0), X.copy())
     first, second = ((1, VECTORS), (0, NUMBERS))[shared], (2, value)
