@@ -23,7 +23,7 @@ from dcgs.methods.attachment import Parts, attached
 from dcgs.methods.base import Dual
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, excess
 from dcgs.methods.certifier import Certifier, Lane, Shares
-from dcgs.methods.outlook import Outlook, Request
+from dcgs.methods.outlook import Outlook, Request, View
 from dcgs.methods.reduction import Value
 from dcgs.points import Point
 from dcgs.protocol import Outbox
@@ -165,8 +165,8 @@ def test_the_root_gets_decreases_bounds_and_gradients_of_everyone_s_data(
         )
         return gap
 
-    def with_gradient(*args: Any) -> Request | None:
-        asked = request(*args)
+    def with_gradient(self: Outlook, view: View, is_alone: bool) -> Request | None:
+        asked = request(self, view, is_alone)
         return None if asked is None else replace(asked, gradient=True)
 
     monkeypatch.setattr(Certifier, "_read", recorded)
