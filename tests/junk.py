@@ -548,7 +548,7 @@ INTERFACES = {
 }
 ENUMERATIONS = {"Status", "Kind", "Outcome"}
 ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Point", "Program"}
-PARTS = {"Option", "projector", "Agent", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
+PARTS = {"Option", "projector", "Agent", "Dual", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
 PARTS |= {
     "Derivative",
     "DistanceAccuracy",

@@ -21,7 +21,7 @@ from dcgs.methods.base import Dual
 from dcgs.methods.certificate import GapTarget
 from dcgs.methods.certifier import Certifier, Lane, Shares
 from dcgs.methods.local_bound import DualShare, LocalBound
-from dcgs.methods.outlook import Proposal, Request
+from dcgs.methods.outlook import Outlook, Proposal, Request
 from dcgs.methods.reduction import Value
 from dcgs.objectives.objective import Baseline
 from dcgs.points import EPS
@@ -182,6 +182,20 @@ def test_a_gap_costs_bytes_and_calls_but_no_message_and_changes_no_iterate() -> 
     assert (asked.bytes > free.bytes).all()
     assert (asked.lmo_calls > free.lmo_calls).all()
     assert asked.history.worst_loss.tolist() == free.history.worst_loss.tolist()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_is_attached_before_the_root_asks_for_it(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, graph = data_of(GRAPHS["path"]), GRAPHS["path"]
+    free = dcgs.minimize(objectives_of(data), SETS["l2"], graph, METHODS[method], rounds=24, every=None)
+    monkeypatch.setattr(Outlook, "request", lambda self, view, is_alone: None)
+    asked = dcgs.minimize(
+        objectives_of(data), SETS["l2"], graph, METHODS[method], rounds=24, gap=1e-3, every=None
+    )
+    assert asked.bytes.tolist() == free.bytes.tolist()
+    assert len(asked.certificates) == 0
 
 
 @pytest.mark.parametrize("method", WITH_DUAL)

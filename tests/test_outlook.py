@@ -229,6 +229,13 @@ def test_a_model_is_proposed_at_the_latest_after_some_rounds(given: dict[str, An
     assert (np.diff([1, *asked, 3000]) <= longest).all()
 
 
+def test_in_a_high_tree_the_next_model_waits_for_four_heights() -> None:
+    """One certificate takes three; without this, models would follow one another in the first rounds."""
+    outlook, own = asked_for(round=100), Own(1e6, residual=1e6, agent=root(height=40))
+    asked = [rounds for rounds in range(101, 300) if ask(outlook, rounds, own) is not None]
+    assert asked[0] == 100 + 4 * 40
+
+
 @pytest.mark.parametrize("given", [{"residual": 1e6}, {"residual": 0.0}], ids=str)
 def test_the_number_of_models_grows_like_the_logarithm_of_the_rounds(given: dict[str, Any]) -> None:
     outlook, own = Outlook(), Own(1e6, **given)
