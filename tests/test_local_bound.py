@@ -190,10 +190,8 @@ class Unused(Inner):
         raise AssertionError
 
 
-@pytest.mark.parametrize(
-    "case", ["newton", "newton, tall", "newton, logistic", "corrective", "pcg", "product"]
-)
-def test_over_polytopes_and_products_one_corrective_solve_has_no_proximal_term(
+@pytest.mark.parametrize("case", ["newton", "newton, tall", "corrective", "pcg", "product"])
+def test_for_squares_over_polytopes_and_products_one_corrective_solve_has_no_proximal_term(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, X, f = CASES[case]
@@ -202,8 +200,8 @@ def test_over_polytopes_and_products_one_corrective_solve_has_no_proximal_term(
     assert etas == [0.0]
 
 
-@pytest.mark.parametrize("case", ["projected", "exact", "block"])
-def test_over_other_sets_the_weight_of_the_proximal_term_falls(
+@pytest.mark.parametrize("case", ["projected", "exact", "block", "newton, logistic"])
+def test_over_other_sets_and_for_other_losses_the_weight_of_the_proximal_term_falls(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner, X, f = CASES[case]

@@ -129,7 +129,9 @@ class GapSearch:
         if not (is_over or self.target.ends(best)):
             return (np.array([Command.CERTIFY], dtype=np.float64), search.block), 1.0
         known = least if least > threshold else gap
-        return self._certify(best), min(_MOST_TRUST, known / max(estimate, EPS * gap))
+        # At a gap of 0 there is nothing to learn about estimates.
+        ratio = known / max(estimate, EPS * gap) if gap > 0.0 else 1.0
+        return self._certify(best), min(_MOST_TRUST, ratio)
 
     def _threshold(self, at: ModelValue, gap: GapEstimate) -> float:
         """Return the largest gap that is small enough, or that is rounding error."""

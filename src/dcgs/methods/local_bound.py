@@ -28,6 +28,8 @@ _PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # The most proximal-point steps; and the most steps of the inner solver in one of them, which is doubled after
 # every one that was cut short.
 _SOLVES, _STEPS = 40, 8
+# Corrective steps for each step that is allowed, and the most: they get longer with the number of atoms.
+_CORRECTIONS, _MOST_CORRECTIONS = 16, 1000
 # Rounding errors of inner products with w, and of sums in addition to one for each agent, in units of EPS.
 _ROUNDINGS = 4.0
 
@@ -71,7 +73,8 @@ class LocalBound:
         lower, upper = task.f.loss.curvature
         if lower == upper and Corrective().incompatibility(task.f, task.X) is None:
             phi = Subproblem(task.f, dual.w, 0.0, x)
-            found = self.at(dual.w, Corrective().start(task)(phi, _Limited(phi, tolerance, effort)))
+            solver = Corrective(max_steps=min(effort * _CORRECTIONS, _MOST_CORRECTIONS)).start(task)
+            found = self.at(dual.w, solver(phi, _Limited(phi, tolerance, effort)))
             return max(best, found, key=lambda share: share.value)
         return self._by_proximal_points(dual, best, task, tolerance, effort)
 

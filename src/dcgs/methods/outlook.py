@@ -33,6 +33,9 @@ _WAIT, _SELDOM, _SOON = 0.5, 0.1, 10
 # If f is expected to be at most this multiple of the gap asked for above the least value of the losses, and
 # falls toward it, the root does not compute its part by the dual function.
 _NEAR = 10.0
+# If the gap by the dual function is this multiple of that by another bound, it is left alone until there are
+# _LATEST times as many rounds.
+_HOPELESS = 3.0
 # Steps of the inner solver with which the root computes it. They grow by the factor _MORE where they leave
 # more than the share _LEFT of it open, and what was found then holds for _HOLDS rounds. What is open counts
 # with the share _OPEN. Agents take _MORE times the steps for their shares, but not more than _MOST_EFFORT.
@@ -142,12 +145,12 @@ class Outlook:
     Gaps are about ``ratio`` times what the root knows alone. ``expected`` was the gap of the last model that
     was proposed, in ``round``. ``is_least`` is True if f is expected to be near the least value of the
     losses; the root's was by ``excess`` above it in the round ``compared``. The part by the dual function was
-    ``dual_gap`` in the round ``looked``, falls at this ``rate``, and is computed with this ``effort``.
-    Nothing is computed before the round ``look``, and the root's own decrease not before ``look_own``.
-    ``gap`` is the last gap, of a model of the round ``measured``, and falls as this ``power`` of rounds;
-    ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y), ``local`` the sum of the agents'
-    own decreases, ``first`` the first one. ``entries`` counts those of the root's ``points`` so far, and
-    ``spent`` those of models and gradients along the tree.
+    ``dual_gap`` in the round ``looked``, falls at this ``rate``, and is computed with this ``effort``, not
+    before the round ``look_dual``. Nothing is computed before the round ``look``, and the root's own decrease
+    not before ``look_own``. ``gap`` is the last gap, of a model of the round ``measured``, and falls as this
+    ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y), ``local`` the
+    sum of the agents' own decreases, ``first`` the first one. ``entries`` counts those of the root's
+    ``points`` so far, and ``spent`` those of models and gradients along the tree.
     """
 
     ratio: float = _RATIO
@@ -159,6 +162,7 @@ class Outlook:
     effort: int = _EFFORT
     look: int = 0
     look_own: int = 0
+    look_dual: int = 0
     gap: float = math.inf
     measured: int = 0
     power: float = 1.0
@@ -189,6 +193,8 @@ class Outlook:
             self.ratio *= min(_MOST_OFF, max(1.0 / _MOST_OFF, self.gap / measured.expected))
         if measured.wolfe is not None:
             self.wolfe = measured.wolfe
+        if measured.dual is not None and measured.dual > _HOPELESS * self.gap:
+            self.look_dual = int(_LATEST * measured.round) + 1
         if measured.dual is not None and measured.dual > 0.0:
             self.dual_gap, self.looked = measured.dual / self.ratio, measured.round
             if measured.left > 0.5 * measured.dual:
@@ -220,8 +226,10 @@ class Outlook:
         self.spent += (agents - 1) * view.x.size * (gradient + uses_gradients)
         self._propose(view, expected)
         has_multipliers = view.has_dual or uses_gradients
-        tolerance = _TOLERANCE * goal / agents if has_multipliers and not self.is_least else 0.0
-        effort = min(_MORE * self.effort, _MOST_EFFORT)
+        wants_dual = has_multipliers and not self.is_least and view.rounds >= self.look_dual
+        tolerance = _TOLERANCE * goal / agents if wants_dual else 0.0
+        # Where nothing is known of the gap, the dual function is tried with little effort.
+        effort = self.effort if expected == math.inf else min(_MORE * self.effort, _MOST_EFFORT)
         return Request(Proposal.MODEL, gradient, uses_gradients, tolerance, effort)
 
     def _goal(self, view: View) -> float:
@@ -252,8 +260,11 @@ class Outlook:
         falls = excess <= self.excess * math.exp(-_LEAST_RATE * (view.rounds - self.compared))
         self.excess, self.compared = excess, view.rounds
         self.is_least = expected <= _GOOD * goal or (expected <= _NEAR * goal and falls)
-        if not self.is_least:
-            expected = min(expected, self.ratio * (self._dual_part(view, goal, is_alone) + disagreement))
+        if not self.is_least and view.rounds >= self.look_dual:
+            dual = self._dual_part(view, goal, is_alone)
+            if dual > _HOPELESS * agents * excess:
+                self.look_dual = int(_LATEST * view.rounds) + 1
+            expected = min(expected, self.ratio * (dual + disagreement))
         rounds = math.log(max(expected / goal, 1.0)) / max(self.rate, _LEAST_RATE)
         seldom = _SELDOM * view.rounds if view.residual is None else 0.0
         soon = min(_WAIT * rounds, max(view.height, 0.5 * view.rounds))
