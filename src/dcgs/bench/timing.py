@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
 
-from dcgs.bench.entries import Entry
+from dcgs.bench.entries import GOAL, Entry
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.pooled import Pooled, pool
 from dcgs.bench.ranking import TimeCost, count_ratios, time_cost, time_spent
@@ -30,12 +30,19 @@ _ROUNDS_OF_POOL = 2  # the data go in, a model comes back
 class Times:
     """The cost of every method, and of the pool, on every instance, at one level; None if not reached.
 
-    ``spent`` is what runs that did not reach the level have spent.
+    ``spent`` is what runs that did not reach the level have spent. ``by_stops``: the costs are those until
+    the agents stop at a certified gap of that level.
     """
 
     level: float
     costs: Mapping[str, Mapping[str, TimeCost | None]]
     spent: Mapping[tuple[str, str], TimeCost] = field(default_factory=dict)
+    by_stops: bool = False
+
+    @property
+    def until(self) -> str:
+        """What the time goes up to, as in "seconds to 1e-03"."""
+        return f"{'until the agents stop at' if self.by_stops else 'to'} {self.level:.0e}"
 
     @property
     def names(self) -> list[str]:
@@ -83,6 +90,22 @@ def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[E
         if row:
             costs[chosen.name] = row
     return Times(level, costs, spent)
+
+
+def times_until_stop(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry]) -> Times:
+    """Return the costs of all recorded runs until their agents stop at a certified gap of 1e-3."""
+    costs: dict[str, dict[str, TimeCost | None]] = {}
+    spent: dict[tuple[str, str], TimeCost] = {}
+    for chosen in instances:
+        stops = {one.name: stop for one in entries if (stop := study.stop(chosen, one, GOAL)) is not None}
+        row = {name: stop.cost if stop.stopped else None for name, stop in stops.items()}
+        spent |= {(chosen.name, name): stop.cost for name, stop in stops.items() if not stop.stopped}
+        pooled = recorded_pool(study, chosen)
+        if pooled is not None:
+            row[POOL] = pool_cost(pooled, GOAL)
+        if row:
+            costs[chosen.name] = row
+    return Times(GOAL, costs, spent, by_stops=True)
 
 
 def pool_cost(pooled: Pooled, level: float) -> TimeCost | None:
