@@ -34,12 +34,12 @@ def optimum(objectives: Sequence[tuple[Any, Any]], X: ConvexSet) -> tuple[Point,
     variable = cp.Variable(X.shape)
     loss = cp.sum_squares(A @ cp.vec(variable, order="C") - b)
     problem = cp.Problem(cp.Minimize(loss), constraints(X, variable))
-    _solve(problem)
+    solve(problem)
     x = np.asarray(variable.value, dtype=np.float64).reshape(X.shape)
     return x, float(np.sum(np.square(A @ x.reshape(-1) - b)))
 
 
-def _solve(problem: Any) -> None:
+def solve(problem: Any) -> None:
     for tolerance in TOLERANCES:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")

@@ -13,9 +13,10 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result, Status
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
-from dcgs.methods import completion_shared_root
+from dcgs.methods import Agent, completion_shared_root
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
 from dcgs.methods.completion import complete
-from dcgs.methods.completion_gap import Command
+from dcgs.methods.completion_gap import Command, GapSearch, ModelValue
 from dcgs.methods.completion_shared import complete_shared
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.sets.block import onto_ball
@@ -132,6 +133,85 @@ def test_spread_rows_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     objectives = agents(False, count=5, rows=185, columns=11)
     arrays, _ = messages_of(monkeypatch, objectives, NuclearNormBall((185, 11), 20.0))
     assert 185 in {side for array in arrays for side in array.shape}
+
+
+# The bounds of f* by which agents stop.
+
+
+@every_split
+def test_a_model_that_fits_all_entries_is_certified_without_products(
+    by_rows: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No squared error is negative. With noise the radius would be too small for that."""
+    rng = np.random.default_rng(4)
+    truth = rng.standard_normal((ROWS, 2)) @ rng.standard_normal((2, COLUMNS))
+    objectives = []
+    for f in agents(by_rows, count=5):
+        assert isinstance(f.map, Sampling)
+        rows, cols = f.map.rows, f.map.cols
+        objectives.append(MatrixCompletion(rows, cols, truth[rows, cols], (ROWS, COLUMNS)))
+    X = NuclearNormBall((ROWS, COLUMNS), float(np.linalg.norm(truth, "nuc")))
+    arrays, result = messages_of(monkeypatch, objectives, X)
+    assert (result.status, result.about["certified"]["kind"]) == (Status.AGREED, "least")
+    assert [Command.CERTIFY] not in [array.tolist() for array in arrays]
+    assert result.rounds == 4 * result.iterations  # the tree of a cycle of five agents has height 2
+    losses = result.history.worst_loss
+    assert losses[-1] <= 1e-4 * (losses[0] - losses[-1]) < losses[-3]
+
+
+@every_split
+@pytest.mark.parametrize("radius", [2.0, 12.0])
+def test_no_bound_is_above_the_optimum(by_rows: bool, radius: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    objectives, X = agents(by_rows), NuclearNormBall((ROWS, COLUMNS), radius)
+    bounds: dict[GapKind, list[float]] = {each: [] for each in GapKind}
+    add = Bounds.add
+
+    def recorded(self: Bounds, lower: float, kind: GapKind) -> None:
+        bounds[kind].append(lower)
+        add(self, lower, kind)
+
+    monkeypatch.setattr(Bounds, "add", recorded)
+    result = dcgs.minimize(objectives, X, nx.path_graph(4), gap=1e-6, iterations=2000, every=0)
+    assert result.status is Status.AGREED
+    _, least = optimum(dense_pairs(objectives), X)
+    first = sum(f.value(np.zeros((ROWS, COLUMNS))) for f in objectives)
+    # The reference is right to 1e-8 or so; f(x⁰) is some hundreds.
+    assert max(bounds[GapKind.LEAST]) == pytest.approx(-first, rel=1e-12)
+    assert max(bounds[GapKind.LEAST]) <= -first
+    assert least - first - 2e-6 * first <= max(bounds[GapKind.WOLFE]) <= least - first + 1e-7 * first
+
+
+def test_a_bound_of_an_earlier_step_certifies_a_later_one() -> None:
+    recorded: list[CertifiedGap] = []
+    search, bounds = GapSearch(_root_agent(recorded)), Bounds(-10.0, GapKind.WOLFE)
+    unknown = 1e300
+    # The decrease is 9.9, so the gap is 0.1, and 0.0099 was asked for; then 9.995, 0.005 and 0.009995.
+    assert search.end(ModelValue(-9.9, 0.0, unknown, at_start=False), bounds) is None
+    end = search.end(ModelValue(-9.995, 0.0, unknown, at_start=False), bounds)
+    assert end is not None
+    assert end[0][0] == Command.STOP
+    assert [round(gap.gap, 12) for gap in recorded] == [0.1, 0.005]
+    # The error of the decrease counts.
+    assert search.end(ModelValue(-9.995, 0.006, unknown, at_start=False), bounds) is None
+
+
+def _root_agent(recorded: list[CertifiedGap]) -> Agent:
+    """Return the root of a tree that asks for a gap of a thousandth."""
+    X = NuclearNormBall((4, 3), 2.0)
+    return Agent(
+        index=0,
+        f=MatrixCompletion([0], [0], [1.0], (4, 3)),
+        X=X,
+        lmo=dcgs.counting.CountedOracle(X),
+        x0=np.zeros(0),
+        degrees={},
+        facts=None,  # type: ignore[arg-type]  # of the network
+        iterations=1,
+        rng=np.random.default_rng(0),
+        observe=lambda k, x: None,
+        target=GapTarget(1e-3),
+        certify=recorded.append,
+    )
 
 
 def test_dense_forms_find_the_same_optimum() -> None:

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import dcgs
+import loss_cases as losses
 from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot, Status
 from dcgs.counting import CountedOracle, Tally
 from dcgs.front.history import certify
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods import second_order
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap, GapTarget
-from dcgs.methods.second_order import RootState
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
+from dcgs.methods.second_order import RootState, SecondOrderState, Verdict
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits
 from reference import optimum
@@ -99,6 +100,46 @@ def test_steps_that_increase_f_are_rejected_and_the_agents_stay() -> None:
     assert rejected >= 1
 
 
+@pytest.mark.parametrize("kind", ["logistic", "Huber", "log cosh"])
+@pytest.mark.parametrize("where", ["l1", "nuclear"])
+def test_no_bound_is_above_the_optimum(kind: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, graph = SETS[where], nx.path_graph(4)
+    fits = random_fits(4, rows=6, columns=6, seed=68)
+    objectives = [losses.LOSSES[kind][0](10.0 * A, b, X) for A, b in zip(fits.A, fits.b, strict=True)]
+    bounds: dict[GapKind, list[float]] = {each: [] for each in GapKind}
+    add = Bounds.add
+
+    def recorded(self: Bounds, lower: float, kind: GapKind) -> None:
+        bounds[kind].append(lower)
+        add(self, lower, kind)
+
+    monkeypatch.setattr(Bounds, "add", recorded)
+    result = dcgs.minimize(objectives, X, graph, NEWTON, gap=1e-6, iterations=60, every=0)
+    assert result.status is Status.AGREED
+    start = sum(f.value(X.start()) for f in objectives)
+    least = losses.least_value(kind, 10.0 * fits.A.reshape(-1, 6), fits.b.reshape(-1), X) - start
+    # The reference is right to 1e-9 or so, relative or absolute; losses are some dozens.
+    for lowers in bounds.values():
+        assert max(lowers, default=-np.inf) <= least + 1e-7
+    assert (bounds[GapKind.LEAST] != []) == (kind != "log cosh")
+    assert bounds[GapKind.WOLFE] != []
+
+
+def test_a_model_that_fits_all_data_is_certified_by_the_least_value_of_the_losses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """f* is 0, and no Huber loss is negative. Without that, the Wolfe gap needs more steps."""
+    fits, truth = random_fits(4, rows=5, columns=6, seed=69), np.array([0.5, -0.3, 0.0, 0.0, 0.0, 0.1])
+    objectives = [Objective(dcgs.HuberLoss(A @ truth, delta=1e-2), dcgs.matrix_map(A)) for A in fits.A]
+    known = dcgs.minimize(objectives, SETS["l1"], nx.path_graph(4), NEWTON, gap=1e-2, every=0)
+    monkeypatch.setattr(second_order, "excess", lambda f, value: 1e300)
+    unknown = dcgs.minimize(objectives, SETS["l1"], nx.path_graph(4), NEWTON, gap=1e-2, every=0)
+    assert [run.status for run in (known, unknown)] == [Status.AGREED, Status.AGREED]
+    assert [run.about["certified"]["kind"] for run in (known, unknown)] == ["least", "wolfe"]
+    assert known.iterations < unknown.iterations
+    assert known.history.worst_loss[-1] <= 1e-2 * known.history.worst_loss[0]
+
+
 def test_a_gap_below_rounding_error_ends_with_its_status() -> None:
     objectives = random_fits(4, rows=5, columns=6, seed=64).objectives()
     result = dcgs.minimize(objectives, SETS["l1"], nx.star_graph(3), NEWTON, gap=1e-18, iterations=100)
@@ -154,7 +195,7 @@ def root_at(x: Array, **known: Any) -> RootState:
     """Return what the root knows at x, by default of a function without curvature or slope there."""
     zero = np.zeros((x.size, x.size))
     given: dict[str, Any] = {"constant": zero, "bound": zero, "curvature": 0.0, "x": x, "value": 10.0}
-    given |= {"grad": 0.0 * x, "hess": zero, "certified": CertifiedGap(known.pop("gap", 0.0), 0.0, 0.0)}
+    given |= {"grad": 0.0 * x, "hess": zero, "wolfe": CertifiedGap(known.pop("gap", 0.0), 0.0, 0.0)}
     return RootState(**(given | known))
 
 
@@ -192,6 +233,20 @@ def agent_over(X: ConvexSet, target: GapTarget) -> Agent:
         observe=lambda k, x: None,
         target=target,
     )
+
+
+def test_a_bound_of_an_earlier_trial_certifies_a_later_one() -> None:
+    """At x⁰ = 0 the gradient (−1, 0) gives f* ≥ f(x⁰) − 1 over an ℓ₁ ball. 0.1 is asked for."""
+    agent = agent_over(dcgs.L1Ball(2), GapTarget(absolute=0.1))
+    at, hessian, unknown = SecondOrderState(np.zeros(2), np.zeros(2)), np.array([1.0, 0.0, 1.0]), 1e300
+    numbers = np.array([0.0, 0.0, 0.0, unknown, *[0.0] * 10])
+    verdict, _ = second_order._answer(agent, at, (numbers, np.array([-1.0, 0.0]), hessian))
+    assert verdict[0] == Verdict.ACCEPTED
+    # The Wolfe gap of the next trial is 5, and f there is 0.95 below f(x⁰).
+    at.trial, numbers[0] = np.array([0.95, 0.0]), -0.95
+    verdict, _ = second_order._answer(agent, at, (numbers, np.array([0.0, 5.0])))
+    assert verdict[0] == Verdict.FINAL
+    assert CertifiedGap.of(verdict[1:].tolist()).gap == pytest.approx(0.05, rel=1e-12)
 
 
 def test_a_model_that_bounds_f_is_minimized_ten_times_as_exactly_after_each_rejected_step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from dcgs import __version__
 from dcgs.cli.fit_options import columns_of, text_format
@@ -26,6 +27,8 @@ _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint")
 _LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
+# Defaults of options that are refused for ratings.
+_DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
 
 
@@ -58,6 +61,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options that must be the same at all sites, by flag; targets in files are local."""
     given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"
     flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
@@ -72,8 +76,11 @@ def _common_options(args: argparse.Namespace) -> dict[str, str]:
 def _sample_options(args: argparse.Namespace, problem: Problem) -> SampleOptions:
     if args.class_weight is not None and not problem.labels:
         raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
-    held_out = 0.1 if args.held_out is None else args.held_out
-    how = Preparation(tuple(args.categorical), args.missing or "mean", held_out)
+    given = {
+        name: default if (value := getattr(args, name)) is None else value
+        for name, default in _DEFAULTS.items()
+    }
+    how = Preparation(tuple(args.categorical), **given)
     if args.folds is not None and args.radius != "auto":
         raise ValueError("--folds is for --radius auto, whose radii are judged on them. Leave it out.")
     balanced = args.class_weight == "balanced"

@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar, final
 
 import numpy as np
 
+from dcgs.atoms import Atom
 from dcgs.counting import Oracle, Tally
 from dcgs.facts import Facts
 from dcgs.inner.base import Inner, Outcome, Solver, Task
 from dcgs.link import Link
 from dcgs.low_rank import LowRank
-from dcgs.methods.certificate import CertifiedGap, GapTarget
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget
 from dcgs.objectives.objective import Baseline, Objective
 from dcgs.points import Point, vdot
 from dcgs.protocol import Program
@@ -41,6 +42,24 @@ class Dual:
     f(x) − f* by its disagreement with neighbors: it tells when a certificate may succeed. The minima are
     found by proximal-point steps that start with the weight ``eta`` and the diagonal ``preconditioner``, by a
     solver beside ``solver``, where these are given.
+
+    >>> import dcgs, networkx as nx, numpy as np
+    >>> class Steps(dcgs.Method):  # gradient tracking: the g of all agents have the sum of their gradients
+    ...     def incompatibility(self, objectives, X):
+    ...         return None
+    ...     def program(self, agent):
+    ...         x, g, before, drift = agent.x0, 0.0 * agent.x0, 0.0 * agent.x0, 0.0
+    ...         for k in agent.iterations_left:
+    ...             grad = agent.f.grad(x)
+    ...             x, g = yield from dcgs.average(np.stack([x, g + grad - before]), agent.metropolis)
+    ...             drift += 1e-14 * (dcgs.norm(g) + dcgs.norm(grad) + dcgs.norm(before))
+    ...             x, before = agent.X.project(x - g / 8.0), grad
+    ...             agent.observe(k, x, dcgs.Dual(g - grad, drift))
+    ...         return x
+    >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([1.0, 0.0], [0.0, 1.0])]
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), Steps(), gap=1e-2)
+    >>> result.status.name, str(result.certificates["kind"][-1])
+    ('AGREED', 'dual')
     """
 
     w: Point
@@ -141,30 +160,40 @@ class Agent:
     def wolfe_gap(self, grad: Point, x: Point) -> float:
         """Return the maximum of ⟨grad, x − s⟩ over s in X, as the oracle finds it; 0 if it finds less.
 
-        It is no certificate: an iterative oracle may be wrong. See :meth:`certified_gap`.
+        It is no certificate: an iterative oracle may be wrong. See :meth:`proven_gap`.
         """
         return max(0.0, vdot(grad, x) - self.lmo(grad, None).dot(grad))
 
-    def proven_gap(self, grad: Point, x: Point) -> tuple[float, float]:
-        """Return the maximum of ⟨grad, x − s⟩ over X, whatever the oracle finds, and its rounding error."""
-        bound = self.X.lower_bound(grad, self.lmo(grad, None))
+    def proven_gap(
+        self, grad: Point, x: Point, s: Atom | None = None, slack: float = 0.0
+    ) -> tuple[float, float]:
+        """Return the maximum of ⟨grad, x − s⟩ over X, whatever the oracle finds, and its rounding error.
+
+        ``s`` is the answer of the oracle, if it is known. See :meth:`ConvexSet.lower_bound` for the slack.
+        """
+        bound = self.X.lower_bound(grad, self.lmo(grad, None) if s is None else s, slack)
         return vdot(grad, x) - bound.value, bound.error
 
-    def certified_gap(
-        self, grad: Point, x: Point, decrease: float, noise: float, at_start: bool
-    ) -> CertifiedGap:
-        """Return the Wolfe gap at x, by one oracle call; the other numbers of the certificate are given.
+    def gaps(
+        self, grad: Point, y: Point, at: CertifiedGap, error: float, bounds: Bounds
+    ) -> tuple[CertifiedGap, CertifiedGap]:
+        """Return the gap by the linear approximation at y, and the best gap that is proven.
 
-        If the gap ends the run, it does not depend on the accuracy of the oracle, but on the bound of
-        :meth:`ConvexSet.lower_bound`.
+        The oracle is called once. The former gap is that of ``at`` plus the maximum of ⟨grad, y − s⟩ over s
+        in X, and ``error`` is the rounding error of its decrease. If it is proven, it is added to ``bounds``:
+        always if the oracle is exact, else only where the gap would end the run, because a proof takes as
+        long as an oracle call.
         """
-        s = self.lmo(grad, None)
-        found = CertifiedGap(vdot(grad, x) - s.dot(grad), decrease, noise, at_start)
-        if self.target is None or not self.target.ends(found):
-            return found
-        slack = max(0.0, self.target.threshold(decrease) - found.gap - noise)
-        bound = self.X.lower_bound(grad, s, slack)
-        return replace(found, gap=vdot(grad, x) - bound.value, noise=noise + bound.error)
+        target, s = self.target or GapTarget(), self.lmo(grad, None)
+        wolfe = replace(at, gap=at.gap + (vdot(grad, y) - s.dot(grad)))
+        is_exact = type(self.X).lower_bound is ConvexSet.lower_bound
+        if not (is_exact or (self.target is not None and target.ends(wolfe))):
+            return wolfe, bounds.gap(at.decrease, at.at_start)
+        slack = max(0.0, target.threshold(at.decrease) - wolfe.gap - at.noise)
+        gap, oracle_error = self.proven_gap(grad, y, s, slack)
+        wolfe = replace(at, gap=at.gap + gap, noise=at.noise + oracle_error)
+        bounds.add_wolfe(wolfe, error)
+        return wolfe, bounds.best(wolfe, self.target)
 
     @cached_property
     def baseline(self) -> Baseline:

@@ -115,6 +115,13 @@ class Bounds:
         if lower > self.lower:
             self.lower, self.kind = lower, kind
 
+    def add_wolfe(self, wolfe: CertifiedGap, error: float) -> None:
+        """Take the linear approximation of f by which this gap is known.
+
+        ``error`` is the rounding error of f(x⁰) − f(x), which its decrease includes.
+        """
+        self.add(-wolfe.decrease - 2.0 * error - wolfe.gap - wolfe.noise, GapKind.WOLFE)
+
     def add_least(self, decrease: float, excess: float) -> None:
         """Take the least value of the losses, given the sums over all agents at one point x.
 

@@ -21,15 +21,13 @@ from dcgs.low_rank import LowRank
 from dcgs.methods.attachment import Parts, attached, detached
 from dcgs.methods.base import Agent, Dual, Method
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, excess, gap_noise
-from dcgs.methods.local_bound import LocalBound
+from dcgs.methods.local_bound import LocalBound, gradient_multiplier
 from dcgs.methods.outlook import Measured, Outlook, Proposal, Request, View
 from dcgs.methods.reduction import Reduction, Value
 from dcgs.methods.step_size import local_eta
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.protocol import Inbox, Outbox, Program
 
-# The rounding errors of a sum of vectors, in units of EPS and in addition to one for each agent.
-_ROUNDINGS = 4
 # Models that can be on their way at the same time.
 _LANES = 2
 
@@ -277,6 +275,7 @@ class Certifier:
             shares = shares._replace(bound=found.value - noise, agents=float(is_common), left=found.gap)
         image = f.map.image(lane.model)
         decrease, error = agent.baseline.decrease(lane.model, image)
+        error += EPS * agent.facts.agents * abs(decrease)  # of the sum over all agents
         above = excess(f, f.loss.value(image)) + error
         shares = shares._replace(decrease=decrease - error, error=error, excess=above)
         if not request.gradient:
@@ -291,10 +290,7 @@ class Certifier:
         if lane.center is None:
             return _own(agent, dual)
         assert self.at.anchor is not None
-        grad = agent.f.grad(self.at.anchor)
-        # What rounding leaves of the sum of all agents: that of adding the gradients, and of the mean.
-        drift = EPS * (agent.facts.agents + _ROUNDINGS) * (norm(grad) + norm(lane.center))
-        return Dual(lane.center - grad, drift, local_eta(agent))
+        return gradient_multiplier(agent, lane.center, agent.f.grad(self.at.anchor))
 
     def _decide(self, x: Point, dual: Dual | None) -> None:
         """Read the sums that are complete; end the run, or propose a model, if it is time."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap, excess
 from dcgs.methods.completion_gap import Command
 from dcgs.methods.completion_root import Root, RootState
 from dcgs.methods.reduction import Value, network_answer
@@ -127,7 +127,8 @@ class _Worker:
         slope = float(grad @ image)
         model = self.model(at)
         fall, error = self.agent.baseline.decrease(model, x.image)
-        numbers = np.array([-fall, error, f.grad_error(model, x.image), slope, *at.judged])
+        above = excess(f, f.loss.value(x.image)) + error
+        numbers = np.array([-fall, error, above, f.grad_error(model, x.image), slope, *at.judged])
         W = -GQ / at.L  # line 4
         W[:, : x.rank] += (1.0 + theta) * x.U
         if theta:

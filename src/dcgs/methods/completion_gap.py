@@ -8,15 +8,14 @@ see :class:`~dcgs.sets.top_eigenvalue.TopEigenvalue`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap, GapTarget, gap_noise
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
 from dcgs.methods.reduction import Value
 from dcgs.points import EPS
 from dcgs.seeding import content_rng
@@ -45,18 +44,29 @@ class Command(IntEnum):
     """Return x, whose gap is certified."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class GapEstimate:
-    """An estimate of the gap that is too small, a lower bound of f(x⁰) − f(x), and the noise of ∇f(x).
+class ModelValue(NamedTuple):
+    """f(x) − f(x⁰), its rounding error, and what f(x) is above the least value of the losses.
 
     ``at_start`` is True if x is x⁰.
     """
 
-    estimate: float
-    decrease: float
-    noise: float
+    value: float
+    error: float
+    excess: float
     at_start: bool
+
+    @property
+    def decrease(self) -> float:
+        """A lower bound of f(x⁰) − f(x)."""
+        return -self.value - self.error
+
+
+class GapEstimate(NamedTuple):
+    """An estimate of the gap that is too small, the noise of ∇f(x), and how far estimates were off."""
+
+    estimate: float
+    noise: float
+    trust: float
 
 
 @final
@@ -68,50 +78,62 @@ class GapSearch:
         self.agent = agent
         self.radius = agent.X.radius
         self.target = agent.target or GapTarget()
-        self._search: tuple[GapEstimate, TopEigenvalue] | None = None
+        self._search: tuple[ModelValue, GapEstimate, TopEigenvalue] | None = None
 
-    def begin(self, at: GapEstimate, near: Matrix, trust: float) -> Value | None:
+    def end(self, at: ModelValue, bounds: Bounds) -> Value | None:
+        """Return the end of the run if the best lower bound of f* so far certifies x, else None."""
+        bounds.add_least(at.error - at.value, at.excess)
+        gap = bounds.gap(at.decrease, at.at_start)
+        return self._certify(gap) if gap.gap < math.inf else None
+
+    def _certify(self, gap: CertifiedGap) -> Value | None:
+        """Record a gap; return the end of the run if it ends it."""
+        self.agent.certify(gap)
+        if self.agent.target is None or not self.target.ends(gap):
+            return None
+        return (np.array([Command.STOP, *gap.as_array()]),)
+
+    def begin(self, at: ModelValue, gap: GapEstimate, near: Matrix) -> Value | None:
         """Return the first block of vectors if the gap may be small enough, else None.
 
-        ``near`` are vectors near the top singular vectors, ``trust`` is how far estimates were off.
+        ``near`` are vectors near the top singular vectors.
         """
-        if self.agent.target is None or at.estimate * trust > _LIKELY * self._threshold(at):
+        if self.agent.target is None or gap.estimate * gap.trust > _LIKELY * self._threshold(at, gap):
             return None
-        content = np.array([at.estimate, at.decrease, at.noise])
+        content = np.array([gap.estimate, at.decrease, gap.noise])
         search = TopEigenvalue.start(near, content_rng(near, content))
-        self._search = at, search
+        self._search = at, gap, search
         return np.array([Command.CERTIFY], dtype=np.float64), search.block
 
-    def proceed(self, total: Value) -> tuple[Value | None, float]:
+    def proceed(self, total: Value, bounds: Bounds) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
 
         ``total`` is Gᵀ(G B) for the block B and the gradient G at x, and ⟨G, x⟩. The number is the gap
         divided by its estimate.
         """
         assert self._search is not None
-        at, search = self._search
+        at, (estimate, grad_noise, _), search = self._search
         image, (slope,) = total
-        threshold = self._threshold(at)
-        least = max(at.estimate, float(slope) + self.radius * _root(search.value))
+        threshold = self._threshold(at, self._search[1])
+        least = max(estimate, float(slope) + self.radius * _root(search.value))
         tolerance = max(_ACCURACY * threshold, _SHARE * (threshold - least)) / self.radius
         search.add(image, tolerance * (2.0 * _root(search.value) + tolerance))
         value, bound = _root(search.value), _root(search.bound)
         gap, least = (float(slope) + self.radius * sigma for sigma in (bound, value))
-        noise = gap_noise(at.noise, self.radius, 2.0 * self.radius)
+        noise = gap_noise(grad_noise, self.radius, 2.0 * self.radius)
         noise += self.radius * (_root(search.bound + search.noise) - bound)
         found = CertifiedGap(gap, at.decrease, noise, at.at_start)
-        ends = self.target.ends(found)
-        if not (ends or least > threshold or gap - least <= _ACCURACY * threshold or search.ended):
+        bounds.add_wolfe(found, at.error)
+        best = bounds.best(found, self.target)
+        is_over = least > threshold or gap - least <= _ACCURACY * threshold or search.ended
+        if not (is_over or self.target.ends(best)):
             return (np.array([Command.CERTIFY], dtype=np.float64), search.block), 1.0
-        self.agent.certify(found)
-        if ends:
-            return (np.array([Command.STOP, *found.as_array()]),), 1.0
         known = least if least > threshold else gap
-        return None, min(_MOST_TRUST, known / max(at.estimate, EPS * gap))
+        return self._certify(best), min(_MOST_TRUST, known / max(estimate, EPS * gap))
 
-    def _threshold(self, at: GapEstimate) -> float:
+    def _threshold(self, at: ModelValue, gap: GapEstimate) -> float:
         """Return the largest gap that is small enough, or that is rounding error."""
-        return max(self.target.threshold(at.decrease), self.radius * at.noise)
+        return max(self.target.threshold(at.decrease), self.radius * gap.noise)
 
 
 def _root(eigenvalue: float) -> float:

@@ -12,7 +12,8 @@ import numpy as np
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
+from dcgs.methods.certificate import Bounds
+from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch, ModelValue
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.sets.block import extended, onto_ball
@@ -30,12 +31,16 @@ _INCREASE = 2.0
 @final
 @dataclass(eq=False)
 class RootState:
-    """The right factors of the last two iterates, the momentum, and how far estimates were off."""
+    """The right factors of the last two iterates, the momentum, and how far estimates were off.
+
+    ``bounds`` has the best lower bound of f*.
+    """
 
     V: Matrix
     V_prev: Matrix
     momentum: Momentum = field(default_factory=Momentum)
     trust: float = 1.0
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 @final
@@ -57,9 +62,13 @@ class Root:
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; Q, θ and L are those they were made with."""
         S, T, T_prev, C, CG, numbers = total
-        value, error, noise, slope, before, promised, squared, ascent = numbers.tolist()
+        value, error, above, noise, slope, before, promised, squared, ascent = numbers.tolist()
         at_start = self.state is None
         state = self.state = self.state or RootState(Q[:, :rank], Q[:, :rank])
+        at = ModelValue(value, error, above, at_start)
+        end = self._search.end(at, state.bounds)
+        if end is not None:
+            return end
         bound = before + promised + 0.5 * L * squared
         if squared > 0.0 and value > bound + error:  # the last step was too long
             state.V, state.momentum = state.V_prev, Momentum()
@@ -71,13 +80,12 @@ class Root:
         P = (1.0 + theta) * (state.V @ T) - theta * (state.V_prev @ T_prev) - S / L
         estimate = slope + self.radius * float(np.sqrt(max(0.0, np.linalg.eigvalsh(CG)[-1])))
         self._sums = P, C, L
-        gap = GapEstimate(estimate, -value - error, noise, at_start)
-        return self._search.begin(gap, Q, state.trust) or self._step(state)
+        return self._search.begin(at, GapEstimate(estimate, noise, state.trust), Q) or self._step(state)
 
     def certify(self, total: Value) -> Value:
         """Return the next block of the certificate, or what follows from the gap at x."""
         assert self.state is not None
-        answer, ratio = self._search.proceed(total)
+        answer, ratio = self._search.proceed(total, self.state.bounds)
         self.state.trust = max(self.state.trust, ratio)
         return answer or self._step(self.state)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap
+from dcgs.methods.certificate import CertifiedGap, excess
 from dcgs.methods.completion_gap import Command
 from dcgs.methods.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
 from dcgs.methods.reduction import Value, network_answer
@@ -104,7 +104,8 @@ class _Worker:
         slope = float(grad @ image)
         model = self.model(at)
         fall, error = self.agent.baseline.decrease(model, at.image)
-        numbers = np.array([-fall, error, f.grad_error(model, at.image), slope, *at.judged])
+        above = excess(f, f.loss.value(at.image)) + error
+        numbers = np.array([-fall, error, above, f.grad_error(model, at.image), slope, *at.judged])
         own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
         decide = partial(root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6

@@ -9,7 +9,8 @@ import numpy as np
 
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch
+from dcgs.methods.certificate import Bounds
+from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch, ModelValue
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.points import Point
@@ -56,11 +57,15 @@ class Blocks:
 @final
 @dataclass(eq=False)
 class SharedRootState:
-    """The momentum, ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off."""
+    """The momentum, ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off.
+
+    ``bounds`` has the best lower bound of f*.
+    """
 
     momentum: Momentum = field(default_factory=Momentum)
     squared: float = 0.0
     trust: float = 1.0
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 @final
@@ -109,9 +114,13 @@ class SharedRoot:
     def answer(self, x: Blocks, x_prev: Blocks, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; x, θ and L are those they were made with."""
         GQ, GtQ, numbers = total
-        value, error, noise, slope, before, promised = numbers.tolist()
+        value, error, above, noise, slope, before, promised = numbers.tolist()
         at_start = self.state is None
         state = self.state = self.state or SharedRootState()
+        at = ModelValue(value, error, above, at_start)
+        end = self._search.end(at, state.bounds)
+        if end is not None:
+            return end
         bound = before + promised + 0.5 * L * state.squared
         if state.squared > 0.0 and value > bound + error:
             state.momentum, state.squared = Momentum(), 0.0
@@ -119,13 +128,13 @@ class SharedRoot:
             return _described(Command.BACK, x_prev, 0.0, larger)
         estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
         self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
-        gap = GapEstimate(estimate, -value - error, noise, at_start)
-        return self._search.begin(gap, x.right, state.trust) or self._step(state)
+        gap = GapEstimate(estimate, noise, state.trust)
+        return self._search.begin(at, gap, x.right) or self._step(state)
 
     def certify(self, total: Value) -> Value:
         """Return the next block of the certificate, or what follows from the gap at x."""
         assert self.state is not None
-        answer, ratio = self._search.proceed(total)
+        answer, ratio = self._search.proceed(total, self.state.bounds)
         self.state.trust = max(self.state.trust, ratio)
         return answer or self._step(self.state)
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, final
 from dcgs.inner import Inner, Solver, Subproblem
 from dcgs.methods.base import Agent, Dual
 from dcgs.methods.certificate import gap_noise
+from dcgs.methods.step_size import local_eta
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the
@@ -27,16 +28,20 @@ _PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # The most proximal-point steps; and the most steps of the inner solver in one of them, which is doubled after
 # every one that was cut short.
 _SOLVES, _STEPS = 40, 8
-# Rounding errors of inner products with w, in units of EPS.
+# Rounding errors of inner products with w, and of sums in addition to one for each agent, in units of EPS.
 _ROUNDINGS = 4.0
 
 
 class DualShare(NamedTuple):
-    """A lower bound of min fᵢ(x) − fᵢ(x⁰) + ⟨w, x − x⁰⟩, its rounding error, and the Wolfe gap there."""
+    """A lower bound of min fᵢ(x) − fᵢ(x⁰) + ⟨w, x − x⁰⟩ and its rounding error, also in the sum of all.
+
+    It is the linear approximation at ``x``, where the Wolfe gap is ``gap``.
+    """
 
     value: float
     noise: float
     gap: float
+    x: Point
 
 
 @final
@@ -95,7 +100,15 @@ class LocalBound:
         noise = error + gap_noise(f.grad_error(x, image) + EPS * size, norm(x), agent.X.diameter)
         noise += oracle_error
         value = vdot(w, d) - decrease - gap
-        return DualShare(value, noise + _ROUNDINGS * EPS * (size * norm(d) + abs(value)), gap)
+        noise += EPS * (_ROUNDINGS * size * norm(d) + (_ROUNDINGS + agent.facts.agents) * abs(value))
+        return DualShare(value, noise, gap, x)
+
+
+def gradient_multiplier(agent: Agent, mean: Point, grad: Point) -> Dual:
+    """Return the multiplier ∇f(y)/m − ∇fᵢ(y), given the mean of all gradients at y and the agent's own."""
+    # What rounding leaves of the sum of all agents: that of adding the gradients, and of their mean.
+    drift = EPS * (agent.facts.agents + _ROUNDINGS) * (norm(grad) + norm(mean))
+    return Dual(mean - grad, drift, local_eta(agent))
 
 
 @final

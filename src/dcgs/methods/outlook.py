@@ -23,11 +23,12 @@ from dcgs.points import Point
 # times this number before a gap was measured; a certificate changes it by _MOST_OFF at most.
 _RATIO, _MOST_OFF = 1.3, 10.0
 # The rate at which the part by the dual function falls from one round to the next: before it was measured,
-# the least that is reckoned with, and the most.
-_RATE, _LEAST_RATE, _MOST_RATE = 0.15, 0.05, 0.2
-# If the gap is expected to be small enough after some rounds, the root looks again after this share of them;
-# without a residual also after this share of all rounds so far at the earliest.
-_WAIT, _SELDOM = 0.5, 0.1
+# the least that is reckoned with, and the most. However many rounds there are, it is not expected to fall by
+# more than the factor _MOST_FALL.
+_RATE, _LEAST_RATE, _MOST_RATE, _MOST_FALL = 0.15, 0.05, 0.2, 3.0
+# If the gap is expected to be small enough after some rounds, the root looks again after this share of them.
+# Without a residual it looks after _SOON rounds first, and again after this share of all rounds, or later.
+_WAIT, _SELDOM, _SOON = 0.5, 0.1, 10
 # If f is expected to be at most this multiple of the gap asked for above the least value of the losses, the
 # root does not compute its part by the dual function.
 _NEAR = 10.0
@@ -230,7 +231,7 @@ class Outlook:
 
     def _expected(self, view: View, goal: float, is_alone: bool) -> float:
         """Return the gap that is expected of the root's point."""
-        if goal <= 0.0 or view.rounds < max(self.look, view.height):
+        if goal <= 0.0 or view.rounds < max(self.look, view.height if view.residual is not None else _SOON):
             return math.inf
         if not view.has_dual:
             if self.requests == 0:
@@ -256,7 +257,7 @@ class Outlook:
         It is computed, unless that takes long and a result holds, or another model is on its way.
         """
         since = view.rounds - self.looked
-        gap = self.dual_gap * math.exp(-self.rate * since)
+        gap = self.dual_gap * self._fall(since)
         holds = not is_alone or (self.effort > _EFFORT and since < _HOLDS)
         if gap == math.inf or not holds:
             agents, tolerance = view.agent.facts.agents, _TOLERANCE * goal / view.agent.facts.agents
@@ -269,7 +270,11 @@ class Outlook:
                 self.rate = min(_MOST_RATE, math.log(self.dual_gap / gap) / since)
             self.dual_gap, self.looked = gap, view.rounds
         # The shares of the dual function are of a later iteration than the model.
-        return gap * math.exp(-self.rate * view.height)
+        return gap * self._fall(view.height)
+
+    def _fall(self, rounds: int) -> float:
+        """Return the factor by which the part by the dual function is expected to fall in these rounds."""
+        return max(math.exp(-self.rate * rounds), 1.0 / _MOST_FALL)
 
     def _raise_effort(self) -> None:
         self.effort = min(_MORE * self.effort, _MOST_EFFORT)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap, gap_noise
+from dcgs.methods.certificate import Bounds, CertifiedGap, excess, gap_noise
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
@@ -76,10 +76,10 @@ class Progress:
 class RootState:
     """What the root knows: the best point, f and its derivatives there, and the upper bound H of the Hessian.
 
-    ``value`` is f(x) − f(x⁰), and ``certified`` the gap at x. ``constant`` is the sum of the Hessians of
+    ``value`` is f(x) − f(x⁰), and ``wolfe`` the Wolfe gap at x. ``constant`` is the sum of the Hessians of
     agents whose f is quadratic. ``share`` is that of the upper bound in the Hessian of the model.
     ``curvature`` is D²‖H‖, D the diameter of X: no ⟨d, H d⟩ between two points of X is larger. ``tightness``
-    is a factor of the Wolfe gap to which the model is minimized.
+    is a factor of the Wolfe gap to which the model is minimized. ``bounds`` has the best lower bound of f*.
     """
 
     constant: NDArray[np.float64]
@@ -89,15 +89,16 @@ class RootState:
     value: float
     grad: Point
     hess: NDArray[np.float64]
-    certified: CertifiedGap
+    wolfe: CertifiedGap
     share: float = 0.0
     tightness: float = 1.0
     progress: Progress = field(default_factory=Progress)
+    bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def gap(self) -> float:
         """The Wolfe gap at x."""
-        return self.certified.gap
+        return self.wolfe.gap
 
     @property
     def sure_decrease(self) -> float:
@@ -180,16 +181,18 @@ def by_second_order(agent: Agent) -> Program[Point]:
 def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     """Return numbers; the gradient at the trial; and Hessians.
 
-    The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, and f − f(x⁰)
-    on the way from x. In the first iteration the first matrix is the Hessian if f is quadratic, else 0. If it
-    is not, the upper bound of the Hessian follows, in the first iteration, and the Hessian at the trial.
+    The numbers are f − f(x⁰) at the trial, its rounding error and that of the gradient there, f minus the
+    least value of its loss, and f − f(x⁰) on the way from x. In the first iteration the first matrix is the
+    Hessian if f is quadratic, else 0. If it is not, the upper bound of the Hessian follows, in the first
+    iteration, and the Hessian at the trial.
     """
     f, baseline = agent.f, agent.baseline
     image = f.map.image(trial)
     before = f.map.image(x)
     falls = [f.loss.decrease(baseline.image, before + t * (image - before))[0] for t in _LENGTHS]
     fall, error = baseline.decrease(trial, image)
-    numbers = np.array([-fall, error, f.grad_error(trial, image), *(-each for each in falls)])
+    above = excess(f, f.loss.value(image)) + error
+    numbers = np.array([-fall, error, f.grad_error(trial, image), above, *(-each for each in falls)])
     lower, upper = f.loss.curvature
     bound = [f.map.gram(np.full(f.map.size, upper))] if first else []
     hessians = bound
@@ -204,18 +207,21 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
         return None
     d = agent.x0.size
     hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
-    return 8 * (3 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
+    return 8 * (4 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
-    (value, error, noise, *values), grad, *hessians = total
+    numbers, grad, *hessians = total
+    value, error, noise, above, *values = numbers.tolist()
     root = at.root
-    noise = gap_noise(float(noise), norm(at.trial), agent.X.diameter)
-    certified = agent.certified_gap(
-        grad, at.trial, -float(value) - float(error), noise, at_start=root is None
-    )
-    agent.certify(certified)
+    bounds = Bounds() if root is None else root.bounds
+    noise = gap_noise(noise, norm(at.trial), agent.X.diameter)
+    gap = CertifiedGap(0.0, -value - error, noise, at_start=root is None)
+    bounds.add_least(error - value, above)
+    wolfe, certified = agent.gaps(grad, at.trial, gap, error, bounds)
+    if certified.gap < math.inf:
+        agent.certify(certified)
     if agent.target is not None and agent.target.ends(certified):
         return _end(Verdict.FINAL, certified), at.trial
     matrices = [symmetric(triangle, at.trial.size) for triangle in hessians]
@@ -224,16 +230,17 @@ def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
         constant, *curved = matrices
         bound, hess = (constant + H for H in curved) if curved else (constant, constant)
         curvature = agent.X.diameter**2 * float(np.linalg.norm(bound, 2))
-        root = at.root = RootState(constant, bound, curvature, at.trial, float(value), grad, hess, certified)
-    elif root.accepts(at.trial, float(value), float(error), certified.gap):
-        root.x, root.value, root.grad, root.certified = at.trial, float(value), grad, certified
+        root = RootState(constant, bound, curvature, at.trial, value, grad, hess, wolfe, bounds=bounds)
+        at.root = root
+    elif root.accepts(at.trial, value, error, wolfe.gap):
+        root.x, root.value, root.grad, root.wolfe = at.trial, value, grad, wolfe
         root.hess = root.constant + matrices[0] if matrices else root.constant
         root.share *= _LESS
     else:
         verdict, trial = Verdict.REJECTED, root.reject(agent, at.trial, values)
-    if agent.target is not None and root.progress.is_over(root.certified):
+    if agent.target is not None and root.progress.is_over(root.wolfe):
         verdict = Verdict.FINAL if verdict is Verdict.ACCEPTED else Verdict.STALLED
-        return _end(verdict, root.certified), root.x
+        return _end(verdict, bounds.best(root.wolfe, agent.target)), root.x
     trial = root.next_trial(agent) if trial is None else trial  # lines 5 and 6
     return np.array([verdict], dtype=np.float64), trial
 

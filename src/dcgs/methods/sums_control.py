@@ -1,4 +1,4 @@
-"""Step size and stopping of FastDCGS by sums: a model of f, an estimate of its smoothness, and the gap."""
+"""Step sizes of FastDCGS by sums: a model of f, and an estimate of its smoothness."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap
 from dcgs.points import Point, vdot
 
 # A smoothness that was too small is increased by this factor at least.
@@ -76,32 +75,3 @@ class SmoothnessEstimate:
         if 0.0 < curvature < _SLACK * self.L and allowed:
             self.decreases += 1
             self.L = max(_DECREASE * self.L, _MORE * curvature)
-
-
-@final
-@dataclass
-class SumsStopping:
-    """When to take a step without momentum, whose gap can be certified.
-
-    ``lower`` is a lower bound of f − f(x⁰) over X. Such a step is taken when f is as close to the lower bound
-    as the gap must be. After each such step f must come to half the distance before the next, or to the
-    rounding error ``noise`` of the last gap.
-    """
-
-    lower: float = -math.inf
-    due: float = math.inf
-    noise: float = 0.0
-
-    def update(self, value: float, at: CertifiedGap) -> None:
-        """Use the gap at a point where f − f(x⁰) has this value."""
-        self.lower, self.noise = max(self.lower, value - at.gap), at.noise
-
-    def is_near(self, agent: Agent, value: float) -> bool:
-        """Return True if f is so close to its lower bound that the next step is taken without momentum."""
-        if agent.target is None or self.lower == -math.inf:
-            return False
-        due = min(self.due, agent.target.threshold(-value))
-        if value - self.lower > max(due, self.noise):
-            return False
-        self.due = 0.5 * (value - self.lower)
-        return True

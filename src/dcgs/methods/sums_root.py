@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -10,14 +11,46 @@ import numpy as np
 
 from dcgs.inner import Inner, Solver, Subproblem, gap_at_most
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap, gap_noise
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise
 from dcgs.methods.preconditioner import summed_preconditioner
 from dcgs.methods.reduction import Value
-from dcgs.methods.sums_control import SmoothnessEstimate, SummedModel, SumsStopping
+from dcgs.methods.sums_control import SmoothnessEstimate, SummedModel
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import Point, norm
+
+# Shares of the dual function may be asked for in iteration _FIRST, and then in iterations that grow by the
+# factor _GROWTH. They are, if f has fallen by at most _NEAR times the gap asked for since the last of these
+# iterations. An agent computes its share up to _SHARE of the gap asked for, divided by the number of agents.
+# If another bound was better, the next request is not before _PAUSE times as many iterations.
+_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE = 4, 1.15, 3.0, 0.25, 2
+
+
+@final
+@dataclass
+class DualRequests:
+    """When the agents' shares of the dual function are asked for.
+
+    ``mark`` is the next iteration in which they may be, and ``value`` is f − f(x⁰) in the last one. If
+    ``is_pending``, the shares are in the next sum.
+    """
+
+    mark: int = _FIRST
+    value: float = 0.0
+    is_pending: bool = False
+
+    def is_due(self, k: int, value: float, gap: float, threshold: float) -> bool:
+        """Return True if shares are to be asked for in iteration k: f is near f*, as far as its fall tells.
+
+        Not if the gap will be small enough when f has fallen once more as far.
+        """
+        self.is_pending = False
+        if k >= self.mark:
+            fall = self.value - value
+            self.mark, self.value = math.ceil(_GROWTH * k), value
+            self.is_pending = fall <= _NEAR * threshold and 0.0 < threshold < gap - fall
+        return self.is_pending
 
 
 @final
@@ -25,19 +58,23 @@ from dcgs.points import Point, norm
 class SumsRootState:
     """The last step x, the last accepted point ``best``, and what the next step needs.
 
-    ``at_x`` is True if the next gradient is taken at x, hence in X. ``model`` is f at the last y, None after
-    a rejected step. ``lowest`` is f(best) − f(x⁰). ``preconditioner`` is h, if there is one.
+    ``model`` is f at the last y, None after a rejected step. ``lowest`` is f(best) − f(x⁰).
+    ``preconditioner`` is h, if there is one. ``bounds`` has the best lower bound of f*.
     """
 
     x: Point
     best: Point
-    at_x: bool = True
     model: SummedModel | None = None
     lowest: float = 0.0
     smoothness: SmoothnessEstimate = field(default_factory=SmoothnessEstimate)
     momentum: Momentum = field(default_factory=Momentum)
     preconditioner: Point | None = None
-    stopping: SumsStopping = field(default_factory=SumsStopping)
+    bounds: Bounds = field(default_factory=Bounds)
+    dual: DualRequests = field(default_factory=DualRequests)
+
+    def restart(self, x: Point) -> None:
+        """Continue from x, without momentum and without a model."""
+        self.x, self.model, self.momentum = x, None, Momentum()
 
 
 @final
@@ -45,7 +82,8 @@ class SumsRootState:
 class _Sums:
     """Sums over all agents: f as seen from y, f(x) − f(x⁰), curvatures, and rounding errors.
 
-    ``error`` is that of the values of f at x and at y, ``noise`` that of ∇f(y).
+    ``error`` is that of the values of f at x and at y, ``noise`` that of ∇f(y). ``excess`` is what f(x) is
+    above the least value of the losses, and ``dual`` a lower bound of f* − f(x⁰), if it was asked for.
     """
 
     model: SummedModel
@@ -54,6 +92,8 @@ class _Sums:
     smoothness: float
     mean_curvature: float
     noise: float
+    excess: float
+    dual: float
 
 
 @final
@@ -77,41 +117,68 @@ class SumsRoot:
         self._agent, self._zero = agent, zero
 
     def answer(self, k: int, y: Point, total: Value) -> Value:
-        """Return θ and the next point; at the end the gap, and no point. The gradients are those at y."""
+        """Return θ and the next point; at the end the gap, and no point. The gradients are those at y.
+
+        If shares of the dual function are asked for, their tolerance and ∇f(y) follow.
+        """
         at, agent = self.state, self._agent
         assert at is not None
         sums = self._split(at, y, total[0])
-        certified = self._certified(at, k, sums)
-        if certified is not None:  # line 4
-            return certified.as_array(), np.empty(0)
+        gap, is_rounding = self._gap(at, k, sums)
+        ends = gap is not None and agent.target is not None and agent.target.ends(gap)
+        inside = agent.X.restore(at.x) if ends and k > 1 else at.x
+        if gap is not None and ends and inside is at.x:  # line 4
+            return gap.as_array(), np.empty(0)
         scale = -at.lowest if at.lowest < 0.0 else sums.model.gap(agent)
         e = summable_tolerance(k, scale)  # by so much f may increase
-        self._judge(at, k, e, sums)  # line 5
+        if ends:
+            at.restart(inside)
+        else:
+            self._judge(at, k, e, sums)  # line 5
         theta = 0.0 if at.model is None else self._step(at, at.model, e / k**2)
-        return np.array([theta]), at.x.reshape(-1)
+        # A gap that is rounding error is measured where it has the least: at y = x.
+        return np.array([0.0 if is_rounding else theta]), at.x.reshape(-1), *self._request(at, k, gap, sums)
 
     def _split(self, at: SumsRootState, y: Point, total: Point) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
         size, shape = self._agent.x0.size, self._agent.x0.shape
-        value, value_y, error, smoothness, mean_curvature, noise = total[size : size + 6].tolist()
-        curvatures = total[size + 6 :]
+        value, value_y, *numbers = total[size : size + 8].tolist()
+        curvatures = total[size + 8 :]
         h = summed_preconditioner(curvatures.reshape(shape)) if len(curvatures) else at.preconditioner
-        model = SummedModel(y, value_y, total[:size].reshape(shape), h)
-        return _Sums(model, value, error, smoothness, mean_curvature, noise)
+        return _Sums(SummedModel(y, value_y, total[:size].reshape(shape), h), value, *numbers)
 
-    def _certified(self, at: SumsRootState, k: int, sums: _Sums) -> CertifiedGap | None:
-        """Return the gap at y if the run ends there."""
+    def _gap(self, at: SumsRootState, k: int, sums: _Sums) -> tuple[CertifiedGap | None, bool]:
+        """Return f(x) minus the best lower bound of f* so far, and True if the Wolfe gap is rounding error.
+
+        Without a target there is no gap. The Wolfe gap is f(x) minus the minimum over X of the linear
+        approximation of f at y.
+        """
         agent, model = self._agent, sums.model
         if agent.target is None:
-            return None
+            return None, False
+        # If y is x, both values have the same bits.
+        apart = 0.0 if np.array_equal(model.at, at.x) else 2.0 * sums.error
         noise = gap_noise(sums.noise, norm(model.at), agent.X.diameter)
-        decrease = -model.value - sums.error
-        gap = agent.certified_gap(model.grad, model.at, decrease, noise, at_start=k == 1)
-        at.stopping.update(model.value, gap)
-        if not at.at_x:
-            return None
-        agent.certify(gap)
-        return gap if agent.target.ends(gap) else None
+        above = CertifiedGap(sums.value - model.value + apart, -sums.value - sums.error, noise, k == 1)
+        at.bounds.add_least(sums.error - sums.value, sums.excess)
+        if at.dual.is_pending:
+            at.bounds.add(sums.dual, GapKind.DUAL)
+        wolfe, gap = agent.gaps(model.grad, model.at, above, sums.error, at.bounds)
+        if at.dual.is_pending and (gap.kind is not GapKind.DUAL or wolfe.gap <= gap.gap):
+            at.dual.mark = _PAUSE * k
+        if gap.gap < math.inf:
+            agent.certify(gap)
+        return gap, wolfe.gap <= noise + 2.0 * apart
+
+    def _request(self, at: SumsRootState, k: int, gap: CertifiedGap | None, sums: _Sums) -> Value:
+        """Return the tolerance of shares of the dual function and ∇f(y), if shares are asked for."""
+        target = self._agent.target
+        if target is None or gap is None:
+            return ()
+        threshold = target.threshold(gap.decrease)
+        if not at.dual.is_due(k, min(at.lowest, sums.value), gap.gap, threshold):
+            return ()
+        return np.array([_SHARE * threshold / self._agent.facts.agents]), sums.model.grad.reshape(-1)
 
     def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
         """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
@@ -126,8 +193,7 @@ class SumsRoot:
             at.model, at.momentum = last, Momentum()
         elif value > at.lowest + e + rounding:
             # f has increased: go back to the best point, without momentum.
-            at.x, at.at_x = self._agent.X.restore(at.best), True
-            at.model, at.momentum = None, Momentum()
+            at.restart(self._agent.X.restore(at.best))
         else:
             at.best, at.lowest = at.x, value
             if last is not None:
@@ -139,8 +205,4 @@ class SumsRoot:
         phi = Subproblem(self._zero, model.grad, at.smoothness.L, model.at, at.preconditioner)
         x_prev, at.x = at.x, self.solver(phi, gap_at_most(gap))  # line 6
         uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
-        theta = at.momentum.weight(restart=uphill)
-        at.at_x = at.stopping.is_near(self._agent, at.lowest)
-        if at.at_x:  # its gap may be certified
-            at.x = self._agent.X.restore(at.x)
-        return 0.0 if at.at_x else theta  # line 7
+        return at.momentum.weight(restart=uphill)  # line 7
