@@ -123,12 +123,12 @@ def recorded_pool(study: RoundsStudy, chosen: Instance) -> Pooled | None:
 def run_times(
     study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry], report: Report
 ) -> None:
-    """Do all runs that are not recorded, the pool's included."""
+    """Do all runs that are not recorded, the pool's included unless only those until the agents stop."""
     run_study(study, instances, entries, report)
     missing = [
         chosen.spec or chosen.name
         for chosen in instances
-        if study.optimum(chosen) is not None and recorded_pool(study, chosen) is None
+        if not study.stops_only and study.optimum(chosen) is not None and recorded_pool(study, chosen) is None
     ]
     for spec, sentence in run_in_processes(study.jobs, partial(run_pool, study), missing):
         report(f"the pool of {spec}", sentence)
@@ -148,8 +148,8 @@ def run_pool(study: RoundsStudy, spec: str) -> str | None:
 
 
 def times_left(study: RoundsStudy, instances: Sequence[Instance]) -> int:
-    """Return how many pools are not recorded."""
-    return sum(recorded_pool(study, chosen) is None for chosen in instances)
+    """Return how many pools are to be done."""
+    return 0 if study.stops_only else sum(recorded_pool(study, chosen) is None for chosen in instances)
 
 
 def _pool_key(study: RoundsStudy, chosen: Instance) -> dict[str, Any]:
