@@ -38,7 +38,8 @@ OURS_LEGEND = (
     "Wolfe bound, or the least value of the loss. A certificate goes along a spanning tree to its root and "
     "back. The last two columns are the true relative error when the agents stop at 1e-3, and the share of "
     "certificates in the bytes of the busiest agent: the rest is what as many rounds take without them. "
-    "Matrix completion certifies in rounds of its own, which send less than others: the share is negative."
+    "It is negative where certificates take rounds of their own, which send less than others: by sums, as "
+    "on the star, and in matrix completion."
 )
 LEGEND = (
     "Relative error is (worst_loss − f*)/(f(x⁰) − f*), for the worst agent's model on everyone's data. A "
