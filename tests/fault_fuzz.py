@@ -1,6 +1,7 @@
 """Random problems with random faults, judged as those of fuzz.py are.
 
-Repeat one with ``python tests/fault_fuzz.py SEED``, the first N with ``python tests/fault_fuzz.py 0:N``.
+Repeat one with ``python tests/fault_fuzz.py SEED``, the first N with ``python tests/fault_fuzz.py 0:N``; with
+``--peers`` after that, for the methods other than FastDCGS.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import dcgs
 from fuzz import Problem, judge, problem
 
 COUNT = 60
-# Rounds of a run.
-ROUNDS = 80
+# Rounds of a run; and of one by a method that does not bear faults, with the smallest gap asked for.
+ROUNDS, ROUNDS_OF_PEERS, GAP_OF_PEERS = 80, 150, 0.1
 
 
 def faulty(seed: int) -> Problem:
@@ -46,8 +47,18 @@ def faulty(seed: int) -> Problem:
     return replace(given, method=method, runtime=runtime, rounds=ROUNDS, about=about)
 
 
+def faulty_peer(seed: int) -> Problem:
+    """Return the problem of a seed for a method that does not bear faults: older messages replace others."""
+    given = problem(seed, peers=True)
+    faults = _faults(np.random.default_rng((16, seed)), given.graph, given.method)
+    runtime = dcgs.Lockstep(faults=faults, allow_faults=True)
+    about = f"{given.about}, with {runtime!r}"
+    gap = max(given.gap, GAP_OF_PEERS)
+    return replace(given, runtime=runtime, rounds=ROUNDS_OF_PEERS, gap=gap, about=about)
+
+
 def _watched(method: dcgs.Method) -> dcgs.Method:
-    """Return the method with the observer of the run to end it: its agents need every message to certify."""
+    """Return the method; if its agents need every message to certify, with the observer to end the run."""
     return replace(method, stops_itself=False) if isinstance(method, dcgs.FastDCGS) else method
 
 
@@ -78,11 +89,11 @@ def _sortable(graph: nx.Graph) -> bool:
     return all(isinstance(node, int) for node in graph)
 
 
-def main(seeds: Iterable[int]) -> None:
+def main(seeds: Iterable[int], peers: bool = False) -> None:
     """Judge the problems of these seeds; print what is bad, and how many of each verdict there are."""
     count: Counter[str] = Counter()
     for seed in seeds:
-        judgment = judge(faulty(seed))
+        judgment = judge(faulty_peer(seed) if peers else faulty(seed))
         count[f"{judgment.verdict.value} ({judgment.status})"] += 1
         if judgment.verdict.bad:
             print(judgment, flush=True)
@@ -92,4 +103,4 @@ def main(seeds: Iterable[int]) -> None:
 
 if __name__ == "__main__":
     first, _, last = sys.argv[1].partition(":")
-    main(range(int(first), int(last or int(first) + 1)))
+    main(range(int(first), int(last or int(first) + 1)), "--peers" in sys.argv)

@@ -5,7 +5,8 @@ scales. The judge has the data as dense matrices, the losses as formulas, and ev
 inequalities. It minimizes by Newton steps along the central path (Boyd and Vandenberghe, *Convex
 Optimization*, chapter 11), which do not depend on how coordinates are scaled.
 
-Repeat one problem with ``python tests/fuzz.py SEED``, all of them with ``python tests/fuzz.py``.
+Repeat one problem with ``python tests/fuzz.py SEED``, all of them with ``python tests/fuzz.py``. With
+``--peers`` before the seeds, problems are for the methods other than FastDCGS. ``A:B`` is a range of seeds.
 """
 
 from __future__ import annotations
@@ -380,12 +381,25 @@ METHODS: dict[str, float] = {
     "dcgs.NIDS()": 1.0,
     "dcgs.ProjectedAGD()": 1.0,
 }
+# The methods other than FastDCGS, which are slower: for larger gaps, with more rounds and calls.
+PEERS: dict[str, float] = {
+    "dcgs.DCGS()": 1.0,
+    "dcgs.DCGS(answer='last')": 1.0,
+    "dcgs.PrimalDual(precision=1e-3)": 1.0,
+    "dcgs.DFW()": 1.0,
+    "dcgs.DFW(tracking=False)": 0.5,
+    "dcgs.PGExtra()": 1.5,
+    "dcgs.NIDS()": 1.5,
+    "dcgs.ProjectedAGD()": 1.0,
+    "dcgs.ProjectedAGD(gossip='chebyshev')": 0.5,
+}
 PROJECTING = ("PGExtra", "NIDS", "ProjectedAGD")
 PROJECTABLE = ("L1Ball", "L2Ball", "LInfBall", "Box", "Simplex", "GroupL1Ball", "NuclearNormBall")
 GAPS = [0.3, 0.1, 1e-2, 1e-3, 1e-3, 1e-4]
+GAPS_OF_PEERS = [0.3, 0.1, 0.1, 1e-2]
 # Limits beside the gap, in rounds and oracle calls; an oracle that solves a linear program is the slowest.
-ROUNDS = 150
-CALLS, CALLS_OF_PROGRAM = 600, 60
+ROUNDS, ROUNDS_OF_PEERS = 150, 500
+CALLS, CALLS_OF_PEERS, SLOWER = 600, 2400, 10
 # Seconds of computing after which a run counts as one without end; at these limits they take one at most.
 LONGEST = 10.0
 
@@ -406,6 +420,7 @@ class Problem:
     x0: Array | None
     runtime: Runtime | None = None
     rounds: int = ROUNDS
+    calls: int = CALLS
 
     @property
     def start(self) -> Array:
@@ -417,7 +432,8 @@ class Problem:
         """Run dcgs on it, to the gap or to limits in rounds and oracle calls."""
         X = self.region.made
         parts = X.parts if isinstance(X, Product) else (X,)
-        calls = CALLS_OF_PROGRAM if any(isinstance(part, dcgs.Polytope) for part in parts) else CALLS
+        slower = any(isinstance(part, dcgs.Polytope) for part in parts)
+        calls = self.calls // SLOWER if slower else self.calls
         limits: dict[str, Any] = {} if self.method.projects else {"lmo_calls": calls}
         every = 0 if self.method.stops_itself else 3
         return dcgs.minimize(
@@ -434,14 +450,19 @@ class Problem:
         )
 
 
-def problem(seed: int) -> Problem:
-    """Return the problem of a seed."""
+def draw_method(rng: np.random.Generator, weights: dict[str, float], set_name: str) -> str:
+    """Return a method that can be used for this set; the first of the table where the one drawn cannot."""
+    method = str(rng.choice(list(weights), p=np.array(list(weights.values())) / sum(weights.values())))
+    projects = any(name in method for name in PROJECTING)
+    return next(iter(weights)) if projects and set_name not in PROJECTABLE else method
+
+
+def problem(seed: int, peers: bool = False) -> Problem:
+    """Return the problem of a seed; with ``peers``, for one of the methods other than FastDCGS."""
     rng = np.random.default_rng((14, seed))
     names = list(SHAPES)
     name = names[seed % len(names)]
-    method = str(rng.choice(list(METHODS), p=np.array(list(METHODS.values())) / sum(METHODS.values())))
-    if name not in PROJECTABLE and any(peer in method for peer in PROJECTING):
-        method = "dcgs.FastDCGS()"
+    method = draw_method(rng, PEERS if peers else METHODS, name)
     shape = SHAPES[name][rng.integers(len(SHAPES[name]))]
     graph_name = str(rng.choice(list(GRAPHS)))
     graph = GRAPHS[graph_name](rng)
@@ -454,9 +475,16 @@ def problem(seed: int) -> Problem:
     terms = [Term(data.kind, data.A, data.b, data.delta) for data in drawn]
     objectives = [data.objective() for data in drawn]
     x0 = None if rng.random() < 0.7 else inside(rng, region).reshape(shape)
-    gap = float(rng.choice(GAPS))
+    gap = float(rng.choice(GAPS_OF_PEERS if peers else GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, {way} {kind}, {method}, gap={gap:g}, {spread}"
-    return Problem(seed, about, Sum(terms), region, objectives, graph, eval(method, {"dcgs": dcgs}), gap, x0)
+    chosen: dcgs.Method = eval(method, {"dcgs": dcgs})
+    drawn_problem = Problem(seed, about, Sum(terms), region, objectives, graph, chosen, gap, x0)
+    return for_peers(drawn_problem) if peers else drawn_problem
+
+
+def for_peers(given: Problem) -> Problem:
+    """Return the problem with limits that let slower methods reach their gaps."""
+    return replace(given, rounds=ROUNDS_OF_PEERS, calls=CALLS_OF_PEERS)
 
 
 def inside(rng: np.random.Generator, region: Region) -> Array:
@@ -667,11 +695,20 @@ def _judged(problem: Problem, result: dcgs.Result) -> Judgment:
     return Judgment(problem, Verdict.TRUE, details, sharp, status)
 
 
-def main(seeds: Sequence[int]) -> None:
+def seeds_of(words: Sequence[str], default: Sequence[int]) -> Sequence[int]:
+    """Return the seeds of a command line: numbers, and ranges as first:last."""
+    found = list[int]()
+    for word in words:
+        first, _, last = word.partition(":")
+        found += range(int(first), int(last or int(first) + 1))
+    return found or default
+
+
+def main(seeds: Sequence[int], peers: bool = False) -> None:
     """Judge the problems of these seeds, and print what is bad and how many of each there are."""
     count: Counter[str] = Counter()
     for seed in seeds:
-        judgment = judge(problem(seed))
+        judgment = judge(problem(seed, peers))
         sharp = "" if judgment.sharp else ", reference not sharp"
         count[f"{judgment.verdict.value} ({judgment.status}{sharp})"] += 1
         if judgment.verdict.bad or not judgment.sharp or len(seeds) == 1:
@@ -681,4 +718,5 @@ def main(seeds: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(seed) for seed in sys.argv[1:]] or range(COUNT))
+    words = [word for word in sys.argv[1:] if word != "--peers"]
+    main(seeds_of(words, range(COUNT)), "--peers" in sys.argv)

@@ -3,7 +3,8 @@
 The part of b that is orthogonal to the range of A changes f by a constant. The judge gets the other part,
 computed with fractions, so that its own values do not cancel. Problems are judged as those of fuzz.py are.
 
-Repeat one problem with ``python tests/fuzz_offsets.py SEED``, a range of them with two numbers.
+Repeat one problem with ``python tests/fuzz_offsets.py SEED``, a range of them with ``A:B``; with ``--peers``
+before the seeds, by the methods other than FastDCGS.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ from scipy.linalg import null_space
 import dcgs
 from fuzz import (
     GAPS,
+    GAPS_OF_PEERS,
     GRAPHS,
     METHODS,
-    PROJECTABLE,
-    PROJECTING,
+    PEERS,
     SHAPES,
     Array,
     Problem,
     Sum,
     Term,
     any_set,
+    draw_method,
+    for_peers,
     judge,
+    seeds_of,
 )
 
 
@@ -56,15 +60,13 @@ def in_range(A: Array, b: Array) -> Array:
     return np.array([float(value) for value in exact])
 
 
-def offset_problem(seed: int) -> Problem:
-    """Return the problem of a seed."""
+def offset_problem(seed: int, peers: bool = False) -> Problem:
+    """Return the problem of a seed; every method is as likely as others, with ``peers`` none is FastDCGS."""
     rng = np.random.default_rng((261, seed))
     names = list(SHAPES)
     name = names[seed % len(names)]
     shape = SHAPES[name][rng.integers(len(SHAPES[name]))]
-    method = str(rng.choice(list(METHODS)))
-    if name not in PROJECTABLE and any(peer in method for peer in PROJECTING):
-        method = "dcgs.FastDCGS()"
+    method = draw_method(rng, dict.fromkeys(PEERS if peers else METHODS, 1.0), name)
     graph_name = str(rng.choice(list(GRAPHS)))
     graph = GRAPHS[graph_name](rng)
     region = any_set(rng, name, shape, 10.0 ** rng.uniform(-1.0, 1.0))
@@ -77,15 +79,16 @@ def offset_problem(seed: int) -> Problem:
         b = offset * normal + A @ (region.center + far * rng.standard_normal(d))
         terms.append(Term("squares", A, in_range(A, b)))
         objectives.append(dcgs.LeastSquares(A, b, shape))
-    gap = float(rng.choice(GAPS))
+    gap = float(rng.choice(GAPS_OF_PEERS if peers else GAPS))
     about = f"{name}{shape}, {graph_name} of {len(graph)}, offset {offset:.1e}, {method}, gap={gap:g}"
     made: dcgs.Method = eval(method, {"dcgs": dcgs})
-    return Problem(seed, about, Sum(terms), region, objectives, graph, made, gap, None)
+    drawn = Problem(seed, about, Sum(terms), region, objectives, graph, made, gap, None)
+    return for_peers(drawn) if peers else drawn
 
 
-def main(seeds: Sequence[int]) -> None:
+def main(seeds: Sequence[int], peers: bool = False) -> None:
     """Judge the problems of these seeds; print what is bad, and how many of each verdict there are."""
-    judgments = [judge(offset_problem(seed)) for seed in seeds]
+    judgments = [judge(offset_problem(seed, peers)) for seed in seeds]
     for judgment in judgments:
         if judgment.verdict.bad or len(judgments) == 1:
             print(judgment)
@@ -94,5 +97,5 @@ def main(seeds: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    numbers = [int(text) for text in sys.argv[1:]] or [0, 120]
-    main(numbers if len(numbers) == 1 else range(*numbers))
+    words = [word for word in sys.argv[1:] if word != "--peers"]
+    main(seeds_of(words, range(120)), "--peers" in sys.argv)

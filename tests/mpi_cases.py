@@ -28,7 +28,7 @@ from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
 from problems import METHODS
 
-MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")
+MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap", "certified_gap")
 COUNTS = ("messages", "bytes", "lmo_calls", "projections")
 
 
@@ -72,6 +72,7 @@ def digest(result: Result) -> str:
     for name in ("iterations", "rounds", "peak_bytes", *COUNTS, *MEASURES):
         hashed.update(getattr(result.history, name).tobytes())
     hashed.update(f"{result.status} {result.iterations} {result.rounds} {result.notes}".encode())
+    hashed.update(f"{result.certificates.tolist()}".encode())
     return hashed.hexdigest()
 
 
@@ -112,6 +113,20 @@ def check_equal(runtime: dcgs.MPI, seed: int, number: int) -> None:
 
 LASSO = problem(np.random.default_rng(5), 6, 2)
 CYCLE = nx.cycle_graph(6)
+
+
+def check_agents_of_every_method_certify(runtime: dcgs.MPI) -> None:
+    """Certificates are equal to the bit, also where nothing is measured and no process knows them all."""
+    held = {i: LASSO[0][i] for i in runtime.hosts(6)}
+    for method in (dcgs.DFW(), dcgs.NIDS(), dcgs.PGExtra(), dcgs.ProjectedAGD()):
+        alone = {"objectives": LASSO[0], "X": LASSO[1], "graph": CYCLE, "method": method, "gap": 0.5}
+        same(runtime, alone | {"rounds": 300, "every": 0}, {"objectives": held})
+        local = dcgs.minimize(**alone | {"objectives": held}, rounds=300, every=None, runtime=runtime)
+        first = dcgs.minimize(**alone, rounds=300, every=None)
+        assert local.certificates.tolist() == first.certificates.tolist()
+        assert (local.rounds, local.bytes.tolist()) == (first.rounds, first.bytes.tolist())
+        assert local.agents.tobytes() == first.agents[local.hosted].tobytes()
+        assert first.status is dcgs.Status.AGREED
 
 
 def check_the_link(runtime: dcgs.MPI) -> None:
@@ -370,6 +385,7 @@ CHECKS: dict[int, list[Callable[[dcgs.MPI], None]]] = {
     2: [check_messages_of_every_size, check_messages_for_some_neighbors, check_completion_in_factors],
     3: [
         check_whole_sequences,
+        check_agents_of_every_method_certify,
         check_the_link,
         check_sparse_columns,
         check_the_dual_bound,

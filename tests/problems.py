@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, final
 
 import networkx as nx
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 import dcgs
 from dcgs import LeastSquares, Objective, registry
+from dcgs.facts import Facts
+from dcgs.inner import Inner
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -41,6 +44,35 @@ _FORMS: list[dcgs.Method] = [
 ]
 METHODS = [*_FORMS, *(made() for made in registry.methods().values() if made not in map(type, _FORMS))]
 """Every method, some in more than one form; one that is not named above with default settings."""
+
+
+@final
+@dataclass(frozen=True)
+class EndedByObserver(dcgs.Method):
+    """A method whose agents certify nothing: the observer of the run ends it at a gap."""
+
+    method: dcgs.Method
+    stops_itself = False
+
+    @property
+    def rounds_per_iteration(self) -> int:  # type: ignore[override]  # the wrapped method's
+        return self.method.rounds_per_iteration
+
+    @property
+    def projects(self) -> bool:  # type: ignore[override]  # the wrapped method's
+        return self.method.projects
+
+    def incompatibility(self, objectives: Mapping[int, Objective], X: dcgs.ConvexSet) -> str | None:
+        return self.method.incompatibility(objectives, X)
+
+    def program(self, agent: dcgs.Agent) -> dcgs.Program[Any]:
+        return self.method.program(agent)
+
+    def inner_solver(self, f: Objective, X: dcgs.ConvexSet) -> Inner | None:
+        return self.method.inner_solver(f, X)
+
+    def schedule_fingerprint(self, facts: Facts) -> str:
+        return self.method.schedule_fingerprint(facts)
 
 
 @dataclass(frozen=True, eq=False)

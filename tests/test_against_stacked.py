@@ -251,7 +251,7 @@ def test_a_program_returns_what_it_showed_last(method: dcgs.Method) -> None:
         ),
         iterations=HORIZON,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: shown.append((k, answer)),
+        observe=lambda k, answer, dual=None: shown.append((k, answer)),
     )
 
     def alone() -> Iterator[Array]:

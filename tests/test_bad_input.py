@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import dcgs
 from dcgs.runtime import Job, ProcessGroup, Runtime, SingleProcess
+from problems import EndedByObserver
 
 Array = NDArray[np.float64]
 
@@ -688,7 +689,7 @@ def test_every_must_be_a_whole_number(value: object) -> None:
     refused(ValueError, f"every must be a whole number of at least 0, or None; got {value!r}.", every=value)
 
 
-@pytest.mark.parametrize("method", [dcgs.DCGS(), dcgs.DFW(), dcgs.FastDCGS(stops_itself=False)], ids=repr)
+@pytest.mark.parametrize("method", [EndedByObserver(dcgs.DFW()), dcgs.FastDCGS(stops_itself=False)], ids=repr)
 def test_a_gap_cannot_end_a_run_that_is_not_measured_unless_its_agents_stop_it(method: dcgs.Method) -> None:
     refused(
         ValueError,
@@ -811,7 +812,7 @@ def test_a_gap_in_a_run_without_measurements_is_refused() -> None:
         "a gap can only end a run that is measured on the way; got gap with every=None. "
         "Use every=1, or leave gap out and give another rule."
     )
-    refused(ValueError, message, method=dcgs.DFW(), gap=0.1, every=None)
+    refused(ValueError, message, method=dcgs.FastDCGS(stops_itself=False), gap=0.1, every=None)
 
 
 def test_a_callback_that_is_never_called_is_refused() -> None:

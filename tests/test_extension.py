@@ -193,7 +193,10 @@ def test_dcgs_fit_gives_options_to_a_loss_an_inner_solver_and_a_set_that_takes_a
             "lasso --radius 1 --method dcgs --inner cg --inner-option speed=3 --rounds 1",
             "the inner solver cg takes the options step, max_steps; got speed=3:",
         ),
-        ("lasso --radius 1 --method nids", "Give --rounds, --iterations or --seconds; or --measure."),
+        (
+            "lasso --radius 1 --method-option stops_itself=False",
+            "Give --rounds, --iterations, --seconds or --lmo-calls; or --measure.",
+        ),
         ("squares", "the problem must be one of lasso, least-squares, logistic, completion, huber, "),
         ("toy_extension.losses:Image", "must be a class derived from dcgs.Loss; it is"),
     ],

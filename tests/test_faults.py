@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
 import pytest
 
 import dcgs
-from dcgs.methods.epoch import Answer
-from dcgs.methods.network_certificate import Proposal, Request
+from dcgs.methods.base import Dual
+from dcgs.methods.certifier import Certifier, Lane
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import FaultSchedule, Job, Traffic
 from dcgs.runtime.faults import RecordedFaults, RoundFaults
-from fault_fuzz import COUNT, faulty
+from fault_fuzz import COUNT, faulty, faulty_peer
 from fuzz import Judgment, Verdict, judge
 from problems import neighbors_of
 
@@ -50,6 +51,14 @@ def test_no_status_lies_under_random_faults_and_no_run_hangs(first: int) -> None
     assert not bad, "repeat with: python tests/fault_fuzz.py SEED\n" + "\n".join(map(str, bad))
     # Runs that claim nothing cannot lie: some of the problems must end by their gap.
     assert sum(judgment.verdict is Verdict.TRUE for judgment in judged(first)) >= CHUNK // 4
+
+
+@pytest.mark.parametrize("first", [0, 15])
+def test_no_status_lies_where_faults_are_allowed_for_methods_that_do_not_bear_them(first: int) -> None:
+    found = [judge(faulty_peer(seed)) for seed in range(first, first + CHUNK)]
+    bad = [judgment for judgment in found if judgment.verdict.bad]
+    assert not bad, "repeat with: python tests/fault_fuzz.py SEED --peers\n" + "\n".join(map(str, bad))
+    assert sum(judgment.verdict is Verdict.TRUE for judgment in found) >= CHUNK // 4
 
 
 @pytest.mark.parametrize(
@@ -108,28 +117,37 @@ def test_noise_is_replayed_as_well(tmp_path: Path) -> None:
     assert 1e-5 < np.abs(first.x - exact.x).max() < 0.1 * np.abs(exact.x).max()
 
 
-def test_noise_in_the_numbers_of_an_answer_names_no_vector_that_is_not_there() -> None:
-    nothing = Answer(np.zeros(4), None, 5, Request())
-    model = Answer(np.zeros(4), None, 5, Request(Proposal.MODEL, gradient=True), model=np.ones(2))
-    for noise in (0.2, -0.2):
-        found = [Answer.of((numbers + noise, *rest)) for numbers, *rest in (nothing.value(), model.value())]
-        assert [(one.gap, one.curvature, one.stops) for one in found] == [(None, None, False)] * 2
-        assert [one.request.proposal for one in found] == [Proposal.NOTHING, Proposal.MODEL]
-        assert [one.request.gradient for one in found] == [False, True]
-
-
-def test_with_noise_agents_cannot_certify_and_are_told_so() -> None:
+@pytest.mark.parametrize("method", [None, dcgs.DFW(), dcgs.NIDS()], ids=["FastDCGS", "DFW", "NIDS"])
+def test_with_noise_agents_cannot_certify_and_are_told_so(method: dcgs.Method | None) -> None:
     with pytest.raises(ValueError, match="agents cannot certify a gap if messages are noisy"):
-        run(dcgs.Faults(noise=0.01))
+        run(dcgs.Faults(noise=0.01), method)
 
 
-def test_where_messages_are_replaced_agents_cannot_certify_and_are_told_so() -> None:
-    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.2), allow_faults=True)
-    objectives = [dcgs.LeastSquares(np.eye(2), [1.0, 2.0])] * 3
+@pytest.mark.parametrize("form", ["sums", "newton"])
+def test_sums_of_which_a_part_may_be_older_certify_nothing_and_are_refused(
+    form: Literal["sums", "newton"],
+) -> None:
     with pytest.raises(ValueError, match="cannot certify a gap if messages are replaced by older ones"):
-        dcgs.minimize(
-            objectives, dcgs.L1Ball(2), nx.path_graph(3), dcgs.FastDCGS(form="sums"), gap=0.1, runtime=runtime
-        )
+        run(dcgs.Faults(loss=0.2), dcgs.FastDCGS(form=form))
+
+
+def test_multipliers_of_methods_are_not_used_where_messages_may_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They need not sum to zero then; those of gradients do."""
+    multiplier: Callable[[Certifier, Lane, Dual | None], Dual | None] = Certifier._multiplier
+    found: list[tuple[bool, bool]] = []
+
+    def noted(self: Certifier, lane: Lane, dual: Dual | None) -> Dual | None:
+        made = multiplier(self, lane, dual)
+        found.append((lane.center is None, made is None))
+        return made
+
+    monkeypatch.setattr(Certifier, "_multiplier", noted)
+    result = run(dcgs.Faults(loss=0.1, seed=3), dcgs.NIDS(), gap=1e-2, rounds=200)
+    assert {made for without_center, made in found if without_center} == {True}
+    assert {made for without_center, made in found if not without_center} == {False}
+    assert result.status in (dcgs.Status.AGREED, dcgs.Status.ROUNDS)
 
 
 def counting(i: int, seen: dict[int, list[dict[int, float]]], rounds: int) -> Program[Point]:

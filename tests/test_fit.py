@@ -283,7 +283,8 @@ RULES = {
     "--iterations 3": "the limit on iterations was reached.",
     "--seconds 1e-9": "the limit on seconds was reached.",
     "--lmo-calls 2": "the limit on oracle calls was reached.",
-    "--method dfw --gap 0.5 --measure": "the certified gap reached its target.",
+    "--method dfw --gap 0.5": "the agents agreed that the gap they certified reached its target.",
+    "--method-option stops_itself=False --gap 0.5 --measure": "the certified gap reached its target.",
 }
 
 
@@ -313,9 +314,10 @@ def test_losses_on_all_data_are_measured_only_on_request(capsys: pytest.CaptureF
 
 LASSO = "fit lasso --data d.npy --radius 1.5 --rounds 2 --out m"
 COMPLETION = "fit completion --radius 2 --rounds 2 --agents 1 --out m --data"
+UNLIMITED = "fit lasso --data d.npy --radius 1 --agents 3 --out m"
 FAULTS = {
-    "fit lasso --data d.npy --radius 1 --agents 3 --method dfw --out m": "must have a limit; got none.",
-    f"{LASSO} --agents 3 --method dfw --gap 0.1": "only if it is measured during the run",
+    f"{UNLIMITED} --method-option stops_itself=False": "must have a limit; got none.",
+    f"{LASSO} --agents 3 --method-option stops_itself=False --gap 0.1": "only if it is measured during",
     f"{LASSO} --agents 3 --method dfw --eta 2": "--eta must be left out for dfw; it is for fastdcgs.",
     f"{LASSO} --agents 3 --step 2": "--step must be left out for fastdcgs; it is for nids, pgextra,",
     f"{LASSO} --agents 3 --set l2 --method dcgs --inner pcg": "pcg needs a set with finitely many",

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fuzz import COUNT, GRAPHS, METHODS, SHAPES, Judgment, Verdict, judge, problem, reference
+from fuzz import COUNT, GRAPHS, METHODS, PEERS, SHAPES, Judgment, Verdict, judge, problem, reference
 from fuzz_offsets import offset_problem
 from reference import optimum
 
@@ -37,6 +37,29 @@ def test_no_status_lies_where_f_is_far_larger_than_its_decrease(first: int) -> N
     bad = [judgment for judgment in found if judgment.verdict.bad]
     assert not bad, "repeat with: python tests/fuzz_offsets.py SEED\n" + "\n".join(map(str, bad))
     assert sum(judgment.verdict is Verdict.TRUE for judgment in found) >= CHUNK // 3
+
+
+@pytest.mark.parametrize("first", [0, 20])
+def test_no_status_of_another_method_lies(first: int) -> None:
+    found = [judge(problem(seed, peers=True)) for seed in range(first, first + CHUNK)]
+    bad = [judgment for judgment in found if judgment.verdict.bad]
+    assert not bad, "repeat with: python tests/fuzz.py --peers SEED\n" + "\n".join(map(str, bad))
+    assert sum(judgment.sharp for judgment in found) >= CHUNK - 2
+    assert sum(judgment.verdict is Verdict.TRUE for judgment in found) >= CHUNK // 3
+    assert {judgment.status for judgment in found if judgment.verdict is Verdict.TRUE} == {"AGREED"}
+
+
+def test_no_status_of_another_method_lies_where_f_is_far_larger_than_its_decrease() -> None:
+    found = [judge(offset_problem(seed, peers=True)) for seed in range(CHUNK)]
+    bad = [judgment for judgment in found if judgment.verdict.bad]
+    assert not bad, "repeat with: python tests/fuzz_offsets.py --peers SEED\n" + "\n".join(map(str, bad))
+    assert sum(judgment.verdict is Verdict.TRUE for judgment in found) >= CHUNK // 3
+
+
+def test_the_problems_of_other_methods_have_every_one_of_them() -> None:
+    told = "\n".join(problem(seed, peers=True).about for seed in range(100))
+    assert [name for name in (*SHAPES, *GRAPHS, *PEERS) if name not in told] == []
+    assert "FastDCGS" not in told
 
 
 def test_the_problems_have_every_set_loss_map_graph_and_method() -> None:

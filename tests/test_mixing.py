@@ -51,7 +51,7 @@ def agent_at(graph: nx.Graph, i: int) -> Agent:
         facts=Facts(agents=len(graph), norm_L=1.0, strong_convexity=0.0, set_diameter=2.0, horizon=1),
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: None,
+        observe=lambda k, answer, dual=None: None,
     )
 
 

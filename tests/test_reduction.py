@@ -64,7 +64,7 @@ def agents_of(graph: nx.Graph) -> list[Agent]:
             tree=network.tree[i],
             iterations=1,
             rng=np.random.default_rng(0),
-            observe=lambda k, answer: None,
+            observe=lambda k, answer, dual=None: None,
         )
 
     return [agent(i) for i in range(len(graph))]

@@ -114,7 +114,7 @@ def test_every_run_is_recorded_with_all_measures_and_metrics(done: Path) -> None
     for content in files(done).values():
         assert content.splitlines()[0] == (
             b"iterations,rounds,messages,bytes,peak_bytes,lmo_calls,projections,"
-            b"local_loss,mean_loss,worst_loss,disagreement,gap,size"
+            b"local_loss,mean_loss,worst_loss,disagreement,gap,certified_gap,size"
         )
     rows = files(done)["dfw.csv"].splitlines()[1:]
     assert [row.split(b",")[0] for row in rows] == [b"0", b"5", b"10", b"15", b"20"]

@@ -28,6 +28,7 @@ MEASURES = [
     "worst_loss",
     "disagreement",
     "gap",
+    "certified_gap",
     "rounds",
     "messages",
     "bytes",
@@ -148,6 +149,8 @@ def test_the_file_is_read_without_pickle(tmp_path: Path) -> None:
     path = RESULT.save(tmp_path / "run.npz")
     with np.load(path, allow_pickle=False) as file:
         kinds = {name: file[name].dtype.kind for name in file.files}
+        assert kinds.pop("certificates") == "V"  # a table
+        kinds |= {name: dtype.kind for name, (dtype, _) in (file["certificates"].dtype.fields or {}).items()}
     assert set(kinds.values()) <= {"f", "i", "U"}
     with zipfile.ZipFile(path) as archive:
         assert all(name.endswith(".npy") for name in archive.namelist())
@@ -362,10 +365,10 @@ def test_a_file_that_is_no_result_is_not_taken_for_a_pickle(tmp_path: Path) -> N
         Result.load(path)
 
 
-@pytest.mark.parametrize("version", [1, 5, 7, "6", None])
+@pytest.mark.parametrize("version", [1, 6, 8, "7", None])
 def test_a_result_of_another_format_is_refused_with_its_format(version: object, tmp_path: Path) -> None:
     path = with_meta(tmp_path / "run.npz", meta_of(tmp_path / "run.npz") | {"format": version})
-    with pytest.raises(ValueError, match=rf"a result must be of format 6; .* has {version!r}\.") as caught:
+    with pytest.raises(ValueError, match=rf"a result must be of format 7; .* has {version!r}\.") as caught:
         Result.load(path)
     assert_clear(caught, path)
 

@@ -230,7 +230,7 @@ def agent_over(X: ConvexSet, target: GapTarget) -> Agent:
         facts=None,  # type: ignore[arg-type]  # of the network, which has no other agent
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, x: None,
+        observe=lambda k, x, dual=None: None,
         target=target,
     )
 

@@ -55,7 +55,7 @@ def agents_of(graph: nx.Graph, reliable: bool = True) -> list[Agent]:
             facts=facts,
             iterations=1,
             rng=np.random.default_rng(0),
-            observe=lambda k, answer: None,
+            observe=lambda k, answer, dual=None: None,
         )
 
     return [agent(i) for i in range(len(graph))]
@@ -327,7 +327,7 @@ def test_the_local_eta_is_what_one_works_out_by_hand(
         facts=Facts(3, 3.0, 0.0, X.diameter, is_complete=False, connectivity=connectivity),
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, answer: None,
+        observe=lambda k, answer, dual=None: None,
     )
     # An eigenvalue is right to 1e-15 or so.
     assert local_eta(agent) == pytest.approx(0.6 * eta * factor, rel=1e-12)

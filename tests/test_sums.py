@@ -123,7 +123,7 @@ def agents_of(
             facts=facts_of(objectives, X, network, smoothness=False),
             iterations=1000,
             rng=np.random.default_rng(0),
-            observe=lambda k, answer: None,
+            observe=lambda k, answer, dual=None: None,
             target=None if gap is None else GapTarget(gap),
             agree=lambda certified: agree(i),
         )

@@ -14,7 +14,7 @@ from netns import sent_on_wire, shaping
 from numpy.typing import NDArray
 
 from dcgs import LowRank, Method, Objective
-from dcgs.methods.base import Agent
+from dcgs.methods.base import Agent, Dual
 from dcgs.points import Point
 from dcgs.protocol import Inbox, Outbox, Program
 from dcgs.runtime.messages import packets
@@ -123,6 +123,7 @@ class Recorded(Method):
         self.recorder = recorder
         self.rounds_per_iteration = method.rounds_per_iteration
         self.stops_itself = method.stops_itself
+        self.certifies = method.certifies
         self.projects = method.projects
         self.uses_sizes = method.uses_sizes
         self.bears_faults = method.bears_faults
@@ -137,8 +138,8 @@ class Recorded(Method):
         return self.method.uses_factors(f, X)
 
     def program(self, agent: Agent) -> Program[Any]:
-        def observe(k: int, answer: Point | LowRank) -> None:
-            agent.observe(k, answer)
+        def observe(k: int, answer: Point | LowRank, dual: Dual | None = None) -> None:
+            agent.observe(k, answer, dual)
             self.recorder.observed(answer)
 
         return self.recorder.timed(self.method.program(replace(agent, observe=observe)), agent)

@@ -181,9 +181,12 @@ def check_reliability(problem: Problem) -> None:
         )
     if problem.edges_up is not None and (runtime.asynchronous or problem.f.group.size > 1):
         raise ValueError("a graph that changes needs rounds in one process; use dcgs.Lockstep().")
-    if runtime.has_noise and method.stops_itself and limits.target is not None:
+    # Programs that certify gaps themselves need every message, unless they bear faults.
+    fallible = "noisy" if runtime.has_noise else "replaced by older ones"
+    needs_all = runtime.has_noise or (method.certifies and not method.bears_faults)
+    if needs_all and method.stops_itself and limits.target is not None:
         raise ValueError(
-            "agents cannot certify a gap if messages are noisy. Use FastDCGS(stops_itself=False), "
+            f"agents cannot certify a gap if messages are {fallible}. Use FastDCGS(stops_itself=False), "
             "whose gap the observer computes, or give iterations, rounds or seconds and no gap."
         )
     if problem.settings.checkpoint is None:

@@ -169,6 +169,8 @@ class Certifier:
         self.at = (
             CertifierState([Lane() for _ in range(lanes)]) if saved is None else saved.restore(CertifierState)
         )
+        if saved is None and agent.resume is not None:
+            self.at.k = agent.resume.iteration
         self._local_bound = LocalBound(agent, inner)
         if self.at.ending is not None and not self._suffices(self.at.ending):
             self.at.ending = None
@@ -189,6 +191,11 @@ class Certifier:
         """Take the model of an iteration, and contribute to reductions if it is time."""
         assert not isinstance(x, LowRank)
         at, agent = self.at, self.agent
+        if k != at.k + 1:
+            raise ValueError(
+                "a method must call agent.observe(k, x) after each iteration, k = 1, 2, …; it was called "
+                f"with k = {k} after k = {at.k}. The model that agents certify would not be returned."
+            )
         agent.observe(k, x if at.ending is None or agent.reliable or at.model is None else at.model)
         rounds = at.rounds - at.observed
         at.k, at.observed, at.fewest = k, at.rounds, min(at.fewest or rounds, rounds)
@@ -238,8 +245,7 @@ class Certifier:
         if at.ending is None or (agent.reliable and at.rounds < at.stop):
             return False
         assert at.model is not None
-        if agent.reliable:
-            agent.observe(at.k + 1, at.model)
+        agent.observe(at.k + 1, at.model)  # also if the method has not ended its iteration
         agent.agree(at.ending)
         return agent.reliable  # else neighbors may not know the answer yet: send it until the run ends
 
@@ -310,7 +316,8 @@ class Certifier:
         request = at.outlook.request(self._view(x, dual), is_alone=len(free) == len(at.lanes))
         if request is None:
             return
-        due = at.k - (-agent.tree.height // max(at.fewest, 1))
+        # The first iteration that the last agent ends after it has got the request.
+        due = at.k + max(1, -(-agent.tree.height // max(at.fewest, 1)))
         model = agent.X.restore(x) if request.proposal is Proposal.MODEL else None
         center = at.mean if request.uses_gradients else None
         free[0].expected, free[0].round = at.outlook.expected, at.rounds

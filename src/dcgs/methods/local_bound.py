@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
-from dcgs.inner import Inner, Solver, Subproblem
+from dcgs.inner import Corrective, Inner, Subproblem, Task
 from dcgs.methods.base import Agent, Dual
 from dcgs.methods.certificate import gap_noise
 from dcgs.methods.step_size import local_eta
@@ -47,9 +47,12 @@ class DualShare(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False)
 class LocalBound:
-    """Computes lower bounds for one agent, by an inner solver.
+    """Computes lower bounds for one agent.
 
-    Every request starts a solver beside that of the method, so that the latter is not disturbed.
+    Over polytopes it takes corrective steps: on a function without the term of a proximal point they need a
+    tenth of the time of other solvers, if the data are ill-conditioned. Over other sets it takes
+    proximal-point steps by ``inner``. Every request starts a solver beside that of the method, so that the
+    latter is not disturbed.
     """
 
     agent: Agent
@@ -58,19 +61,31 @@ class LocalBound:
     def __call__(self, dual: Dual, x: Point, tolerance: float, effort: int) -> DualShare:
         """Return a lower bound that is at most ``tolerance`` below the minimum, or what was reached.
 
-        ``effort`` limits the steps of the inner solver, which starts at the agent's point x: a start at the
-        minimizer that was found last saves no steps. Every point gives a valid bound, the linear
-        approximation there.
+        ``effort`` limits the steps of the inner solver, which starts at x. Every point gives a valid bound,
+        the linear approximation there.
         """
-        w, eta, most, left = dual.w, _FIRST * dual.eta, _STEPS, effort
-        best = self.at(w, x)
-        solver: Solver | None = None
+        best = self.at(dual.w, x)
+        if best.gap <= tolerance:
+            return best
+        task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
+        if Corrective().incompatibility(task.f, task.X) is None:
+            phi = Subproblem(task.f, dual.w, 0.0, x)
+            found = self.at(dual.w, Corrective().start(task)(phi, _Limited(phi, tolerance, effort)))
+            return max(best, found, key=lambda share: share.value)
+        return self._by_proximal_points(dual, best, task, tolerance, effort)
+
+    def _by_proximal_points(
+        self, dual: Dual, best: DualShare, task: Task, tolerance: float, effort: int
+    ) -> DualShare:
+        """Return the best bound of proximal-point steps from the point of a first bound."""
+        w, x, eta, most, left = dual.w, best.x, _FIRST * dual.eta, _STEPS, effort
+        inner = self.inner
+        solver = inner.start(task) if dual.solver is None else inner.start_beside(dual.solver, task)
         for _ in range(_SOLVES):
             if best.gap <= tolerance or left <= 0 or eta <= _LEAST * dual.eta:
                 break
-            solver = solver or self._solver(dual, x)
-            phi = Subproblem(self.agent.f, w, eta, x, dual.preconditioner)
-            share = _SHARE if self.inner.stops_by_gap else _OTHER_SHARE
+            phi = Subproblem(task.f, w, eta, x, dual.preconditioner)
+            share = _SHARE if inner.stops_by_gap else _OTHER_SHARE
             accuracy = _Limited(phi, share * tolerance, min(most, left))
             trial = solver(phi, accuracy)
             left -= accuracy.calls
@@ -85,10 +100,6 @@ class LocalBound:
             elif not is_better:
                 eta *= _BACK
         return best
-
-    def _solver(self, dual: Dual, x: Point) -> Solver:
-        task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
-        return self.inner.start(task) if dual.solver is None else self.inner.start_beside(dual.solver, task)
 
     def at(self, w: Point, x: Point) -> DualShare:
         """Return the lower bound by the linear approximation of fᵢ at x, which need not be in X."""
@@ -113,7 +124,11 @@ def gradient_multiplier(agent: Agent, mean: Point, grad: Point) -> Dual:
 
 @final
 class _Limited:
-    """The accuracy of a proximal-point step. After so many calls every point is accurate enough."""
+    """The accuracy of a solve: after so many calls every point is accurate enough.
+
+    Before, an error is small enough if it is at most ``least``, or small beside the length of a
+    proximal-point step.
+    """
 
     def __init__(self, phi: Subproblem, least: float, most: int) -> None:
         self.phi, self.least, self.most, self.calls = phi, least, most, 0
