@@ -62,7 +62,8 @@ def versions(record: dict[str, Any], part: str) -> str:
             if part == "measured":
                 made = made or record["measured"].get(entry) or record["environment"]
             if made is not None:
-                by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"]
+                limit = f" with `--seconds {made['seconds']:g}`" if part == "measured_stops" else ""
+                by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"] + limit
     usual: dict[str, list[str]] = {}
     others: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for entry, found in by_entry.items():
