@@ -35,6 +35,8 @@ _USELESS = 4
 # The error of a proximal point step, relative to its length.
 _SIGMA = 0.1
 _MOST_NEWTON, _HALVINGS = 30, 6
+# The most corrective steps over a set that is no polytope: its extreme points never end.
+_MOST_CORRECTIVE = 1000
 # The relative step by which a projection without a known derivative is differenced.
 _DIFFERENCE = 6e-6
 # Coordinates are scaled by their curvature if that differs by more than this factor.
@@ -162,7 +164,8 @@ def _over_hull(q: Quadratic, domain: Domain, x: Point, tolerance: Tolerance) -> 
         kept = values > EPS * float(values[-1]) * len(values)
         R = np.sqrt(0.5 * values[kept])[:, None] * vectors.T[kept]
     f = Objective(SquaredLoss(R @ q.center), DenseMap(R, x.shape))
-    solver = Corrective().start(Task(f, domain.X, domain.lmo, frozen(x)))
+    most = Corrective().max_steps if domain.X.polytope else _MOST_CORRECTIVE
+    solver = Corrective(max_steps=most).start(Task(f, domain.X, domain.lmo, frozen(x)))
     first = q.value(x)
     return solver(Subproblem(f, q.g.reshape(x.shape), 0.0, 0.0 * x), lambda v: tolerance(first - q.value(v)))
 

@@ -136,7 +136,9 @@ def program_of(method: Method, agent: Agent) -> Program[Any]:
     """Return what an agent does in a run of this method; it stops by itself if it has a gap to certify."""
     if agent.target is None or method.certifies or agent.low_rank_start is not None:
         return method.program(agent)
-    inner = best_inner(agent.f, agent.X, method.projects)
+    inner = method.inner_solver(agent.f, agent.X)
+    if inner is None or inner.stops_by_gap:
+        inner = best_inner(agent.f, agent.X, method.projects)
     return certified(agent, method.program, inner)
 
 

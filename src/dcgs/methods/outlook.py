@@ -26,7 +26,8 @@ _RATIO, _MOST_OFF = 1.3, 10.0
 # the least that is reckoned with, and the most. However many rounds there are, it is not expected to fall by
 # more than the factor _MOST_FALL.
 _RATE, _LEAST_RATE, _MOST_RATE, _MOST_FALL = 0.15, 0.05, 0.2, 3.0
-# If the gap is expected to be small enough after some rounds, the root looks again after this share of them.
+# If the gap is expected to be small enough after some rounds, the root looks again after this share of them,
+# but not later than after half as many rounds as so far, or the height of the tree.
 # Without a residual it looks after _SOON rounds first, and again after this share of all rounds, or later.
 _WAIT, _SELDOM, _SOON = 0.5, 0.1, 10
 # If f is expected to be at most this multiple of the gap asked for above the least value of the losses, the
@@ -43,8 +44,9 @@ _GOOD, _GENEROUS, _CHEAP, _BETTER = 0.7, 1.0, 0.012, 0.5
 # A model is proposed at the latest after this multiple of the rounds at the last proposal, and this many
 # heights of the tree; the first one after so many rounds.
 _LATEST, _HEIGHTS, _FIRST = 1.5, 4, 100
-# An agent's share of the dual function may be wrong by this share of the gap asked for, over all agents.
-_TOLERANCE = 0.25
+# An agent's share of the dual function may be wrong by this share of the gap asked for, over all agents; what
+# the root expects, by _COARSE.
+_TOLERANCE, _COARSE = 0.25, 0.75
 # A gradient is asked for if the gap by it is expected to be at most this multiple of the gap asked for, and
 # in every so many requests.
 _WOLFE, _ALWAYS = 2.0, 5
@@ -248,7 +250,8 @@ class Outlook:
             expected = min(expected, self.ratio * (self._dual_part(view, goal, is_alone) + disagreement))
         rounds = math.log(max(expected / goal, 1.0)) / max(self.rate, _LEAST_RATE)
         seldom = _SELDOM * view.rounds if view.residual is None else 0.0
-        self.look = view.rounds + max(1, int(max(_WAIT * rounds, seldom)))
+        soon = min(_WAIT * rounds, max(view.height, 0.5 * view.rounds))
+        self.look = view.rounds + max(1, int(max(soon, seldom)))
         return expected
 
     def _dual_part(self, view: View, goal: float, is_alone: bool) -> float:
@@ -260,7 +263,7 @@ class Outlook:
         gap = self.dual_gap * self._fall(since)
         holds = not is_alone or (self.effort > _EFFORT and since < _HOLDS)
         if gap == math.inf or not holds:
-            agents, tolerance = view.agent.facts.agents, _TOLERANCE * goal / view.agent.facts.agents
+            agents, tolerance = view.agent.facts.agents, _COARSE * goal / view.agent.facts.agents
             found, left = (agents * number for number in view.dual_gap(tolerance, self.effort))
             if left > _LEFT * found > goal and self.effort < _MOST_EFFORT:
                 self._raise_effort()

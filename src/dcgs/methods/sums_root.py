@@ -23,8 +23,9 @@ from dcgs.points import Point, norm
 # Shares of the dual function may be asked for in iteration _FIRST, and then in iterations that grow by the
 # factor _GROWTH. They are, if f has fallen by at most _NEAR times the gap asked for since the last of these
 # iterations. An agent computes its share up to _SHARE of the gap asked for, divided by the number of agents.
-# If another bound was better, the next request is not before _PAUSE times as many iterations.
-_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE = 4, 1.15, 3.0, 0.25, 2
+# If another bound was better, the next request is not before _PAUSE times as many iterations. They are not
+# asked for if f is at most _CLOSE times the gap asked for above the least value of the losses.
+_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _CLOSE = 4, 1.15, 3.0, 0.25, 2, 10.0
 
 
 @final
@@ -176,7 +177,9 @@ class SumsRoot:
         if target is None or gap is None:
             return ()
         threshold = target.threshold(gap.decrease)
-        if not at.dual.is_due(k, min(at.lowest, sums.value), gap.gap, threshold):
+        is_due = at.dual.is_due(k, min(at.lowest, sums.value), gap.gap, threshold)
+        if not is_due or (gap.kind is GapKind.LEAST and gap.gap <= _CLOSE * threshold):
+            at.dual.is_pending = False
             return ()
         return np.array([_SHARE * threshold / self._agent.facts.agents]), sums.model.grad.reshape(-1)
 
