@@ -143,3 +143,10 @@ def test_without_matplotlib_a_figure_names_the_extra_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install 'dcgs\[plot\]'"):
         dcgs.compare(results).plot()
+
+
+def test_a_run_that_measured_nothing_is_refused_by_name() -> None:
+    objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([1.0, 0.0], [0.0, 1.0])]
+    run = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), rounds=3, every=None)
+    with pytest.raises(ValueError, match=r"^results\['blind'\] must have measurements .*; it has none"):
+        dcgs.compare({"blind": run})

@@ -159,7 +159,7 @@ def run_programs(
 
     ``program`` takes the number of an agent and its place in the spanning tree of the graph.
     """
-    network, runtime = as_network(graph), runtime or Lockstep()
+    network, runtime = as_network(graph), (runtime or Lockstep()).in_rounds()
     results: dict[int, Answer] = {}
     traffic = Traffic(len(network))
 

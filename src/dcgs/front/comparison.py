@@ -147,7 +147,14 @@ def compare(results: Mapping[str, Result | History], optimum: float | None = Non
 
 
 def _history(name: str, result: Result | History) -> History:
-    if isinstance(result, History):
-        return result
-    run: Result = instance(result, Result, f"results[{name!r}]", "be a dcgs.Result or a dcgs.History")
-    return run.history
+    history = result
+    if not isinstance(result, History):
+        run: Result = instance(result, Result, f"results[{name!r}]", "be a dcgs.Result or a dcgs.History")
+        history = run.history
+    assert isinstance(history, History)
+    if len(history) == 0:
+        raise ValueError(
+            f"results[{name!r}] must have measurements to compare; it has none, as of a run with every=None. "
+            "Use every=1, or 0 for the start and the end."
+        )
+    return history

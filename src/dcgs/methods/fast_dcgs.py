@@ -3,8 +3,8 @@
 It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
 are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
 with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
-for matrix completion; ``completion_shared.py``, if agents share rows of the matrix. The last three forms sum
-along a spanning tree. In all forms the agents decide themselves when to stop. docs/methods.md has the
+for matrix completion; ``completion_shared.py`` is its variant where agents share rows. The last three forms
+sum along a spanning tree. In all forms the agents decide themselves when to stop. docs/methods.md has the
 algorithms and the proofs.
 """
 

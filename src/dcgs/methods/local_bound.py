@@ -49,10 +49,10 @@ class DualShare(NamedTuple):
 class LocalBound:
     """Computes lower bounds for one agent.
 
-    Over polytopes it takes corrective steps: on a function without the term of a proximal point they need a
-    tenth of the time of other solvers, if the data are ill-conditioned. Over other sets it takes
-    proximal-point steps by ``inner``. Every request starts a solver beside that of the method, so that the
-    latter is not disturbed.
+    For quadratic losses over polytopes it takes corrective steps: on a function without the term of a
+    proximal point they need a tenth of the time of other solvers, if the data are ill-conditioned. Else it
+    takes proximal-point steps by ``inner``. Every request starts a solver beside that of the method, so that
+    the latter is not disturbed.
     """
 
     agent: Agent
@@ -68,7 +68,8 @@ class LocalBound:
         if best.gap <= tolerance:
             return best
         task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
-        if Corrective().incompatibility(task.f, task.X) is None:
+        lower, upper = task.f.loss.curvature
+        if lower == upper and Corrective().incompatibility(task.f, task.X) is None:
             phi = Subproblem(task.f, dual.w, 0.0, x)
             found = self.at(dual.w, Corrective().start(task)(phi, _Limited(phi, tolerance, effort)))
             return max(best, found, key=lambda share: share.value)
