@@ -19,11 +19,11 @@ from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
 from dcgs.front.history import certify
 from dcgs.front.network import as_network
 from dcgs.methods import certifier
-from dcgs.methods.attachment import attached
+from dcgs.methods.attachment import Parts, attached
 from dcgs.methods.base import Dual
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, excess
 from dcgs.methods.certifier import Certifier, Lane, Shares
-from dcgs.methods.outlook import Outlook, Request
+from dcgs.methods.outlook import Outlook, Request, View
 from dcgs.methods.reduction import Value
 from dcgs.points import Point
 from dcgs.protocol import Outbox
@@ -165,8 +165,8 @@ def test_the_root_gets_decreases_bounds_and_gradients_of_everyone_s_data(
         )
         return gap
 
-    def with_gradient(*args: Any) -> Request | None:
-        asked = request(*args)
+    def with_gradient(self: Outlook, view: View, is_alone: bool) -> Request | None:
+        asked = request(self, view, is_alone)
         return None if asked is None else replace(asked, gradient=True)
 
     monkeypatch.setattr(Certifier, "_read", recorded)
@@ -265,7 +265,7 @@ def test_a_certificate_costs_no_round_and_its_bytes_are_counted(monkeypatch: pyt
     objectives = objectives_for(X, 6, seed=3)
     spent = 0
 
-    def weighed(outbox: Outbox, parts: Mapping[int, Value], neighbors: Iterable[int]) -> Outbox:
+    def weighed(outbox: Outbox, parts: Mapping[int, Parts], neighbors: Iterable[int]) -> Outbox:
         nonlocal spent
         messages = attached(outbox, parts, neighbors)
         assert isinstance(outbox, Mapping)

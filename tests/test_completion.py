@@ -208,7 +208,7 @@ def _root_agent(recorded: list[CertifiedGap]) -> Agent:
         facts=None,  # type: ignore[arg-type]  # of the network
         iterations=1,
         rng=np.random.default_rng(0),
-        observe=lambda k, x: None,
+        observe=lambda k, x, dual=None: None,
         target=GapTarget(1e-3),
         certify=recorded.append,
     )

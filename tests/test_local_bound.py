@@ -1,8 +1,14 @@
-"""An agent's share of the dual function: a lower bound of fᵢ + ⟨w, ·⟩ over X, by an inner solver."""
+"""An agent's share of the dual function: a lower bound of fᵢ + ⟨w, ·⟩ over X, by an inner solver.
+
+Over polytopes the solver takes corrective steps, whatever that of the method is. Over other sets it is that
+of the method, in proximal-point steps.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +17,10 @@ import dcgs
 from dcgs import LeastSquares, Logistic, Objective
 from dcgs.facts import Facts
 from dcgs.inner import CG, PCG, Block, Corrective, Exact, Inner, Newton, Projected, gap_at_most
-from dcgs.inner.base import Subproblem
+from dcgs.inner.base import Solver, Subproblem, Task
 from dcgs.methods import Agent
 from dcgs.methods.base import Dual
-from dcgs.methods.local_bound import LocalBound
+from dcgs.methods.local_bound import DualShare, LocalBound, gradient_multiplier
 from dcgs.sets import ConvexSet
 from dcgs.state import to_plain
 from problems import Array
@@ -32,6 +38,7 @@ CASES: dict[str, tuple[Inner, ConvexSet, Objective]] = {
     "block": (Block(), dcgs.NuclearNormBall((2, 3)), LeastSquares(A, B, shape=(2, 3))),
     "corrective": (Corrective(), dcgs.L1Ball(6, radius=2.0), SQUARES),
     "pcg": (PCG(), dcgs.Simplex(6), SQUARES),
+    "product": (Projected(), dcgs.ProductSet(dcgs.L2Ball(3), dcgs.Simplex(3)), SQUARES),
     "cg": (CG(), dcgs.L2Ball(6), SQUARES),
 }
 
@@ -140,3 +147,154 @@ def test_a_dual_variable_of_another_size_gives_another_bound() -> None:
     exact = float((least - b) @ (least - b) + w @ (least - agent.x0)) - 1.0
     assert bound.value == pytest.approx(exact, abs=1e-9)
     assert bound.value <= exact + bound.noise
+
+
+# How it is found.
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_share_is_the_linear_approximation_at_its_point(case: str) -> None:
+    """Its four fields: the bound, its noise, the Wolfe gap at a point of X, and this point."""
+    inner, X, f = CASES[case]
+    agent = agent_with(f, X)
+    bounds, w = LocalBound(agent, inner), dual_variable(X)
+    value, noise, gap, x = bounds(Dual(w, 0.0, eta=1.0), points_of(X, 3)[0], 1e-3, EFFORT)
+    assert X.violation(x) <= 1e-12
+    again = bounds.at(w, x)
+    assert (again.value, again.noise, again.gap) == (value, noise, gap)
+    grad = f.grad(x) + w
+    assert gap == pytest.approx(float(np.vdot(grad, x)) - X.lmo(grad).dot(grad), abs=1e-12)
+    assert value + gap == pytest.approx(f.value(x) - f.value(agent.x0) + np.vdot(w, x - agent.x0), abs=1e-12)
+
+
+def noted_etas(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list to which every solve for a bound appends its η."""
+    etas: list[float] = []
+
+    def noted(*args: Any) -> Subproblem:
+        phi = Subproblem(*args)
+        etas.append(phi.eta)
+        return phi
+
+    monkeypatch.setattr("dcgs.methods.local_bound.Subproblem", noted)
+    return etas
+
+
+class Unused(Inner):
+    """A solver that must not be started."""
+
+    def incompatibility(self, f: Objective, X: ConvexSet) -> str | None:
+        return None
+
+    def start(self, task: Task) -> Solver:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "case", ["newton", "newton, tall", "newton, logistic", "corrective", "pcg", "product"]
+)
+def test_over_polytopes_and_products_one_corrective_solve_has_no_proximal_term(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, X, f = CASES[case]
+    etas = noted_etas(monkeypatch)
+    LocalBound(agent_with(f, X), Unused())(Dual(dual_variable(X), 0.0, eta=1.0), X.start(), 1e-9, EFFORT)
+    assert etas == [0.0]
+
+
+@pytest.mark.parametrize("case", ["projected", "exact", "block"])
+def test_over_other_sets_the_weight_of_the_proximal_term_falls(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, X, f = CASES[case]
+    etas = noted_etas(monkeypatch)
+    dual = Dual(dual_variable(X), 0.0, eta=1.0)
+    LocalBound(agent_with(f, X), inner)(dual, points_of(X, 3)[0], 1e-9, EFFORT)
+    assert 2 <= len(etas) <= 40
+    assert 0.0 < min(etas) < etas[0] < 1.0
+
+
+def test_the_weight_of_the_proximal_term_does_not_fall_while_solves_are_cut_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CG does not reach this tolerance in 400 steps over a ball."""
+    inner, X, f = CASES["cg"]
+    etas = noted_etas(monkeypatch)
+    dual = Dual(dual_variable(X), 0.0, eta=1.0)
+    LocalBound(agent_with(f, X), inner)(dual, points_of(X, 3)[0], 1e-9, EFFORT)
+    assert 2 <= len(etas) <= 40
+    assert min(etas) == etas[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_solved_where_the_first_point_is_good_enough_or_no_effort_is_allowed(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, X, f = CASES[case]
+    etas = noted_etas(monkeypatch)
+    agent, x = agent_with(f, X), points_of(X, 3)[0]
+    bounds, dual = LocalBound(agent, inner), Dual(dual_variable(X), 0.0, eta=1.0)
+    for share in (bounds(dual, x, 1e9, EFFORT), bounds(dual, x, 1e-9, 0)):
+        assert isinstance(share, DualShare)
+        assert share.x is x
+    assert etas == []
+
+
+# Multipliers of gradients.
+
+
+AGENTS = 7
+
+
+def team(X: ConvexSet, scale: float) -> list[Agent]:
+    """Return agents with least squares on data of this scale."""
+    rng, facts = np.random.default_rng(73), Facts(AGENTS, 0.5, 0.0, X.diameter)
+    data = [(scale * rng.standard_normal((9, 6)), rng.standard_normal(9)) for _ in range(AGENTS)]
+    return [replace(agent_with(LeastSquares(A, b), X), facts=facts) for A, b in data]
+
+
+def multipliers(agents: list[Agent], y: Array) -> list[Dual]:
+    """Return the multipliers of all agents at y; gradients are added as along a path."""
+    grads = [agent.f.grad(y) for agent in agents]
+    total = sum(grads[1:], start=grads[0])
+    return [
+        gradient_multiplier(agent, total / AGENTS, grad) for agent, grad in zip(agents, grads, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e8])
+def test_multipliers_of_gradients_sum_to_zero_within_the_drifts(scale: float) -> None:
+    X = dcgs.L1Ball(6, radius=2.0)
+    duals = multipliers(team(X, scale), points_of(X, 3)[0])
+    exact = [math.fsum(entries) for entries in zip(*(dual.w for dual in duals), strict=True)]
+    drift = sum(dual.drift for dual in duals)
+    assert np.linalg.norm(exact) <= drift
+    # The drift is that of rounding: a few times m units in the last place of each gradient.
+    assert drift <= 1e-13 * sum(float(np.linalg.norm(dual.w)) for dual in duals)
+    assert all(dual.eta > 0.0 for dual in duals)
+
+
+@pytest.mark.parametrize("X", [dcgs.L1Ball(6, radius=2.0), dcgs.L2Ball(6)], ids=["polytope", "ball"])
+@pytest.mark.parametrize("tolerance", [1.0, 1e-2, 1e-6])
+def test_the_bound_by_them_is_not_below_the_wolfe_bound_up_to_the_tolerances(
+    X: ConvexSet, tolerance: float
+) -> None:
+    """fᵢ + ⟨∇f(y)/m − ∇fᵢ(y), ·⟩ is convex with the gradient ∇f(y)/m at y: the Wolfe bound is its tangent."""
+    agents = team(X, 1.0)
+    start = agents[0].x0
+    for y in points_of(X, 5):
+        grad = np.sum([agent.f.grad(y) for agent in agents], axis=0)
+        wolfe = sum(agent.f.value(y) - agent.f.value(start) for agent in agents)
+        wolfe -= float(np.vdot(grad, y)) - X.lmo(grad).dot(grad)
+        shares = [
+            LocalBound(agent, Newton())(dual, agent.x0, tolerance, 2560)
+            for agent, dual in zip(agents, multipliers(agents, y), strict=True)
+        ]
+        # Values of about 100 are rounded.
+        assert sum(share.value for share in shares) >= wolfe - AGENTS * tolerance - 1e-11
+        at_y = [
+            LocalBound(agent, Newton())(dual, y, tolerance, 0)
+            for agent, dual in zip(agents, multipliers(agents, y), strict=True)
+        ]
+        # Without a step from y it is the Wolfe bound itself.
+        assert sum(share.value for share in at_y) == pytest.approx(wolfe, abs=1e-11)

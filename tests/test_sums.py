@@ -26,7 +26,7 @@ from dcgs.front.facts import facts_of
 from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent, sums_root
-from dcgs.methods.certificate import Bounds, GapKind, GapTarget
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
 from dcgs.methods.sums import Sample
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import Point
@@ -863,21 +863,23 @@ def test_a_point_that_the_set_does_not_hold_is_restored_before_it_is_certified(
 
 
 @pytest.mark.parametrize(
-    ("k", "mark", "value", "gap", "threshold", "due", "next_mark"),
+    ("k", "value", "gap", "kind", "threshold", "due", "next_mark"),
     [
         # f fell from −10 to −10.2, and 0.2 is at most 3 · 0.1. After as much again the gap is 0.3.
-        (20, 20, -10.2, 0.5, 0.1, True, 23),
-        (19, 20, -10.2, 0.5, 0.1, False, 20),
-        (20, 20, -10.4, 1.5, 0.1, False, 23),  # f fell by 0.4
-        (20, 20, -10.2, 0.29, 0.1, False, 23),  # the gap is 0.09 after as much again
-        (20, 20, -10.0, 0.5, 0.0, False, 23),
+        (20, -10.2, 0.5, GapKind.WOLFE, 0.1, True, 23),
+        (19, -10.2, 0.5, GapKind.WOLFE, 0.1, False, 20),
+        (20, -10.4, 1.5, GapKind.WOLFE, 0.1, False, 23),  # f fell by 0.4
+        (20, -10.2, 0.29, GapKind.WOLFE, 0.1, False, 23),  # the gap is 0.09 after as much again
+        (20, -10.0, 0.5, GapKind.WOLFE, 0.0, False, 23),
+        (20, -10.2, 0.5, GapKind.LEAST, 0.1, False, 23),  # f falls fast toward the least value of the losses
+        (20, -10.05, 0.5, GapKind.LEAST, 0.1, True, 23),  # f stays above it
     ],
 )
 def test_shares_are_asked_for_when_f_has_nearly_stopped_falling(
-    k: int, mark: int, value: float, gap: float, threshold: float, due: bool, next_mark: int
+    k: int, value: float, gap: float, kind: GapKind, threshold: float, due: bool, next_mark: int
 ) -> None:
-    requests = sums_root.DualRequests(mark, -10.0, is_pending=True)
-    assert requests.is_due(k, value, gap, threshold) is due
+    requests = sums_root.DualRequests(20, -10.0, is_pending=True)
+    assert requests.is_due(k, value, CertifiedGap(gap, -value, 0.0, False, kind), threshold) is due
     assert (requests.is_pending, requests.mark) == (due, next_mark)
 
 
@@ -888,12 +890,13 @@ def test_if_another_bound_is_better_the_next_request_for_shares_waits() -> None:
     asked: list[int] = []
     due = sums_root.DualRequests.is_due
 
-    def noted(self: sums_root.DualRequests, k: int, *numbers: float) -> bool:
-        asked.extend([k] if due(self, k, *numbers) else [])
+    def noted(self: sums_root.DualRequests, k: int, *rest: Any) -> bool:
+        asked.extend([k] if due(self, k, *rest) else [])
         return self.is_pending
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sums_root.DualRequests, "is_due", noted)
+        patch.setattr(sums_root, "_FALLS", np.inf)  # else nothing would be asked for
         result = dcgs.minimize(fits_of(pairs, X), X, STAR, SUMS, gap=1e-4, iterations=1000, every=0)
     assert (result.status, result.about["certified"]["kind"]) == (Status.AGREED, "least")
     # The bound is known one iteration after it was asked for.

@@ -89,7 +89,7 @@ def _split(sender: int, message: Message) -> tuple[Message | None, Parts]:
             del left[len(left) - sent :]
             if same >= 0:
                 vectors.insert(same, message[0])
-            if len(vectors) != count:
+            if len(vectors) != count or (same >= 0 and kind in (_NOTHING, 0)):
                 raise ValueError
             parts.insert(0, (channel, (numbers, *vectors)))
         if len(left) != (1 if kind == _ARRAY else max(kind, 0)):

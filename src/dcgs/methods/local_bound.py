@@ -65,7 +65,7 @@ class LocalBound:
         the linear approximation there.
         """
         best = self.at(dual.w, x)
-        if best.gap <= tolerance:
+        if best.gap <= tolerance or effort <= 0:
             return best
         task = replace(self.agent.task, x0=x, saved=None, outcomes=Counter())
         lower, upper = task.f.loss.curvature

@@ -30,8 +30,8 @@ _RATE, _LEAST_RATE, _MOST_RATE, _MOST_FALL = 0.15, 0.05, 0.2, 3.0
 # but not later than after half as many rounds as so far, or the height of the tree.
 # Without a residual it looks after _SOON rounds first, and again after this share of all rounds, or later.
 _WAIT, _SELDOM, _SOON = 0.5, 0.1, 10
-# If f is expected to be at most this multiple of the gap asked for above the least value of the losses, the
-# root does not compute its part by the dual function.
+# If f is expected to be at most this multiple of the gap asked for above the least value of the losses, and
+# falls toward it, the root does not compute its part by the dual function.
 _NEAR = 10.0
 # Steps of the inner solver with which the root computes it. They grow by the factor _MORE where they leave
 # more than the share _LEFT of it open, and what was found then holds for _HOLDS rounds. What is open counts
@@ -141,12 +141,13 @@ class Outlook:
 
     Gaps are about ``ratio`` times what the root knows alone. ``expected`` was the gap of the last model that
     was proposed, in ``round``. ``is_least`` is True if f is expected to be near the least value of the
-    losses. The part by the dual function was ``dual_gap`` in the round ``looked``, falls at this ``rate``,
-    and is computed with this ``effort``. Nothing is computed before the round ``look``, and the root's own
-    decrease not before ``look_own``. ``gap`` is the last gap, of a model of the round ``measured``, and falls
-    as this ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y),
-    ``local`` the sum of the agents' own decreases, ``first`` the first one. ``entries`` counts those of the
-    root's ``points`` so far, and ``spent`` those of models and gradients along the tree.
+    losses; the root's was by ``excess`` above it in the round ``compared``. The part by the dual function was
+    ``dual_gap`` in the round ``looked``, falls at this ``rate``, and is computed with this ``effort``.
+    Nothing is computed before the round ``look``, and the root's own decrease not before ``look_own``.
+    ``gap`` is the last gap, of a model of the round ``measured``, and falls as this ``power`` of rounds;
+    ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y), ``local`` the sum of the agents'
+    own decreases, ``first`` the first one. ``entries`` counts those of the root's ``points`` so far, and
+    ``spent`` those of models and gradients along the tree.
     """
 
     ratio: float = _RATIO
@@ -169,6 +170,8 @@ class Outlook:
     tried_start: bool = False
     may_be_start: bool = False
     is_least: bool = False
+    excess: float = math.inf
+    compared: int = 0
     entries: float = 0.0
     points: int = 0
     spent: float = 0.0
@@ -243,9 +246,12 @@ class Outlook:
         disagreement = agents * (view.residual or 0.0)
         if self.ratio * disagreement > goal:
             return math.inf
-        least = agents * view.excess()
-        expected = self.ratio * (least + disagreement)
-        self.is_least = expected <= _NEAR * goal
+        excess = view.excess()
+        expected = self.ratio * (agents * excess + disagreement)
+        # f* may be above the least value of the losses by more than the gap: f falls no further then.
+        falls = excess <= self.excess * math.exp(-_LEAST_RATE * (view.rounds - self.compared))
+        self.excess, self.compared = excess, view.rounds
+        self.is_least = expected <= _GOOD * goal or (expected <= _NEAR * goal and falls)
         if not self.is_least:
             expected = min(expected, self.ratio * (self._dual_part(view, goal, is_alone) + disagreement))
         rounds = math.log(max(expected / goal, 1.0)) / max(self.rate, _LEAST_RATE)

@@ -24,8 +24,8 @@ from dcgs.points import Point, norm
 # factor _GROWTH. They are, if f has fallen by at most _NEAR times the gap asked for since the last of these
 # iterations. An agent computes its share up to _SHARE of the gap asked for, divided by the number of agents.
 # If another bound was better, the next request is not before _PAUSE times as many iterations. They are not
-# asked for if f is at most _CLOSE times the gap asked for above the least value of the losses.
-_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _CLOSE = 4, 1.15, 3.0, 0.25, 2, 10.0
+# asked for if f has fallen by more than the share _FALLS of what it is above the least value of the losses.
+_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 2, 0.2
 
 
 @final
@@ -41,16 +41,18 @@ class DualRequests:
     value: float = 0.0
     is_pending: bool = False
 
-    def is_due(self, k: int, value: float, gap: float, threshold: float) -> bool:
+    def is_due(self, k: int, value: float, gap: CertifiedGap, threshold: float) -> bool:
         """Return True if shares are to be asked for in iteration k: f is near f*, as far as its fall tells.
 
-        Not if the gap will be small enough when f has fallen once more as far.
+        Not if the gap will be small enough when f has fallen once more as far, or if f falls fast toward the
+        least value of the losses.
         """
         self.is_pending = False
         if k >= self.mark:
             fall = self.value - value
             self.mark, self.value = math.ceil(_GROWTH * k), value
-            self.is_pending = fall <= _NEAR * threshold and 0.0 < threshold < gap - fall
+            to_least = gap.kind is GapKind.LEAST and fall > _FALLS * gap.gap
+            self.is_pending = fall <= _NEAR * threshold and 0.0 < threshold < gap.gap - fall and not to_least
         return self.is_pending
 
 
@@ -177,9 +179,7 @@ class SumsRoot:
         if target is None or gap is None:
             return ()
         threshold = target.threshold(gap.decrease)
-        is_due = at.dual.is_due(k, min(at.lowest, sums.value), gap.gap, threshold)
-        if not is_due or (gap.kind is GapKind.LEAST and gap.gap <= _CLOSE * threshold):
-            at.dual.is_pending = False
+        if not at.dual.is_due(k, min(at.lowest, sums.value), gap, threshold):
             return ()
         return np.array([_SHARE * threshold / self._agent.facts.agents]), sums.model.grad.reshape(-1)
 
