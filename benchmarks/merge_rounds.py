@@ -111,7 +111,8 @@ def page(record: dict[str, Any], ranking: Ranking) -> str:
         "[benchmarks/rounds.json](../benchmarks/rounds.json). MovieLens needs `DCGS_DATA`.",
         "Seed 0. Measured with `dcgs bench rounds --methods NAME`, then `python benchmarks/merge_rounds.py`: "
         f"{versions(record, 'measured')}. Runs until the agents stop, with `--stops-only`: "
-        f"{versions(record, 'measured_stops') or 'none'}. Steps of methods that an older version measured "
+        f"{versions(record, 'measured_stops') or 'none'}; other work shared the machine, f* is that "
+        "on record, and — is a method that was not run. Steps of methods that an older version measured "
         "have not changed since, and so neither have their rounds; bytes of versions up to 0.4 are those of "
         "dense messages.",
         *summaries(ranking),

@@ -160,6 +160,13 @@ def test_rounds_until_the_agents_stop_are_ranked_apart_from_those_until_it_is_so
     assert row[1:] == [("12", True), (">3,000", False), (">700†", False), (">250.0", False)]
 
 
+def test_a_run_that_ended_at_its_limit_before_the_fewest_rounds_leaves_open_which_needs_fewer() -> None:
+    assert STOPPING.until_stop().undecided() == []
+    early = [replace(each, stops={GOAL: STOPS[each.entry]}) for each in RANKING.trials["one"]]
+    early[2] = replace(early[2], stops={GOAL: stop(7, "SECONDS")})
+    assert Ranking({"one": early}, RANKING.names).until_stop().undecided() == ["one"]
+
+
 def test_the_table_of_an_instance_starts_with_rounds_and_bytes_until_the_agents_stop() -> None:
     table = instance_table(STOPPING, "one", "about")
     assert table.head[:4] == ["rounds until", "agents stop at 1e-03", "bytes then", "1e-01"]

@@ -98,6 +98,8 @@ def test_the_counts_in_the_readme_are_those_on_record() -> None:
     ]
     assert f"fewest rounds on {stops['fewest']} of the {sum(stopped)} instances" in README
     assert f"within 20 % of the fewest on {stops['within 20 %']}" in README
+    undecided = MERGING["ranking_of"](RECORD).until_stop().undecided()
+    assert f"On {len(undecided)} of them others ended at limits" in README
     counts = RECORD["counts"]["FastDCGS"]
     assert f"the fewest on {counts['fewest']}, within 20 % on {counts['within 20 %']}" in README
 

@@ -208,6 +208,20 @@ class Ranking:
         """Return the instances on which some ranked entry reached the level."""
         return [name for name in self.trials if self.fewest(name) is not None]
 
+    def undecided(self) -> list[str]:
+        """Return the instances on which an entry ended at a limit before the fewest rounds of the others."""
+        limits = (Status.ROUNDS.name, Status.SECONDS.name)
+        return [
+            name
+            for name in self.decided()
+            for fewest in [self.fewest(name)]
+            if any(
+                trial.end in limits and self.rounds(name, trial.entry) is None and trial.rounds < fewest
+                for trial in self.trials[name]
+                if fewest is not None and trial.entry in self.names
+            )
+        ]
+
     def ratios(self, name: str) -> list[float]:
         """Return the entry's rounds over the fewest, for all instances on which it reached the level."""
         pairs = ((self.rounds(instance, name), self.fewest(instance)) for instance in self.decided())

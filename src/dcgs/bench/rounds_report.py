@@ -126,6 +126,12 @@ def summaries(ranking: Ranking) -> list[str]:
     """Return the tables of all instances with legends: first when the agents stop, then when it is so."""
     stops = ranking.until_stop()
     parts = [STOPS_LEGEND, summary_table(stops).markdown(), counts_table(stops).markdown()]
+    undecided = stops.undecided()
+    if undecided:
+        parts.append(
+            f"On {', '.join(undecided)} another method ended at its limit after fewer rounds than that: "
+            "which needs fewer is not known there."
+        )
     known = stops_table(ranking)
     parts += [OURS_LEGEND, known.markdown()] if known.rows else []
     return [*parts, LEGEND, summary_table(ranking).markdown(), counts_table(ranking).markdown()]
