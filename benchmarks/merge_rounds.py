@@ -2,7 +2,8 @@
 
 ``python benchmarks/merge_rounds.py out/rounds/rounds.json`` takes a file that ``dcgs bench rounds --methods
 NAME`` wrote, also with ``--grid``. Trials and grids of its methods replace those on record, on the instances
-of the file. All others stay as they were measured. The file and the page say which version measured what.
+of the file. All others stay as they were measured. Of a file that ``--stops-only`` wrote, only the runs whose
+agents stop replace those on record. The file and the page say which version measured what.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dcgs.bench.ranking import LevelCost, Ranking, Trial, counts_table, instance_table, summary_table
-from dcgs.bench.rounds_report import LEGEND
+from dcgs.bench.ranking import LevelCost, Ranking, Stop, Trial, instance_table
+from dcgs.bench.rounds_report import counts_json, summaries
 from dcgs.report.bench_figures import profile_figure
 from dcgs.report.figures import encoded
 
@@ -25,10 +26,17 @@ PICTURE = ROOT / "docs" / "images" / "rounds-profile.png"
 
 def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the record with the trials of ``new``."""
-    environment = new["environment"]
+    about = {key: new["environment"][key] for key in ("versions", "seed", "machine")}
+    about["seconds"] = new["seconds"]
     for name, one in new["instances"].items():
-        names = set(one["trials"])
         own = record["instances"].setdefault(name, one | {"trials": {}, "grid": {}})
+        for entry, trial in list(one["trials"].items()):
+            if trial["stops"]:
+                own.setdefault("measured_stops", {})[entry] = about
+            if not trial["end"] and entry in own["trials"]:
+                own["trials"][entry]["stops"] = trial["stops"]
+                del one["trials"][entry]
+        names = set(one["trials"])
         kept = {
             entry: trial
             for entry, trial in own["trials"].items()
@@ -38,20 +46,24 @@ def merged(record: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         own["grid"] = one["grid"] | {
             entry: trial for entry, trial in own["grid"].items() if entry.rpartition(", ")[0] not in names
         }
-        about = {key: environment[key] for key in ("versions", "seed", "machine")}
         own.setdefault("measured", {}).update(dict.fromkeys(sorted(one["trials"]), about))
     return record
 
 
-def versions(record: dict[str, Any]) -> str:
-    """Return which version measured which methods: that of most instances, and the exceptions."""
+def versions(record: dict[str, Any], part: str) -> str:
+    """Return which version measured which methods: that of most instances, and the exceptions.
+
+    ``part`` is "measured" for the measured runs, "measured_stops" for those that the agents end.
+    """
     by_entry: dict[str, dict[str, str]] = {}
     for name, one in record["instances"].items():
         for entry in [name for name in one["trials"] if not name.endswith(", best of grid")]:
-            made = (
-                one.get("measured", {}).get(entry) or record["measured"].get(entry) or record["environment"]
-            )
-            by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"]
+            made = one.get(part, {}).get(entry)
+            if part == "measured":
+                made = made or record["measured"].get(entry) or record["environment"]
+            if made is not None:
+                limit = f" with `--seconds {made['seconds']:g}`" if part == "measured_stops" else ""
+                by_entry.setdefault(entry, {})[name] = made["versions"]["dcgs"] + limit
     usual: dict[str, list[str]] = {}
     others: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for entry, found in by_entry.items():
@@ -71,10 +83,11 @@ def versions(record: dict[str, Any]) -> str:
 
 
 def trial_of(data: dict[str, Any]) -> Trial:
-    """Return the trial that JSON describes; older files call an entry a contestant."""
+    """Return the trial that JSON describes; older files call an entry a contestant, and have no stops."""
     costs = {float(level): cost and LevelCost(**cost) for level, cost in data["costs"].items()}
-    known = {key: value for key, value in data.items() if key not in ("costs", "contestant")}
-    return Trial(**{"entry": data.get("contestant"), **known, "costs": costs})
+    stops = {float(gap): Stop(**stop) for gap, stop in data.get("stops", {}).items()}
+    known = {key: value for key, value in data.items() if key not in ("costs", "contestant", "stops")}
+    return Trial(**{"entry": data.get("contestant"), **known, "costs": costs, "stops": stops})
 
 
 def ranking_of(record: dict[str, Any]) -> Ranking:
@@ -97,11 +110,12 @@ def page(record: dict[str, Any], ranking: Ranking) -> str:
         "[methods](methods.md) the methods. The numbers are in "
         "[benchmarks/rounds.json](../benchmarks/rounds.json). MovieLens needs `DCGS_DATA`.",
         "Seed 0. Measured with `dcgs bench rounds --methods NAME`, then `python benchmarks/merge_rounds.py`: "
-        f"{versions(record)}. Steps of methods that an older version measured have not changed since, and so "
-        "neither have their rounds; bytes of versions up to 0.4 are those of dense messages.",
-        LEGEND,
-        summary_table(ranking).markdown(),
-        counts_table(ranking).markdown(),
+        f"{versions(record, 'measured')}. Runs until the agents stop, with `--stops-only`: "
+        f"{versions(record, 'measured_stops') or 'none'}; other work shared the machine, f* is that "
+        "on record, and — is a method that was not run. Steps of methods that an older version measured "
+        "have not changed since, and so neither have their rounds; bytes of versions up to 0.4 are those of "
+        "dense messages.",
+        *summaries(ranking),
         "![Share of instances on which a method needs at most τ times the fewest rounds]"
         "(images/rounds-profile.png)",
     ]
@@ -114,8 +128,8 @@ def main(file: str) -> None:
     """Merge a file into the record, and write the page and the picture."""
     record = merged(json.loads(RECORD.read_text()), json.loads(Path(file).read_text()))
     ranking = ranking_of(record)
-    counted = ("fewest", "within 20 %", "reached")
-    record["counts"] = {name: dict(zip(counted, ranking.counts(name), strict=True)) for name in ranking.names}
+    record["counts"] = counts_json(ranking)
+    record["stop_counts"] = counts_json(ranking.until_stop())
     RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     PAGE.write_text(page(record, ranking))
     PICTURE.write_bytes(encoded(profile_figure(ranking), "png"))

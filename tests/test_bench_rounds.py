@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dcgs.bench import rounds
-from dcgs.bench.entries import ENTRIES, GRID, Adapted, ScaledStep, entry
+from dcgs.bench.entries import ENTRIES, GOAL, GRID, Adapted, ScaledStep, entry
 from dcgs.bench.families import by_chance, by_size, by_value, random_graph
 from dcgs.bench.instances import INSTANCES, QUICK, instance
 from dcgs.bench.optimum import Optimum, solve
@@ -22,14 +22,17 @@ from dcgs.bench.ranking import (
     LEVELS,
     LevelCost,
     Ranking,
+    Stop,
     Trial,
     best_of,
     cell_text,
     cost_to_accuracy,
+    instance_table,
     profile,
+    stops_table,
     summary_table,
 )
-from dcgs.bench.rounds import GOAL, RoundsStudy, run_study, runs_left
+from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, stop_of
 from dcgs.cli import main
 from dcgs.cli.bench_study import drawing
 from dcgs.front import minimize
@@ -37,7 +40,7 @@ from dcgs.methods import NIDS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
 from dcgs.report.bench_figures import profile_figure
 from dcgs.sets import L1Ball, L2Ball
-from dcgs.study import Problem, ResultCache
+from dcgs.study import Budget, Problem, ResultCache
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.
 KNOWN = Optimum(value=10.0, start=110.0, gap=1e-6, iterations=1)
@@ -60,6 +63,12 @@ def trial(instance: str, name: str, needed: int | None, end: str = "ROUNDS") -> 
     cost = None if needed is None else LevelCost(needed, 8 * needed, needed)
     reached = 1.0 if needed is None else 1e-5
     return Trial(instance, name, "oracle calls", end, 3000, 1.0, reached, dict.fromkeys(LEVELS, cost))
+
+
+def stop(rounds: int, end: str = "AGREED", **more: Any) -> Stop:
+    """Return a run that ended after so many rounds, of 100 bytes each."""
+    known: dict[str, Any] = {"kind": "dual", "error": 5e-4, "diameter": 5} | more
+    return Stop(end, 0.1, 100 * rounds, 120 * rounds, rounds, **known)
 
 
 # Three methods on four instances; the last is one that nobody solves.
@@ -133,6 +142,89 @@ def test_the_summary_shows_losses_of_our_method_as_losses() -> None:
     assert rows[0] == [("one", False), ("10", True), ("40", False), ("12", False), ("4.0", False)]
     assert rows[1] == [("two", False), ("30", False), (">3,000", False), ("20", True), (">100.0", False)]
     assert rows[3][-1] == ("—", False)
+
+
+STOPS = {"FastDCGS": stop(12, plain_bytes=1182), "DFW": stop(3000, "ROUNDS"), "NIDS": stop(700, "SECONDS")}
+STOPPING = Ranking(
+    {"one": [replace(each, stops={GOAL: STOPS[each.entry]}) for each in RANKING.trials["one"]]}, RANKING.names
+)
+
+
+def test_rounds_until_the_agents_stop_are_ranked_apart_from_those_until_it_is_so() -> None:
+    stops = STOPPING.until_stop()
+    assert stops.counts("FastDCGS") == (1, 1, 1)
+    assert [stops.counts(name) for name in ("DFW", "NIDS")] == [(0, 0, 0), (0, 0, 0)]
+    table = summary_table(stops)
+    assert table.head[0] == "rounds until the agents stop at a certified gap of 1e-03"
+    (row,) = table.rows
+    assert row[1:] == [("12", True), (">3,000", False), (">700†", False), (">250.0", False)]
+
+
+def test_a_run_that_ended_at_its_limit_before_the_fewest_rounds_leaves_open_which_needs_fewer() -> None:
+    assert STOPPING.until_stop().undecided() == []
+    early = [replace(each, stops={GOAL: STOPS[each.entry]}) for each in RANKING.trials["one"]]
+    early[2] = replace(early[2], stops={GOAL: stop(7, "SECONDS")})
+    assert Ranking({"one": early}, RANKING.names).until_stop().undecided() == ["one"]
+
+
+def test_the_table_of_an_instance_starts_with_rounds_and_bytes_until_the_agents_stop() -> None:
+    table = instance_table(STOPPING, "one", "about")
+    assert table.head[:4] == ["rounds until", "agents stop at 1e-03", "bytes then", "1e-01"]
+    assert [row[1:4] for row in table.rows] == [
+        [("12", True), ("1,200", False), ("10", True)],
+        [(">3,000", False), ("—", False), ("40", False)],
+        [(">700†", False), ("—", False), ("12", False)],
+    ]
+
+
+def test_trials_of_old_records_have_no_stops() -> None:
+    assert stops_table(RANKING).rows == []
+    assert [text for text, _ in summary_table(RANKING.until_stop()).rows[0]] == ["one", *["—"] * 4]
+
+
+def test_the_table_of_stops_says_when_it_is_so_and_when_the_agents_know() -> None:
+    table = stops_table(STOPPING)
+    assert table.head[:4] == ["FastDCGS", "diameter", "within 1e-03", "agents stop at 1e-03"]
+    (row,) = table.rows
+    # 1200 bytes, of which 18 are those of certificates
+    assert [text for text, _ in row] == ["one", "5", "10", "12 (dual)", "5.0e-04", "1.5%"]
+
+
+@pytest.mark.parametrize("name", ["FastDCGS", "NIDS"])
+def test_a_stop_is_what_a_user_gets_without_measurements(name: str) -> None:
+    problem, one = instance("quick-noisy").make(0), entry(name)
+    optimum = solve(problem)
+    found = stop_of(problem, one.method, GOAL, Budget(rounds=400), 0, optimum)
+    result = minimize(*problem.parts, one.method, gap=GOAL, every=None)
+    assert found.stopped
+    assert (found.rounds, found.bytes) == (result.rounds, result.bytes.max())
+    assert found.kind == result.certificates["kind"][-1]
+    worst = max(sum(f.value(x) for f in problem.objectives) for x in result.agents)
+    # The same sum in another order, as a share of f(x⁰) − f*, which is not small beside f.
+    assert found.error == pytest.approx(optimum.relative(worst), abs=1e-10)
+    assert found.error is not None
+    assert found.error <= GOAL
+    assert found.diameter == 3
+    assert (found.plain_bytes is None) == (name != "FastDCGS")
+
+
+def test_a_run_whose_agents_do_not_stop_in_time_ends_at_its_limit() -> None:
+    problem = instance("quick-noisy").make(0)
+    found = stop_of(problem, entry("DFW").method, GOAL, Budget(rounds=10), 0, solve(problem))
+    assert (found.end, found.rounds, found.kind) == ("ROUNDS", 10, "")
+    assert found.error is not None
+    assert found.error > GOAL
+
+
+def test_runs_until_the_agents_stop_can_be_done_alone(tmp_path: Path) -> None:
+    chosen, one, study = instance("quick-noisy"), entry("FastDCGS"), study_in(tmp_path, stops_only=True)
+    run_study(study, [chosen], [one], lambda *_: None)
+    found = study.trial(chosen, one)
+    assert found is not None
+    assert list(found.stops) == [1e-2, 1e-3, 1e-5]
+    assert set(found.costs.values()) == {None}
+    assert cell_text(found, GOAL) == "—"
+    assert runs_left(study_in(tmp_path), [chosen], [one]) == 1  # the measured run
 
 
 def test_a_cell_says_which_limit_ended_a_run() -> None:
@@ -244,16 +336,19 @@ def test_a_second_call_runs_nothing_and_other_settings_run_again(
     assert reported == [
         ("f* of quick-noisy", None),
         ("NIDS on quick-noisy", None),
+        ("NIDS on quick-noisy until the agents stop at 1e-03", None),
         ("ProjectedAGD on quick-noisy", None),
+        ("ProjectedAGD on quick-noisy until the agents stop at 1e-03", None),
     ]
     assert runs_left(study_in(tmp_path), chosen, entries) == 0
-    assert runs_left(study_in(tmp_path, seed=1), chosen, entries) == 3
-    assert runs_left(study_in(tmp_path, seconds=6.0), chosen, entries) == 2
+    assert runs_left(study_in(tmp_path, seed=1), chosen, entries) == 5
+    assert runs_left(study_in(tmp_path, seconds=6.0), chosen, entries) == 4
 
     def work(*_: object, **__: object) -> None:
         pytest.fail("work was done")
 
     monkeypatch.setattr(rounds, "execute", work)
+    monkeypatch.setattr(rounds, "stop_of", work)
     monkeypatch.setattr(rounds, "solve", work)
     run_study(study_in(tmp_path), chosen, entries, work)
 
@@ -293,11 +388,12 @@ def test_a_run_that_raises_is_reported_and_not_recorded(
         raise RuntimeError("agents [0] returned while agents [1] still send.")
 
     monkeypatch.setattr(rounds, "execute", broken)
+    monkeypatch.setattr(rounds, "stop_of", broken)
     chosen, entries = [instance("quick-noisy")], [entry("NIDS")]
     reported: list[tuple[str, str | None]] = []
     run_study(study_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
-    assert "RuntimeError: agents [0] returned" in str(reported[-1][1])
-    assert runs_left(study_in(tmp_path), chosen, entries) == 1
+    assert ["RuntimeError: agents [0] returned" in str(said) for _, said in reported] == [False, True, True]
+    assert runs_left(study_in(tmp_path), chosen, entries) == 2
 
 
 def test_an_instance_without_data_is_left_out_with_a_sentence(
@@ -501,7 +597,8 @@ def test_the_page_has_the_numbers_of_the_json(quick: Path) -> None:
             row
             for row in rows
             if row[0] == name
-            and row[3] == f"{cost['rounds']:,}"
+            and len(row) == 10
+            and row[5] == f"{cost['rounds']:,}"
             and row[-2:] == [f"{cost['bytes']:,}", f"{cost['work']:,} {short}"]
         ]
 

@@ -21,7 +21,7 @@ from dcgs.bench.random_problems import random_problem
 from dcgs.bench.ranking import TimeCost, time_cost
 from dcgs.bench.rounds import RoundsStudy, run_study
 from dcgs.bench.time_report import counts_table, time_table
-from dcgs.bench.timing import POOL, Times, pool_cost, run_times, times
+from dcgs.bench.timing import POOL, Times, pool_cost, run_times, times, times_until_stop
 from dcgs.cli import main
 from dcgs.link import LINKS, Link
 from dcgs.study import Problem, ResultCache
@@ -129,12 +129,21 @@ def test_recorded_runs_are_read_and_not_repeated(tmp_path: Path) -> None:
         done.append(name)
 
     run_times(study, chosen, entries, report)
-    assert len(done) == 4  # f*, two methods, the pool
+    assert len(done) == 8  # f*, the measured runs of two methods, runs to gaps (3 and 1), the pool
     run_times(study, chosen, entries, report)
-    assert len(done) == 4
+    assert len(done) == 8
     costs = times(study, chosen, entries, 1e-3).costs["quick-noisy"]
     assert list(costs) == ["FastDCGS", "ProjectedAGD", POOL]
     assert all(cost is not None and cost.computing > 0.0 for cost in costs.values())
+    until = times_until_stop(study, chosen, entries)
+    assert list(until.costs["quick-noisy"]) == list(costs)
+    for one in entries:
+        stop, cost = study.stop(chosen[0], one, 1e-3), until.costs["quick-noisy"][one.name]
+        assert stop is not None
+        assert cost == TimeCost(stop.computing, stop.bytes, stop.peak_bytes, stop.rounds)
+        assert cost.computing > 0.0
+        assert cost.peak_bytes >= cost.bytes > 0
+    assert time_table(until, "wan", LINKS["wan"]).head[0] == "wan: s until the agents stop at 1e-03"
 
 
 def test_a_run_far_behind_fastdcgs_ends_and_shows_what_it_took(tmp_path: Path) -> None:

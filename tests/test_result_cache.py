@@ -53,8 +53,8 @@ def test_a_run_is_read_as_it_was_saved_and_only_with_its_key(cache: ResultCache)
 
 
 def test_a_removed_run_is_not_found(cache: ResultCache) -> None:
-    cache.remove_run("lasso", "dfw")
-    cache.remove_run("lasso", "dfw")
+    cache.remove("runs/lasso/dfw")
+    cache.remove("runs/lasso/dfw")
     assert cache.run("lasso", "dfw") is None
 
 

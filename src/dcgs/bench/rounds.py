@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias, final
 
-from dcgs.bench.entries import OURS, Adapted, Entry, entry, observed_sparsely
+import networkx as nx
+
+from dcgs.bench.entries import GOAL, OURS, Adapted, Entry, entry, observed_sparsely
 from dcgs.bench.instances import Instance, instance, problem_of
 from dcgs.bench.optimum import TARGET, Optimum, solve
-from dcgs.bench.ranking import LEVELS, TimeCost, Trial, cost_to_accuracy, time_cost
+from dcgs.bench.ranking import LEVELS, Stop, TimeCost, Trial, cost_to_accuracy, time_cost
 from dcgs.datasets import DataNotFoundError
-from dcgs.front import Snapshot, versions
+from dcgs.front import Snapshot, Status, minimize, versions
 from dcgs.link import LINKS
+from dcgs.methods import FastDCGS, Method
 from dcgs.runtime import Lockstep
-from dcgs.study import Budget, ResultCache, execute, run_in_processes
+from dcgs.study import Budget, Problem, ResultCache, execute, run_in_processes
+from dcgs.study.run import FAILED
 
 Report: TypeAlias = Callable[[str, str | None], None]
 """Called with the name of every piece of work that is done, and with a sentence if it has no result."""
 
 # Sets and solvers load it at its first use, which takes 70 ms: these are not in the time of a run.
 import_module("scipy.optimize")
-
-GOAL = 1e-3
-"""The level that the settings of a grid are tried for."""
 
 
 @final
@@ -34,7 +35,9 @@ class RoundsStudy:
     """The result cache, and what results depend on beside instance and entry.
 
     A run ends at the error ``level``. With ``patience``, a run also ends when its modeled time is more than
-    that multiple of the time of FastDCGS to 1e-3, over each of the links of ``dcgs bench time``.
+    that multiple of the time of FastDCGS to 1e-3, over each of the links of ``dcgs bench time``. A run whose
+    agents stop by themselves has a gap, and the same limits on rounds and seconds; with ``stops_only`` there
+    are no other runs.
     """
 
     cache: ResultCache
@@ -43,8 +46,14 @@ class RoundsStudy:
     jobs: int = 1
     level: float = LEVELS[-1]
     patience: float | None = None
+    stops_only: bool = False
 
-    def key(self, chosen: Instance, one: Entry | None = None) -> dict[str, Any]:
+    def gaps(self, one: Entry) -> tuple[float | None, ...]:
+        """Return the gap of each run of an entry at which its agents stop; None is the measured run."""
+        stops = tuple(gap for gap in one.gaps if gap >= self.level)
+        return stops if self.stops_only else (None, *stops)
+
+    def key(self, chosen: Instance, one: Entry | None = None, gap: float | None = None) -> dict[str, Any]:
         """Return all that a run depends on; without an entry, all that f* depends on."""
         key = {"instance": chosen.about, "seed": self.seed, "versions": versions()}
         if one is None:
@@ -52,6 +61,8 @@ class RoundsStudy:
         limits = {
             name: limit for name, limit in asdict(self.budget(chosen, one)).items() if limit is not None
         }
+        if gap is not None:
+            return key | {"method": repr(one.method), "gap": gap} | limits
         if self.patience is not None and one.name != OURS:
             limits["patience"] = self.patience
         return key | {"method": repr(one.method), "level": self.last_level(one)} | limits
@@ -81,18 +92,30 @@ class RoundsStudy:
         record = self.cache.read(f"optima/{chosen.file}", self.key(chosen))
         return None if record is None else Optimum(**record["result"])
 
+    def has_run(self, chosen: Instance, one: Entry, gap: float | None = None) -> bool:
+        """Return whether a run of an entry on an instance is recorded, and f* with it."""
+        record = self.cache.read(record_name(chosen, one, gap), self.key(chosen, one, gap))
+        return record is not None and self.optimum(chosen) is not None
+
     def has_trial(self, chosen: Instance, one: Entry) -> bool:
-        """Return whether the run of an entry on an instance is recorded, and f* with it."""
-        recorded = self.cache.has_run(chosen.file, one.file, self.key(chosen, one))
-        return recorded and self.optimum(chosen) is not None
+        """Return whether some run of an entry on an instance is recorded, and f* with it."""
+        return any(self.has_run(chosen, one, gap) for gap in self.gaps(one))
+
+    def stop(self, chosen: Instance, one: Entry, gap: float) -> Stop | None:
+        """Return the run of which the agents stop at a gap, or None if it is not recorded."""
+        record = self.cache.read(record_name(chosen, one, gap), self.key(chosen, one, gap))
+        return None if record is None else Stop(**record["result"])
 
     def trial(self, chosen: Instance, one: Entry) -> Trial | None:
-        """Return what an entry spent on an instance, or None if its run is not recorded."""
+        """Return what an entry spent on an instance, or None if no run of it is recorded."""
         optimum = self.optimum(chosen)
         run = self.cache.run(chosen.file, one.file, self.key(chosen, one))
-        if run is None or optimum is None:
+        stops = {gap: stop for gap in one.gaps if (stop := self.stop(chosen, one, gap)) is not None}
+        if optimum is None or (run is None and not stops):
             return None
         work, column = ("projections",) * 2 if one.method.projects else ("oracle calls", "lmo_calls")
+        if run is None:
+            return Trial(chosen.name, one.name, work, "", 0, 0.0, 1.0, dict.fromkeys(LEVELS), stops=stops)
         return Trial(
             chosen.name,
             one.name,
@@ -103,7 +126,15 @@ class RoundsStudy:
             float(optimum.relative(run.columns["worst_loss"]).min()),
             cost_to_accuracy(run.columns, optimum, column),
             " ".join(run.notes),
+            stops,
         )
+
+
+def record_name(chosen: Instance, one: Entry, gap: float | None) -> str:
+    """Return the name of the record of a run in the result cache."""
+    if gap is None:
+        return f"runs/{chosen.file}/{one.file}"
+    return f"stops/{chosen.file}/{one.file}-{gap:.0e}"
 
 
 def run_study(
@@ -120,19 +151,27 @@ def run_study(
     known = [chosen for chosen in instances if study.optimum(chosen) is not None]
     for stage in range(3):  # the rounds of the default settings limit those of the grid, those of ours all
         runs = [
-            (_spec(chosen), _spec(one))
+            (_spec(chosen), _spec(one), gap)
             for chosen in known
             for one in entries
-            if _stage(one) == stage and not study.has_trial(chosen, one)
+            if _stage(one) == stage
+            for gap in study.gaps(one)
+            if not study.has_run(chosen, one, gap)
         ]
-        for (problem, method), sentence in run_in_processes(study.jobs, partial(run_entry, study), runs):
-            report(f"{method} on {problem}", sentence)
+        for (problem, method, gap), sentence in run_in_processes(study.jobs, partial(_run, study), runs):
+            until = "" if gap is None else f" until the agents stop at {gap:.0e}"
+            report(f"{method} on {problem}{until}", sentence)
 
 
 def runs_left(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry]) -> int:
     """Return how many optima and runs are not recorded."""
     optima = sum(study.optimum(chosen) is None for chosen in instances)
-    return optima + sum(not study.has_trial(chosen, one) for chosen in instances for one in entries)
+    return optima + sum(
+        not study.has_run(chosen, one, gap)
+        for chosen in instances
+        for one in entries
+        for gap in study.gaps(one)
+    )
 
 
 def unusable(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry]) -> list[str]:
@@ -180,6 +219,58 @@ def run_entry(study: RoundsStudy, specs: tuple[str, str]) -> str | None:
         return f"failed, and is not recorded: {type(error).__name__}: {error}"
     study.cache.save_run(chosen.file, one.file, study.key(chosen, one), result)
     return None
+
+
+def run_until_stop(study: RoundsStudy, specs: tuple[str, str], gap: float) -> str | None:
+    """Run an entry until its agents stop at a gap, and record it; return a sentence if that raised."""
+    chosen, one = instance(specs[0]), entry(specs[1])
+    optimum = study.optimum(chosen)
+    assert optimum is not None
+    try:
+        problem, budget = problem_of(specs[0], study.seed), study.budget(chosen, one)
+        stop = stop_of(problem, one.method, gap, budget, study.seed, optimum)
+    except Exception as error:
+        return f"failed, and is not recorded: {type(error).__name__}: {error}"
+    study.cache.write(record_name(chosen, one, gap), study.key(chosen, one, gap), asdict(stop))
+    return None
+
+
+def stop_of(
+    problem: Problem, method: Method, gap: float, budget: Budget, seed: int, optimum: Optimum
+) -> Stop:
+    """Return the run that ends when the agents have certified the gap, or at its limits.
+
+    Only x⁰ and the model at the end are measured. FastDCGS runs as many rounds again without certificates.
+    """
+    run = partial(minimize, *problem.parts, seed=seed, runtime=Lockstep(threads=1), every=0)
+    diameter = nx.diameter(problem.graph)
+    try:
+        result = run(method, gap=gap, rounds=budget.rounds, seconds=budget.seconds)
+    except FloatingPointError:
+        return Stop(FAILED, 0.0, 0, 0, 0, "", None, diameter)
+    stopped, history = result.status is Status.AGREED, result.history
+    plain = None
+    if stopped and isinstance(method, FastDCGS) and result.rounds:
+        plain = int(run(replace(method, stops_itself=False), rounds=result.rounds).bytes.max())
+    return Stop(
+        result.status.name,
+        float(history.computing[-1]),
+        int(result.bytes.max()),
+        int(history.peak_bytes[-1]),
+        result.rounds,
+        str(result.certificates["kind"][-1]) if stopped else "",
+        float(optimum.relative(history.worst_loss[-1])),
+        diameter,
+        plain,
+    )
+
+
+def _run(study: RoundsStudy, run: tuple[str, str, float | None]) -> str | None:
+    """Do a run of an entry on an instance: the measured one, or with a gap the one that ends at it."""
+    problem, method, gap = run
+    if gap is None:
+        return run_entry(study, (problem, method))
+    return run_until_stop(study, (problem, method), gap)
 
 
 def _stage(one: Entry) -> int:

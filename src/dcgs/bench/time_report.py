@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dcgs.bench import record
 from dcgs.bench.instances import Instance
@@ -16,21 +17,22 @@ from dcgs.link import LINKS, Link
 
 _COUNTED = ("least", "within 20 %", "reached")
 LEGEND = (
-    "Seconds until the worst agent's model has this relative error on everyone's data. The time of a run is "
+    "Seconds until the agents stop by themselves at a certified gap of 1e-3; then, from another run, seconds "
+    "until the worst agent's model has this relative error on everyone's data. The time of a run is "
     "the computing of the slowest agent of each round, measured with one core for each agent, plus the bytes "
     "of the busiest agent of each round over one link, plus the latency of each round. `pool` sends all "
     "data to one site over such a link and solves there: by FISTA, or by scikit-learn's coordinate descent "
     "where that is faster. The least time of all methods is bold, and that of the pool where it is less "
-    "than all of them. > is a run that did not reach the level within its limits, and the time that it took"
-    " so far: a run ends when it has taken more than a multiple of the time of FastDCGS to 1e-3 over each "
-    "link, or at its limit of seconds or rounds. — is a run that failed, or a level for which f* is not "
-    "known accurately enough."
+    "than all of them. > is a run that did not reach the level within its limits, and the time that it took "
+    "so far: a run ends at its limit of seconds or rounds, or when it has taken more than a multiple of the "
+    "time of FastDCGS to 1e-3 over each link; the last does not hold for runs until the agents stop. — is a "
+    "run that failed, or a level for which f* is not known accurately enough."
 )
 
 
 def time_table(times: Times, name: str, link: Link) -> TextTable:
     """Return seconds over a link, instances × methods."""
-    title = f"{name} ({_about(link)}): seconds to {times.level:.0e}"
+    title = f"{name} ({_about(link)}): seconds {times.until}"
     rows = []
     for chosen in times.costs:
         least = times.least(chosen, link)
@@ -42,7 +44,7 @@ def time_table(times: Times, name: str, link: Link) -> TextTable:
             missed = NOT_REACHED if spent is None else f">{_seconds(spent.seconds(link))}"
             cells.append((missed if own is None else _seconds(own), best))
         rows.append([(chosen, False), *cells])
-    return TextTable(title, [f"{name}: s to {times.level:.0e}", *times.names], rows)
+    return TextTable(title, [f"{name}: s {times.until}", *times.names], rows)
 
 
 def work_table(times: Times) -> TextTable:
@@ -52,8 +54,8 @@ def work_table(times: Times) -> TextTable:
         costs = map(row.get, times.names)
         texts = (cost and f"{_seconds(cost.computing)} s, {_size(cost.bytes)}" for cost in costs)
         rows.append([chosen, *(text or NOT_REACHED for text in texts)])
-    title = f"computing of the slowest agent and bytes of the busiest, to {times.level:.0e}"
-    return TextTable.plain(title, [f"computing and bytes to {times.level:.0e}", *times.names], rows)
+    title = f"computing of the slowest agent and bytes of the busiest, {times.until}"
+    return TextTable.plain(title, [f"computing and bytes {times.until}", *times.names], rows)
 
 
 def counts_table(times: Times) -> TextTable:
@@ -64,13 +66,13 @@ def counts_table(times: Times) -> TextTable:
             each = [times.counts(name, link) for link in LINKS.values()]
             rows.append([name, *(f"{a} / {b} / {c}" for a, b, c in each)])
     head = [f"of {len(times.costs)} instances: least / within 20 % / reached", *LINKS]
-    return TextTable.plain(f"how often a method takes the least time to {times.level:.0e}", head, rows)
+    return TextTable.plain(f"how often a method takes the least time {times.until}", head, rows)
 
 
 def markdown(
     study: RoundsStudy, all_times: Sequence[Times], instances: Sequence[Instance], notes: Sequence[str]
 ) -> str:
-    """Return the report: for each level the counts, a table for each link, and the work."""
+    """Return the report: until agents stop, and to each level, the counts, each link's table and the work."""
     made = record.environment(study.seed)
     machine = made["machine"]
     parts = [
@@ -84,7 +86,11 @@ def markdown(
     ]
     for times in all_times:
         tables = [counts_table(times), *(time_table(times, *each) for each in LINKS.items())]
-        parts += [f"## To {times.level:.0e}", *(table.markdown() for table in (*tables, work_table(times)))]
+        until = times.until
+        parts += [
+            f"## {until[0].upper()}{until[1:]}",
+            *(table.markdown() for table in (*tables, work_table(times))),
+        ]
     parts += ["## Instances", "\n".join(f"* `{chosen.name}`: {chosen.about}" for chosen in instances)]
     return "\n\n".join([*parts, *record.bullets(notes)]) + "\n"
 
@@ -101,6 +107,15 @@ def as_json(
         methods = (name for name in times.names if name != POOL)
         return {name: dict(zip(_COUNTED, times.counts(name, link), strict=True)) for name in methods}
 
+    def costs(times: Times) -> dict[str, Any]:
+        return {chosen: {name: cost(x) for name, x in row.items()} for chosen, row in times.costs.items()}
+
+    def all_counts(times: Times) -> dict[str, Any]:
+        return {key: counts(times, link) for key, link in LINKS.items()}
+
+    def by_level(numbers: Callable[[Times], dict[str, Any]], stopped: bool) -> dict[str, Any]:
+        return {f"{times.level:.0e}": numbers(times) for times in all_times if times.by_stops == stopped}
+
     pools = {chosen.name: found.to_json() for chosen in instances if (found := recorded_pool(study, chosen))}
     numbers = {
         "environment": record.environment(study.seed),
@@ -109,17 +124,10 @@ def as_json(
         "patience": study.patience,
         "jobs": study.jobs,
         "notes": list(notes),
-        "levels": {
-            f"{times.level:.0e}": {
-                chosen: {name: cost(found) for name, found in row.items()}
-                for chosen, row in times.costs.items()
-            }
-            for times in all_times
-        },
-        "counts": {
-            f"{times.level:.0e}": {key: counts(times, link) for key, link in LINKS.items()}
-            for times in all_times
-        },
+        "stops": by_level(costs, stopped=True),
+        "stop_counts": by_level(all_counts, stopped=True),
+        "levels": by_level(costs, stopped=False),
+        "counts": by_level(all_counts, stopped=False),
         "pool": pools,
     }
     return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
 
-from dcgs.bench.entries import Entry
+from dcgs.bench.entries import GOAL, Entry
 from dcgs.bench.instances import Instance, instance
 from dcgs.bench.pooled import Pooled, pool
 from dcgs.bench.ranking import TimeCost, count_ratios, time_cost, time_spent
@@ -30,12 +30,19 @@ _ROUNDS_OF_POOL = 2  # the data go in, a model comes back
 class Times:
     """The cost of every method, and of the pool, on every instance, at one level; None if not reached.
 
-    ``spent`` is what runs that did not reach the level have spent.
+    ``spent`` is what runs that did not reach the level have spent. ``by_stops``: the costs are those until
+    the agents stop at a certified gap of that level.
     """
 
     level: float
     costs: Mapping[str, Mapping[str, TimeCost | None]]
     spent: Mapping[tuple[str, str], TimeCost] = field(default_factory=dict)
+    by_stops: bool = False
+
+    @property
+    def until(self) -> str:
+        """What the time goes up to, as in "seconds to 1e-03"."""
+        return f"{'until the agents stop at' if self.by_stops else 'to'} {self.level:.0e}"
 
     @property
     def names(self) -> list[str]:
@@ -85,6 +92,22 @@ def times(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[E
     return Times(level, costs, spent)
 
 
+def times_until_stop(study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry]) -> Times:
+    """Return the costs of all recorded runs until their agents stop at a certified gap of 1e-3."""
+    costs: dict[str, dict[str, TimeCost | None]] = {}
+    spent: dict[tuple[str, str], TimeCost] = {}
+    for chosen in instances:
+        stops = {one.name: stop for one in entries if (stop := study.stop(chosen, one, GOAL)) is not None}
+        row = {name: stop.cost if stop.stopped else None for name, stop in stops.items()}
+        spent |= {(chosen.name, name): stop.cost for name, stop in stops.items() if not stop.stopped}
+        pooled = recorded_pool(study, chosen)
+        if pooled is not None:
+            row[POOL] = pool_cost(pooled, GOAL)
+        if row:
+            costs[chosen.name] = row
+    return Times(GOAL, costs, spent, by_stops=True)
+
+
 def pool_cost(pooled: Pooled, level: float) -> TimeCost | None:
     """Return the cost of pooling: all data cross the link of one site, which solves alone."""
     seconds = pooled.seconds[f"{level:.0e}"]
@@ -100,12 +123,12 @@ def recorded_pool(study: RoundsStudy, chosen: Instance) -> Pooled | None:
 def run_times(
     study: RoundsStudy, instances: Sequence[Instance], entries: Sequence[Entry], report: Report
 ) -> None:
-    """Do all runs that are not recorded, the pool's included."""
+    """Do all runs that are not recorded, the pool's included unless only those until the agents stop."""
     run_study(study, instances, entries, report)
     missing = [
         chosen.spec or chosen.name
         for chosen in instances
-        if study.optimum(chosen) is not None and recorded_pool(study, chosen) is None
+        if not study.stops_only and study.optimum(chosen) is not None and recorded_pool(study, chosen) is None
     ]
     for spec, sentence in run_in_processes(study.jobs, partial(run_pool, study), missing):
         report(f"the pool of {spec}", sentence)
@@ -125,8 +148,8 @@ def run_pool(study: RoundsStudy, spec: str) -> str | None:
 
 
 def times_left(study: RoundsStudy, instances: Sequence[Instance]) -> int:
-    """Return how many pools are not recorded."""
-    return sum(recorded_pool(study, chosen) is None for chosen in instances)
+    """Return how many pools are to be done."""
+    return 0 if study.stops_only else sum(recorded_pool(study, chosen) is None for chosen in instances)
 
 
 def _pool_key(study: RoundsStudy, chosen: Instance) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from dcgs.bench import rounds_report, time_report, timing
 from dcgs.bench.entries import GRID
 from dcgs.bench.instances import INSTANCES, LARGE
-from dcgs.bench.ranking import LEVELS, counts_table, instance_table, summary_table
+from dcgs.bench.ranking import LEVELS, counts_table, instance_table, stops_table, summary_table
 from dcgs.bench.rounds import RoundsStudy, run_study, runs_left, unusable
 from dcgs.cli.bench_study import Choice, add_choices, print_tables, run_with_progress, write_results
 from dcgs.cli.values import count, job, option, positive, seed
@@ -22,13 +22,16 @@ from dcgs.parallel import cores
 from dcgs.study import ResultCache
 
 _ABOUT_ROUNDS = """\
-Run every method once on every instance of a table. Print the rounds, the bytes, and the oracle calls
-or projections that each needed until the worst agent's relative error was 1e-1, 1e-2, ... 1e-5.
+Run every method on every instance of a table. Print the rounds and bytes until its agents stop by
+themselves at a certified gap of 1e-3, for FastDCGS also of 1e-2 and 1e-5. Print, from another run, the
+rounds, the bytes, and the oracle calls or projections that each needed until the worst agent's relative
+error was 1e-1, 1e-2, ... 1e-5.
 """
 
 _MORE_ROUNDS = """\
 The folder gets rounds.md, rounds.json and profile.png, a record of every run in runs/, and its history
-in data/ and timing/. A recorded run is not repeated: the same command continues where it was interrupted.
+in data/ and timing/. Runs until the agents stop are recorded in stops/. A recorded run is not repeated: the
+same command continues where it was interrupted.
 FILE.PY:NAME may also be PACKAGE.MODULE:NAME.
 A run with another seed, budget or version is repeated. A change of a method's code is not detected:
 after one, name the method with --methods or --method and give --rerun.
@@ -45,9 +48,10 @@ examples:
 """
 
 _ABOUT_TIME = """\
-Run every method once on every instance of a table, with one core for each agent. Print the seconds that
-each needs over three links until the worst agent's relative error is 1e-2 and 1e-3, beside `pool`: all
-data sent to one site over the same link, and a centralized solver there.
+Run every method on every instance of a table, with one core for each agent. Print the seconds that each
+needs over three links until its agents stop by themselves at a certified gap of 1e-3, and, from another
+run, until the worst agent's relative error is 1e-2 and 1e-3, beside `pool`: all data sent to one site over
+the same link, and a centralized solver there.
 """
 
 _MORE_TIME = """\
@@ -79,6 +83,7 @@ def add(benches: Any) -> None:
         )
         add("--seconds S", text, positive)
         add("--seed N", "of data and graphs (default: 0)", seed, default=0)
+        add("--stops-only", "only the runs that end when the agents stop", bool)
         add("--out DIR", f"output (default: out/{name}; out/{name}-quick with --quick)", Path)
     option(rounds, "--jobs N", "processes (default: the available cores)", count)
     option(rounds, "--grid", "also search settings, and show the best of them to 1e-3", bool)
@@ -103,10 +108,10 @@ def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     level = _level(args.level)
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     out = args.out or Path("out/rounds-quick" if args.quick else "out/rounds")
-    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores())
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs or cores(), stops_only=args.stops_only)
     study.cache.check_writable()
     if args.rerun:
-        choice.remove_runs(study.cache, grid)
+        choice.remove_runs(study, grid)
     notes: list[str] = []
     runs = instances, [*entries, *grid]
     left = runs_left(study, *runs)
@@ -122,6 +127,8 @@ def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     found = [chosen for chosen in instances if chosen.name in ranking.trials]
     tables = [instance_table(ranking, chosen.name, chosen.about) for chosen in found]
     if ranking.trials:
+        stops = ranking.until_stop()
+        tables += [summary_table(stops), counts_table(stops), stops_table(ranking)]
         tables += [summary_table(ranking), counts_table(ranking)]
     print_tables(tables, notes, console)
     texts = {
@@ -154,16 +161,20 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
     instances, entries, table = choice.instances, choice.entries, choice.table
     out = args.out or Path("out/time-quick" if args.quick else "out/time")
     limit = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS_TIME)
-    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, min(timing.LEVELS), args.patience)
+    level, patience = min(timing.LEVELS), args.patience
+    study = RoundsStudy(ResultCache(out), args.seed, limit, args.jobs, level, patience, args.stops_only)
     study.cache.check_writable()
     if args.rerun:
-        choice.remove_runs(study.cache)
+        choice.remove_runs(study)
     notes: list[str] = []
     left = runs_left(study, instances, entries) + timing.times_left(study, instances)
     if run_with_progress(partial(timing.run_times, study, instances, entries), max(1, left), notes, console):
         return 130
     recorded = [one for one in choice.methods if any(study.has_trial(chosen, one) for chosen in table)]
-    found = [timing.times(study, table, recorded, level) for level in timing.LEVELS]
+    found = [
+        timing.times_until_stop(study, table, recorded),
+        *(timing.times(study, table, recorded, level) for level in timing.LEVELS),
+    ]
     tables = []
     for each in found:
         if each.names not in ([], [timing.POOL]):

@@ -21,7 +21,7 @@ from dcgs.bench import record
 from dcgs.bench.entries import ENTRIES, Entry, entry
 from dcgs.bench.instances import QUICK, Instance, instance
 from dcgs.bench.record import TextTable
-from dcgs.bench.rounds import Report
+from dcgs.bench.rounds import Report, RoundsStudy, record_name
 from dcgs.cli.values import option
 from dcgs.report import Progress
 from dcgs.study import ResultCache
@@ -80,10 +80,11 @@ class Choice:
         chosen = chosen_by_name("an instance", args.instances, table)
         return cls(chosen, chosen_by_name("a method", args.methods, methods), table, methods)
 
-    def remove_runs(self, cache: ResultCache, more: Sequence[Entry] = ()) -> None:
+    def remove_runs(self, study: RoundsStudy, more: Sequence[Entry] = ()) -> None:
         """Remove the records of the chosen runs, and of some entries more."""
         for chosen, one in product(self.instances, (*self.entries, *more)):
-            cache.remove_run(chosen.file, one.file)
+            for gap in study.gaps(one):
+                study.cache.remove(record_name(chosen, one, gap))
 
 
 def _with_outside(

@@ -90,9 +90,9 @@ class ResultCache:
         files[f"runs/{problem}/{entry}.json"] = _record_json(key, totals, checksums)
         self._write_files(files)
 
-    def remove_run(self, problem: str, entry: str) -> None:
-        """Remove a run, if it is recorded."""
-        (self.path / f"runs/{problem}/{entry}.json").unlink(missing_ok=True)
+    def remove(self, name: str) -> None:
+        """Remove the record ``name``.json, such as that of a run, if it is there."""
+        (self.path / f"{name}.json").unlink(missing_ok=True)
 
     def write_file(self, name: str, content: bytes) -> Path:
         """Write a file of the folder atomically; return its path."""
