@@ -10,13 +10,14 @@ SETUP := PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 # Without compiled modules, each of the hundreds of processes that the tests start would compile NumPy and SciPy.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint docs lock clean
+.PHONY: help setup demo test lint docs pages lock clean
 
 help:
 	@echo "make demo   set up and run the paper's experiments at small scale (under two minutes)"
 	@echo "make test   set up and run all tests and checks (about five minutes)"
 	@echo "make lint   set up and run ruff, mypy and import-linter alone"
 	@echo "make docs   set up and build the site: build/docs/index.html (under five minutes)"
+	@echo "make pages  write the tables of README and docs from the records in benchmarks"
 	@echo "make lock   renew constraints.txt, the exact versions that these commands install"
 	@echo "make clean  remove the virtual environment, caches and outputs"
 	@echo "Each takes the Python it shall use: make test PYTHON=python3.13"
@@ -45,6 +46,10 @@ docs:
 	@$(BIN)/python -m sphinx -q -W --keep-going -j 2 -b html docs build/docs
 	@$(BIN)/python tools/site_links.py build/docs
 	@echo "written: build/docs/index.html"
+
+# The tables of README and docs; a test fails if this would change them.
+pages: setup
+	@$(BIN)/python tools/pages.py
 
 lock:
 	@$(PYTHON) tools/lock.py

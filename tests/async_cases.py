@@ -19,7 +19,7 @@ import numpy as np
 from mpi4py import MPI as WORLD
 
 import dcgs
-from dcgs.front import Result
+from dcgs.run.result import Result
 from mpi_cases import problem, random_graph
 
 RULES: list[dict[str, Any]] = [

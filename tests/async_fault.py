@@ -27,7 +27,7 @@ class Failing(dcgs.Method):
     """A method that only sends messages; agent 2 fails after ten steps."""
 
     fault: str
-    bears_faults = True
+    tolerates_faults = True
 
     def incompatibility(self, objectives: Mapping[int, dcgs.Objective], X: dcgs.ConvexSet) -> str | None:
         return None

@@ -19,7 +19,7 @@ import dcgs
 from fuzz import Problem, judge, problem
 
 COUNT = 60
-# Rounds of a run; and of one by a method that does not bear faults, with the smallest gap asked for.
+# Rounds of a run; and of one by a method that does not tolerate faults, with the smallest gap asked for.
 ROUNDS, ROUNDS_OF_PEERS, GAP_OF_PEERS = 80, 150, 0.1
 
 
@@ -40,7 +40,7 @@ def faulty(seed: int) -> Problem:
             speeds=speeds, latency=float(rng.choice([0.0, 0.3, 2.0])), staleness=int(rng.choice([1, 5, 50]))
         )
     else:
-        allowed = rng.random() < 0.2 and not given.method.bears_faults
+        allowed = rng.random() < 0.2 and not given.method.tolerates_faults
         method = _watched(given.method) if allowed else method
         runtime = dcgs.Lockstep(faults=_faults(rng, given.graph, method), allow_faults=allowed)
     about = f"{given.about}, run by {method!r} with {runtime!r}"
@@ -48,7 +48,7 @@ def faulty(seed: int) -> Problem:
 
 
 def faulty_peer(seed: int) -> Problem:
-    """Return the problem of a seed for a method that does not bear faults: older messages replace others."""
+    """Return the problem of a seed for a method that tolerates no faults: older messages replace others."""
     given = problem(seed, peers=True)
     faults = _faults(np.random.default_rng((16, seed)), given.graph, given.method)
     runtime = dcgs.Lockstep(faults=faults, allow_faults=True)
@@ -79,8 +79,8 @@ def _faults(rng: np.random.Generator, graph: nx.Graph, method: dcgs.Method) -> d
         chosen["down"] = float(rng.uniform(0.0, 0.8))
     if rng.random() < 0.4:
         chosen["delay"] = int(rng.integers(1, 8))
-    # The points of a method that does not bear noise may leave the set: it averages what it receives.
-    if rng.random() < 0.3 and method.bears_faults and not method.stops_itself:
+    # The points of a method that does not tolerate noise may leave the set: it averages what it receives.
+    if rng.random() < 0.3 and method.tolerates_faults and not method.stops_itself:
         chosen["noise"] = float(10.0 ** rng.uniform(-6.0, -1.0))
     return dcgs.Faults(**chosen, seed=int(rng.integers(1000)), patience=100)
 

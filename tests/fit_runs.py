@@ -52,7 +52,7 @@ def patient(folder: Path) -> dict[str, str]:
     """
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(
-        "from dcgs import supervisor\nsupervisor._DEADLINE = supervisor._RANK_DEADLINE = 240.0\n"
+        "from dcgs.processes import supervisor\nsupervisor._DEADLINE = supervisor._RANK_DEADLINE = 240.0\n"
     )
     return ENVIRONMENT | {"PYTHONPATH": str(folder)}
 

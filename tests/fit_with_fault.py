@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dcgs import supervisor
 from dcgs.command import command
 from dcgs.counting import CountedOracle
+from dcgs.processes import supervisor
 
 CALLS: dict[str, tuple[Any, str]] = {
     "lmo": (CountedOracle, "__call__"),  # once per iteration of DFW

@@ -7,6 +7,7 @@ that is given. Results are judged by tolerance and status: their last digits dif
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import networkx as nx
@@ -16,10 +17,11 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import datasets
 from dcgs.cli import main as command
-from dcgs.datasets.patients import write_patients
-from dcgs.report.figures import encoded, study_figures
-from dcgs.report.page import render
-from study_sample import sample
+from dcgs.datasets.synthetic import write_patients
+from dcgs.learn.sums import run_programs
+from dcgs.methods.reduction import added, tree_answer
+from dcgs.protocol import Program
+from dcgs.tree import TreeNode
 
 METHODS = (
     dcgs.FastDCGS(),
@@ -37,7 +39,17 @@ METHODS = (
 def main() -> None:
     """Run all parts; an assertion or an exception says which one failed."""
     folder = Path(sys.argv[1])
-    for part in (methods, sparse_data, sets, large_graph, completion, estimators, tables, parquet, page):
+    for part in (
+        methods,
+        sparse_data,
+        sets,
+        large_graph,
+        completion,
+        estimators,
+        tables,
+        parquet,
+        secure,
+    ):
         print(part.__name__, flush=True)
         part(folder)
 
@@ -143,12 +155,29 @@ def parquet(folder: Path) -> None:
     assert command([*fit.split(), "--out", f"{folder}/parquet"]) == 0
 
 
-def page(folder: Path) -> None:
-    """Write the page and the figures of a study of the paper's experiments."""
-    study = sample()
-    assert "</html>" in render(study)
-    for name, figure in study_figures(study).items():
-        assert encoded(figure, "png").startswith(b"\x89PNG"), name
+def secure(folder: Path) -> None:
+    """Exchange keys, sum masked numbers, and agree on texts."""
+    from dcgs.secure.journal import Journal
+    from dcgs.secure.keys import Ed25519Signatures, KeyPair, exchange_keys
+    from dcgs.secure.masks import PairwiseMasks
+    from dcgs.secure.sum import MaskedReduction, secure_answer
+    from dcgs.secure.union import Floors, secure_union
+
+    private = [KeyPair.generate().private for _ in range(4)]
+    public = [Ed25519Signatures(key, ()).public for key in private]
+
+    def program(i: int, tree: TreeNode) -> Program[tuple[float, tuple[str, ...]]]:
+        reduce = partial(tree_answer, tree=tree, combine=added)
+        with Journal(folder / f"agent-{i}.journal", "sample") as journal:
+            signatures = Ed25519Signatures(private[i], public)
+            keys = yield from exchange_keys(journal.pair, i, 4, "sample", reduce, signatures)
+            masked = MaskedReduction(PairwiseMasks(keys, journal=journal), reduce)
+            told, _ = yield from secure_answer((np.array([0.5]),), masked, lambda t: t.arrays, (40,), "sum")
+            union = yield from secure_union({"level": 3}, Floors(), masked, "levels")
+            return float(told[0][0]), union.texts
+
+    answers, _ = run_programs(program, nx.path_graph(4))
+    assert set(answers.values()) == {(2.0, ("level",))}, answers
 
 
 if __name__ == "__main__":

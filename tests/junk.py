@@ -39,7 +39,7 @@ from dcgs.inner import Inner
 from dcgs.objectives.maps import LinearMap
 from dcgs.points import Point
 from dcgs.runtime import Runtime
-from dcgs.runtime.record import Record
+from dcgs.runtime.asynchronous import Record
 
 Fits: TypeAlias = Callable[[Any], bool]
 
@@ -533,7 +533,7 @@ SPECIAL: dict[str, Parameter] = {
 # exceptions. Parts are what one's own sets and methods are written with: they are made at every step, inside
 # the door, where nothing is checked.
 OUTPUTS = {"Record", "Result", "History", "Snapshot", "Ratings", "Regression", "Source", "Facts"}
-OUTPUTS |= {"AgreedTexts", "Comparison", "Fold", "Path", "PathPoint", "Reduced", "Sent"}
+OUTPUTS |= {"AgreedTexts", "Comparison", "Fold", "PathPoint", "RadiusPath", "Reduced", "Sent"}
 INTERFACES = {
     "ProjectedMethod",
     "Atom",
@@ -546,8 +546,8 @@ INTERFACES = {
     "ProjectableSet",
     "Solver",
 }
-ENUMERATIONS = {"Status", "Kind", "Outcome"}
-ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Point", "Program"}
+ENUMERATIONS = {"Status", "OptionKind", "Outcome", "SourceKind"}
+ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Path", "Point", "Program"}
 PARTS = {"Option", "projector", "Agent", "Dual", "RankOne", "Sparse", "Spike", "Subproblem", "Task", "Vertex"}
 PARTS |= {
     "Derivative",

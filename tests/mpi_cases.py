@@ -21,10 +21,10 @@ import scipy.sparse as sp
 from mpi4py import MPI as WORLD
 
 import dcgs
-from dcgs.front import Result, Snapshot
 from dcgs.methods import Agent
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.run.result import Result, Snapshot
 from dcgs.runtime import Job, Traffic
 from problems import METHODS
 

@@ -25,7 +25,7 @@ from dcgs.protocol import Program
 from dcgs.runtime import run_as_rank, scope_of
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.transport import Transfers, Transport
-from dcgs.runtime.wire import Header, Kind
+from dcgs.runtime.wire import BundleKind, Header
 from dcgs.sets import ConvexSet
 
 AGENTS = 3
@@ -90,7 +90,7 @@ def send_round_99() -> None:
     right = Header.write
 
     def wrong(header: Header, buffer: Buffer) -> None:
-        right(header._replace(round=99) if header.kind is Kind.MESSAGE else header, buffer)
+        right(header._replace(round=99) if header.kind is BundleKind.MESSAGE else header, buffer)
 
     type.__setattr__(Header, "write", wrong)
 

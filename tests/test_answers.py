@@ -11,8 +11,8 @@ import pytest
 
 import dcgs
 from dcgs import LowRank, MatrixCompletion, NuclearNormBall
-from dcgs.front.agent_models import allgather_answers, average, distance, whole
-from dcgs.front.history import certify
+from dcgs.run.measuring import certify
+from dcgs.run.models import ARRAYS, FACTORS
 from dcgs.runtime.group import TransportGroup
 from thread_transport import Network, Threads
 
@@ -148,12 +148,12 @@ def test_a_start_in_factors_must_be_in_the_set(x0: LowRank, message: str) -> Non
 
 
 def test_the_average_of_arrays_is_their_mean_and_that_of_own_rows_is_the_matrix() -> None:
-    assert np.asarray(average([np.array([1.0, 2.0]), np.array([3.0, 6.0])])).tolist() == [2.0, 4.0]
+    assert ARRAYS.average([np.array([1.0, 2.0]), np.array([3.0, 6.0])]).tolist() == [2.0, 4.0]
     one, two = factors([0, 5], 1), factors([2, 3, 11], 2)
-    matrix = average([one, two])
+    matrix = FACTORS.average([one, two])
     assert np.asarray(matrix).tolist() == (np.asarray(one) + np.asarray(two)).tolist()
-    assert [np.asarray(each).tolist() for each in whole([one, two])] == [np.asarray(matrix).tolist()] * 2
-    assert distance(one, matrix) == 0.0
+    assert FACTORS.whole([one, two], matrix) == [matrix] * 2
+    assert FACTORS.distance(one, matrix) == 0.0
 
 
 def test_all_processes_get_the_models_of_all_agents() -> None:
@@ -161,7 +161,7 @@ def test_all_processes_get_the_models_of_all_agents() -> None:
 
     def gather(transport: Threads) -> list[bytes]:
         mine = {transport.rank: answers[transport.rank]}
-        found: dict[int, Any] = dict(allgather_answers(TransportGroup(transport), mine))
+        found: dict[int, Any] = dict(FACTORS.allgather(TransportGroup(transport), mine, SHAPE))
         return [np.asarray(found[i]).tobytes() + found[i].rows.tobytes() for i in sorted(found)]
 
     alone = [np.asarray(each).tobytes() + each.rows.tobytes() for each in answers.values()]

@@ -18,9 +18,8 @@ import dcgs
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Traffic
-from dcgs.runtime.mailbox import Ending, Mailbox, MailExchange
+from dcgs.runtime.asynchronous import Ending, Mailbox, MailExchange, Record
 from dcgs.runtime.messages import packets
-from dcgs.runtime.record import Record
 from dcgs.runtime.wire import MessageError
 from fit_runs import own_lines
 from problems import neighbors_of
@@ -96,7 +95,7 @@ def test_no_agent_is_ahead_of_a_silent_neighbor_by_more_than_the_staleness() -> 
 
 def test_a_method_that_needs_all_messages_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"^a method must bear missing messages .* Use dcgs\.FastDCGS\(\)\.$"
+        ValueError, match=r"^a method must tolerate missing messages .* Use dcgs\.FastDCGS\(\)\.$"
     ):
         run(dcgs.Lockstep(speeds=1.0), method=dcgs.NIDS(), gap=None)
 

@@ -21,8 +21,8 @@ from dcgs.inner import Block, Outcome, Subproblem, Task, choose_inner, gap_at_mo
 from dcgs.inner.block import _DENSE, _FINEST, _FIRST
 from dcgs.objectives.losses import HuberLoss, LogisticLoss, SquaredLoss
 from dcgs.objectives.sampling import Sampling
-from dcgs.sets import block
-from dcgs.sets.block import Nearest, extended, nearest_in_ball, with_atom
+from dcgs.sets import nuclear_norm_ball
+from dcgs.sets.nuclear_norm_ball import Nearest, extended, nearest_in_ball, with_atom
 from problems import Array
 
 ROUNDING = 1e-13  # products of some hundred terms, relative to the largest
@@ -623,7 +623,7 @@ def test_a_basis_from_before_saves_sweeps(monkeypatch: pytest.MonkeyPatch) -> No
     rng = np.random.default_rng(12)
     M = with_spectrum((60, 80), 10.0 * 0.9 ** np.arange(60))
     first = nearest_in_ball(M, 20.0, extended(np.zeros((60, 0)), 16), 1e-6)
-    monkeypatch.setattr(block, "SWEEPS", 2)
+    monkeypatch.setattr(nuclear_norm_ball, "SWEEPS", 2)
     E = 1e-4 * rng.standard_normal((60, 80))
     warm = nearest_in_ball(M + E, 20.0, first.basis, 0.0)
     cold = nearest_in_ball(M + E, 20.0, extended(np.zeros((60, 0)), 16), 0.0)

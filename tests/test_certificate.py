@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 import dcgs
 from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
-from dcgs.front.history import certify
-from dcgs.front.network import as_network
 from dcgs.methods import certifier
 from dcgs.methods.attachment import Parts, attached
 from dcgs.methods.base import Dual
@@ -25,8 +23,10 @@ from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, e
 from dcgs.methods.certifier import Certifier, Lane, Shares
 from dcgs.methods.outlook import Outlook, Request, View
 from dcgs.methods.reduction import Value
+from dcgs.network import as_network
 from dcgs.points import Point
 from dcgs.protocol import Outbox
+from dcgs.run.measuring import certify
 from dcgs.runtime.messages import Packet
 from dcgs.sets import ConvexSet
 from problems import GRAPHS, Array, random_fits

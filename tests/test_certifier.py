@@ -163,7 +163,7 @@ def test_without_a_gap_no_byte_and_no_oracle_call_is_spent(
 ) -> None:
     data, graph = data_of(GRAPHS["path"]), GRAPHS["path"]
     free = dcgs.minimize(objectives_of(data), SETS["l2"], graph, METHODS[method], rounds=24, every=None)
-    monkeypatch.setattr("dcgs.front.build.program_of", lambda made, agent: made.program(agent))
+    monkeypatch.setattr("dcgs.run.build.program_of", lambda made, agent: made.program(agent))
     plain = dcgs.minimize(objectives_of(data), SETS["l2"], graph, METHODS[method], rounds=24, every=None)
     for name in ("bytes", "messages", "lmo_calls", "projections"):
         assert getattr(free, name).tolist() == getattr(plain, name).tolist(), name
@@ -327,7 +327,7 @@ def duals_of(
         return made.program(replace(agent, observe=observe))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dcgs.front.build.program_of", noted)
+        patch.setattr("dcgs.run.build.program_of", noted)
         dcgs.minimize(objectives, X, graph, method, iterations=iterations, every=None)
     return [last[i] for i in range(len(graph))]
 
@@ -490,7 +490,7 @@ def test_no_certificate_is_false_where_messages_are_lost_late_or_repeated(
 ) -> None:
     """Multipliers do not sum to zero then: gradients serve. Most methods need not get near the optimum."""
     made, data, graph = METHODS[method], data_of(GRAPHS["cycle"]), GRAPHS["cycle"]
-    runtime = dcgs.Lockstep(faults=faults, allow_faults=not made.bears_faults)
+    runtime = dcgs.Lockstep(faults=faults, allow_faults=not made.tolerates_faults)
     result = dcgs.minimize(
         objectives_of(data), SETS["l2"], graph, made, gap=0.5, rounds=150, runtime=runtime, every=0
     )
@@ -504,7 +504,7 @@ def test_no_certificate_is_false_where_messages_are_lost_late_or_repeated(
 def test_some_runs_of_every_method_are_certified_under_faults(method: str) -> None:
     data, graph = data_of(GRAPHS["complete"]), GRAPHS["complete"]
     made = METHODS[method]
-    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.05, seed=1), allow_faults=not made.bears_faults)
+    runtime = dcgs.Lockstep(faults=dcgs.Faults(loss=0.05, seed=1), allow_faults=not made.tolerates_faults)
     result = dcgs.minimize(
         objectives_of(data), SETS["l2"], graph, made, gap=0.9, rounds=400, runtime=runtime, every=0
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import signal
 import subprocess
@@ -29,12 +28,13 @@ from hypothesis.extra import numpy as hnp
 import dcgs
 from dcgs import Checkpoint, ConvexSet, Method, Objective, Result
 from dcgs.atoms import Spike, Vertex
-from dcgs.cli import main
-from dcgs.front import checkpoint_file, fingerprint, run_state
-from dcgs.front.checkpoint import common
-from dcgs.front.checkpoint_manager import CheckpointManager
+from dcgs.checkpoints import fingerprint
+from dcgs.checkpoints import folder as checkpoint_file
+from dcgs.checkpoints.folder import common
+from dcgs.checkpoints.manager import CheckpointManager
 from dcgs.inner import Exact, Inner, Solver, Task
 from dcgs.inner.active_set import ActiveSet
+from dcgs.run import build
 from dcgs.runtime import SingleProcess
 from dcgs.state import from_plain, to_plain
 from problems import GRAPHS, Array
@@ -321,7 +321,7 @@ def test_a_damaged_file_is_detected_and_the_checkpoint_before_is_used(
 def test_any_flipped_bit_is_detected(where: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "000001.dcgs"
-        checkpoint_file.write(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
+        checkpoint_file.write_file(path, {"x": np.arange(5.0), "s": "word", "n": -0.0})
         assert checkpoint_file.iteration_in(path) is not None
         data = bytearray(path.read_bytes())
         data[int(where * (len(data) - 1))] ^= 1 << bit
@@ -434,7 +434,7 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path, monkeypatch:
 def test_other_versions_of_what_computes_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = once()
     at.run(iterations=8, checkpoint=Checkpoint(tmp_path))
-    monkeypatch.setattr(run_state, "library_versions", lambda: {"numpy": "9.9"})
+    monkeypatch.setattr(build, "library_versions", lambda: {"numpy": "9.9"})
     resumed = at.run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
     assert "now 9.9: the last bits of results may differ" in resumed.notes[0]
 
@@ -626,8 +626,8 @@ def test_an_array_is_restored_with_its_bits_and_its_memory_layout(
     there = np.asarray(array, order="F" if fortran else "C")[..., : array.shape[-1] - cut]
     there.flags.writeable = not frozen
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write(Path(folder) / "a", {"one": there, "two": [there]})
-        back: Any = checkpoint_file.read(Path(folder) / "a")
+        checkpoint_file.write_file(Path(folder) / "a", {"one": there, "two": [there]})
+        back: Any = checkpoint_file.read_file(Path(folder) / "a")
     assert back["one"] is back["two"][0]
     assert bits(back["one"]) == bits(there)
     assert back["one"].flags.writeable == there.flags.writeable
@@ -644,14 +644,14 @@ plain_values = st.recursive(
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_plain_values_are_restored(plain: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint_file.write(Path(folder) / "a", {"plain": plain})
-        assert repr(checkpoint_file.read(Path(folder) / "a")) == repr({"plain": plain})
+        checkpoint_file.write_file(Path(folder) / "a", {"plain": plain})
+        assert repr(checkpoint_file.read_file(Path(folder) / "a")) == repr({"plain": plain})
 
 
 @pytest.mark.parametrize("odd", [np.int64(1), np.array(["a"]), object()])
 def test_a_value_that_is_not_plain_is_refused(odd: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"must hold (plain values and arrays|numbers); got"):
-        checkpoint_file.write(tmp_path / "a", {"odd": odd})
+        checkpoint_file.write_file(tmp_path / "a", {"odd": odd})
     assert not list(tmp_path.iterdir())
 
 
@@ -661,7 +661,7 @@ def test_a_file_of_a_later_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[7] = 9
     path.write_bytes(data[:-32] + hashlib.sha256(data[:-32]).digest())
-    with pytest.raises(ValueError, match=r"must be of format 7; .* has 9. Resume with the version"):
+    with pytest.raises(ValueError, match=r"must be of format 8; .* has 9. Resume with the version"):
         once().run(iterations=9, checkpoint=Checkpoint(tmp_path, resume=True))
 
 
@@ -728,24 +728,6 @@ def test_in_another_thread_a_run_saves_its_state_and_catches_no_signals(tmp_path
         ).result()
     assert set(handlers) == {before}
     assert len(newest(tmp_path)) == 4
-
-
-def test_dcgs_bench_checkpoint_reports_the_share_of_time_and_that_bits_are_equal(tmp_path: Path) -> None:
-    out = tmp_path / "checkpoint.json"
-    size = ["--samples", "40", "--features", "120", "--iterations", "6", "--every", "3"]
-    assert main(["bench", "checkpoint", *size, "--out", str(out)]) == 0
-    (row,) = json.loads(out.read_text())["rows"]
-    assert row["equal"] is True
-    assert 0.0 < row["share"] < 1.0
-    assert row["bytes"] > 10 * 120 * 8
-
-
-def test_the_documented_share_is_that_on_record_and_as_small_as_promised() -> None:
-    root = Path(__file__).parent.parent
-    (row,) = json.loads((root / "benchmarks/checkpoint.json").read_text())["rows"]
-    assert (row["every"], row["equal"]) == (10, True)
-    assert row["share"] < 0.05
-    assert f"every 10 iterations: {100 * row['share']:.1f} % (" in (root / "docs/checkpoints.md").read_text()
 
 
 @pytest.mark.parametrize(

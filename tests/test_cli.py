@@ -2,78 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from dcgs.bench import step
 from dcgs.cli import main
 
 
-@pytest.mark.parametrize("argv", [[], ["bench"], ["bench", "nothing"], ["bench", "step", "--repeats", "0"]])
+@pytest.mark.parametrize("argv", [[], ["nothing"], ["fit"], ["show", "--top", "0", "model"]])
 def test_invalid_arguments_print_the_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
     assert "usage: dcgs" in capsys.readouterr().err
-
-
-def of_five_steps(make: Callable[[np.random.Generator], step.Case]) -> Callable[..., step.Case]:
-    return lambda rng: replace(make(rng), steps=5)
-
-
-def test_bench_step_prints_and_writes_one_ratio_per_case_and_solver(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of five steps each, because this test does not judge the numbers."""
-    for name in ("_dense", "_sparse", "_completion"):
-        monkeypatch.setattr(step, name, of_five_steps(getattr(step, name)))
-    out = tmp_path / "deep" / "step.json"
-    assert main(["bench", "step", "--repeats", "1", "--out", str(out)]) == 0
-    rows = json.loads(out.read_text())["rows"]
-    assert [(row["case"].split()[0], row["solver"]) for row in rows] == [
-        ("dense", "CG"),
-        ("dense", "PCG"),
-        ("sparse", "CG"),
-        ("sparse", "PCG"),
-        ("completion", "CG"),
-    ]
-    assert {row["steps"] for row in rows} == {5}
-    for row in rows:
-        assert row["ratio"] == row["step"] / (row["adjoint"] + row["oracle"])
-    assert "ratio" in capsys.readouterr().out
-
-
-def test_bench_threads_says_that_results_are_equal_to_the_bit(tmp_path: Path) -> None:
-    out = tmp_path / "threads.json"
-    argv = ["bench", "threads", "--samples", "100", "--features", "300", "--repeats", "1", "--out", str(out)]
-    assert main(argv) == 0
-    written = json.loads(out.read_text())
-    assert [row["equal"] for row in written["rows"]] == [True]
-    assert written["environment"]["seed"] == 0
-    assert written["environment"]["command"].startswith("dcgs")
-
-
-def test_too_few_samples_for_the_agents_end_with_an_error_message(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["bench", "threads", "--samples", "5", "--features", "300"])
-    assert ended.value.code == 2
-    assert "agents must be a whole number between 1 and 5" in capsys.readouterr().err
-
-
-def test_an_output_that_cannot_be_written_is_refused_before_any_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def work(**_: object) -> None:
-        pytest.fail("work was done")
-
-    monkeypatch.setattr("dcgs.bench.exchange.measure", work)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit) as ended:
-        main(["bench", "exchange", "--out", str(tmp_path / "file" / "x.json")])
-    assert ended.value.code == 2
-    assert "cannot be written" in capsys.readouterr().err

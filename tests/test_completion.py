@@ -19,7 +19,7 @@ from dcgs.methods.completion import complete
 from dcgs.methods.completion_gap import Command, GapSearch, ModelValue
 from dcgs.methods.completion_shared import complete_shared
 from dcgs.objectives.sampling import SampledEntries, Sampling
-from dcgs.sets.block import onto_ball
+from dcgs.sets.nuclear_norm_ball import onto_ball
 from dcgs.sets.top_eigenvalue import TopEigenvalue
 from problems import Array
 from reference import optimum

@@ -27,11 +27,11 @@ from dcgs import (
 from dcgs.atoms import Atom, Spike, Vertex
 from dcgs.counting import BudgetSpentError, CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, corrective, gap_at_most
+from dcgs.inner.base import line_minimizer
 from dcgs.inner.corrective import _step
-from dcgs.inner.line_search import line_minimizer
 from dcgs.objectives.maps import DenseMap
 from dcgs.sets import BirkhoffPolytope, Box, ConvexHull, ConvexSet, KSparseBall, L1Ball, LInfBall, Simplex
-from dcgs.sets.block import Nearest
+from dcgs.sets.nuclear_norm_ball import Nearest
 from problems import Array
 from reference import optimum
 

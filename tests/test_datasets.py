@@ -15,17 +15,16 @@ from scipy import sparse
 from dcgs.datasets import (
     DataNotFoundError,
     DownloadError,
-    Kind,
     Ratings,
     Regression,
     Source,
+    SourceKind,
     cache_folder,
     completion_synthetic,
     lasso_synthetic,
 )
 from dcgs.datasets.base import BrokenDataError
-from dcgs.datasets.download import Remote, fetch
-from dcgs.datasets.store import Wanted, checked_sha256, sha256_of
+from dcgs.datasets.store import Remote, Wanted, checked_sha256, fetch, sha256_of
 
 CONTENT = bytes(range(256)) * 4000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -97,7 +96,7 @@ def left(folder: Path) -> list[str]:
 
 def regression() -> Regression:
     A = np.arange(20.0).reshape(10, 2)
-    return Regression(A, A[:, 0], Source("ten rows", Kind.REAL))
+    return Regression(A, A[:, 0], Source("ten rows", SourceKind.REAL))
 
 
 def test_a_sample_has_matching_rows_and_labels_without_repetition() -> None:

@@ -19,8 +19,8 @@ from scipy import sparse
 from dcgs.datasets import (
     BrokenDataError,
     DataNotFoundError,
-    Kind,
     Regression,
+    SourceKind,
     e2006,
     e2006_lookalike,
     e2006_tfidf,
@@ -109,7 +109,7 @@ def test_samples_are_read_at_full_width_from_every_form_of_the_file(
     assert A.data.tolist() == [-3.2, 0.001, 0.5, -2.9, 1e-4, 2e-4]
     assert data.b.tolist() == [-3.5, -0.51940953, -7.899578074]
     assert data.source.name == f"E2006-tfidf ({split})"
-    assert data.source.kind is Kind.REAL
+    assert data.source.kind is SourceKind.REAL
     assert data.source.files == {file.name: hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
@@ -296,7 +296,7 @@ def lookalike() -> Regression:
 
 def test_the_lookalike_says_what_it_is(lookalike: Regression) -> None:
     assert lookalike.source.name == "E2006-tfidf"
-    assert lookalike.source.kind is Kind.LOOKALIKE
+    assert lookalike.source.kind is SourceKind.LOOKALIKE
     assert (lookalike.source.seed, dict(lookalike.source.files)) == (0, {})
     assert lookalike.made_from is None
 

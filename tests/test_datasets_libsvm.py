@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs.datasets import BrokenDataError, DataNotFoundError, libsvm, read_libsvm, streams
+from dcgs.datasets import BrokenDataError, DataNotFoundError, libsvm, read_libsvm, store
 from dcgs.datasets.libsvm import line_fault
-from dcgs.datasets.streams import cut_off
+from dcgs.datasets.store import cut_off
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
@@ -234,7 +234,7 @@ def test_a_last_line_without_a_break_is_found_by_its_number(
 
 
 def test_a_file_without_line_breaks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "LONGEST_LINE", 100)
+    monkeypatch.setattr(store, "LONGEST_LINE", 100)
     monkeypatch.setattr(libsvm, "_CHUNK", 64)
     file = tmp_path / "noise.svm"
     file.write_bytes(b"1 1:2\n" + b"7" * 500)

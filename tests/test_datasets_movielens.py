@@ -15,13 +15,13 @@ import pytest
 from dcgs.datasets import (
     BrokenDataError,
     DataNotFoundError,
-    Kind,
     Ratings,
+    SourceKind,
     movielens,
     movielens1m,
     movielens100k,
 )
-from dcgs.datasets.download import Remote
+from dcgs.datasets.store import Remote
 
 SMALL = b"196\t242\t3\t881250949\n943\t1682\t5\t891717742\n1\t1\t1\t878887116\n"
 SMALL_1M = SMALL.replace(b"\t", b"::")
@@ -71,7 +71,7 @@ def check(ratings: Ratings, member: str, content: bytes, shape: tuple[int, int])
     assert ratings.values.tolist() == [3.0, 5.0, 1.0]
     assert [part.dtype.kind for part in (ratings.rows, ratings.cols, ratings.values)] == ["i", "i", "f"]
     assert ratings.shape == shape
-    assert ratings.source.kind is Kind.REAL
+    assert ratings.source.kind is SourceKind.REAL
     assert ratings.source.files == {member: hashlib.sha256(content).hexdigest()}
 
 

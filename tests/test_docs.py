@@ -21,7 +21,7 @@ import dcgs
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
-ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Point", "Program"}
+ALIASES = {"Accuracy", "Inbox", "Message", "Outbox", "Path", "Point", "Program"}
 
 
 @pytest.fixture

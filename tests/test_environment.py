@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dcgs.environment import find_mpiexec, hydra_channel, is_root, rank, started_by_mpi, wrong_size
+from dcgs.processes.environment import find_mpiexec, hydra_channel, is_root, rank, started_by_mpi, wrong_size
 
 STEP = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4"}
 """srun -n 4, without support for an MPI."""

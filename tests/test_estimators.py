@@ -163,7 +163,7 @@ def test_bad_arguments_get_a_sentence() -> None:
         DecentralizedLasso(1.0, set=dcgs.L1Ball(3)).fit(X, y)
     with pytest.raises(ValueError, match="class_weight must be None, 'balanced', or a dict"):
         DecentralizedLogisticRegression(1.0, class_weight="some").fit(X, y > 100)
-    with pytest.raises(ValueError, match="at least two classes; they have one class"):
+    with pytest.raises(ValueError, match="must be two classes; all rows are of one class"):
         DecentralizedLogisticRegression(1.0).fit(X, np.zeros(20))
 
 
@@ -274,8 +274,8 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     assert done.returncode == 0, done.stderr
     models = [classifier.coef_[0].tolist(), lasso.coef_.tolist(), wide.coef_.tolist()]
     refused = (
-        "all sites must have the same columns in the same order; site 1 has 'hb', 'age' where site 0 has "
-        "'age', 'hb'. Give X its columns in one order at all sites, such as X[sorted(X)]."
+        "all sites must have the same columns in the same order; site 1 has 'hb', 'age' where the first site "
+        "has 'age', 'hb'. Give X its columns in one order at all sites, such as X[sorted(X)]."
     )
     expected = [*models, classifier.rounds_, wide.rounds_, True, refused]
     assert json.loads(done.stdout) == expected
@@ -292,7 +292,7 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
 def test_a_fit_that_ends_at_a_limit_has_no_gap_and_warns(
     fit: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("dcgs.estimators.linear", "dcgs.ratings.completing"):
+    for module in ("dcgs.learn.linear.fit", "dcgs.learn.ratings.fit"):
         monkeypatch.setattr(f"{module}.minimize", partial(dcgs.minimize, iterations=1))
     with pytest.warns(ConvergenceWarning, match=r"its gap_ is nan after 1 iterations .* limit on iterations"):
         model = fit()
@@ -393,7 +393,7 @@ def test_several_values_of_one_pair_count_as_their_mean() -> None:
     rows, cols = np.divmod(np.arange(24), 6)
     values = np.sin(np.arange(24.0))
     pairs = np.append(rows, rows[:3]), np.append(cols, cols[:3])
-    with pytest.warns(UserWarning, match="agent 0: 3 ratings repeat a pair, 2 of them with another value"):
+    with pytest.warns(UserWarning, match="site 0 has 3 ratings that repeat a pair, 2 of them with another"):
         twice = DecentralizedCompletion(1.0, n_sites=1).fit(
             *pairs, np.append(values, values[:3] + np.arange(3.0))
         )
@@ -402,7 +402,7 @@ def test_several_values_of_one_pair_count_as_their_mean() -> None:
 
 
 def test_a_path_that_ran_out_of_steps_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", 3)
+    monkeypatch.setattr("dcgs.learn.radius.sums_finder._MOST_SUMS", 3)
     X = np.random.default_rng(0).standard_normal((120, 70))
     with pytest.warns(ConvergenceWarning, match="the steps were not enough for the models of radius"):
         DecentralizedLasso(gap=0.1).fit(X, X[:, :5].sum(axis=1))

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Traffic, wire
+from dcgs.runtime.base import run_hosted
 from dcgs.runtime.encoding import Buffer, EncodedArray
 from dcgs.runtime.exchange import NeighborExchange
 from dcgs.runtime.group import TransportGroup
 from dcgs.runtime.messages import Packet, Packets, blaming_senders, packets
-from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.transport import Transfers, hosted_by
 from dcgs.runtime.wire import (
     ALL,
+    BundleKind,
     Frame,
     Header,
-    Kind,
     MessageError,
     Received,
     RecvChannel,
@@ -41,7 +41,9 @@ def encoded(*arrays: NDArray[Any]) -> list[EncodedArray]:
     return [EncodedArray(array) for array in arrays]
 
 
-def bundle(frames: Sequence[Frame], kind: Kind = Kind.MESSAGE, rank: int = 2, round: int = 5) -> Buffer:
+def bundle(
+    frames: Sequence[Frame], kind: BundleKind = BundleKind.MESSAGE, rank: int = 2, round: int = 5
+) -> Buffer:
     """Return messages as they are sent."""
     buffer: Buffer = np.full(bundle_size(frames), 0xAB, dtype=np.uint8)
     write_bundle(frames, Header(kind, rank, round), buffer)
@@ -55,20 +57,20 @@ def received(buffer: Buffer, name: str = "agent 2") -> list[Received]:
     offered[:] = 0
     offered[: len(buffer)] = buffer
     channel.read_header()
-    channel.rest(Kind.MESSAGE, 5)  # what a header promises beyond the capacity never comes
+    channel.rest(BundleKind.MESSAGE, 5)  # what a header promises beyond the capacity never comes
     return channel.take()
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(
-    kind=st.sampled_from(list(Kind)),
+    kind=st.sampled_from(list(BundleKind)),
     rank=st.integers(0, 2**31 - 1),
     round=st.integers(0, 2**32 - 1),
     count=st.integers(0, 2**32 - 1),
     length=st.integers(0, 2**64 - 1),
 )
 def test_a_header_is_read_as_it_was_written(
-    kind: Kind, rank: int, round: int, count: int, length: int
+    kind: BundleKind, rank: int, round: int, count: int, length: int
 ) -> None:
     buffer: Buffer = np.zeros(wire.HEADER, dtype=np.uint8)
     header = Header(kind, rank, round, count, length)
@@ -118,7 +120,7 @@ def test_a_message_with_a_changed_byte_is_read_or_refused_with_the_senders_name(
 @pytest.mark.parametrize("bit", range(64))
 def test_a_flipped_bit_of_the_length_is_noticed_before_bytes_are_awaited(bit: int) -> None:
     channel = RecvChannel(2, 1, "agent 2")
-    wire.write_bundle([], Header(Kind.MESSAGE, 2, 5), channel.first().buffer[: wire.HEADER])
+    wire.write_bundle([], Header(BundleKind.MESSAGE, 2, 5), channel.first().buffer[: wire.HEADER])
     channel._buffer[24 + bit // 8] ^= 1 << bit % 8
     with pytest.raises(MessageError, match=r"must match its checksum; that of agent 2 does not"):
         channel.read_header()
@@ -149,7 +151,7 @@ def test_a_failure_after_a_long_message_with_a_nan_is_blamed_on_its_sender(as_tu
 
 
 def test_a_collective_operation_may_gather_numbers_that_are_not_finite() -> None:
-    buffer = bundle([Frame(3, ALL, encoded(np.array([np.inf])))], Kind.COLLECTIVE)
+    buffer = bundle([Frame(3, ALL, encoded(np.array([np.inf])))], BundleKind.COLLECTIVE)
     header = wire.read_header(buffer, "agent 2")
     (read,) = wire.read_messages(buffer[wire.HEADER :], header, "agent 2")
     assert read.message == np.inf
@@ -178,7 +180,7 @@ def test_several_arrays_that_are_no_tuple_are_refused() -> None:
 def test_a_message_of_another_kind_names_its_sender() -> None:
     sentence = "a message of kind MESSAGE was expected; agent 2 sent one of kind COLLECTIVE."
     with pytest.raises(MessageError, match=f"^{re.escape(sentence)}$"):
-        received(bundle(TWO, Kind.COLLECTIVE))
+        received(bundle(TWO, BundleKind.COLLECTIVE))
 
 
 def test_a_message_of_another_version_says_what_to_install() -> None:
@@ -190,10 +192,10 @@ def test_a_message_of_another_version_says_what_to_install() -> None:
 
 def test_a_message_that_cannot_be_in_memory_names_its_sender() -> None:
     channel = RecvChannel(2, 1, "agent 2")
-    Header(Kind.MESSAGE, 2, 5, 1, 1 << 62).write(channel.first().buffer)
+    Header(BundleKind.MESSAGE, 2, 5, 1, 1 << 62).write(channel.first().buffer)
     channel.read_header()
     with pytest.raises(MessageError, match=rf"must fit into memory; agent 2 sent one of {1 << 62} bytes\.$"):
-        channel.rest(Kind.MESSAGE, 5)
+        channel.rest(BundleKind.MESSAGE, 5)
 
 
 def test_more_dimensions_than_a_message_has_are_refused() -> None:

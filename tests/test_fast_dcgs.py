@@ -14,11 +14,11 @@ import pytest
 import dcgs
 import stacked
 from dcgs import CG, FastDCGS, LeastSquares, Logistic, Objective, Snapshot
-from dcgs.front.history import certify
-from dcgs.front.result import Result
-from dcgs.front.stopping import Status
 from dcgs.inner import Accuracy, Corrective, Exact, Inner, Newton, Projected, Solver, Subproblem, Task
 from dcgs.points import Point
+from dcgs.run.measuring import certify
+from dcgs.run.result import Result
+from dcgs.run.stopping import Status
 from dcgs.sets import ConvexSet, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, laplacian_matrix, random_fits
 

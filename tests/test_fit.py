@@ -18,15 +18,13 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.cli import main
-from dcgs.fitting.agreement import Agreement
-from dcgs.fitting.data import DataSource
-from dcgs.fitting.models import Model
-from dcgs.fitting.output import models_in
-from dcgs.fitting.problems import PROBLEMS
-from dcgs.fitting.ratings_model import RatingsFile
-from dcgs.fitting.readers import SamplesLayout
-from dcgs.fitting.samples import Preparation, SiteReader
-from dcgs.preprocessing import Reductions
+from dcgs.learn.files.folder import models_in
+from dcgs.learn.files.layout import SamplesLayout
+from dcgs.learn.files.model import Model, RatingsFile, load_model
+from dcgs.learn.files.rows import Preparation, RowsLoader
+from dcgs.learn.files.source import DataSource
+from dcgs.learn.problems import PROBLEMS
+from dcgs.learn.sums import Reductions
 from dcgs.runtime import Runtime
 from dcgs.sets import ConvexSet
 from fit_runs import patient
@@ -221,7 +219,8 @@ def test_every_set_is_the_one_of_the_library(command: str) -> None:
     if command.startswith(VECTORS):
         np.testing.assert_array_equal(points(), by_hand.agents)
         return
-    matrices = [np.asarray(RatingsFile.load(file).model.x) for file in models_in(Path("m"))]
+    files = [load_model(file) for file in models_in(Path("m"))]
+    matrices = [np.asarray(file.agent.model.x) for file in files if isinstance(file, RatingsFile)]
     # Models of matrices are written in factors, which are exact up to rounding.
     np.testing.assert_allclose(matrices, np.stack(list(by_hand.agents)), rtol=1e-12, atol=1e-13)
 
@@ -363,7 +362,7 @@ def test_any_two_labels_are_mapped_to_minus_and_plus_one_and_printed(
         assert run(f"{command} l.npy") == 0
         assert f"label {low:.12g} was mapped to -1 and {high:.12g} to +1" in capsys.readouterr().out
         np.testing.assert_array_equal(points(), expected)
-        assert written()[0].reading["labels"] == [low, high]
+        assert written()[0].reading.labels == (low, high)
 
 
 def test_an_agent_may_have_rows_of_one_class_only() -> None:
@@ -373,7 +372,7 @@ def test_an_agent_may_have_rows_of_one_class_only() -> None:
 def test_labels_must_be_of_two_classes(capsys: pytest.CaptureFixture[str]) -> None:
     np.save("l.npy", np.column_stack([A, [1.0] * 24]))
     printed = refused("fit logistic --data l.npy --agents 2 --radius 1 --out m", capsys)
-    assert "there must be two classes; all labels are 1." in printed
+    assert "there must be two classes; all rows are of one class, 1." in printed
 
 
 def test_libsvm_files_of_different_widths_get_the_largest_width() -> None:
@@ -394,9 +393,7 @@ def test_an_index_above_the_given_features_names_its_line(capsys: pytest.Capture
 def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("site-1.npz", A=A[:, :4], b=B)
     printed = refused("fit lasso --data site-{agent}.npz --radius 1 --out m", capsys)
-    assert (
-        "all agents must have the same features; agent 1 (site-1.npz) has 4, and 6 are asked for" in printed
-    )
+    assert "all sites must have the same features; agent 1 (site-1.npz) has 4, and 6 are asked for" in printed
     Path("t-0.csv").write_text("a,b,y\n1,2,3\n")
     Path("t-1.csv").write_text("b,c,y\n1,2,3\n")
     printed = refused("fit lasso --data t-{agent}.csv --radius 1 --out m", capsys)
@@ -407,9 +404,8 @@ def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.Captu
 
 def load(problem: str, source: DataSource, runtime: Runtime) -> Any:
     """Load the data of those of four agents that a process hosts."""
-    agreement = Agreement(Reductions(nx.cycle_graph(4), runtime), source.describe)
-    reader = SiteReader(source, 4, agreement, runtime.group(), problem == "logistic")
-    return reader.prepare(SamplesLayout(), Preparation())
+    loader = RowsLoader(source, SamplesLayout(), Preparation(), problem == "logistic")
+    return loader.load(Reductions(nx.cycle_graph(4), runtime))
 
 
 def load_in_two_processes(problem: str, source: DataSource) -> list[Any]:
@@ -428,7 +424,7 @@ def test_two_processes_load_the_same_objectives_as_one(problem: str) -> None:
     parts = load_in_two_processes(problem, source)
     assert [sorted(part.fitted) for part in parts] == [[0, 1], [2, 3]]
     for part in parts:
-        assert (part.width, part.reading) == (alone.width, alone.reading)
+        assert (part.schema.width, part.reading) == (alone.schema.width, alone.reading)
         for i, site in part.fitted.items():
             assert site.A.toarray().tolist() == alone.fitted[i].A.toarray().tolist()
             assert site.targets.tolist() == alone.fitted[i].targets.tolist()
@@ -462,7 +458,7 @@ def test_a_full_disk_ends_with_an_error_message_and_leaves_the_old_files(
         if len(calls) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dcgs.fitting.models.np.savez_compressed", full)
+    monkeypatch.setattr("dcgs.learn.files.model.np.savez_compressed", full)
     printed = refused(f"{command} --out m", capsys)
     assert "m must be a folder that can be written; No space left on device. No incomplete file" in printed
     assert not Path("m").exists()
@@ -478,7 +474,7 @@ def test_ctrl_c_prints_one_sentence_and_writes_nothing(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dcgs.fitting.run.minimize", interrupted)
+    monkeypatch.setattr("dcgs.learn.linear.fit.minimize", interrupted)
     assert run("fit lasso --data d.npy --radius 1.5 --agents 3 --out m") == 130
     assert "interrupted: nothing was written." in capsys.readouterr().out
     assert not Path("m").exists()

@@ -106,3 +106,13 @@ def test_a_misspelled_option_of_one_site_is_printed_there() -> None:
     status, _, errors = at_sites([plain, f"{plain} --clas-weight balanced", plain])
     assert status != 0
     assert "rank 1: dcgs: error: unrecognized arguments: --clas-weight balanced" in errors
+
+
+def test_a_site_that_cannot_read_its_file_says_so_to_all_in_its_schema() -> None:
+    Path("site1/patients.csv").write_text("age,hb,died\n60,14,1\n61,13\n")
+    status, _, errors = at_sites([f"{FIT} --data patients.csv"] * 3)
+    assert status == 2
+    assert own_lines(errors) == [
+        "dcgs: error: agent 1 failed: line 3 of patients.csv must have 3 columns, as the first line; it has "
+        "2. Correct the line."
+    ]

@@ -17,15 +17,18 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import dcgs
 from dcgs.cli import main, make_parser
-from dcgs.cli.fit_config import config_of
+from dcgs.cli.fit_options import config_of
 from dcgs.estimators import DecentralizedLogisticRegression
-from dcgs.experiments.numbers import number
-from dcgs.fitting.fit_result import FitResult
-from dcgs.fitting.held_out import fit_scores
-from dcgs.fitting.models import Model
-from dcgs.fitting.run import fit
-from dcgs.fitting.scores import label_calibration, several_class_scores
-from dcgs.preprocessing import Reductions, SiteData, class_probabilities
+from dcgs.learn.files.describe import describe
+from dcgs.learn.files.fit import FileFit, fit_files
+from dcgs.learn.files.model import Model
+from dcgs.learn.linear.classes import class_probabilities
+from dcgs.learn.linear.design import LinearModel
+from dcgs.learn.linear.fit import RowsFit
+from dcgs.learn.linear.scores import fit_scores, label_calibration, several_class_scores
+from dcgs.learn.sites import Rows
+from dcgs.learn.sums import Reductions
+from dcgs.report.numbers import number
 from dcgs.runtime import Runtime
 from thread_runtime import OverThreads
 from thread_transport import Network
@@ -71,11 +74,16 @@ def run(command: str) -> None:
     assert main(shlex.split(command)) == 0
 
 
-def fit_of(command: str, runtime: Runtime | None = None) -> FitResult:
+def models_of(fit: FileFit) -> dict[int, LinearModel]:
+    assert isinstance(fit.fit, RowsFit)
+    return fit.fit.models
+
+
+def fit_of(command: str, runtime: Runtime | None = None) -> FileFit:
     """Return the result of a fit that writes no files."""
     config = config_of(make_parser().parse_args(shlex.split(f"{command} --out none")))
     where = dcgs.Lockstep() if runtime is None else runtime
-    return fit(config, where, where.group())
+    return fit_files(config, where)
 
 
 def refused(command: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -124,10 +132,10 @@ def test_the_model_of_a_class_is_that_of_the_class_against_all_others_to_the_bit
             Path(f"two-{i}.csv").write_text(text)
         two = fit_of(f"fit logistic --data two-{{agent}}.csv {options}")
         for agent in range(3):
-            own, expected = several.linear_models[agent], two.linear_models[agent]
-            assert own.x[at].tobytes() == expected.x.tobytes()
+            own, expected = models_of(several)[agent], models_of(two)[agent]
+            assert own.coef[at].tobytes() == expected.coef.tobytes()
             assert np.asarray(own.intercept)[at] == expected.intercept
-        assert several.summary("")["classes"][kind]["gap"] == two.certified_gap
+        assert describe(several)["classes"][kind]["gap"] == describe(two)["gap"]
 
 
 def test_balanced_classes_count_as_in_the_estimator() -> None:
@@ -154,10 +162,10 @@ def test_processes_give_the_models_scores_and_counts_of_one_process() -> None:
     alone = fit_of(command)
     names = ("scores", "sent", "paths", "classes", "rounds", "bytes", "gap", "data_notes")
     for part in Network(2).run(lambda transport: fit_of(command, OverThreads(transport))):
-        assert [part.summary("")[name] for name in names] == [alone.summary("")[name] for name in names]
-        for i, found in part.linear_models.items():
-            expected = alone.linear_models[i]
-            assert found.x.tobytes() == expected.x.tobytes()
+        assert [describe(part)[name] for name in names] == [describe(alone)[name] for name in names]
+        for i, found in models_of(part).items():
+            expected = models_of(alone)[i]
+            assert found.coef.tobytes() == expected.coef.tobytes()
             assert np.asarray(found.intercept).tobytes() == np.asarray(expected.intercept).tobytes()
 
 
@@ -194,7 +202,7 @@ def test_numbers_are_labels_in_their_order(capsys: pytest.CaptureFixture[str]) -
     A = np.column_stack([labels + rng.standard_normal(30), rng.standard_normal(30)])
     np.save("d.npy", np.column_stack([A, labels]))
     run("fit logistic --data d.npy --agents 2 --radius 5 --split sorted --out m")
-    assert model().reading["labels"] == [-1.0, 2.0, 10.0]
+    assert model().reading.labels == (-1.0, 2.0, 10.0)
     text = printed(capsys)
     assert "3 classes: -1, 2, 10" in text
     # One file is in one spelling: agents that have other classes than all others are only noted.
@@ -229,10 +237,10 @@ def test_the_summary_has_a_certificate_for_each_class_and_their_sum(fitted: Path
     assert json.loads((fitted / "m" / "path.json").read_text()) == told["paths"]
     assert any(note.endswith("trees-2.csv) has no rows of class 'cedar'.") for note in told["data_notes"])
     rounds = {each["name"]: each["rounds"] for each in told["sent"]}
-    assert rounds["labels"] > 0
-    # Columns have the same statistics for all classes, and the sums of each class are in one sum.
-    once = rounds["squared differences from the means"]
-    assert rounds["sums of the columns of one class"] == once == rounds["rows held out"]
+    # Columns have the same statistics for all classes, and the sums of each class are in one sum with them.
+    (shared,) = (name for name in rounds if "sums of the columns of one class" in name)
+    assert shared.startswith("counts, and sums of columns and targets; ")
+    assert rounds[shared] == rounds["squared differences from the means"] == 2
 
 
 def test_predictions_have_the_scores_of_scikit_learn(
@@ -333,7 +341,7 @@ def test_scores_of_several_classes_are_those_of_pooled_rows() -> None:
     for i, rows in enumerate((40, 0, 25, 60)):
         codes = rng.choice(3, rows, p=shares).astype(float)
         scores = 2.0 * rng.standard_normal((rows, 3)) + 2.0 * (codes[:, None] == np.arange(3))
-        sites[i] = SiteData(np.zeros((rows, 1)), codes), scores
+        sites[i] = Rows(np.zeros((rows, 1)), codes), scores
     each, everyone = fit_scores(sites, Reductions(nx.cycle_graph(4)), shares, labels=True)
     codes = np.concatenate([site.targets for site, _ in sites.values()])
     scores = np.concatenate([scores for _, scores in sites.values()])
@@ -367,7 +375,7 @@ SITE = "a,y\n1,no\n2,yes\n3,no\n4,maybe\n"
 BAD = {
     "capital letters": (
         [SITE, "a,y\n1,No\n2,yes\n"],
-        "written the same at all agents; agent 0 (s-0.csv) has 'no'; agent 1 (s-1.csv) has 'No'. Write them",
+        "written the same at all sites; agent 0 (s-0.csv) has 'no'; agent 1 (s-1.csv) has 'No'. Write them",
     ),
     "another language": (
         [SITE, "a,y\n1,nein\n2,ja\n"],
@@ -379,7 +387,7 @@ BAD = {
     ),
     "a number to predict": (
         [SITE, "a,y\n" + "".join(f"{k},{k}.5\n" for k in range(101))],
-        "labels must be of at most 100 classes at each agent; agent 1 (s-1.csv) has 101 different ones.",
+        "labels must be of at most 100 classes at each site; agent 1 (s-1.csv) has 101 different ones.",
     ),
 }
 
@@ -400,7 +408,7 @@ def test_a_class_of_few_rows_is_noted_and_one_that_is_held_out_is_refused(
     Path("s-0.csv").write_text("a,y\n" + lines + "5,yse\n")
     command = "fit logistic --data s-{agent}.csv --radius 1 --no-report --out m"
     run(f"{command} --held-out 0")
-    assert "'yse' has fewer than 5 rows to fit to, of all agents: correct the label if it is" in printed(
+    assert "'yse' has fewer than 5 rows to fit to, of all sites: correct the label if it is" in printed(
         capsys
     )
     text = refused(f"{command} --held-out 0.95 --force", capsys)
@@ -410,21 +418,21 @@ def test_a_class_of_few_rows_is_noted_and_one_that_is_held_out_is_refused(
 # Folds.
 
 
-def test_folds_judge_radii_on_all_rows(fitted: Path) -> None:
+def test_folds_find_errors_on_all_rows(fitted: Path) -> None:
     paths = summary(fitted / "m")["paths"]
-    found = fit_of(f"{FIT} --radius auto --folds 5").paths
-    assert [path.folds for path in found.values()] == [5, 5, 5]
-    assert [path["folds"] for path in paths.values()] == [1, 1, 1]
-    # Five folds judge on all rows, one on a quarter: the standard error of the loss without a model is half
-    # as large, up to the part of each class in the quarter, which is rounded to whole rows at each site.
-    ratio = found["birch"].null.standard_error / paths["birch"]["null"]["standard_error"]
+    found = fit_of(f"{FIT} --radius auto --folds 1").paths
+    assert [path.folds for path in found.values()] == [1, 1, 1]
+    assert [path["folds"] for path in paths.values()] == [5, 5, 5]
+    # Five folds hold out all rows, one a quarter: the standard error of the loss without a model is half as
+    # large, up to the part of each class in the quarter, which is rounded to whole rows at each site.
+    ratio = paths["birch"]["null"]["standard_error"] / found["birch"].null.standard_error
     assert ratio == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (f"{FIT} --radius 3 --folds 5", "--folds is for --radius auto, whose radii are judged on them."),
+        (f"{FIT} --radius 3 --folds 5", "--folds is for --radius auto, which finds errors on them."),
         ("fit completion --data r.npz --radius auto --folds 5", "--folds must be left out for completion"),
     ],
 )

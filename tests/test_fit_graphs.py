@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dcgs.fitting.graphs import GraphSpec, random_graph
+from dcgs.learn.files.graphs import GraphSpec, random_graph
 
 
 @pytest.mark.parametrize(

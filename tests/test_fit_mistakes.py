@@ -17,11 +17,11 @@ import pytest
 
 from dcgs.cli import main
 from dcgs.datasets import DataNotFoundError
-from dcgs.fitting.data import DataSource
-from dcgs.fitting.folder_lock import take_lock
-from dcgs.fitting.models import Model
-from dcgs.fitting.readers import EntriesLayout
-from dcgs.fitting.readers.ratings import read_rated
+from dcgs.learn.files.folder import take_lock
+from dcgs.learn.files.layout import EntriesLayout
+from dcgs.learn.files.model import Model
+from dcgs.learn.files.ratings import read_rated
+from dcgs.learn.files.source import DataSource
 from fit_runs import children, same, until
 
 
@@ -102,7 +102,7 @@ def test_a_page_that_is_asked_for_and_cannot_be_written_is_refused_before_the_fi
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites(PLAIN)
-    monkeypatch.setattr("dcgs.cli.fit.fit", None)  # a fit would be an error of another kind
+    monkeypatch.setattr("dcgs.cli.fit.fit_files", None)  # a fit would be an error of another kind
     text = refused(f"{FIT} --report --out m", capsys)
     assert (
         "--report needs jinja2, which is not installed. Install it with: pip install 'dcgs[report]'" in text
@@ -230,8 +230,8 @@ def test_commas_that_may_mean_something_else_are_refused_with_the_cell(
 def test_the_decimal_mark_can_be_given() -> None:
     sites("a;b;y\n1;1,234;2\n2;12,500;3\n1.000,5;2;1\n")
     run(f"{FIT} --decimal , --no-report --out m")
-    columns = Model.load(Path("m/agent-000.npz")).reading["columns"]
-    assert [column["fill"][0] for column in columns] == pytest.approx([1003.5 / 3, 15.734 / 3])
+    columns = Model.load(Path("m/agent-000.npz")).reading.columns or ()
+    assert [column.fill[0] for column in columns] == pytest.approx([1003.5 / 3, 15.734 / 3])
     run(f"{FIT} --decimal . --categorical a b --no-report --out n")
     assert "b=1,234" in Model.load(Path("n/agent-000.npz")).features
 
@@ -293,7 +293,7 @@ def test_a_column_that_one_site_lacks_can_be_dropped(capsys: pytest.CaptureFixtu
 def test_a_column_to_drop_that_no_site_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     sites(PLAIN, PLAIN)
     text = refused(f"{FIT} --drop b z --out m", capsys)
-    assert "some agent must have each column of --drop; none has 'z', and the columns are 'a'." in text
+    assert "some site must have each column of --drop; none has 'z', and the columns are 'a'." in text
 
 
 # What is written.
@@ -445,7 +445,7 @@ def test_terminal_escapes_are_shown_escaped(capsys: pytest.CaptureFixture[str]) 
     sites(f"a,y\n1,{HOSTILE}\n2,{HOSTILE}\n")
     with pytest.raises(SystemExit):
         main(shlex.split(f"{fit} --out n"))
-    assert r"all labels are \x1b[31mred." in capsys.readouterr().err
+    assert r"of one class, \x1b[31mred." in capsys.readouterr().err
     Path("r.csv").write_text(f"user,item,rating\nu,{HOSTILE},1\nv,{HOSTILE},3\nv,i,2\n")
     run("fit completion --data r.csv --agents 1 --radius 1 --no-report --out r")
     run("predict r --row u --top 2")
@@ -592,9 +592,12 @@ def test_ids_and_copies_of_the_target_are_noted() -> None:
 
 def test_notes_on_columns_take_one_union_and_no_further_sum() -> None:
     noted(*map(patients, range(3)))
-    names = [each["name"] for each in summary()["sent"]]
-    assert names.count("notes on the data of sites") == 1
-    assert not [name for name in names if "sites with" in name or "one class only" in name]
+    sent = summary()["sent"]
+    assert [each["operation"] for each in sent].count("union") == 1
+    # The means of other sites are known after the first sum, so that notes on them are in the second.
+    (second,) = (each["name"] for each in sent if "a mean far from that of the others" in each["name"])
+    assert second.startswith("counts, and sums of columns and targets; ")
+    assert len(sent) == 5  # the union, means that fill holes, means, deviations, and scores
 
 
 def test_a_number_whose_square_overflows_is_refused_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:

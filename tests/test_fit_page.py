@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from dcgs.cli import main
-from dcgs.datasets.patients import write_patients
-from dcgs.fitting.models import Model
+from dcgs.datasets.synthetic import write_patients
+from dcgs.learn.files.model import Model
+from dcgs.report.numbers import number
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -76,7 +77,7 @@ def test_the_page_tells_coefficients_scores_and_all_that_was_sent(folder: Path) 
     assert [each for each in told if each not in text] == []
     assert summary["status"][1:] in text
     for site in (*summary["scores"]["agents"], summary["scores"]["everyone"]):
-        assert f"{site['scores']['log loss']['model']:.4f}" in text
+        assert number(site["scores"]["log loss"]["model"]) in text
 
 
 def test_the_curves_are_those_of_the_run_and_of_the_path(folder: Path) -> None:
@@ -90,7 +91,7 @@ def test_the_curves_are_those_of_the_run_and_of_the_path(folder: Path) -> None:
     assert held_out["radius"] == pytest.approx([point["radius"] for point in points], rel=1e-6)
     errors = np.array([[point["error"], point["standard_error"]] for point in points])
     assert upper["error"] == pytest.approx(errors.sum(axis=1).tolist(), rel=1e-6)
-    table = text_of(folder).partition('aria-label="Radii and what they are worth"')[2]
+    table = text_of(folder).partition('aria-label="Radii and their errors"')[2]
     counts = re.findall(r"<td>([^<]*)</td><td>[^<]*</td></tr>", table.partition("</table>")[0])
     assert counts == [f"{point['features']:g}" for point in points]  # 2, and not 2.000
 

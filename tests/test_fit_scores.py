@@ -9,33 +9,34 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
-from dcgs.fitting.held_out import fit_scores
-from dcgs.fitting.scores import (
+from dcgs.learn.linear.scores import (
     Comparison,
     auc,
     calibration,
     class_scores,
+    fit_scores,
     number_scores,
     probabilities,
     warning,
 )
-from dcgs.preprocessing import Reductions, SiteData
+from dcgs.learn.sites import Rows
+from dcgs.learn.sums import Reductions
 
 RNG = np.random.default_rng(3)
 SIZES = (40, 0, 25, 60)
 
 
-def sites(labels: bool) -> dict[int, tuple[SiteData, Any]]:
+def sites(labels: bool) -> dict[int, tuple[Rows, Any]]:
     made = {}
     for i, rows in enumerate(SIZES):
         scores = 2.0 * RNG.standard_normal(rows)
         noisy = scores + 2.0 * RNG.standard_normal(rows)
         targets = np.where(noisy > 0.5, 1.0, -1.0) if labels else noisy
-        made[i] = SiteData(np.zeros((rows, 1)), targets), scores
+        made[i] = Rows(np.zeros((rows, 1)), targets), scores
     return made
 
 
-def pooled(made: dict[int, tuple[SiteData, Any]]) -> tuple[Any, Any]:
+def pooled(made: dict[int, tuple[Rows, Any]]) -> tuple[Any, Any]:
     return (
         np.concatenate([scores for _, scores in made.values()]),
         np.concatenate([site.targets for site, _ in made.values()]),

@@ -18,13 +18,13 @@ from sklearn.metrics import roc_auc_score
 
 import dcgs
 from dcgs.cli import main, make_parser
-from dcgs.cli.fit_config import config_of
-from dcgs.datasets.patients import write_patients
-from dcgs.fitting.config import FitConfig
-from dcgs.fitting.fit_result import FitResult
-from dcgs.fitting.models import Model
-from dcgs.fitting.run import fit
-from dcgs.fitting.tables import Column
+from dcgs.cli.fit_options import config_of
+from dcgs.datasets.synthetic import write_patients
+from dcgs.learn.files.describe import describe
+from dcgs.learn.files.fit import FileFit, FitConfig, fit_files
+from dcgs.learn.files.model import Model
+from dcgs.learn.files.tables import Column
+from dcgs.learn.linear.fit import RowsFit
 from dcgs.runtime import Runtime
 from thread_runtime import OverThreads
 from thread_transport import Network
@@ -122,19 +122,36 @@ def test_processes_give_the_models_scores_and_counts_of_one_process() -> None:
     write_patients(Path(), sites=3, rows=40)
     asked = config(f"{FOUR} --radius auto --class-weight balanced --out m")
 
-    def fitted(runtime: Runtime) -> FitResult:
-        return fit(asked, runtime, runtime.group())
+    def fitted(runtime: Runtime) -> FileFit:
+        return fit_files(asked, runtime)
 
     alone = fitted(dcgs.Lockstep())
     asked = replace(asked, agents=3)  # several processes do not count files
     for part in Network(2).run(lambda transport: fitted(OverThreads(transport))):
         for name in ("scores", "sent", "path", "rounds", "bytes", "gap"):
-            assert part.summary("")[name] == alone.summary("")[name]
-        for i, model in part.linear_models.items():
-            assert (model.x.tobytes(), model.intercept) == (
-                alone.linear_models[i].x.tobytes(),
-                alone.linear_models[i].intercept,
-            )
+            assert describe(part)[name] == describe(alone)[name]
+        assert isinstance(part.fit, RowsFit)
+        assert isinstance(alone.fit, RowsFit)
+        for i, model in part.fit.models.items():
+            same = alone.fit.models[i]
+            assert (model.coef.tobytes(), model.intercept) == (same.coef.tobytes(), same.intercept)
+
+
+def test_four_hospitals_on_a_cycle_take_at_most_48_rounds_beside_the_run() -> None:
+    """A sum takes four rounds there; version 0.10.0 took 68 with a given radius, and 148 with one found."""
+    write_patients(Path(), rows=30)
+    run(f"{FOUR} --radius 3 --graph cycle --no-report --out given")
+    names = [each["name"].split(";")[0] for each in summary("given")["sent"]]
+    assert names == [
+        "schemas: columns, types, levels, labels and options",
+        "sums and squares of features, how many values are there, and how many sites have a level",
+        "counts, and sums of columns and targets",
+        "squared differences from the means",
+        "each site's scores, and sums for those of all sites",
+    ]
+    assert [each["rounds"] for each in summary("given")["sent"]] == [4] * 5
+    run(f"{FOUR} --radius auto --graph cycle --no-report --out found")
+    assert sum(each["rounds"] for each in summary("found")["sent"]) <= 48
 
 
 # What a model is.
@@ -163,9 +180,9 @@ def test_missing_values_are_filled_with_the_mean_of_all_sites_in_the_fit_and_in_
 ) -> None:
     sites("a,b,y\n1,1,1\n2,,2\n", "b,a,y\n5,3,3\nNA,4,4\n")
     run("fit lasso --data s-{agent}.csv --radius 9 --held-out 0 --out m")
-    fill = [column["fill"] for column in model().reading["columns"]]
-    assert (model().reading["names"], fill) == (["a", "b"], [[2.5], [3.0]])
-    assert "column 'b' has 2 missing values, filled with the mean of all agents, 3." in printed(capsys)
+    fill = [column.fill for column in model().reading.columns or ()]
+    assert (model().reading.names, fill) == (("a", "b"), [(2.5,), (3.0,)])
+    assert "column 'b' has 2 missing values, filled with the mean of all sites, 3." in printed(capsys)
     Path("new.csv").write_text("b,a\n3,2\n?,2\n")
     run("predict m --data new.csv --out p.csv")
     first, second = (row["prediction"] for row in rows_of([Path("p.csv")]))
@@ -208,7 +225,7 @@ def test_parquet_and_tsv_give_the_model_of_csv() -> None:
     for file in ("t.parquet", "t.tsv"):
         run(f"fit logistic --data {file} --agents 2 --radius 1 --out {file[2:]}")
     assert model("parquet").x.tolist() == model("tsv").x.tolist()
-    assert model("parquet").reading["columns"] == model("tsv").reading["columns"]
+    assert model("parquet").reading.columns == model("tsv").reading.columns
 
 
 def test_balanced_classes_call_about_as_many_ill_as_well(capsys: pytest.CaptureFixture[str]) -> None:
@@ -262,7 +279,7 @@ def test_show_tells_coefficients_by_name_the_gap_and_what_was_sent(
         "certified gap: ",
         "rounds: ",
         "bytes sent: ",
-        "levels of categories",
+        "schemas: columns, types,",
         "AUC",
     ):
         assert told in text
@@ -310,7 +327,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "all missing": (
         ["a,b,y\n1,,0\n", "a,b,y\n2,NA,1\n"],
         "",
-        "column 'b' must have a value at some agent; it is empty",
+        "column 'b' must have a value at some site; it is empty",
     ),
     "no target": (
         ["a,y\n1,\n2,\n", "a,y\n2,1\n3,0\n"],
@@ -320,9 +337,9 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "other labels": (
         ["a,y\n1,yes\n2,no\n", "a,y\n2,1\n3,0\n"],
         "",
-        "same at all agents; agent 0 (s-0.csv) has 'no', 'yes'; agent 1 (s-1.csv) has '0', '1'. Write them",
+        "same at all sites; agent 0 (s-0.csv) has 'no', 'yes'; agent 1 (s-1.csv) has '0', '1'. Write them",
     ),
-    "one label": (["a,y\n1,no\n2,no\n"], "", "there must be two classes; all labels are no."),
+    "one label": (["a,y\n1,no\n2,no\n"], "", "there must be two classes; all rows are of one class, no."),
     "names of patients": (
         ["n,y\n" + "".join(f"p{k},{k % 2}\n" for k in range(120))],
         "",
@@ -332,7 +349,7 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "no such column": (
         ["a,y\n1,0\n2,1\n"],
         "--drop z",
-        "some agent must have each column of --drop; none has 'z', and the columns are 'a'. Correct",
+        "some site must have each column of --drop; none has 'z', and the columns are 'a'. Correct",
     ),
 }
 
@@ -356,7 +373,7 @@ def test_a_constant_column_and_a_site_of_one_class_are_noted(capsys: pytest.Capt
     sites("a,b,c,y\n1,7,2,no\n2,7,2,no\n3,7,2,no\n", "a,b,c,y\n1,7,3,no\n2,7,4,yes\n5,7,5,yes\n")
     run("fit logistic --data s-{agent}.csv --radius 1 --out m")
     text = printed(capsys)
-    assert "'b' has the same value in all rows of all agents" in text
+    assert "'b' has the same value in all rows of all sites" in text
     assert "agent 0 (s-0.csv) has one value only in 'c'." in text
     assert "agent 0 (s-0.csv) has only rows of class 'no'." in text
 
@@ -365,7 +382,7 @@ def test_an_empty_column_of_one_site_is_noted(capsys: pytest.CaptureFixture[str]
     sites("a,b,y\n1,,1\n2,,2\n", "a,b,y\n1,3,3\n2,5,4\n")
     run("fit lasso --data s-{agent}.csv --radius 1 --out m")
     text = printed(capsys)
-    assert "agent 0 (s-0.csv) has no value in 'b'; the means of the other agents take its place." in text
+    assert "agent 0 (s-0.csv) has no value in 'b'; the means of the other sites take its place." in text
     assert "one value only" not in text  # the column has one note, not two
 
 

@@ -13,7 +13,7 @@ import pytest
 import dcgs
 from dcgs import registry
 from dcgs.cli import main, make_parser
-from dcgs.fitting.problems import PROBLEMS
+from dcgs.learn.problems import PROBLEMS
 
 
 def parsers(parser: argparse.ArgumentParser, argv: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -37,7 +37,7 @@ def output_of(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_the_walk_finds_every_job() -> None:
     jobs = {" ".join(argv) for argv in ALL}
-    assert {"", "fit", "predict", "reproduce", "report", "bench", "bench rounds", "bench checkpoint"} <= jobs
+    assert {"", "fit", "predict", "show", "reproduce", "report", "bench", "bench rounds"} <= jobs
 
 
 @pytest.mark.parametrize("argv", ALL, ids=" ".join)
@@ -71,17 +71,31 @@ def test_every_example_of_a_help_can_be_parsed(
         make_parser().parse_args(words)
 
 
-@pytest.mark.parametrize("typed", [[], ["--version"], ["fit"], ["report", "folder"], ["bench", "step"]])
+@pytest.mark.parametrize(
+    "typed", [[], ["--version"], ["--help", "fit"], ["report", "folder"], ["bench", "step"]]
+)
 def test_the_help_is_the_same_whichever_job_has_its_options(typed: list[str]) -> None:
     assert make_parser(typed).format_help() == make_parser().format_help()
 
 
+def imported(*typed: str) -> set[str]:
+    """Return the modules that are imported before the job that was typed is run."""
+    program = f"import sys; from dcgs.cli import make_parser; make_parser({list(typed)}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
 def test_a_fit_imports_neither_the_benchmarks_nor_what_few_sets_need() -> None:
     """Each takes a fifth of a second, in each process of a run."""
-    program = "import sys; from dcgs.cli import make_parser; make_parser(['fit']); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert {"dcgs.cli.fit", "scipy.sparse"} <= set(done.stdout.split())
-    assert {"dcgs.bench", "scipy.optimize", "matplotlib", "mpi4py"} & set(done.stdout.split()) == set()
+    modules = imported("fit")
+    assert {"dcgs.cli.fit", "scipy.sparse"} <= modules
+    assert {"dcgs_bench", "scipy.optimize", "matplotlib", "mpi4py"} & modules == set()
+
+
+def test_listing_jobs_imports_none_of_them() -> None:
+    modules = imported("--help")
+    assert {name for name in modules if name.startswith("dcgs_bench")} == {"dcgs_bench", "dcgs_bench.jobs"}
+    assert {"dcgs.cli.fit", "dcgs.cli.show", "matplotlib"} & modules == set()
 
 
 def test_the_help_of_fit_names_every_problem_set_and_method(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex, cross
 from dcgs.counting import CountedOracle
 from dcgs.inner import Corrective, Exact, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.line_search import Pair, line_minimizer
+from dcgs.inner.base import Pair, line_minimizer
 from dcgs.sets import (
     BirkhoffPolytope,
     Box,

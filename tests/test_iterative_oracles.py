@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import dcgs
-from dcgs.front.history import certify
-from dcgs.objectives.spectrum import largest_by_lanczos
+from dcgs.objectives.maps import largest_by_lanczos
+from dcgs.run.measuring import certify
 from dcgs.sets import lanczos, spectraplex, top_eigenvalue
 from dcgs.sets.top_eigenvalue import TopEigenvalue
 from problems import Array

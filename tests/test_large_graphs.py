@@ -15,11 +15,10 @@ from numpy.testing import assert_allclose
 import dcgs
 from dcgs import Status, tree
 from dcgs.counting import BudgetSpentError
-from dcgs.front import checks
-from dcgs.front.network import as_network
-from dcgs.front.spectrum import extreme_eigenvalues, laplacian_norm, normalized_spectrum, resistances
+from dcgs.network import as_network, extreme_eigenvalues, laplacian_norm, normalized_spectrum, resistances
 from dcgs.objectives.objective import Objective
 from dcgs.protocol import Program
+from dcgs.run import checks
 from dcgs.runtime import Job, Lockstep, Traffic
 
 MANY = 10_000
@@ -132,7 +131,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         now[0] += 3.0
         return as_network(graph)
 
-    monkeypatch.setattr("dcgs.front.stopping.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("dcgs.run.stopping.time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(checks, "as_network", slow)
     return now
 

@@ -17,7 +17,7 @@ import pytest
 from dcgs.cli import launch as launching
 from dcgs.cli import main
 from dcgs.cli.launch import launch
-from dcgs.environment import VARIABLES
+from dcgs.processes.environment import VARIABLES
 
 
 def script(path: Path, text: str) -> Path:

@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
-from dcgs.front.distributed import as_distributed
-from dcgs.front.measuring import Measurement
 from dcgs.objectives import HuberLoss, Objective, matrix_map
+from dcgs.run.distributed import as_distributed
+from dcgs.run.measuring import Measurement
 
 rng = np.random.default_rng(5)
 DATA = [(rng.standard_normal((4 + i, 6)), rng.standard_normal(4 + i)) for i in range(5)]

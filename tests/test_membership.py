@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dcgs
-from dcgs.front.membership import moved_into, restored
 from dcgs.points import Point
 from dcgs.projections import onto_capped_l1_ball, onto_l2_ball, onto_simplex
+from dcgs.run.measuring import moved_into, restored
 from dcgs.sets import ConvexSet
 from fuzz import Judgment, Verdict, judge
 from fuzz_sets import COLUMNS, FORMS, INNERS, set_problem

@@ -17,11 +17,12 @@ from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.atoms import Atom
-from dcgs.front import Result, Snapshot, Status
-from dcgs.front.network import Network, as_network
 from dcgs.methods import Agent
+from dcgs.network import Network, as_network
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.run.result import Result, Snapshot
+from dcgs.run.stopping import Status
 from dcgs.runtime import Job, ProcessGroup, Runtime, SingleProcess
 from dcgs.sets import ConvexSet
 from problems import EndedByObserver
@@ -200,7 +201,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     """A spying L1 ball, whose calls are all that makes the clock of runs go on."""
     spy = Spy(X)
     clock = SimpleNamespace(perf_counter=lambda: spy.clock[0])
-    monkeypatch.setattr("dcgs.front.stopping.time", clock)
+    monkeypatch.setattr("dcgs.run.stopping.time", clock)
     return spy
 
 
@@ -260,7 +261,7 @@ def test_the_seconds_of_the_set_up_count(spy: Spy, monkeypatch: pytest.MonkeyPat
         spy.clock[0] += 3.0
         return as_network(graph)
 
-    monkeypatch.setattr("dcgs.front.checks.as_network", slow)
+    monkeypatch.setattr("dcgs.run.checks.as_network", slow)
     result = dcgs.minimize(OBJECTIVES[:1], spy, nx.path_graph(1), dcgs.DFW(), seconds=5.0, iterations=50)
     assert (result.status, result.iterations, result.seconds) == (Status.SECONDS, 2, 2.0)
 
@@ -297,6 +298,22 @@ def test_a_limit_on_calls_allows_exactly_that_many_iterations_of_one_call_each(l
     result = dcgs.minimize(OBJECTIVES, X, PATH, dcgs.DFW(), lmo_calls=limit)
     assert (result.status, result.iterations, result.rounds) == (Status.LMO_CALLS, limit, 2 * limit)
     assert_array_equal(result.lmo_calls, [limit] * 4)
+
+
+@pytest.mark.parametrize(
+    "method", [dcgs.FastDCGS(), dcgs.FastDCGS("oracle", form="edges"), dcgs.FastDCGS(form="sums"), dcgs.DFW()]
+)
+def test_a_limit_of_as_many_calls_as_a_gap_needs_changes_nothing_and_one_less_ends_the_run(
+    method: dcgs.Method,
+) -> None:
+    """All calls may have been made while the answer is on its way to the last agents."""
+    whole = dcgs.minimize(OBJECTIVES, X, PATH, method, gap=0.1)
+    most = int(whole.lmo_calls.max())
+    assert whole.status is Status.AGREED
+    assert_same(dcgs.minimize(OBJECTIVES, X, PATH, method, gap=0.1, lmo_calls=most), whole)
+    cut = dcgs.minimize(OBJECTIVES, X, PATH, method, gap=0.1, lmo_calls=most - 1)
+    assert cut.status is Status.LMO_CALLS
+    assert cut.lmo_calls.max() <= most - 1
 
 
 def test_an_unfinished_iteration_changes_no_answer() -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import dcgs
-from dcgs.bench import exchange
-from dcgs.environment import VARIABLES
+from dcgs.processes.environment import VARIABLES
 from dcgs.runtime.mpi_transport import check_launcher
 from fit_runs import own_lines
 
@@ -179,26 +178,3 @@ def test_an_mpiexec_of_another_mpi_is_refused(monkeypatch: pytest.MonkeyPatch) -
     check_launcher(10, "MPICH Version: 5")
     with pytest.raises(RuntimeError, match=r"started 10 processes \(PMI_SIZE\), and mpi4py sees 1\."):
         check_launcher(1, "MPICH Version: 5")
-
-
-def test_the_documented_exchanges_are_those_on_record() -> None:
-    root = HERE.parent
-    *messages, uneven = json.loads((root / "benchmarks/exchange.json").read_text())["rows"]
-    page = (root / "docs/mpi.md").read_text()
-    for row in messages:
-        times = " | ".join(f"{row[name]:.2f}" for name in ("bare", "ours"))
-        difference = f"{row['ours'] - row['bare']:.2f}".replace("-", "−")
-        assert f"| {row['message']} | {times} | {row['ratio']:.2f} × | {difference} |" in page
-    assert messages[-1]["ratio"] <= 2.0
-    took = f"{uneven['bare']:.0f} ms with `Waitall` and {uneven['ours']:.0f} ms with the waits of dcgs"
-    assert f"{took}, {uneven['ratio']:.2f} times" in page
-    assert uneven["ratio"] <= 1.5
-
-
-def test_the_benchmark_of_exchanges_measures_all_its_cases() -> None:
-    *messages, uneven = exchange.measure(ranks=2, repeats=1)
-    assert [row["message"] for row in messages] == ["80 kB", "1.2 MB", "12.7 MB"]
-    assert all(row["ratio"] == row["ours"] / row["bare"] > 0.0 for row in messages)
-    # One of two processes has five times the work of 5 ms; they have one core or two.
-    assert uneven["ideal"] in (25.0, 30.0)
-    assert uneven["ratio"] == uneven["ours"] / uneven["ideal"] > 0.0

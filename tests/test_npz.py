@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dcgs import npz
+from dcgs import files
 from dcgs.datasets import read_libsvm
-from dcgs.npz import NpzReader
+from dcgs.files import NpzReader
 
 
 def archive(**arrays: Any) -> io.BytesIO:
@@ -34,7 +34,7 @@ def test_arrays_are_those_that_were_written(dtype: str) -> None:
 
 
 def test_an_array_larger_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npz, "memory_size", lambda: 799)
+    monkeypatch.setattr(files, "memory_size", lambda: 799)
     with pytest.raises(ValueError, match=r"'x' needs 800 bytes, more than the memory of this machine"):
         NpzReader(archive(x=np.zeros(100))).array("x")
 

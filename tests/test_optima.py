@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize as scipy_minimize
 
 import dcgs
-from dcgs.front import Result, Status
+from dcgs.run.result import Result
+from dcgs.run.stopping import Status
 from problems import EndedByObserver
 from reference import optimum
 from set_cases import SETS

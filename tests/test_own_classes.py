@@ -14,7 +14,7 @@ import pytest
 
 import dcgs
 from dcgs import Agent, Checkpoint, ConvexSet, Method, Objective, Point, Program, Result
-from dcgs.front.fingerprint import settings_of
+from dcgs.checkpoints.fingerprint import settings_of
 
 GRAPH, BALL = nx.path_graph(3), dcgs.L1Ball(4, radius=2.0)
 

@@ -22,7 +22,11 @@ from sklearn.preprocessing import StandardScaler
 
 import dcgs
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
-from dcgs.preprocessing import HoldOut, Reductions, SiteData, Steps, design, design_paths
+from dcgs.learn.linear.design import DesignSpec, designs
+from dcgs.learn.linear.fit import rows_paths
+from dcgs.learn.radius.folds import HoldOut
+from dcgs.learn.sites import Rows
+from dcgs.learn.sums import Reductions, Steps
 
 GRAPH = nx.cycle_graph(4)
 Vector = NDArray[np.float64]
@@ -73,7 +77,7 @@ def test_the_path_finds_the_true_size_in_few_rounds() -> None:
 def test_a_model_that_runs_out_of_steps_is_not_finished_and_never_worse(
     sums: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dcgs.preprocessing.path_sums._MOST_SUMS", sums)
+    monkeypatch.setattr("dcgs.learn.radius.sums_finder._MOST_SUMS", sums)
     with pytest.warns(RuntimeWarning, match="the steps were not enough for the models of radius"):
         found = dcgs.path(wide_folds(), lambda r: dcgs.L1Ball(80, r), GRAPH)
     assert found.stopped.startswith("the steps ran out, so that no larger radius was tried")
@@ -88,17 +92,17 @@ def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.M
     # With the deviations of all rows, held-out rows would know which words are rare among them.
     rng = np.random.default_rng(1)
     rows, b = sp.random_array((200, 70), density=0.05, rng=rng, format="csr"), rng.standard_normal(200)
-    sites = {i: SiteData(rows[i::4], b[i::4]) for i in range(4)}
+    sites = {i: Rows(rows[i::4], b[i::4]) for i in range(4)}
     network = Reductions(GRAPH)
-    made = design(sites, network, dcgs.SquaredLoss)
+    (made,) = designs([sites], network, DesignSpec())
     given: list[dcgs.Fold] = []
 
     def recorded(network: Reductions, folds: list[dcgs.Fold], *rest: object, **more: object) -> Steps[None]:
         given.extend(folds)
         yield from ()
 
-    monkeypatch.setattr(import_module("dcgs.preprocessing.design_path"), "path_steps", recorded)
-    design_paths([(sites, made)], network, lambda r: dcgs.L1Ball(70, r), HoldOut())
+    monkeypatch.setattr(import_module("dcgs.learn.linear.fit"), "path_steps", recorded)
+    rows_paths([(sites, made)], network, lambda r: dcgs.L1Ball(70, r), HoldOut())
     (fold,) = given
     squares = np.sum([f.map.column_squares for f in fold.train.values()], axis=0)
     trained_on = sum(f.loss.size for f in fold.train.values())
@@ -139,10 +143,10 @@ def test_a_loss_with_negative_values_gets_its_best_radius(features: int, interce
     A, w = rng.standard_normal((800, features)), np.zeros(features)
     w[:3] = 0.5, -0.3, 0.2  # their sizes sum to 1
     counts = rng.poisson(8.0 * np.exp(A @ w)).astype(float)
-    sites = {i: SiteData(A[i::4], counts[i::4]) for i in range(4)}
+    sites = {i: Rows(A[i::4], counts[i::4]) for i in range(4)}
     network = Reductions(GRAPH)
-    made = design(sites, network, Poisson, intercept)
-    (path,) = design_paths([(sites, made)], network, lambda r: dcgs.L1Ball(features, r), HoldOut())
+    (made,) = designs([sites], network, DesignSpec(Poisson, intercept))
+    (path,) = rows_paths([(sites, made)], network, lambda r: dcgs.L1Ball(features, r), HoldOut())
     errors = path.columns()["error"]
     assert errors.min() < 0.0
     assert path.best.error <= errors.min() + 0.01 * path.best.standard_error  # as Path.best promises
@@ -153,8 +157,8 @@ def test_a_loss_with_negative_values_gets_its_best_radius(features: int, interce
 
 def test_the_intercept_of_no_model_is_the_best_constant_of_any_loss() -> None:
     counts = {0: np.zeros(30), 1: np.array([7.0, 9.0, 4.0])}  # the best constant of site 0 alone is −∞
-    sites = {i: SiteData(np.ones((len(y), 1)), y) for i, y in counts.items()}
-    made = design(sites, Reductions(nx.path_graph(2)), Poisson)
+    sites = {i: Rows(np.ones((len(y), 1)), y) for i, y in counts.items()}
+    (made,) = designs([sites], Reductions(nx.path_graph(2)), DesignSpec(Poisson))
     assert made.bound is not None
     assert made.bound.start == pytest.approx(np.log(20.0 / 33.0), abs=1e-2)  # three sums of 65 constants
     low, high = made.bound.interval(dcgs.L1Ball(1))

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from dcgs.cli import main
-from dcgs.fitting.models import Model
+from dcgs.learn.files.model import Model
 
 RNG = np.random.default_rng(1)
 A = RNG.standard_normal((30, 4))
@@ -201,7 +201,7 @@ def test_a_model_of_another_format_is_refused_with_its_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted("lasso")
-    monkeypatch.setattr("dcgs.fitting.models.FORMAT", 3)
+    monkeypatch.setattr("dcgs.learn.files.model.FORMAT", 3)
     printed = refused("predict m --data d.csv", capsys)
     assert "a model must be of format 3; m/agent-000.npz has 2. Read it with the version" in printed
 
@@ -222,3 +222,30 @@ def test_a_model_is_loaded_as_it_was_saved(problem: str, tmp_path: Path) -> None
     np.testing.assert_array_equal(copy.x, model.x)
     assert (copy.problem, copy.reading, copy.about) == (model.problem, model.reading, model.about)
     assert copy.intercept == model.intercept
+
+
+OLD = Path(__file__).parent / "models"
+# A row or a pair of new data, and the prediction of version 0.8.0, which wrote these models.
+OF_0_8 = {
+    "kinds": ("age,ward,dose\n53.5,east,NA\n", "probability=birch", 0.9999867335512584),
+    "ages": ("ward,dose\neast,NA\n", "prediction", 51.93568665121283),
+    "films": ("user,item\nu0,film 0\n", "prediction", 1.259317061332862),
+}
+
+
+@pytest.mark.parametrize("name", OF_0_8)
+def test_a_model_of_version_0_8_predicts_the_same_bits(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, column, expected = OF_0_8[name]
+    (tmp_path / "new.csv").write_text(table)
+    model = str(OLD / f"{name}-0.8.npz")
+    data, out = str(tmp_path / "new.csv"), str(tmp_path / "p.csv")
+    assert main(["predict", model, "--data", data, "--out", out]) == 0
+    (row,) = csv.DictReader((tmp_path / "p.csv").read_text().splitlines())
+    assert float(row[column]) == expected
+    capsys.readouterr()
+    assert main(["show", model]) == 0
+    shown = capsys.readouterr().out
+    assert "certified gap: " in shown
+    assert "what was sent" in shown

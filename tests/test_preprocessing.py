@@ -14,21 +14,13 @@ import pytest
 import scipy.sparse as sp
 
 import dcgs
+from dcgs.learn.linear.design import Design, DesignSpec, Statistics, designs, statistics
+from dcgs.learn.linear.fit import RowsSpec, fit_rows
+from dcgs.learn.radius.folds import HoldOut, deal, fold_numbers
+from dcgs.learn.radius.path import path_steps
+from dcgs.learn.sites import Rows, Sites, SitesError
+from dcgs.learn.sums import Reductions
 from dcgs.objectives.centered import CenteredMap
-from dcgs.preprocessing import (
-    HoldOut,
-    Reductions,
-    SiteData,
-    agree_on_classes,
-    balanced_weights,
-    deal,
-    design,
-    path_steps,
-    statistics,
-)
-from dcgs.preprocessing import design as make_design
-from dcgs.preprocessing.design import Design
-from dcgs.preprocessing.folds import fold_numbers
 
 GRAPH = nx.path_graph(3)
 
@@ -47,25 +39,34 @@ def noisy_labels(y: np.ndarray) -> np.ndarray:
     return np.where(y > np.median(y) + 20.0 * np.random.default_rng(1).standard_normal(len(y)), 1.0, -1.0)
 
 
-def split(A: np.ndarray, y: np.ndarray, w: np.ndarray | None, sparse: bool = False) -> dict[int, SiteData]:
+def split(A: np.ndarray, y: np.ndarray, w: np.ndarray | None, sparse: bool = False) -> dict[int, Rows]:
     places = np.array_split(np.arange(len(y)), 3)
     features = sp.csr_array(A) if sparse else A
-    return {i: SiteData(features[p], y[p], None if w is None else w[p]) for i, p in enumerate(places)}
+    return {i: Rows(features[p], y[p], None if w is None else w[p]) for i, p in enumerate(places)}
+
+
+def found_statistics(sites: dict[int, Rows], network: Reductions) -> Statistics:
+    (found,) = network.run(statistics(sites))
+    return found
+
+
+def design(sites: dict[int, Rows], network: Reductions, loss: Callable[..., dcgs.Loss]) -> Design:
+    (made,) = designs([sites], network, DesignSpec(loss))
+    return made
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_statistics_are_those_of_all_rows_with_their_weights(sparse: bool) -> None:
     A, y, w = rows()
     network = Reductions(GRAPH)
-    found = statistics(split(A, y, w, sparse), network)
+    found = found_statistics(split(A, y, w, sparse), network)
     repeated = np.repeat(A, w.astype(int), axis=0)
     # Means and deviations of a few hundred numbers: rounding error.
     np.testing.assert_allclose(found.mean, repeated.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(found.deviation, repeated.std(axis=0), rtol=1e-9)
     assert found.rows == np.count_nonzero(w)
     assert found.weight == w.sum()
-    assert found.sparse == sparse
-    assert [one.rounds for one in network.sent] == [2, 2, 2]
+    assert [one.rounds for one in network.sent] == [2, 2]
     assert sum(one.bytes for one in network.sent) == network.bytes > 0
     json.dumps([one.to_dict() for one in network.sent])
 
@@ -73,39 +74,33 @@ def test_statistics_are_those_of_all_rows_with_their_weights(sparse: bool) -> No
 def test_a_constant_column_has_deviation_zero() -> None:
     A, y, _ = rows()
     A[:, 3] = 0.1
-    assert statistics(split(A, y, None), Reductions(GRAPH)).constant.tolist() == [3]
+    assert found_statistics(split(A, y, None), Reductions(GRAPH)).constant.tolist() == [3]
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (("b", "a", "c"), "site 1 has 'b', 'a' where site 0 has 'a', 'b'. Give X its columns in one order"),
-        (("a", "b", "C"), "site 1 has 'C' where site 0 has 'c'"),
-        (None, "there are no names of columns at site 1. Give all sites data frames, or none"),
+        (("b", "a", "c"), "site 1 has 'b', 'a' where the first site has 'a', 'b'. Give X its columns in one"),
+        (("a", "b", "C"), "site 0 has no column 'C'; site 1 has no column 'c'. Rename them, or leave them"),
+        (None, "site 0 has names; site 1 has no names. Give all sites data frames, or none."),
     ],
 )
 def test_sites_with_other_names_of_columns_are_named(columns: tuple[str, ...] | None, message: str) -> None:
-    sites = {
-        i: SiteData(np.ones((2, 3)), np.ones(2), columns=names)
-        for i, names in enumerate([("a", "b", "c"), columns])
-    }
-    with pytest.raises(ValueError, match=re.escape(f"in the same order; {message}")):
-        statistics(sites, Reductions(nx.path_graph(2)))
+    sites = [Rows(np.ones((2, 3)), np.ones(2), columns=names) for names in (("a", "b", "c"), columns)]
+    with pytest.raises(SitesError, match=re.escape(message)):
+        fit_rows(Sites.of(sites), RowsSpec(radius=1.0))
 
 
 def test_sites_with_other_columns_or_without_rows_are_named() -> None:
-    other = {
-        0: SiteData(np.ones((2, 3)), np.ones(2), name="site 'north'"),
-        1: SiteData(np.ones((2, 2)), np.ones(2)),
-    }
-    with pytest.raises(ValueError, match="same columns; site 'north' has 3, site 1 has 2"):
-        statistics(other, Reductions(nx.path_graph(2)))
-    empty = {0: SiteData(np.ones((2, 2)), np.ones(2)), 1: SiteData(np.ones((0, 2)), np.ones(0))}
-    with pytest.raises(ValueError, match="every site must have rows; there are none at site 1"):
-        statistics(empty, Reductions(nx.path_graph(2)))
+    other = [Rows(np.ones((2, 3)), np.ones(2)), Rows(np.ones((2, 2)), np.ones(2))]
+    with pytest.raises(SitesError, match="same features; site 1 has 2, and 3 are asked for or another"):
+        fit_rows(Sites.of(other), RowsSpec(radius=1.0))
+    empty = [Rows(np.ones((2, 2)), np.ones(2)), Rows(np.ones((0, 2)), np.ones(0))]
+    with pytest.raises(SitesError, match=r"every site must have rows; there are none at site 1\. Leave it"):
+        fit_rows(Sites.of(empty), RowsSpec(radius=1.0))
 
 
-def fitted(made: Design, sites: dict[int, SiteData], radius: float) -> np.ndarray:
+def fitted(made: Design, sites: dict[int, Rows], radius: float) -> np.ndarray:
     ball = dcgs.L1Ball(len(made.statistics.mean), radius)
     X = made.set_of(ball)
     result = dcgs.minimize(made.objectives(sites), X, GRAPH, x0=made.start(ball), gap=1e-8, every=None)
@@ -134,13 +129,13 @@ def test_a_wide_radius_gives_the_model_without_bounds_in_the_units_of_the_user(
 def test_sparse_rows_give_the_model_of_dense_rows(
     loss: Callable[..., dcgs.Loss], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_module("dcgs.preprocessing.design"), "_SMALL", 0)
+    monkeypatch.setattr(import_module("dcgs.learn.linear.design"), "_SMALL", 0)
     A, y, w = rows()
     y = noisy_labels(y) if loss is dcgs.LogisticLoss else y
     models = []
     for sparse in (False, True):
         sites = split(A, y, w, sparse)
-        made = make_design(sites, Reductions(GRAPH), loss)
+        made = design(sites, Reductions(GRAPH), loss)
         models.append(fitted(made, sites, 1.5))
         centered = isinstance(made.objective(sites[0]).map, CenteredMap)
         assert centered == sparse
@@ -154,12 +149,12 @@ def test_equal_rows_are_dealt_and_held_out_together_and_weights_count_as_copies(
     copies = np.repeat(np.arange(len(y)), w.astype(int))
     assert deal(A[copies], y[copies], 3).tolist() == deal(A, y, 3)[copies].tolist()
     how = HoldOut(5, 5)
-    weighted = fold_numbers(SiteData(A, y, w), 2, how)
-    repeated = fold_numbers(SiteData(A[copies], y[copies]), 2, how)
+    weighted = fold_numbers(Rows(A, y, w), 2, how)
+    repeated = fold_numbers(Rows(A[copies], y[copies]), 2, how)
     assert repeated.tolist() == weighted[copies].tolist()
     shares = np.bincount(repeated, minlength=5) / len(copies)
     assert np.abs(shares - 0.2).max() < 0.03  # a row has a weight of at most 3 of about 180
-    assert fold_numbers(SiteData(sp.csr_array(A), y, w), 2, how).tolist() == weighted.tolist()
+    assert fold_numbers(Rows(sp.csr_array(A), y, w), 2, how).tolist() == weighted.tolist()
 
 
 def test_the_path_goes_from_no_model_to_one_without_bounds_and_finds_the_true_size() -> None:
@@ -195,7 +190,7 @@ def test_the_path_by_minimize_agrees_with_that_by_newton_steps(monkeypatch: pyte
 
     paths = []
     for few in (64, 0):
-        monkeypatch.setattr(import_module("dcgs.preprocessing.path"), "_FEW", few)
+        monkeypatch.setattr(import_module("dcgs.learn.radius.path"), "_FEW", few)
         paths.append(
             dcgs.path(
                 folds,
@@ -209,16 +204,6 @@ def test_the_path_by_minimize_agrees_with_that_by_newton_steps(monkeypatch: pyte
     # Both find models to a gap of 3 % of what they explain.
     np.testing.assert_allclose(errors[0], errors[1], rtol=0.03)
     assert [path.folds for path in paths] == [1, 1]
-
-
-def test_classes_are_agreed_on_and_sites_with_labels_of_another_kind_are_named() -> None:
-    network = Reductions(nx.path_graph(2))
-    labels = {0: np.array([2, 2]), 1: np.array([0, 2])}
-    assert agree_on_classes(labels, network).tolist() == [0, 2]
-    weights = balanced_weights(labels, {0: np.ones(2), 1: np.ones(2)}, np.array([0, 2]), network)
-    assert weights == {0: 2.0, 2: 2.0 / 3.0}
-    with pytest.raises(ValueError, match="one kind; there are numbers at site 0; texts at the north"):
-        agree_on_classes({0: np.array([1, 0]), 1: np.array(["yes"])}, network, {1: "the north"})
 
 
 def test_a_weighted_loss_counts_an_entry_as_often_as_its_weight() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import networkx as nx
@@ -63,22 +63,6 @@ def test_a_line_comes_after_thirty_seconds_at_any_step(capsys: pytest.CaptureFix
         assert [line.split()[1] for line in lines(capsys)] == ["1", "2", "4", "6"]
 
 
-def test_a_line_names_the_run_its_rounds_loss_gap_and_time(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    with Progress(Console(), clock) as progress:
-        update = progress.bar("DFW", 10)
-        clock.now = 3.0
-        update(SNAPSHOT)
-        progress.say("between")
-        progress.bar("DCGS", 10)(replace(SNAPSHOT, rounds=1))
-    printed = capsys.readouterr()
-    assert printed.err.splitlines() == [
-        "DFW: 10 rounds, worst_loss 1.2e+04, gap 5.0e-01 (50%), 3.0 s",
-        "DCGS: 1 round, worst_loss 1.2e+04, gap 5.0e-01 (50%), 0.0 s",
-    ]
-    assert printed.out == "between\n"
-
-
 def test_a_download_begins_with_its_first_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(Console(), Clock()) as progress:
         progress.download("never begun")
@@ -119,28 +103,15 @@ def test_a_run_prints_its_rounds_bytes_and_measured_gap(capsys: pytest.CaptureFi
 def test_a_terminal_has_bars_and_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     console, screen = terminal()
     with Progress(console, Clock()) as progress:
-        progress.say("first")
-        progress.bar("DFW", 10)(SNAPSHOT)
-        progress.say("second")
-        progress.bar("DCGS", 10)(SNAPSHOT)
+        progress.counter("runs", 10)()
+        progress.counter("problems", 20)()
         progress.download("a.zip")(2_000_000, None)
     shown = screen.getvalue()
-    places = [shown.index(word) for word in ("first", "DFW", "second", "DCGS", "a.zip")]
+    places = [shown.index(word) for word in ("runs", "problems", "a.zip")]
     assert places == sorted(places)
-    assert "10 rounds, worst_loss 1.2e+04" in shown
+    assert "1 of 20" in shown
     assert "2.00 MB" in shown
     assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(
-    ("iterations", "calls", "share"), [(10, None, 50), (10, 100, 50), (10, 8, 75), (100, 8, 75)]
-)
-def test_a_run_is_complete_after_its_iterations_or_its_calls(
-    iterations: int, calls: int | None, share: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Progress(Console(), Clock()) as progress:
-        progress.bar("DCGS", iterations, calls)(SNAPSHOT)
-    assert f"({share}%)" in lines(capsys)[0]
 
 
 def test_under_mpi_only_the_root_prints_progress(tmp_path: Path) -> None:

@@ -18,14 +18,17 @@ import pytest
 
 import dcgs
 from dcgs.cli import main
-from dcgs.fitting.data import DataSource
-from dcgs.fitting.ratings import split_places
-from dcgs.fitting.ratings_model import Numbering, RatingsFile
-from dcgs.fitting.readers import ratings as reader
-from dcgs.fitting.readers.layout import EntriesLayout
-from dcgs.front import run_programs
-from dcgs.ratings import Ids, RatingsConfig, fit_ratings
-from dcgs.ratings.offsets import Offsets, OffsetsTask, Part, offsets_program
+from dcgs.learn.files import ratings as reader
+from dcgs.learn.files.entries import split_places
+from dcgs.learn.files.layout import EntriesLayout
+from dcgs.learn.files.model import RatingsFile, load_model
+from dcgs.learn.files.source import DataSource
+from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_ratings
+from dcgs.learn.ratings.ids import Ids
+from dcgs.learn.ratings.model import AgentRatings, Numbering
+from dcgs.learn.ratings.offsets import Offsets, OffsetsTask, Part, facts_steps, prepare
+from dcgs.learn.sites import Sites
+from dcgs.learn.sums import Reductions
 from dcgs.runtime import Job, Lockstep, ProcessGroup, Runtime
 
 SHAPE = (12, 7)
@@ -60,14 +63,15 @@ def ridge_solution(part: Part, ridge: float) -> tuple[np.ndarray[Any, Any], np.n
 def test_offsets_are_those_of_the_normal_equations(by_rows: bool, ridge: float) -> None:
     part = some_ratings()
     parts, task = split(part, 3, by_rows), OffsetsTask(SHAPE, by_rows, ridge)
-    found, traffic = run_programs(lambda i, tree: offsets_program(parts[i], tree, task), nx.path_graph(3))
+    network = Reductions(nx.path_graph(3))
+    (facts,) = network.run(facts_steps(parts))
     rows, cols = ridge_solution(part, ridge)
-    for offsets in found.values():
+    for offsets in prepare(parts, task, facts, network).offsets.values():
         # Conjugate gradients end at a relative residual of 1e-8; the matrix has a condition below 1e3.
         np.testing.assert_allclose(offsets.col_offsets, cols, atol=1e-6)
         np.testing.assert_allclose(offsets.row_offsets, rows[offsets.rows], atol=1e-6)
         assert (offsets.low, offsets.high) == (part.values.min(), part.values.max())
-    assert traffic.rounds > 0
+    assert [record.rounds > 0 for record in network.sent] == [True, True]
 
 
 @dataclass
@@ -113,38 +117,53 @@ def text_sites(agents: int = 4, seed: int = 3) -> list[tuple[Any, Any, Any]]:
     return sites
 
 
+def agent_of(path: str) -> AgentRatings:
+    """Return the model in a file."""
+    file = load_model(Path(path))
+    assert isinstance(file, RatingsFile)
+    return file.agent
+
+
+def fitted_ratings(
+    sites: list[tuple[Any, Any, Any]], graph: nx.Graph, spec: RatingsSpec, runtime: Runtime | None = None
+) -> RatingsFit:
+    return fit_ratings(Sites.of(sites, graph, runtime), spec)
+
+
 def test_no_message_has_a_dimension_of_users() -> None:
     spy = Spy()
-    fitted = fit_ratings(text_sites(), nx.cycle_graph(4), RatingsConfig(20.0, runtime=spy))
+    fitted = fitted_ratings(text_sites(), nx.cycle_graph(4), RatingsSpec(20.0), spy)
     assert fitted.result.status.success
-    users = {USERS, 4 * USERS, *(len(model.users) for model in fitted.agents.values())}
+    users = {USERS, 4 * USERS}
     assert spy.shapes
     assert not users & {side for shape in spy.shapes for side in shape}
     # Rows that several agents share are sent, so that a spy that sees nothing would be noticed.
     part = some_ratings()
     parts, task = split(part, 3, by_rows=False), OffsetsTask(SHAPE, False, 1.0)
-    run_programs(lambda i, tree: offsets_program(parts[i], tree, task), nx.path_graph(3), spy)
+    network = Reductions(nx.path_graph(3), spy)
+    (facts,) = network.run(facts_steps(parts))
+    prepare(parts, task, facts, network)
     assert (SHAPE[0],) in spy.shapes
 
 
 def test_a_model_predicts_better_than_offsets_and_within_the_range() -> None:
     sites = text_sites()
-    fitted = fit_ratings(sites, nx.cycle_graph(4), RatingsConfig(40.0))
+    fitted = fitted_ratings(sites, nx.cycle_graph(4), RatingsSpec(40.0))
     users, items = np.concatenate([s[0] for s in sites]), np.concatenate([s[1] for s in sites])
     stars = np.concatenate([site[2] for site in sites])
     predicted = fitted.predict(users, items)
     assert predicted.min() >= 1.0
     assert predicted.max() <= 5.0
-    offsets = fit_ratings(sites, nx.cycle_graph(4), RatingsConfig(1e-9)).predict(users, items)
+    offsets = fitted_ratings(sites, nx.cycle_graph(4), RatingsSpec(1e-9)).predict(users, items)
     assert np.mean((predicted - stars) ** 2) < 0.8 * np.mean((offsets - stars) ** 2)
     agent = fitted.agents[2]
     np.testing.assert_array_equal(agent.predict(sites[2][0], sites[2][1]), predicted[520:780])
 
 
 def test_unseen_users_and_items_get_the_offsets() -> None:
-    agent = fit_ratings(text_sites(), nx.cycle_graph(4), RatingsConfig(40.0)).agents[0]
+    agent = fitted_ratings(text_sites(), nx.cycle_graph(4), RatingsSpec(40.0)).agents[0]
     offsets = agent.model.offsets
-    (place,), (user,) = agent.items.places(["film 3"]), agent.users.places(["site0-u5"])
+    (place,), (user,) = agent.naming.cols_of(["film 3"]), agent.rows_of(["site0-u5"])
     expected = [
         offsets.mean + offsets.col_offsets[place],
         offsets.mean + offsets.row_offsets[user],
@@ -153,12 +172,14 @@ def test_unseen_users_and_items_get_the_offsets() -> None:
     found = agent.predict(["nobody", "site0-u5", "nobody"], ["film 3", "no film", "no film"])
     np.testing.assert_allclose(found, expected, rtol=1e-14)  # sums of three numbers
     best = agent.top("nobody", 3)
-    assert [name for name, _ in best] == agent.items[np.argsort(-offsets.col_offsets, kind="stable")[:3]]
+    assert [name for name, _ in best] == agent.naming.col_names(
+        np.argsort(-offsets.col_offsets, kind="stable")[:3]
+    )
 
 
 def test_without_offsets_the_model_is_that_of_minimize() -> None:
     sites = text_sites(2)
-    fitted = fit_ratings(sites, nx.path_graph(2), RatingsConfig(30.0, ridge=None))
+    fitted = fitted_ratings(sites, nx.path_graph(2), RatingsSpec(30.0, ridge=None))
     items = Ids.of(np.concatenate([site[1] for site in sites]))
     objectives = [
         dcgs.MatrixCompletion(
@@ -172,8 +193,8 @@ def test_without_offsets_the_model_is_that_of_minimize() -> None:
 
 
 def test_the_best_columns_of_many_rows_are_those_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcgs.ratings.model._BLOCK", 3 * ITEMS)  # three rows at a time
-    agent = fit_ratings(text_sites(), nx.cycle_graph(4), RatingsConfig(40.0)).agents[1]
+    monkeypatch.setattr("dcgs.learn.ratings.model._BLOCK", 3 * ITEMS)  # three rows at a time
+    agent = fitted_ratings(text_sites(), nx.cycle_graph(4), RatingsSpec(40.0)).agents[1]
     rows = np.asarray(agent.model.x.rows)
     rated = np.array([0, 0, 4, 7]), np.array([3, 5, 0, 1])
     found = list(agent.model.top_of_rows(rows, 4, rated))
@@ -287,12 +308,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("fit completion --data 'site-{agent}.csv' --radius 40 --graph path --out m")
     assert "93 rows and 17 columns, by their ids" in capsys.readouterr().out
-    fitted = fit_ratings(text_sites(3), nx.path_graph(3), RatingsConfig(40.0))
+    fitted = fitted_ratings(text_sites(3), nx.path_graph(3), RatingsSpec(40.0))
     for i in range(3):
-        file = RatingsFile.load(Path(f"m/agent-{i:03d}.npz"))
+        file = agent_of(f"m/agent-{i:03d}.npz")
         np.testing.assert_array_equal(file.model.x.V, fitted.result.x.V)
         text = Path(f"m/agent-{i:03d}.npz").read_bytes()
-        assert file.naming.row_names(np.asarray(file.model.x.rows)) == fitted.agents[i].users.tolist()
+        names = [fitted.agents[i].naming, file.naming]
+        rows = [naming.row_names(np.asarray(file.model.x.rows)) for naming in names]
+        assert rows[0] == rows[1]
         assert f"site{(i + 1) % 3}-u".encode() not in text
     Path("new.csv").write_text("item,user\nfilm 3,site2-u7\nfilm 5,stranger\nno film,site0-u0\n")
     run("predict m --data new.csv --out p.csv")
@@ -305,7 +328,7 @@ def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixt
     ]
     printed = json.loads(Path("m/summary.json").read_text())
     assert printed["range of ratings"] == [1.0, 5.0]
-    assert printed["before the run"]["bytes"] > 0
+    assert [each["name"] for each in printed["sent"]][-1] == "offsets of ratings"
     assert printed["offsets"]["ridge"] == 5.0
 
 
@@ -327,8 +350,10 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
     run("fit completion --data 'odd-{agent}.csv' --radius 2 --out m")
     printed = capsys.readouterr().out
     notes = [
-        "agent 0: 2 ratings repeat a pair, 1 of them with another value: the mean counts",
-        "agent 0: 1 ratings are far outside the others, such as 500: half of them are from 3.25 to 4.75",
+        "agent 0 (odd-0.csv) has 2 ratings that repeat a pair, 1 of them with another value; the mean "
+        "counts.",
+        "agent 0 (odd-0.csv) has 1 ratings far outside the others, such as 500; half of all are from 3.25 to "
+        "4.75.",
         "2 ids of columns differ only in case or blanks, such as 'Film 1' and 'film 1': they are not the "
         "same",
     ]
@@ -476,7 +501,7 @@ def test_numbers_count_from_0_or_1(
     np.save("r.npy", np.column_stack([part.rows + first, part.cols + first, part.values]))
     run(f"fit completion --data r.npy --radius 5 --agents 2 --iterations 2 {option} --out m")
     assert f"rows and columns were counted from {base}" in capsys.readouterr().out
-    model = RatingsFile.load(Path("m/agent-000.npz")).model
+    model = agent_of("m/agent-000.npz").model
     assert model.x.shape == (SHAPE[0] + first - base, SHAPE[1] + first - base)
     np.savez("n.npz", rows=[2 + first - base], cols=[3 + first - base])  # such files count from 0
     run("predict m --data n.npz --out npz.csv")
@@ -491,7 +516,7 @@ def test_agents_agree_on_the_first_number_and_on_the_shape(folder: Path) -> None
     np.save("r-0.npy", [[1.0, 1.0, 2.0], [2.0, 2.0, 3.0]])  # alone it would be taken to count from 1
     np.save("r-1.npy", [[0.0, 3.0, 2.0]])
     run("fit completion --data 'r-{agent}.npy' --radius 5 --iterations 2 --out m")
-    file = RatingsFile.load(Path("m/agent-000.npz"))
+    file = agent_of("m/agent-000.npz")
     assert isinstance(file.naming, Numbering)
     assert file.naming.base == 0
     assert file.model.x.shape == (3, 4)

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dcgs.datasets import BrokenDataError, DataNotFoundError
-from dcgs.fitting.data import DataSource, Samples
-from dcgs.fitting.readers import EntriesLayout, SamplesLayout, kind_of, read_entries, read_samples, read_table
+from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
+from dcgs.learn.files.readers import kind_of, read_entries, read_samples, read_table
+from dcgs.learn.files.source import DataSource, Samples
 
 Write: TypeAlias = Callable[[Path], object]
 
@@ -187,7 +188,7 @@ def test_numbers_of_text_are_exact_to_the_bit(
 
 
 def test_large_tables_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcgs.fitting.readers.text._CHUNK", 50)
+    monkeypatch.setattr("dcgs.learn.files.text._CHUNK", 50)
     lines = [f"{i},{i / 7!r}" for i in range(200)]
     (tmp_path / "d.csv").write_text("\n".join(["i,x", *lines]) + "\n")
     samples = read_samples(tmp_path / "d.csv", SamplesLayout())

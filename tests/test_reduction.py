@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 
 from dcgs import L1Ball, LeastSquares, Lockstep
 from dcgs.counting import CountedOracle
-from dcgs.front.facts import facts_of
-from dcgs.front.network import as_network
 from dcgs.link import Link
 from dcgs.methods import Agent
 from dcgs.methods import reduction as reduction_module
@@ -31,7 +29,9 @@ from dcgs.methods.reduction import (
     network_answer,
     tree_answer,
 )
+from dcgs.network import as_network
 from dcgs.protocol import Program
+from dcgs.run.distributed import facts_of
 from dcgs.runtime import Job, Traffic
 from dcgs.tree import TreeNode, spanning_tree
 from problems import GRAPHS, Array, neighbors_of

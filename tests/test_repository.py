@@ -8,19 +8,24 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
 import dcgs
-from dcgs.front import checkpoint_file
+from dcgs.checkpoints import folder as checkpoint_file
+from dcgs.datasets import lasso_synthetic
 from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.wire import FRAME, HEADER
+from passed_files import passed_files
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "constraints.txt"
@@ -68,11 +73,11 @@ def test_every_package_that_is_installed_for_an_extra_is_locked(extra: str) -> N
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     assert {normalized(Requirement(line).name) for line in build} <= packages
     seen: set[tuple[str, frozenset[str]]] = set()
-    found = {("dcgs", frozenset({extra}))}
+    found = {("dcgs", frozenset({extra})), ("dcgs-bench", frozenset[str]())}
     while found - seen:
         seen |= found
         found = set().union(*(required(*each) for each in found))
-    assert {name for name, _ in seen} - packages == {"dcgs"}
+    assert {name for name, _ in seen} - packages == {"dcgs", "dcgs-bench"}
 
 
 def test_every_locked_package_has_the_hashes_of_its_wheels() -> None:
@@ -109,10 +114,12 @@ def test_set_up_refuses_a_wheel_whose_hash_is_not_locked(
         digest = hashlib.sha256(wheel.read_bytes() + changed).hexdigest()
         lock += f"{name}==1.0 \\\n    --hash=sha256:{digest}\n"
     (tmp_path / "constraints.txt").write_text(lock)
-    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "benchmarks").mkdir()
+    for folder in (tmp_path, tmp_path / "benchmarks"):
+        (folder / "pyproject.toml").write_text("")
     (tmp_path / "tools").symlink_to(ROOT / "tools")
     # An environment whose pip installs into a folder of the test, and whose last command, which installs the
-    # project itself, is left out.
+    # two packages, is left out.
     python = tmp_path / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\ncase "$*" in *--editable*) exit 0 ;; esac\nexec "{sys.executable}" "$@"\n')
@@ -143,10 +150,10 @@ def test_every_public_name_exists() -> None:
     "page", [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"], ids=lambda p: p.stem
 )
 def test_every_module_that_a_page_names_exists(page: Path) -> None:
-    package = ROOT / "src" / "dcgs"
-    folders = "|".join(folder.name for folder in package.iterdir() if folder.is_dir())
+    packages = ROOT / "src" / "dcgs", ROOT / "benchmarks" / "src" / "dcgs_bench"
+    folders = "|".join(folder.name for package in packages for folder in package.iterdir() if folder.is_dir())
     named = re.findall(rf"`(?:src/dcgs/)?((?:{folders})/[a-z_0-9/]+\.py)`", page.read_text())
-    assert [name for name in named if not (package / name).exists()] == []
+    assert [name for name in named if not any((package / name).exists() for package in packages)] == []
 
 
 def test_the_page_of_checkpoints_has_the_format_of_the_files() -> None:
@@ -167,12 +174,36 @@ def test_the_tests_find_real_data_beside_the_checkout_unless_another_folder_is_n
     named: dict[str, str], found: str, tmp_path: Path
 ) -> None:
     (tmp_path / "shared" / "data").mkdir(parents=True)
-    tests = tmp_path / "checkout" / "tests"
-    tests.mkdir(parents=True)
-    shutil.copy(ROOT / "tests" / "conftest.py", tests)
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    shutil.copy(ROOT / "conftest.py", checkout)
     code = "import conftest, os; print(os.environ['DCGS_DATA'])"
     environment = {name: value for name, value in os.environ.items() if name != "DCGS_DATA"} | named
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tests, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.strip().removeprefix(f"{tmp_path}/") == found
+
+
+@pytest.mark.parametrize("method", [dcgs.FastDCGS(), dcgs.DCGS(), dcgs.DFW()], ids=lambda m: type(m).__name__)
+def test_a_reader_of_minimize_on_a_small_lasso_opens_at_most_42_files(method: dcgs.Method) -> None:
+    data = lasso_synthetic(samples=80, features=40, nonzeros=4)
+    objectives, X = data.objectives(4), dcgs.L1Ball(40, radius=100.0)
+    graph = nx.Graph([(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)])  # of no other test: its eigenvalues are new
+    passed = passed_files(lambda: dcgs.minimize(objectives, X, graph, method, iterations=50))
+    assert {"run/minimize.py", "runtime/lockstep.py"} <= passed
+    assert len(passed) <= 42, sorted(passed)
+
+
+def test_a_run_without_a_checkpoint_does_not_touch_what_writes_them() -> None:
+    data = lasso_synthetic(samples=40, features=20, nonzeros=3)
+    run = partial(dcgs.minimize, data.objectives(3), dcgs.L1Ball(20, radius=9.0), nx.path_graph(3), rounds=5)
+    written = {"checkpoints/manager.py", "checkpoints/folder.py", "checkpoints/fingerprint.py"}
+    assert passed_files(run) & written == set()
+    with tempfile.TemporaryDirectory() as folder:
+        assert passed_files(lambda: run(checkpoint=dcgs.Checkpoint(folder))) >= written

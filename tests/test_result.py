@@ -20,7 +20,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import dcgs
-from dcgs.front import Result, Status
+from dcgs.run.result import Result
+from dcgs.run.stopping import Status
 
 MEASURES = [
     "local_loss",

@@ -483,7 +483,7 @@ def test_computing_adds_up_the_slowest_agent_of_each_round(monkeypatch: pytest.M
             yield np.zeros(1)
         return np.zeros(1)
 
-    monkeypatch.setattr("dcgs.runtime.programs.time.thread_time", lambda: now)
+    monkeypatch.setattr("dcgs.runtime.base.time.thread_time", lambda: now)
     rests = [[0.5, 0.125], [0.125, 0.25], [0.0, 0.0]]
     traffic = run(nx.path_graph(3), lambda i: resting(rests[i]))
     # Agents took turns, one second in all; each with its own machine would wait for the slowest.
@@ -498,6 +498,6 @@ def test_computing_side_by_side_is_the_time_of_each_agents_thread(monkeypatch: p
         yield np.zeros(1)
         return np.zeros(1)
 
-    monkeypatch.setattr("dcgs.runtime.programs.time.thread_time", lambda: getattr(own, "now", 0.0))
+    monkeypatch.setattr("dcgs.runtime.base.time.thread_time", lambda: getattr(own, "now", 0.0))
     traffic = run(nx.path_graph(4), lambda i: resting([0.25, 0.5, 0.125, 0.0][i]), threads=2)
     assert sum(traffic.steps) == 0.5

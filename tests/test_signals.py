@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from dcgs import supervisor
-from dcgs.front import signals
-from dcgs.front.signals import SignalListener, exit_by_signal
+from dcgs.checkpoints import manager
+from dcgs.checkpoints.manager import SignalListener, exit_by_signal
+from dcgs.processes import supervisor
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """A clock to be set, and handlers as they were afterwards."""
     time = [0.0]
-    monkeypatch.setattr(f"{signals.__name__}.time.monotonic", lambda: time[0])
+    monkeypatch.setattr(f"{manager.__name__}.time.monotonic", lambda: time[0])
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield time
     for number, handler in before.items():
@@ -93,7 +93,7 @@ def test_a_process_that_was_told_to_end_ignores_repeated_signals(
 
 DEAF = """
 import signal, time
-from dcgs import supervisor
+from dcgs.processes import supervisor
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -119,7 +119,7 @@ def test_a_worker_that_does_not_end_by_itself_is_killed() -> None:
 
 def test_a_worker_that_is_killed_is_reported() -> None:
     program = (
-        "import os, signal; from dcgs.supervisor import run_supervised; "
+        "import os, signal; from dcgs.processes.supervisor import run_supervised; "
         "run_supervised(lambda: os.kill(os.getpid(), signal.SIGKILL))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -132,7 +132,8 @@ def test_a_worker_that_is_killed_is_reported() -> None:
 
 def test_the_supervisor_is_started_before_anything_large_is_imported() -> None:
     program = (
-        "import sys, dcgs.command, dcgs.supervisor; print(sorted({'numpy', 'mpi4py'} & set(sys.modules)))"
+        "import sys, dcgs.command, dcgs.processes.supervisor\n"
+        "print(sorted({'numpy', 'mpi4py'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Status
-from dcgs.front.facts import facts_of
-from dcgs.front.network import as_network
 from dcgs.methods.preconditioner import summed_preconditioner
+from dcgs.network import as_network
+from dcgs.run.distributed import facts_of
 from problems import Array
 from reference import optimum
 

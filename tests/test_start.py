@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import disturbed_starts
-from dcgs import shared_memory
-from dcgs.marks import (
+from dcgs.processes import environment
+from dcgs.processes.marks import (
     EXITED,
     KILLED,
     LEAVES,
@@ -24,11 +24,14 @@ from dcgs.marks import (
     WAITS,
     Mark,
     Marks,
+    Seen,
+    Wait,
+    fault,
+    killed_by,
     new_mark,
     process,
     remove_old_folders,
 )
-from dcgs.start import Seen, Wait, fault, killed_by
 from disturbed_rank import RANKS
 from disturbed_starts import Case
 from fit_runs import write_sites
@@ -160,14 +163,14 @@ def own_birth() -> int:
 
 
 def test_only_files_that_no_process_uses_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_memory, "_FOLDER", f"{tmp_path}/")
+    monkeypatch.setattr(environment, "_SHARED", f"{tmp_path}/")
     since = time.time() - 1.0
     for name in ("mpich_shm_1_0", "mpich_shm_2_0", "ucx_shm_posix_3", "other"):
         (tmp_path / name).touch()
     with (tmp_path / "mpich_shm_2_0").open():
-        shared_memory.remove_unused(time.time() + 3600.0)
+        environment.remove_unused(time.time() + 3600.0)
         assert len(list(tmp_path.iterdir())) == 4
-        shared_memory.remove_unused(since)
+        environment.remove_unused(since)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mpich_shm_2_0", "other"]
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dcgs import L1Ball, LeastSquares, Logistic, Objective
 from dcgs.counting import CountedOracle
 from dcgs.facts import Facts
-from dcgs.front.facts import facts_of
-from dcgs.front.network import as_network
 from dcgs.methods import Agent
 from dcgs.methods.step_size import StepSize, balancing_factor, local_eta
+from dcgs.network import as_network
+from dcgs.run.distributed import facts_of
 from problems import GRAPHS, Array, laplacian_matrix
 from stacked import MARGIN, degrees, edge_weights, resisting
 

@@ -22,15 +22,15 @@ import dcgs
 from dcgs import FastDCGS, LeastSquares, Lockstep, Logistic, Objective, Result, Snapshot, Status
 from dcgs.atoms import Atom
 from dcgs.counting import CountedOracle
-from dcgs.front.facts import facts_of
-from dcgs.front.network import as_network
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent, sums_root
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
 from dcgs.methods.sums import Sample
 from dcgs.methods.tolerance import summable_tolerance
+from dcgs.network import as_network
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.run.distributed import facts_of
 from dcgs.runtime import Job, Traffic
 from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.wire import FRAME, HEADER

@@ -19,7 +19,7 @@ from dcgs.counting import CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, gap_at_most
 from dcgs.methods.edge_variables import LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.step_size import StepSize
-from dcgs.runtime.in_flight import AgentLinks, SentMessage
+from dcgs.runtime.faults import AgentLinks, SentMessage
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, agreeing_fits, laplacian_matrix, norm_of, random_fits
 from reference import optimum

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dcgs
-from dcgs.front.network import edges_up, union_of
+from dcgs.network import edges_up, union_of
 from problems import random_fits
 
 FITS = random_fits(4, rows=6, columns=5, seed=4)
@@ -76,5 +76,7 @@ def test_the_same_graph_in_all_rounds_is_a_run_in_which_nothing_is_lost() -> Non
     "method", [dcgs.DCGS(), dcgs.DFW(), dcgs.NIDS(), dcgs.FastDCGS(form="sums")], ids=repr
 )
 def test_a_method_that_needs_all_messages_is_refused(method: dcgs.Method) -> None:
-    with pytest.raises(ValueError, match=r"^a method must bear missing messages .* Use dcgs.FastDCGS\(\)"):
+    with pytest.raises(
+        ValueError, match=r"^a method must tolerate missing messages .* Use dcgs.FastDCGS\(\)"
+    ):
         dcgs.minimize(FITS.objectives(), X, HALVES, method, rounds=4)

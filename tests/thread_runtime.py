@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from dcgs.runtime import Job, ProcessGroup, Runtime
+from dcgs.runtime.base import run_hosted
 from dcgs.runtime.group import TransportGroup
-from dcgs.runtime.programs import run_hosted
 from dcgs.runtime.transport import hosted_by
 from thread_transport import Threads
 

@@ -1,8 +1,8 @@
-"""Try dcgs with the oldest versions that pyproject.toml allows of each dependency and of each extra.
+"""Try dcgs and dcgs-bench with the oldest versions that pyproject.toml allows of all they depend on.
 
 Run it with ``.venv/bin/python tools/floors.py FOLDER``; ``make test`` does. FOLDER gets a virtual
 environment, which is used again as long as the versions stay the same. The exit status is 0 if all of
-``tests/floor_sample.py`` works, 75 if no package index can be reached, and 1 otherwise.
+the samples works, 75 if no package index can be reached, and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
+SAMPLES = ROOT / "tests/floor_sample.py", ROOT / "benchmarks/tests/floor_sample_bench.py"
+"""The programs that use every part."""
 NO_INDEX = 75
 """The exit status if no package index can be reached: EX_TEMPFAIL of sysexits.h."""
 # The tools of the tests and of the pages are not for users; `make` installs them as they are locked.
@@ -33,12 +35,15 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     python = installed(folder, floors(project), (ROOT / "constraints.txt").read_text())
     with tempfile.TemporaryDirectory() as place:
-        pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, str(ROOT))
-        (wheel,) = Path(place).glob("*.whl")
-        pip("--python", python, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
+        packages = str(ROOT), str(ROOT / "benchmarks")
+        pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", place, *packages)
+        wheels = map(str, Path(place).glob("*.whl"))
+        pip("--python", python, "install", "--no-deps", "--no-index", "--force-reinstall", *wheels)
         environment = os.environ | {"MPLBACKEND": "agg", "DCGS_DATA": place, "XDG_CACHE_HOME": place}
-        sample = [python, str(ROOT / "tests" / "floor_sample.py"), place]
-        sys.exit(min(1, abs(subprocess.run(sample, cwd=place, env=environment, check=False).returncode)))
+        for sample in SAMPLES:
+            done = subprocess.run([python, str(sample), place], cwd=place, env=environment, check=False)
+            if done.returncode != 0:
+                sys.exit(1)
 
 
 def floors(project: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install dcgs with its extra $2 (report for the demo, docs, or test) into the virtual environment $1.
+# Install dcgs with its extra $2 (report for the demo, docs, or test) and dcgs-bench into the virtual
+# environment $1.
 # What is installed is what constraints.txt has: its versions, and files with its hashes. Do nothing if that is
 # done already, for this Python and these files.
 set -eu
@@ -20,7 +21,7 @@ if [ "$("$venv/bin/python" -c "import pip; $version" 2>/dev/null)" != "$wanted" 
     rm -rf "$venv"
 fi
 
-inputs=$(cat pyproject.toml constraints.txt tools/setup.sh | cksum)
+inputs=$(cat pyproject.toml benchmarks/pyproject.toml constraints.txt tools/setup.sh | cksum)
 for installed in "$extra" test; do  # the tests need all that the demo needs
     if [ "$(cat "$venv/.installed-$installed" 2>/dev/null)" = "$inputs" ]; then
         exit 0
@@ -61,6 +62,6 @@ failed=0
 locked 1 || failed=1
 wait "$half" || failed=1
 [ "$failed" = 0 ] || exit 1
-# The build backend is locked, too.
-install --no-build-isolation --editable .
+# The build backend is locked, too. dcgs-bench needs no package that the extra report does not have.
+install --no-build-isolation --editable . --editable ./benchmarks
 echo "$inputs" >"$venv/.installed-$extra"

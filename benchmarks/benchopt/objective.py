@@ -5,7 +5,7 @@ import numpy as np
 from benchopt import BaseObjective
 
 import dcgs
-from dcgs.front.history import certify
+from dcgs.run.measuring import certify
 
 GRAPHS = {
     "cycle": nx.cycle_graph,

@@ -40,11 +40,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dcgs.bench.record import environment
 from dcgs.cli import main as dcgs_command
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
-from dcgs.fitting.models import Model
-from dcgs.preprocessing import class_probabilities
+from dcgs.learn.files.model import Model
+from dcgs.learn.linear.classes import class_probabilities
+from dcgs_bench.record import environment
 
 
 def shifted(X: Any, sites: Any, rng: np.random.Generator) -> Any:

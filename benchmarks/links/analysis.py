@@ -11,10 +11,10 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from problem import ENTRIES, ProblemFolder, shares
 
 from dcgs.datasets import Ratings
 from dcgs.link import Link
+from problem import ENTRIES, ProblemFolder, shares
 
 Array = NDArray[np.float64]
 

@@ -14,11 +14,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import dcgs
-from dcgs.bench.entries import Adapted, entry, observed_sparsely
 from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.objectives.sampling import Sampling
-from dcgs.study import Problem
+from dcgs_bench.entries import Adapted, entry, observed_sparsely
+from dcgs_bench.study import StudyProblem
 
 METHODS: Mapping[str, str] = {
     "fast-dcgs": "FastDCGS",
@@ -91,7 +91,7 @@ class InstanceFolder:
         return found
 
 
-def write_instance(folder: Path, problem: Problem) -> None:
+def write_instance(folder: Path, problem: StudyProblem) -> None:
     """Write what all agents know, and every agent's data in a file of its own."""
     X: Any = problem.X
     kind = type(X).__name__

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from instances import METHODS, method
 
 import dcgs
-from dcgs.bench.entries import entry
-from dcgs.bench.instances import Instance
-from dcgs.bench.optimum import Optimum
-from dcgs.bench.ranking import time_cost
-from dcgs.bench.rounds import RoundsStudy, find_optimum, run_entry
-from dcgs.front.agent_models import whole
 from dcgs.low_rank import LowRank
-from dcgs.study import Problem
+from dcgs.run.models import form_of
+from dcgs_bench.entries import entry
+from dcgs_bench.instances import Instance
+from dcgs_bench.optimum import Optimum
+from dcgs_bench.ranking import cost_to
+from dcgs_bench.rounds import RoundsGrid
+from dcgs_bench.study import StudyProblem, run_tasks
+from instances import METHODS, method
 
 LEVEL = 1e-3
 """The relative error of the worst agent at which a run ends."""
@@ -36,17 +36,15 @@ class Reference:
     models: Sequence[Any]
 
 
-def reference(study: RoundsStudy, chosen: Instance, key: str, problem: Problem) -> Reference:
+def reference(grid: RoundsGrid, chosen: Instance, key: str, problem: StudyProblem) -> Reference:
     """Find the rounds that a method needs, and run these; what is in the study's folder is not repeated."""
-    one = entry(METHODS[key])
-    if study.optimum(chosen) is None:
-        _check(find_optimum(study, chosen.name))
-    if not study.has_trial(chosen, one):
-        _check(run_entry(study, (chosen.name, one.name)))
-    optimum, run = study.optimum(chosen), study.cache.run(chosen.file, one.file, study.key(chosen, one))
+    one, study = entry(METHODS[key]), grid.study
+    run_tasks(study.records, [study.optimum_task(chosen, grid.seed)], 1, _check)
+    run_tasks(study.records, [grid.task(chosen, one)], 1, _check)
+    optimum, run = study.optimum(chosen, grid.seed), study.run_of(grid.task(chosen, one))
     assert optimum is not None
     assert run is not None
-    cost = time_cost(run.columns, optimum, LEVEL)
+    cost = cost_to(run.columns, optimum, LEVEL)
     if cost is None or cost.rounds == 0:
         raise RuntimeError(
             f"{one.name} must reach a relative error of {LEVEL:.0e} in {run.rounds} rounds; it does not."
@@ -64,9 +62,9 @@ def reference(study: RoundsStudy, chosen: Instance, key: str, problem: Problem) 
     return Reference(cost.rounds, optimum, result.bytes.tolist(), list(result.agents))
 
 
-def worst_loss(problem: Problem, models: Sequence[Any]) -> float:
+def worst_loss(problem: StudyProblem, models: Sequence[Any]) -> float:
     """Return the largest loss of any agent's model on everyone's data."""
-    each: dict[str, Any] = {checksum([x]): x for x in whole(models)}
+    each: dict[str, Any] = {checksum([x]): x for x in _whole(models)}
     return max(math.fsum(f.value(x) for f in problem.objectives) for x in each.values())
 
 
@@ -78,13 +76,19 @@ def checksum(models: Sequence[Any]) -> str:
     (True, False)
     """
     found = hashlib.sha256()
-    for x in whole(models):
+    for x in _whole(models):
         arrays = [x.U, x.V] if isinstance(x, LowRank) else [x]
         for array in arrays:
             found.update(f"{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return found.hexdigest()
 
 
-def _check(sentence: str | None) -> None:
+def _check(title: str, sentence: str | None) -> None:
     if sentence is not None:
-        raise RuntimeError(sentence)
+        raise RuntimeError(f"{title}: {sentence}")
+
+
+def _whole(models: Sequence[Any]) -> list[Any]:
+    """Return the models of all agents, each with the rows of all agents."""
+    form = form_of(models[0])
+    return form.whole(models, form.average(models))

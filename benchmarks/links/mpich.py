@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from dcgs.processes.environment import find_mpiexec
 from netns import BRIDGE, INTERFACE, PREFIX, Network
-
-from dcgs.environment import find_mpiexec
 
 # Without these, processes on one machine find each other's memory and pass by the network.
 TRANSPORT = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dcgs.experiments.numbers import short_number
-from dcgs.report.figures import COLORS, DASHES
+from dcgs.curves import COLORS, DASHES
+from dcgs.report.numbers import short_number
 
 MEGA = 1e6
 _KILO = 1e3
@@ -140,6 +141,13 @@ def _loss(run: Mapping[str, Any]) -> list[str]:
         f"{max(run['lmo_calls'], run['projections']):,}",
         *(short_number(last[name]) for name in ("worst_loss", "mean_loss", "local_loss")),
     ]
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write the figure and return its path; the folder is created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    return path
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

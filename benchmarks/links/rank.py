@@ -14,17 +14,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import instances
 import numpy as np
-from netns import sent_on_wire, shaping
-from problem import ENTRIES, ProblemFolder, cycle
-from recorder import Recorded, Recorder, bytes_each
 
 import dcgs
+import instances
 from dcgs.methods.base import Agent
 from dcgs.protocol import Outbox
 from dcgs.runtime.mpi_transport import MPITransport
 from dcgs.runtime.transport import Transfer
+from netns import sent_on_wire, shaping
+from problem import ENTRIES, ProblemFolder, cycle
+from recorder import Recorded, Recorder, bytes_each
 
 # While a large message occupies the link, no heartbeat gets through.
 _TIMEOUT = 60.0

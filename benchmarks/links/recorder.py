@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from netns import sent_on_wire, shaping
 from numpy.typing import NDArray
 
 from dcgs import LowRank, Method, Objective
@@ -20,6 +19,7 @@ from dcgs.protocol import Inbox, Outbox, Program
 from dcgs.runtime.messages import packets
 from dcgs.runtime.wire import FRAME, HEADER
 from dcgs.sets.base import ConvexSet
+from netns import sent_on_wire, shaping
 
 
 def bytes_each(agent: Agent, message: Outbox) -> float:
@@ -126,7 +126,7 @@ class Recorded(Method):
         self.certifies = method.certifies
         self.projects = method.projects
         self.uses_sizes = method.uses_sizes
-        self.bears_faults = method.bears_faults
+        self.tolerates_faults = method.tolerates_faults
 
     def __repr__(self) -> str:
         return repr(self.method)

@@ -19,17 +19,15 @@ from typing import Any, final
 
 import netns
 from analysis import Evaluator, analyze, exchanges
-from instances import DEFAULT_METHODS, METHODS
-from mpich import Launcher
-from output import figure, tables
-from problem import ENTRIES, RADIUS, ratings, write_shares
-from timetable import InstancePlan, run_instances
-
-from dcgs.bench.instances import INSTANCES, LARGE, QUICK
-from dcgs.bench.record import environment
 from dcgs.datasets import DataNotFoundError, Ratings
 from dcgs.link import Link
-from dcgs.report.figures import save
+from dcgs_bench.instances import INSTANCES, LARGE, QUICK
+from dcgs_bench.record import environment
+from instances import DEFAULT_METHODS, METHODS
+from mpich import Launcher
+from output import figure, save, tables
+from problem import ENTRIES, RADIUS, ratings, write_shares
+from timetable import InstancePlan, run_instances
 
 RANK = Path(__file__).with_name("rank.py")
 SIZES = (10_000, 150_360, 943 * 1682)

@@ -5,32 +5,31 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-import netns
 import numpy as np
-from instances import METHODS, InstanceFolder, write_instance
-from lockstep_run import LEVEL, Reference, checksum, reference, worst_loss
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from mpich import Launcher
 from numpy.typing import NDArray
-from output import MEGA, overhead, table
 
-from dcgs.bench.instances import instance
-from dcgs.bench.ranking import TimeCost
-from dcgs.bench.rounds import RoundsStudy
+import netns
+from dcgs.curves import COLORS
 from dcgs.link import Link
-from dcgs.report.figures import COLORS, save
-from dcgs.study import Problem, ResultCache
+from dcgs_bench.instances import instance
+from dcgs_bench.ranking import RunCost, trials_of
+from dcgs_bench.rounds import RoundsGrid, Study
+from dcgs_bench.study import Records, StudyProblem
+from instances import METHODS, InstanceFolder, write_instance
+from lockstep_run import LEVEL, Reference, checksum, reference, worst_loss
+from mpich import Launcher
+from output import MEGA, overhead, save, table
 
 RANK = Path(__file__).with_name("rank.py")
 TABLE = Path(__file__).parent.parent / "time.json"
 _PATIENCE = 900.0
 _STUDY_SECONDS = 600.0
-_COSTS = [each.name for each in fields(TimeCost)]
 
 
 @final
@@ -45,10 +44,9 @@ class InstancePlan:
     out: Path
 
     @property
-    def study(self) -> RoundsStudy:
+    def grid(self) -> RoundsGrid:
         """The runs in one process, which are not repeated if the folder has them."""
-        cache = ResultCache(self.out / "lockstep")
-        return RoundsStudy(cache, seconds=_STUDY_SECONDS, level=LEVEL)
+        return RoundsGrid(Study(Records(self.out / "lockstep"), _STUDY_SECONDS), LEVEL)
 
 
 def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
@@ -65,7 +63,7 @@ def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
     for name in plan.instances:
         try:
             problem = instance(name).make(0)
-            found = {key: reference(plan.study, instance(name), key, problem) for key in plan.methods}
+            found = {key: reference(plan.grid, instance(name), key, problem) for key in plan.methods}
             _run_instance(plan, name, problem, found, results)
         except (RuntimeError, ValueError) as error:
             results["failed"][name] = str(error)
@@ -78,7 +76,7 @@ def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
 def _run_instance(
     plan: InstancePlan,
     name: str,
-    problem: Problem,
+    problem: StudyProblem,
     found: Mapping[str, Reference],
     results: dict[str, Any],
 ) -> None:
@@ -118,7 +116,7 @@ def measured(folder: InstanceFolder, key: str, repeats: int, link: Link) -> dict
     sent = np.array([np.load(folder.folder / f"{key}-bytes-{i}.npy") for i in range(agents)])
     peak_bytes = round(float(sent.max(axis=0).sum()))
     shared, own = (
-        TimeCost(float(steps[:, :, column].max(axis=0).sum()), max(run["bytes"]), peak_bytes, run["rounds"])
+        RunCost(run["rounds"], max(run["bytes"]), 0, peak_bytes, float(steps[:, :, column].max(axis=0).sum()))
         for column in (0, 1)
     )
     empty = Link(link.speed)
@@ -185,11 +183,9 @@ def recorded(path: Path, name: str, method_name: str, link: Link) -> float | Non
     """Return the modeled seconds of the recorded time table over this link without latency, or None."""
     if not path.is_file():
         return None
-    levels = json.loads(path.read_text())["levels"]
-    cost = levels.get(f"{LEVEL:.0e}", {}).get(name, {}).get(method_name)
-    if cost is None:
-        return None
-    return TimeCost(**{name: cost[name] for name in _COSTS}).seconds(Link(link.speed))
+    trials = trials_of(json.loads(path.read_text())).get(name, ())
+    cost = next((trial.costs[LEVEL] for trial in trials if trial.entry == method_name), None)
+    return None if cost is None else cost.seconds(Link(link.speed))
 
 
 # Output

@@ -23,7 +23,7 @@ else:
     def __getattr__(name):
         from importlib import import_module
 
-        import_module("dcgs.watchdog").start()  # of an MPI process; before NumPy makes it large
+        import_module("dcgs.processes.watchdog").start()  # of an MPI process; before NumPy makes it large
         api = import_module("dcgs.api")
         if name != "__all__" and name not in getattr(api, "__all__", ()) and name not in globals():
             raise AttributeError(f"module 'dcgs' has no attribute {name!r}")

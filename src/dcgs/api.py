@@ -6,37 +6,31 @@ Sets, methods, inner solvers and losses come from the packages of that name, as 
 
 from dcgs import inner, methods, objectives, sets
 from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
+from dcgs.checkpoints.folder import Checkpoint
+from dcgs.comparison import Comparison, compare
 from dcgs.facts import Facts
-from dcgs.front import (
-    AgreedTexts,
-    Checkpoint,
-    Comparison,
-    History,
-    Reduced,
-    Result,
-    Snapshot,
-    Status,
-    agree_on_texts,
-    allreduce,
-    compare,
-    minimize,
-)
 from dcgs.inner import *
+from dcgs.learn.radius.folds import Fold
+from dcgs.learn.radius.path import path
+from dcgs.learn.radius.result import Path, PathPoint, RadiusPath
+from dcgs.learn.sums import AgreedTexts, Reduced, Reductions, Sent, agree_on_texts, allreduce
 from dcgs.low_rank import LowRank
 from dcgs.methods import *
 from dcgs.objectives import *
 from dcgs.objectives.losses import WeightedLoss
 from dcgs.points import Point, norm, vdot
-from dcgs.preprocessing import Fold, Path, PathPoint, Reductions, Sent, path
 from dcgs.projections import Derivative, ProjectedPoint, onto_l1_ball, onto_simplex
 from dcgs.protocol import Inbox, Message, Outbox, Program
+from dcgs.run.minimize import minimize
+from dcgs.run.result import History, Result, Snapshot
+from dcgs.run.stopping import Status
 from dcgs.runtime import MPI, Faults, Lockstep, load_faults
 from dcgs.schedules import Params, Theorem1, Theorem2
 from dcgs.sets import *
 
 __all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
-__all__ += ["Fold", "Path", "PathPoint", "Reductions", "Sent", "WeightedLoss", "path"]
+__all__ += ["Fold", "Path", "PathPoint", "RadiusPath", "Reductions", "Sent", "WeightedLoss", "path"]
 __all__ += ["MPI", "Faults", "Inbox", "Lockstep", "Message", "Outbox", "Program", "load_faults"]
 __all__ += ["Facts", "Params", "Theorem1", "Theorem2"]
 __all__ += ["Atom", "Point", "RankOne", "Sparse", "Spike", "Vertex"]

@@ -11,7 +11,7 @@ import _signal  # type: ignore[import-not-found]
 def command() -> None:
     """Run the command under a supervisor, and exit with its status."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGINT, _signal.SIGTERM))
-    from dcgs.supervisor import run_supervised
+    from dcgs.processes.supervisor import run_supervised
 
     run_supervised(_main)
 

@@ -1,6 +1,7 @@
 """Count oracle calls.
 
-Projections are counted by ``projector`` in ``methods/base.py``, bytes in ``runtime/traffic.py``.
+Projections are counted by ``projector`` in ``methods/base.py``, bytes by ``Traffic`` of
+``runtime/messages.py``.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from typing import Protocol, final
 from dcgs.atoms import Atom
 from dcgs.points import Point
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import Nearest
 from dcgs.sets.lanczos import Matrix
-from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.nuclear_norm_ball import Nearest, NuclearNormBall
 
 
 class Oracle(Protocol):

@@ -1,6 +1,6 @@
 """What every agent knows before a run: numbers of the network, of the set and of all agents' data.
 
-``front/facts.py`` computes them.
+``run/distributed.py`` computes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ProjectionFacts:
 @final
 @dataclass(frozen=True)
 class SizeFacts:
-    """Sizes that every agent knows if FastDCGS is told the link; see :class:`Facts`."""
+    """Sizes that every agent knows if FastDCGS knows the link; see :class:`Facts`."""
 
     most_neighbors: int
     most_entries: int

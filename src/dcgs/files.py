@@ -1,17 +1,31 @@
-"""Atomic writes: a file appears complete or not at all, also if the process is killed or the power fails."""
+"""Files: atomic writes, and NumPy's .npz files.
+
+A file appears complete or not at all, also if the process is killed or the power fails. Sizes of arrays are
+checked before memory is taken, and nothing is unpickled.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias
+from typing import IO, Any, TypeAlias, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
 
 Content: TypeAlias = bytes | Callable[[IO[bytes]], object]
 """The bytes of a file, or a function that writes them to an open stream."""
 
+T = TypeVar("T")
+
 _MOST_LINKS = 40  # as Linux has it
+_SUFFIX = ".npy"
+_LONGEST_HEADER = 10_000
 
 
 def atomic_write(path: Path, content: Content) -> Path:
@@ -88,3 +102,82 @@ def _fsync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@final
+@dataclass(frozen=True)
+class ArrayHeader:
+    """What the file says of an array: its shape, its type, and its bytes in memory."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array in memory."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@final
+class NpzReader:
+    """The arrays of an open .npz file, by their ``names``; each is read on demand.
+
+    A damaged file can raise almost anything: errors of zip, of NumPy, EOFError, KeyError.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is not a zip archive")
+        self._archive = zipfile.ZipFile(file)
+        self.names = [name.removesuffix(_SUFFIX) for name in self._archive.namelist()]
+
+    def header(self, name: str) -> ArrayHeader:
+        """Return what the file says of an array, if its sizes agree and it fits into the memory."""
+        info = self._archive.getinfo(name + _SUFFIX)
+        with self._archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)
+            read = np.lib.format.read_array_header_1_0
+            if version != (1, 0):
+                read = np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(stream, max_header_size=_LONGEST_HEADER)
+            header = ArrayHeader(shape, dtype)
+            if dtype.hasobject:
+                raise ValueError("object arrays are never unpickled")
+            if header.nbytes != info.file_size - stream.tell():
+                raise ValueError(f"the size of {name!r} is not that of shape {shape}")
+        if header.nbytes > memory_size():
+            raise ValueError(f"{name!r} needs {header.nbytes:,} bytes, more than the memory of this machine")
+        return header
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return one array."""
+        self.header(name)
+        with self._archive.open(name + _SUFFIX) as stream:
+            array: NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        return array
+
+
+def write_npz(path: Path, arrays: Mapping[str, Any]) -> Path:
+    """Write arrays to a compressed .npz file, atomically, and return its path."""
+    return atomic_write(path, lambda stream: np.savez_compressed(stream, **arrays))
+
+
+def read_npz(path: Path, must: str, read: Callable[[NpzReader], T]) -> T:
+    """Return what ``read`` makes of the file; errors of a damaged one say what it must be."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise FileNotFoundError(f"path must be a file to read; {str(path)!r}: {error.strerror}.") from error
+    with file:
+        try:
+            return read(NpzReader(file))
+        except Exception as error:  # a damaged file can fail anywhere: zip, arrays, texts, names
+            raise ValueError(f"{str(path)!r} must be {must}; it cannot be read as one.") from error
+
+
+def memory_size() -> float:
+    """Return the bytes of memory of this machine; infinity where the system does not say."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf

@@ -27,7 +27,7 @@ from dcgs.methods import Method
 from dcgs.objectives import Loss
 from dcgs.sets import ConvexSet
 
-Kind: TypeAlias = Literal["set", "method", "inner solver", "loss"]
+ClassKind: TypeAlias = Literal["set", "method", "inner solver", "loss"]
 
 
 def sets() -> dict[str, type[ConvexSet]]:
@@ -58,7 +58,7 @@ def resolve(kind: Literal["method"], text: str) -> type[Method]: ...
 def resolve(kind: Literal["inner solver"], text: str) -> type[Inner]: ...
 @overload
 def resolve(kind: Literal["loss"], text: str) -> type[Loss]: ...
-def resolve(kind: Kind, text: str) -> type[Any]:
+def resolve(kind: ClassKind, text: str) -> type[Any]:
     """Return the class that a name stands for: a built-in one, ``package.module:Name`` or ``file.py:Name``.
 
     Modules are found as by ``python -m``: among installed packages and in the current folder.
@@ -76,18 +76,18 @@ def resolve(kind: Kind, text: str) -> type[Any]:
         raise ValueError(
             f"the {kind} must be one of {', '.join(built_in)}, or package.module:Name; got {text!r}."
         )
-    found = load(kind, text)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    loaded = load(kind, text)
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise ValueError(
-            f"the {kind} {text} must be a class derived from dcgs.{base.__name__}; it is {found!r}."
+            f"the {kind} {text} must be a class derived from dcgs.{base.__name__}; it is {loaded!r}."
         )
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+    if inspect.isabstract(loaded):
+        missing = ", ".join(sorted(getattr(loaded, "__abstractmethods__", ())))
         raise ValueError(f"the {kind} {text} must define all of dcgs.{base.__name__}; {missing} is missing.")
-    return found
+    return loaded
 
 
-def check_options(kind: Kind, text: str, make: Callable[..., Any], options: dict[str, Any]) -> None:
+def check_options(kind: ClassKind, text: str, make: Callable[..., Any], options: dict[str, Any]) -> None:
     """Raise unless a class can be called with these options; the error lists those it takes."""
     try:
         inspect.signature(make).bind(**options)

@@ -4,8 +4,12 @@
 restores the dataclass. Both follow the declared types of the fields. Fields with ``init=False`` are not
 saved; ``__post_init__`` recomputes them. A file cannot cause an import or run code.
 
-Supported types: bool, int, float, str, None, an Enum, an array, list, tuple, dict, ``T | None``, a dataclass,
-and an abstract class whose subclasses are dataclasses.
+Supported types: bool, int, float, str, None, an Enum, an array, list, tuple, dict, unions, a dataclass, and
+an abstract class whose subclasses are dataclasses.
+
+A file that people or other versions may have written is read with ``lenient=True``: a field with a default
+may be missing, others that are there are ignored, a dictionary may be one of JSON, and every value is checked
+against its declared type.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, TypeVar, Union, final, get_args, get_origin, get_type_hints
@@ -30,6 +34,7 @@ T = TypeVar("T")
 NUMERIC = "fiub"
 """The kinds of arrays that can be saved: floats, signed and unsigned integers, booleans."""
 
+_LONGEST = 1 << 63
 _SCALARS: dict[Any, Any] = {bool: (bool, np.bool_), int: Integral, float: Real, str: str}
 
 
@@ -50,18 +55,29 @@ def to_plain(state: object) -> dict[str, Plain]:
     return plain
 
 
-def from_plain(kind: type[T], plain: Plain) -> T:
-    """Return the dataclass of this type that :func:`to_plain` was given."""
+def from_plain(kind: type[T], plain: Plain, lenient: bool = False) -> T:
+    """Return the dataclass of this type that :func:`to_plain` was given.
+
+    >>> @dataclass
+    ... class Fit:
+    ...     rounds: int
+    ...     radius: float | str = "auto"
+    >>> from_plain(Fit, {"rounds": 3, "other": 5}, lenient=True)
+    Fit(rounds=3, radius='auto')
+    >>> from_plain(Fit, {"rounds": "x"}, lenient=True)
+    Traceback (most recent call last):
+    TypeError: field 'rounds' of Fit: its declared type is int; got 'x'
+    """
     hashable: Any = kind
-    state: T = _codec(hashable).decode(plain)
+    state: T = _codec(hashable, lenient).decode(plain)
     return state
 
 
 def unsupported(kind: type | UnionType) -> str | None:
     """Return why a state of this type cannot be saved, or None if it can."""
     try:
-        for each in get_args(kind) or (kind,):
-            _dataclass_codec(each)
+        for alternative in get_args(kind) or (kind,):
+            _dataclass_codec(alternative)
     except TypeError as error:
         return str(error)
     return None
@@ -102,28 +118,24 @@ class _Codec:
 
 
 @cache
-def _codec(kind: Any) -> _Codec:
+def _codec(kind: Any, lenient: bool = False) -> _Codec:
     """Return how values of the declared type are saved and restored; raise TypeError if they cannot be."""
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     if kind in _SCALARS:
-        return _checked(_SCALARS[kind], kind.__name__, kind, kind)
+        return _checked(_SCALARS[kind], kind.__name__, kind, _strict(kind) if lenient else kind)
     if kind is NoneType:
         return _Codec(lambda value: None, lambda plain: None)
     if origin is np.ndarray:
         return _checked(np.ndarray, "array", _numeric, _numeric)
-    if origin in (Union, UnionType) and len(arguments) == 2 and NoneType in arguments:
-        each = _codec(next(argument for argument in arguments if argument is not NoneType))
-        return _Codec(
-            lambda value: None if value is None else each.encode(value),
-            lambda plain: None if plain is None else each.decode(plain),
-        )
+    if origin in (Union, UnionType):
+        return _union(arguments, lenient)
     if origin in (list, tuple, dict) and arguments:
-        return _container(origin, arguments)
+        return _container(origin, arguments, lenient)
     if isinstance(origin, type) and issubclass(origin, Enum):
         return _checked(origin, origin.__name__, lambda value: value.name, lambda name: origin[name])
     if inspect.isabstract(kind):
         return _abstract_codec(kind)
-    return _dataclass_codec(kind)
+    return _dataclass_codec(kind, lenient)
 
 
 def _checked(
@@ -137,43 +149,92 @@ def _checked(
     return _Codec(checked, decode)
 
 
+def _strict(kind: type) -> Callable[[Any], Any]:
+    """Return the function that restores a number or a text only if it is one; a flag is no number."""
+
+    def decode(plain: Any) -> Any:
+        is_flag = isinstance(plain, bool)
+        is_long = isinstance(plain, int) and abs(plain) >= _LONGEST
+        if not isinstance(plain, _SCALARS[kind]) or (is_flag and kind is not bool) or is_long:
+            raise TypeError(f"its declared type is {kind.__name__}; got {plain!r}")
+        return kind(plain)
+
+    return decode
+
+
+def _union(arguments: tuple[Any, ...], lenient: bool) -> _Codec:
+    """Return the codec of a union: None, or the first of the others that a value is of."""
+    others = [argument for argument in arguments if argument is not NoneType]
+    if len(others) == 1:
+        each = _codec(others[0], lenient)
+        return _Codec(
+            lambda value: None if value is None else each.encode(value),
+            lambda plain: None if plain is None else each.decode(plain),
+        )
+    codecs = [_codec(other, True) for other in others]  # each must know its own values
+
+    def first(values: list[Callable[[], Any]]) -> Any:
+        for value in values[:-1]:
+            try:
+                return value()
+            except (TypeError, ValueError, AttributeError, KeyError):
+                continue
+        return values[-1]()
+
+    def of_first(name: str) -> Callable[[Any], Any]:
+        def convert(value: Any) -> Any:
+            if value is None and NoneType in arguments:
+                return None
+            return first([partial(getattr(codec, name), value) for codec in codecs])
+
+        return convert
+
+    return _Codec(of_first("encode"), of_first("decode"))
+
+
 def _numeric(array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind not in NUMERIC:
         raise TypeError(f"arrays must hold numbers; got one of {array.dtype}")
     return array
 
 
-def _container(origin: Any, arguments: tuple[Any, ...]) -> _Codec:
-    each = [_codec(argument) for argument in arguments if argument is not Ellipsis]
+def _container(origin: Any, arguments: tuple[Any, ...], lenient: bool) -> _Codec:
+    codecs = [_codec(argument, lenient) for argument in arguments if argument is not Ellipsis]
     if origin is tuple and Ellipsis not in arguments:
         return _Codec(
-            lambda value: [one.encode(part) for one, part in zip(each, value, strict=True)],
-            lambda plain: tuple(one.decode(part) for one, part in zip(each, plain, strict=True)),
+            lambda value: [codec.encode(part) for codec, part in zip(codecs, value, strict=True)],
+            lambda plain: tuple(codec.decode(part) for codec, part in zip(codecs, plain, strict=True)),
         )
     if origin is dict:
-        key, entry = each
+        key, entry = codecs
         return _Codec(
             lambda value: [[key.encode(name), entry.encode(part)] for name, part in value.items()],
-            lambda plain: {key.decode(name): entry.decode(part) for name, part in plain},
+            lambda plain: {
+                key.decode(name): entry.decode(part)
+                for name, part in (plain.items() if isinstance(plain, dict) else plain)
+            },
         )
-    (item,) = each
-    return _Codec(
-        lambda value: [item.encode(part) for part in value],
-        lambda plain: origin(item.decode(part) for part in plain),
-    )
+    (item,) = codecs
+
+    def items(plain: Any) -> Any:
+        if lenient and not isinstance(plain, list | tuple):
+            raise TypeError(f"its declared type is {origin.__name__}; got {plain!r}")
+        return origin(item.decode(part) for part in plain)
+
+    return _Codec(lambda value: [item.encode(part) for part in value], items)
 
 
-def _dataclass_codec(kind: Any) -> _Codec:
+def _dataclass_codec(kind: Any, lenient: bool = False) -> _Codec:
     """Return the codec of a dataclass; all fields of ``__init__`` are saved, in their order."""
     if not (isinstance(kind, type) and is_dataclass(kind)):
         raise TypeError(
             f"{getattr(kind, '__name__', kind)} cannot be saved: it is neither a dataclass nor a supported "
             "type (bool, int, float, str, None, Enum, array, list, tuple, dict, T | None)"
         )
-    each = {}
+    codecs = {}
     for field in (field for field in fields(kind) if field.init):
         try:
-            each[field.name] = _codec(get_type_hints(kind)[field.name])
+            codecs[field.name] = _codec(get_type_hints(kind)[field.name], lenient)
         except (TypeError, NameError) as error:
             raise TypeError(f"field {field.name!r} of {kind.__name__}: {error}") from error
 
@@ -181,22 +242,33 @@ def _dataclass_codec(kind: Any) -> _Codec:
         if type(value) is not kind:
             raise TypeError(f"a {kind.__name__} is needed; got a {type(value).__name__}")
         plain = {}
-        for name, codec in each.items():
+        for name, codec in codecs.items():
             try:
                 plain[name] = codec.encode(getattr(value, name))
             except TypeError as error:
                 raise TypeError(f"field {name!r} of {kind.__name__}: {error}") from error
         return plain
 
-    def decode(plain: Any) -> Any:
-        if plain.keys() != each.keys():
-            raise ValueError(
-                f"{kind.__name__} must be what the checkpoint was written with; it has the fields {[*each]}, "
-                f"the checkpoint {[*plain]}. Resume with the code that wrote it."
-            )
-        return kind(**{name: codec.decode(plain[name]) for name, codec in each.items()})
+    def decode_leniently(plain: Any) -> Any:
+        if not isinstance(plain, dict):
+            raise TypeError(f"a {kind.__name__} is needed; got {plain!r}")
+        found = {}
+        for name in codecs.keys() & plain.keys():
+            try:
+                found[name] = codecs[name].decode(plain[name])
+            except (TypeError, ValueError, OverflowError) as error:
+                raise TypeError(f"field {name!r} of {kind.__name__}: {error}") from error
+        return kind(**found)
 
-    return _Codec(encode, decode)
+    def decode(plain: Any) -> Any:
+        if plain.keys() != codecs.keys():
+            raise ValueError(
+                f"{kind.__name__} must be what the checkpoint was written with; it has the fields "
+                f"{[*codecs]}, the checkpoint {[*plain]}. Resume with the code that wrote it."
+            )
+        return kind(**{name: codec.decode(plain[name]) for name, codec in codecs.items()})
+
+    return _Codec(encode, decode_leniently if lenient else decode)
 
 
 def _abstract_codec(kind: type) -> _Codec:
@@ -208,13 +280,13 @@ def _abstract_codec(kind: type) -> _Codec:
     def decode(plain: Any) -> Any:
         name = plain["class"]
         # The last one: a class may have been defined again, and slots=True makes a second class.
-        found = [each for each in _subclasses(kind) if _name(each) == name][-1:]
-        if not found:
+        classes = [subclass for subclass in _subclasses(kind) if _name(subclass) == name][-1:]
+        if not classes:
             raise ValueError(
                 f"the class {name} of a {kind.__name__} in the checkpoint must be imported to resume; it "
                 "is not. Import it first."
             )
-        return from_plain(found[0], {key: plain[key] for key in plain if key != "class"})
+        return from_plain(classes[0], {key: plain[key] for key in plain if key != "class"})
 
     return _Codec(encode, decode)
 
@@ -224,7 +296,7 @@ def _name(kind: type) -> str:
 
 
 def _subclasses(kind: type) -> Iterator[type]:
-    each: type
-    for each in kind.__subclasses__():
-        yield each
-        yield from _subclasses(each)
+    subclass: type
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)

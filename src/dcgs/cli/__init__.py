@@ -6,43 +6,25 @@ import argparse
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NoReturn
 
 from dcgs import __version__
 from dcgs.cli.console import EscapingConsole
 from dcgs.cli.errors import ERRORS
-from dcgs.cli.jobs import add_jobs
-from dcgs.environment import is_root, started_by_mpi
-from dcgs.marks import others_wait, own_name
+from dcgs.cli.jobs import CommandJob, add_jobs, find_jobs, missing_package
+from dcgs.processes.environment import is_root, started_by_mpi
+from dcgs.processes.marks import others_wait, own_name
+from dcgs.processes.supervisor import detach, print_interrupted, raise_on_signals, signal_received
+from dcgs.processes.watchdog import claim_line
 from dcgs.runtime import RunAbortedError, Scope, interrupt_status, report, run_worker, scope_of
 from dcgs.runtime.errors import describe
-from dcgs.supervisor import detach, print_interrupted, raise_on_signals, signal_received
-from dcgs.watchdog import claim_line
 
 _DESCRIPTION = """\
 Decentralized, projection-free optimization: agents on a graph, each with private data,
 minimize a sum of smooth convex losses over a set that is given by its linear oracle.
 """
-
-_EPILOG = """\
-examples:
-  dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/
-                                    fit a model to your own data; see dcgs fit --help
-  dcgs predict model/ --data new.svm
-  dcgs show model/                  the largest coefficients, the certified gap, what was sent
-  dcgs reproduce --quick            the paper's experiments at small scale, as an HTML page
-  dcgs reproduce lasso-synthetic    one of them at full scale
-  dcgs report dcgs-report           write the page again from the files in the folder
-  dcgs bench rounds --quick         rounds that each method needs to an accuracy, on small problems
-  dcgs bench step                   cost of one inner step over its unavoidable parts
-  dcgs bench threads --threads 2    speedup by threads on the paper's dense Lasso
-  dcgs bench memory --out peak.json peak memory of a run beyond its data
-
-In Python, start at help(dcgs.minimize).
-"""
-
 
 # Seconds after which a process prints an error that it had before it met the others. If all processes have
 # the same error, the root has printed it by then, and ended them.
@@ -51,12 +33,25 @@ _ROOT_FIRST = 3.0
 
 def make_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command with all its jobs, or one that can parse ``typed`` only."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("dcgs", description=_DESCRIPTION, epilog=_EPILOG, formatter_class=raw)
+    raw, found = argparse.RawDescriptionHelpFormatter, find_jobs(typed)
+    parser = argparse.ArgumentParser(
+        "dcgs", description=_DESCRIPTION, epilog=_epilog(found.values()), formatter_class=raw
+    )
     parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    add_jobs(jobs, typed)
+    missing = missing_package(found, typed or ())
+    if missing is not None:
+        parser.error(missing)
+    try:
+        add_jobs(jobs, found, typed)
+    except ImportError as error:
+        parser.error(f"the job cannot be loaded: {error}.")
     return parser
+
+
+def _epilog(jobs: Iterable[CommandJob]) -> str:
+    examples = "\n".join(f"  {line}" for job in jobs for line in job.examples)
+    return f"examples:\n{examples}\n\nIn Python, start at help(dcgs.minimize).\n"
 
 
 def run_as_command() -> int:
@@ -75,10 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status, or raise a RunAbortedError."""
     typed = sys.argv[1:] if argv is None else list(argv)
-    parser = make_parser(typed)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals that have no ‖ and no η
     with _errors_of_root_first():
+        parser = make_parser(typed)
         args, unknown = parser.parse_known_args(typed)
         if unknown:
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(args)}")

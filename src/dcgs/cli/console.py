@@ -14,7 +14,8 @@ from dcgs.runtime.errors import printable
 class EscapingConsole(Console):
     """A console that shows control characters escaped; colors and the like are its own only.
 
-    All texts that it is given, also those in tables, pass through ``render_str``.
+    All texts that it is given, also those in tables and of progress, pass through ``render_str``. Rich has no
+    hook that sees them before they are laid out, so this method is overridden.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:

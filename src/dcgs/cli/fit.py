@@ -14,17 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.cli.errors import command_errors
-from dcgs.cli.fit_config import config_of
-from dcgs.cli.fit_options import add_options
-from dcgs.cli.fit_output import print_result
+from dcgs.cli.fit_options import add_options, config_of
+from dcgs.cli.fit_print import print_fit
 from dcgs.cli.launch import launch
-from dcgs.fitting.config import FitConfig
-from dcgs.fitting.fit_result import FitResult
-from dcgs.fitting.folder_lock import locked
-from dcgs.fitting.output import PATH, PATH_PICTURE, REPORT, OutputFolder
-from dcgs.fitting.run import fit
-from dcgs.front import agreed
+from dcgs.learn.files.describe import describe, history, models
+from dcgs.learn.files.fit import FileFit, FitConfig, Watch, fit_files
+from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, OutputFolder, locked
 from dcgs.parallel import cores
+from dcgs.processes.supervisor import mark_printed, print_interrupted, set_hint
 from dcgs.report.progress import ObservedRuntime, Progress
 from dcgs.runtime import (
     MPI,
@@ -33,11 +30,11 @@ from dcgs.runtime import (
     RunAbortedError,
     Runtime,
     Scope,
+    agreed,
     interrupt_status,
     scope_of,
     started_by_mpi,
 )
-from dcgs.supervisor import mark_printed, print_interrupted, set_hint
 
 _RANKS_PER_CORE = 4
 _NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
@@ -87,24 +84,24 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     config, output = agreed(group, check)
     agreed(group, output.create)
     output = replace(output, barrier=group.barrier)
-    if config.checkpoint is not None:
+    if config.run.checkpoint is not None:
         set_hint("continue with --resume")
     with locked(args.out, group) as writes_summary:
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
         if group.is_root:
-            fitted = _fit_with_progress(config, runtime, group, console, left_out)
+            fit = _fit_with_progress(config, runtime, console, left_out)
         else:
-            fitted = fit(config, runtime, group)
+            fit = fit_files(config, runtime)
+        fit = replace(fit, notes=(*fit.notes, *left_out))
+        summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:
-            output.write(fitted.models)
+            output.write(models(fit, summary))
             return 0
-        fitted = replace(fitted, notes=(*fitted.notes, *left_out))
-        summary = fitted.summary(shlex.join(["dcgs", *args.typed]))
-        files = _other_files(fitted, summary, possible)
-        output.write(fitted.models, summary, fitted.history(), files)
+        files = _other_files(fit, summary, possible)
+        output.write(models(fit, summary), summary, history(fit), files)
     if group.is_root:
-        print_result(fitted, summary, args.out, REPORT in files, console)
+        print_fit(fit, summary, args.out, REPORT in files, console)
     return 0
 
 
@@ -121,20 +118,20 @@ def _replaces(args: argparse.Namespace) -> bool:
     return args.force or bool(args.resume)
 
 
-def _other_files(fitted: FitResult, summary: dict[str, Any], optional: Collection[str]) -> dict[str, bytes]:
+def _other_files(fit: FileFit, summary: dict[str, Any], optional: Collection[str]) -> dict[str, bytes]:
     """Return the page of the fit, and the path of the radii as JSON and as a picture."""
     files = {}
     if REPORT in optional:
         from dcgs.report.page import render_fit  # jinja2 and matplotlib are large, and needed here only
 
-        files[REPORT] = render_fit(fitted, summary).encode()
-    if fitted.paths:
-        paths = {label: path.to_dict() for label, path in fitted.paths.items()}
+        files[REPORT] = render_fit(fit, summary).encode()
+    if fit.paths:
+        paths = {label: path.to_dict() for label, path in fit.paths.items()}
         files[PATH] = json.dumps(paths.get("", paths), indent=2, ensure_ascii=False).encode()
     if PATH_PICTURE in optional:
         from dcgs.report.figures import path_picture
 
-        files[PATH_PICTURE] = path_picture(fitted.paths)
+        files[PATH_PICTURE] = path_picture(fit.paths)
     return files
 
 
@@ -183,8 +180,8 @@ def _ranks(args: argparse.Namespace, agents: int) -> int:
 
 
 def _fit_with_progress(
-    config: FitConfig, runtime: Runtime, group: ProcessGroup, console: Console, notes: Sequence[str]
-) -> FitResult:
+    config: FitConfig, runtime: Runtime, console: Console, notes: Sequence[str]
+) -> FileFit:
     """Fit, and print progress and notes: these ones, and those on files and data."""
 
     def note(text: str) -> None:
@@ -192,18 +189,13 @@ def _fit_with_progress(
 
     for text in notes:
         note(text)
-    rounds, iterations = config.rules["rounds"], config.rules["iterations"]
+    rounds, iterations = config.run.rules.get("rounds"), config.run.rules.get("iterations")
     if iterations is not None:
         iterations *= config.method.rounds_per_iteration
     limits = [limit for limit in (rounds, iterations) if limit is not None]
     with Progress(console) as progress:
         task = progress.rounds(config.problem.name, min(limits, default=None))
-        callback = None if config.measure is None else task.measured
-        return fit(
-            config,
-            runtime,
-            group,
-            callback,
-            lambda plain: ObservedRuntime(plain, task.after_round),
-            note,
-        )
+        if config.run.every is not None:
+            config = replace(config, run=replace(config.run, callback=task.measured))
+        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round))
+        return fit_files(config, runtime, watch)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from dcgs import registry
+from dcgs.checkpoints.folder import Checkpoint
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import (
     assignment,
@@ -24,11 +25,16 @@ from dcgs.cli.values import (
     shape,
     share,
 )
-from dcgs.fitting.graphs import NAMED
-from dcgs.fitting.problems import PROBLEMS, problem_named
-from dcgs.fitting.readers.layout import TextFormat
-from dcgs.fitting.sets import built_in_options, sets_with
-from dcgs.sets.options import Kind
+from dcgs.learn.files.fit import FitConfig, RowsOptions
+from dcgs.learn.files.graphs import NAMED, GraphSpec
+from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
+from dcgs.learn.files.rows import Preparation
+from dcgs.learn.files.sets import SetSpec, built_in_options, sets_with
+from dcgs.learn.files.source import DataSource, option_text
+from dcgs.learn.problems import PROBLEMS, Problem, method_named, problem_named
+from dcgs.learn.schema import NOT_GIVEN
+from dcgs.learn.sites import RunSpec
+from dcgs.sets import OptionKind
 
 _ABOUT = """\
 Fit a model to data that several agents hold. Each agent keeps its data and sends messages to its
@@ -98,7 +104,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add("--ridge R", text, positive)
     add = partial(option, parser.add_argument_group("agents"))
     add("--agents M", "how many (default: as many as files or nodes)", count)
-    add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: cycle)", default="cycle")
+    add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
     _add_set(partial(option, parser.add_argument_group("set of models")))
     add = partial(option, parser.add_argument_group("intercept, scales and weights (not for completion)"))
     text = "a free intercept, which the set does not bound (default: yes)"
@@ -182,19 +188,21 @@ def columns_of(args: argparse.Namespace) -> tuple[str, ...] | None:
 def _add_set(add: Callable[..., None]) -> None:
     defaults = "(default: l1; l2 for least-squares, nuclear for completion)"
     add("--set SET", f"one of the sets below, or package.module:Name {defaults}", name_of("set"))
-    types: dict[Kind, Any] = {Kind.NUMBER: positive, Kind.COUNT: count}
-    for each in built_in_options():
-        text = f"of {', '.join(sets_with(each))}: {each.help}"
-        kind = types.get(each.kind, str)
-        if each.name == "radius":
+    types: dict[OptionKind, Any] = {OptionKind.NUMBER: positive, OptionKind.COUNT: count}
+    for entry in built_in_options():
+        text = f"of {', '.join(sets_with(entry))}: {entry.help}"
+        kind = types.get(entry.kind, str)
+        if entry.name == "radius":
             kind = radius
-            text += "; auto finds it: sites judge radii on rows or ratings that they hold out"
-        add(f"--{each.name} {each.name.upper()}", text, kind)
+            text += "; auto finds it, by errors on rows or ratings that sites hold out"
+        add(f"--{entry.name} {entry.name.upper()}", text, kind)
     text = (
-        "of --radius auto: how many parts of its rows each site judges radii on, one after the other "
-        "(default: 1, a quarter of the rows)"
+        "of --radius auto: how many parts of its rows each site holds out, one after the other "
+        "(default: 5 of at most 63 features; else 1, a quarter of the rows)"
     )
     add("--folds K", text, count)
+    text = "of --radius auto: take the smallest radius within one standard error of the best"
+    add("--one-standard-error", text, bool)
     text = "an option of a set from another package"
     add("--set-option KEY=VALUE", text, assignment, action="append", default=[])
 
@@ -212,7 +220,10 @@ def _add_method(add: Callable[..., None]) -> None:
     add("--eta ETA", "of fastdcgs (default: found by the agents)", positive)
     add("--step S", "of methods that project (default: from the data)", positive)
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
-    text = "stop when the certified gap is this fraction of the decrease of the loss (default: 1e-3)"
+    text = (
+        "stop when the certified gap is this fraction of the decrease of the loss "
+        "(default: 1e-4; 1e-3 for completion)"
+    )
     add("--gap G", text, fraction)
     add("--gap-abs G", "stop when the certified gap is at most this number", positive)
     add("--rounds N", "stop after this number of rounds", count)
@@ -253,3 +264,114 @@ def _problem(text: str) -> str:
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from error
     return text
+
+
+_METHOD_OPTIONS = ("inner", "eta", "step", "answer")
+_RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
+_TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
+# What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
+# compared when it is known.
+_OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
+_OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
+_OWN_OUTPUT = ("out", "force", "report", "checkpoint")
+_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
+# Defaults of options that are refused for ratings.
+_DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
+_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
+
+
+def config_of(args: argparse.Namespace) -> FitConfig:
+    """Return the configuration that the options describe."""
+    problem = problem_named(args.problem, dict(args.loss_option))
+    flags = {option.name: getattr(args, option.name) for option in built_in_options()}
+    set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
+    method_options = {name: getattr(args, name) for name in _METHOD_OPTIONS}
+    own_options = dict(args.method_option), dict(args.inner_option)
+    return FitConfig(
+        problem=problem,
+        source=DataSource(args.data, args.split or ("sorted" if problem.entries else "even"), args.seed),
+        layout=_layout(args, problem),
+        graph=GraphSpec(args.graph, args.seed),
+        set=SetSpec(args.set or problem.usual_set, set_options),
+        run=RunSpec(
+            {name: getattr(args, name) for name in _RULES},
+            method_named(args.method, method_options, *own_options),
+            args.seed,
+            args.measure,
+            checkpoint=_checkpoint(args),
+        ),
+        rule=_rule(args),
+        agents=args.agents,
+        shape=args.shape,
+        rows=_rows_options(args, problem),
+        ridge=_ridge(args, problem),
+        options=_common_options(args),
+    )
+
+
+def _common_options(args: argparse.Namespace) -> dict[str, str]:
+    """Return the options that must be the same at all sites, by flag; targets in files are local."""
+    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
+    if str(args.target).endswith(".npy"):
+        given["target"] = "an .npy file"
+    flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
+    files = {"graph", *(option.name for option in built_in_options())}
+    options = {
+        flags.get(name, f"--{name.replace('_', '-')}"): option_text(value, name in files)
+        for name, value in given.items()
+    }
+    options["--checkpoint"] = str(args.checkpoint is not None)
+    return {flag: text for flag, text in options.items() if text != NOT_GIVEN}
+
+
+def _rule(args: argparse.Namespace) -> str:
+    """Return which radius of a path is taken."""
+    if args.one_standard_error and args.radius != "auto":
+        raise ValueError("--one-standard-error is for --radius auto, which finds radii. Leave it out.")
+    return "one_standard_error" if args.one_standard_error else "best"
+
+
+def _rows_options(args: argparse.Namespace, problem: Problem) -> RowsOptions:
+    if args.class_weight is not None and not problem.labels:
+        raise ValueError(f"--class-weight must be left out for {problem.name}, which has no classes.")
+    given = {
+        name: default if (value := getattr(args, name)) is None else value
+        for name, default in _DEFAULTS.items()
+    }
+    how = Preparation(tuple(args.categorical), balanced=args.class_weight == "balanced", **given)
+    if args.folds is not None and args.radius != "auto":
+        raise ValueError("--folds is for --radius auto, which finds errors on them. Leave it out.")
+    return RowsOptions(how, args.intercept, args.standardize, args.folds)
+
+
+def _ridge(args: argparse.Namespace, problem: Problem) -> float | None:
+    """Return the ridge of the offsets; None means no offsets."""
+    given = [name for name in ("offsets", "ridge") if getattr(args, name) is not None]
+    if given and not problem.entries:
+        raise ValueError(f"--{given[0]} must be left out for {problem.name}, which has no ratings.")
+    if args.offsets is False and args.ridge is not None:
+        raise ValueError("--ridge must be left out with --no-offsets, which fits none.")
+    return None if args.offsets is False else args.ridge or 5.0
+
+
+def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:
+    foreign = _SAMPLES_ONLY if problem.entries else ("columns", "shape", "base")
+    given = [name for name in foreign if getattr(args, name) not in (None, [])]
+    if given:
+        name = {"base": "zero-based or --one-based"}.get(given[0], given[0].replace("_", "-"))
+        raise ValueError(f"--{name} must be left out for {problem.name}, which does not use it.")
+    if problem.entries:
+        return EntriesLayout(columns_of(args), args.header, args.base, text=text_format(args))
+    use = None if args.use is None else tuple(args.use)
+    drop, form = tuple(args.drop), text_format(args)
+    return SamplesLayout(args.target, args.header, args.features, use=use, drop=drop, text=form)
+
+
+def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:
+    if args.checkpoint is not None:
+        return Checkpoint(args.checkpoint, args.every or 10, args.resume)
+    given = [name for name in ("every", "resume") if getattr(args, name)]
+    if given:
+        raise ValueError(f"--{given[0]} needs a folder for the state of the agents. Add --checkpoint DIR.")
+    return None

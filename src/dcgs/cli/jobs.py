@@ -1,34 +1,103 @@
-"""The jobs of the command: their modules, and what ``dcgs --help`` prints about each."""
+"""The jobs of the command: its own, and those that other packages add.
+
+A package adds a job by an entry point of the group ``dcgs.jobs``. The name of the entry point is what is
+typed after ``dcgs``. Its value is a :class:`CommandJob`, in a module that imports little: ``dcgs --help``
+lists all jobs, and imports none of the modules that do them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, final
 
-# By module of this folder.
-JOBS = {
-    "fit": {"fit": "fit a model to your own data"},
-    "predict": {"predict": "apply a model of dcgs fit to new data"},
-    "show": {"show": "print what a model of dcgs fit is"},
-    "reproduce": {
-        "reproduce": "run the paper's experiments and check its claims",
-        "report": "write the page of a folder of dcgs reproduce again",
-    },
-    "bench": {"bench": "measure ratios side by side in one run"},
+from dcgs import __version__
+
+GROUP = "dcgs.jobs"
+
+
+@final
+@dataclass(frozen=True)
+class CommandJob:
+    """What ``dcgs --help`` prints about a job, and where the job is.
+
+    ``add`` is ``package.module:function``. The module is imported when the job is typed, and the function
+    adds its parser to the jobs of the command. ``examples`` are lines of the help: a command and its purpose.
+    """
+
+    text: str
+    add: str
+    examples: tuple[str, ...] = ()
+
+
+OWN: Mapping[str, CommandJob] = {
+    "fit": CommandJob(
+        "fit a model to your own data",
+        "dcgs.cli.fit:add",
+        (
+            "dcgs fit lasso --data data.svm --agents 10 --radius 1000 --out model/",
+            "                                  fit a model to your own data; see dcgs fit --help",
+        ),
+    ),
+    "predict": CommandJob(
+        "apply a model of dcgs fit to new data",
+        "dcgs.cli.predict:add",
+        ("dcgs predict model/ --data new.svm",),
+    ),
+    "show": CommandJob(
+        "print what a model of dcgs fit is",
+        "dcgs.cli.show:add",
+        ("dcgs show model/                  the largest coefficients, the certified gap, what was sent",),
+    ),
 }
-HELP = {name: text for jobs in JOBS.values() for name, text in jobs.items()}
+HELP = {name: job.text for name, job in OWN.items()}
+_PACKAGES = dict.fromkeys(("bench", "reproduce", "report"), "dcgs-bench")
+"""The package of each job of this project that is not in this one."""
 
 
-def add_jobs(jobs: Any, typed: Sequence[str] | None) -> None:
+def find_jobs(typed: Sequence[str] | None) -> dict[str, CommandJob]:
+    """Return the jobs by name; only those of this package if the first word that was typed is one of them.
+
+    To search for others takes some milliseconds, in each process of a run.
+    """
+    if typed and typed[0] in OWN:
+        return dict(OWN)
+    others = (entry for entry in entry_points(group=GROUP) if entry.name not in OWN)
+    return {**OWN, **{entry.name: _load(entry) for entry in others}}
+
+
+def add_jobs(jobs: Any, found: Mapping[str, CommandJob], typed: Sequence[str] | None) -> None:
     """Add all jobs to the command, with their options: without ``typed`` of all, else of the job typed.
 
     The modules of the other jobs are not imported, because they take long to import.
     """
     name = next((word for word in typed or () if not word.startswith("-")), None)
-    for module, of_module in JOBS.items():
-        if typed is None or name in of_module:
-            import_module(f"dcgs.cli.{module}").add(jobs)
+    for known, job in found.items():
+        if typed is None or known == name:
+            EntryPoint(known, job.add, GROUP).load()(jobs)
         else:
-            for job, text in of_module.items():
-                jobs.add_parser(job, help=text)
+            jobs.add_parser(known, help=job.text)
+
+
+def missing_package(found: Mapping[str, CommandJob], typed: Sequence[str]) -> str | None:
+    """Return what to install if the job that was typed is in a package that is not installed, else None."""
+    name = next((word for word in typed if not word.startswith("-")), "")
+    package = _PACKAGES.get(name)
+    if package is None or name in found:
+        return None
+    return (
+        f"dcgs {name} is in the package {package}, which is not installed. "
+        f"Install it with: pip install {package}=={__version__}"
+    )
+
+
+def _load(entry: EntryPoint) -> CommandJob:
+    """Return the job of an entry point; one that cannot be imported is listed with the reason."""
+    try:
+        job = entry.load()
+    except ImportError as error:
+        return CommandJob(f"cannot be loaded: {error}", entry.value)
+    if not isinstance(job, CommandJob):
+        raise TypeError(f"the entry point {entry.value} must name a dcgs.cli.jobs.CommandJob; got {job!r}.")
+    return job

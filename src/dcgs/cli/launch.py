@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from types import FrameType
 
-from dcgs.environment import find_mpiexec
-from dcgs.supervisor import SIGNALS
+from dcgs.processes.environment import find_mpiexec
+from dcgs.processes.supervisor import SIGNALS
 
 _MARK = "DCGS_LAUNCHED"
 # Seconds within which a second signal counts as the first one: the terminal and the supervisor both send it,

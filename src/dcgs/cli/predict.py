@@ -16,12 +16,18 @@ from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, seed
 from dcgs.files import Content, is_stream, write_through
-from dcgs.fitting.models import Model
-from dcgs.fitting.output import csv_text, find_model
-from dcgs.fitting.predicting import Predictions, predict, samples_layout
-from dcgs.fitting.ratings_model import is_ratings_file
-from dcgs.fitting.ratings_predicting import best_columns, load_models, predict_pairs, write_best_of_all
-from dcgs.fitting.readers import EntriesLayout
+from dcgs.learn.files.folder import csv_text, find_model
+from dcgs.learn.files.layout import EntriesLayout
+from dcgs.learn.files.model import RatingsFile, load_model
+from dcgs.learn.files.predict import (
+    Predictions,
+    best_columns,
+    load_ratings,
+    predict,
+    predict_pairs,
+    samples_layout,
+    write_best_of_all,
+)
 
 _ABOUT = """\
 Apply a model of dcgs fit to new data: numbers for lasso and least-squares, labels and
@@ -80,8 +86,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     else:
         _write(args.out, csv_text(predictions.columns).encode())
         console.print(f"written: {args.out}", soft_wrap=True)
-    for name, each in predictions.errors.items():
-        console.print(f"{name} {each.model:.6g}   (without features: {each.constant:.6g})", highlight=False)
+    for name, entry in predictions.errors.items():
+        console.print(f"{name} {entry.model:.6g}   (without features: {entry.constant:.6g})", highlight=False)
     if predictions.calibration:
         _print_calibration(predictions, console)
     for note in predictions.notes:
@@ -101,10 +107,9 @@ def _print_calibration(predictions: Predictions, console: Console) -> None:
 
 def _predictions(args: argparse.Namespace) -> Predictions | None:
     """Return the predictions; None if they are written already."""
-    file = find_model(args.model, args.agent)
-    if is_ratings_file(file):
+    model = load_model(find_model(args.model, args.agent))
+    if isinstance(model, RatingsFile):
         return _ratings(args)
-    model = Model.load(file)
     _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")
@@ -114,7 +119,7 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
 
 def _ratings(args: argparse.Namespace) -> Predictions | None:
     _check_left_out(args, ("target", "decimal", "id"), "completion")
-    model = load_models(args.model, args.agent)
+    model = load_ratings(args.model, args.agent)
     layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
     if args.row is not None:
         return best_columns(model, args.row, args.top or 10, args.data, layout)

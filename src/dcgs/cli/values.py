@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dcgs import registry
-from dcgs.fitting.sets import AUTO, parse_value
+from dcgs.learn.files.sets import AUTO, parse_value
 from dcgs.link import Link
 
 Number = TypeVar("Number", int, float)
@@ -104,15 +104,15 @@ def shape(text: str) -> tuple[int, int]:
 def link(text: str) -> Link:
     """Return a link of that speed; the pictures of the paper count no latency."""
     try:
-        found = Link.parse(text)
+        parsed = Link.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if found.latency > 0.0:
+    if parsed.latency > 0.0:
         raise argparse.ArgumentTypeError(f"must be a speed without a latency, such as 10MB/s; got {text}")
-    return found
+    return parsed
 
 
-def name_of(kind: registry.Kind, *others: str) -> Callable[[str], str]:
+def name_of(kind: registry.ClassKind, *others: str) -> Callable[[str], str]:
     """Return a check that a text names a class of this kind, built-in or ``package.module:Name``."""
 
     def name(text: str) -> str:

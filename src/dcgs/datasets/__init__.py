@@ -4,27 +4,25 @@ from dcgs.datasets.base import (
     BrokenDataError,
     DataNotFoundError,
     DownloadError,
-    Kind,
     Ratings,
     Regression,
     Source,
+    SourceKind,
 )
 from dcgs.datasets.e2006_tfidf import e2006
 from dcgs.datasets.libsvm import read_libsvm
-from dcgs.datasets.lookalike import e2006_lookalike
 from dcgs.datasets.movielens import movielens1m, movielens100k
-from dcgs.datasets.patients import write_patients
 from dcgs.datasets.store import cache_folder
-from dcgs.datasets.synthetic import completion_synthetic, lasso_synthetic
+from dcgs.datasets.synthetic import completion_synthetic, e2006_lookalike, lasso_synthetic, write_patients
 
 __all__ = [
     "BrokenDataError",
     "DataNotFoundError",
     "DownloadError",
-    "Kind",
     "Ratings",
     "Regression",
     "Source",
+    "SourceKind",
     "cache_folder",
     "completion_synthetic",
     "e2006",

@@ -34,7 +34,7 @@ class DownloadError(OSError):
     """A file could not be downloaded; nothing of it was saved."""
 
 
-class Kind(Enum):
+class SourceKind(Enum):
     """Whether data are real or made; ``str(kind)`` is a phrase for reports."""
 
     REAL = "real data"
@@ -51,7 +51,7 @@ class Source:
     """The origin of a data set; ``files`` has the SHA-256 of every file that was read."""
 
     name: str
-    kind: Kind
+    kind: SourceKind
     files: Mapping[str, str] = field(default_factory=dict)
     seed: int | None = None
 

@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dcgs.datasets.base import BrokenDataError, Kind, Regression, Source
-from dcgs.datasets.download import Progress, Remote
+from dcgs.datasets.base import BrokenDataError, Regression, Source, SourceKind
 from dcgs.datasets.libsvm import read_libsvm
-from dcgs.datasets.store import Arrays, PathLike, Wanted, cached_arrays, checked_sha256
-from dcgs.datasets.streams import cut_off
+from dcgs.datasets.store import (
+    Arrays,
+    PathLike,
+    Progress,
+    Remote,
+    Wanted,
+    cached_arrays,
+    checked_sha256,
+    cut_off,
+)
 from dcgs.validation import one_of
 
 COLUMNS: Final = 150_360
@@ -94,4 +101,4 @@ def e2006(
     arrays = cached_arrays(f"E2006.{split}-{sha256}", parse)
     b = arrays["labels"]
     A = sparse.csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=(len(b), COLUMNS))
-    return Regression(A, b, Source(chosen.wanted.name, Kind.REAL, {file.name: sha256}))
+    return Regression(A, b, Source(chosen.wanted.name, SourceKind.REAL, {file.name: sha256}))

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcgs.datasets.base import BrokenDataError
-from dcgs.datasets.store import PathLike
-from dcgs.datasets.streams import whole_lines
+from dcgs.datasets.store import PathLike, whole_lines
 from dcgs.validation import PATH, whole
 
 Numbers: TypeAlias = NDArray[np.float64]
@@ -79,8 +78,8 @@ def _parsed(text: bytes, limit: int) -> Chunk | None:
         return np.empty(0), counts, np.empty(0, np.int32), np.empty(0)
     numbers = np.fromstring(text.replace(b":", b" "), sep=" ")
     ends = np.cumsum(2 * counts + 1)
-    at = ends - 2 * counts - 1
-    columns, values = np.delete(numbers, at).reshape(-1, 2).T
+    starts = ends - 2 * counts - 1
+    columns, values = np.delete(numbers, starts).reshape(-1, 2).T
     first = np.zeros(len(columns) + 1, dtype=np.bool_)
     first[np.cumsum(counts) - counts] = True  # a line without entries marks the first entry after it
     valid = (
@@ -88,7 +87,7 @@ def _parsed(text: bytes, limit: int) -> Chunk | None:
         and ((columns >= 1) & (columns <= limit)).all()
         and (first[1:-1] | (np.diff(columns) > 0)).all()
     )
-    return (numbers[at], counts, (columns - 1).astype(np.int32), values.copy()) if valid else None
+    return (numbers[starts], counts, (columns - 1).astype(np.int32), values.copy()) if valid else None
 
 
 def _first_fault(text: bytes, first_line: int, name: str, limit: int) -> str:

@@ -13,10 +13,9 @@ from typing import Final, final
 
 import numpy as np
 
-from dcgs.datasets.base import BrokenDataError, Kind, Ratings, Source
-from dcgs.datasets.download import Progress, Remote
+from dcgs.datasets.base import BrokenDataError, Ratings, Source, SourceKind
 from dcgs.datasets.libsvm import quoted
-from dcgs.datasets.store import PathLike, Wanted, unreadable
+from dcgs.datasets.store import PathLike, Progress, Remote, Wanted, unreadable
 
 _LARGEST = 1 << 28  # bytes; the largest edition here has a tenth of it
 _DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
@@ -38,18 +37,18 @@ class Edition:
         """Find the file, check it, and return its ratings."""
         file = self.wanted.locate(path, download, progress)
         content = _content(file, self.member)
-        found = hashlib.sha256(content).hexdigest()
-        if found != self.sha256:
+        sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 != self.sha256:
             # An invalid line says more than two checksums, so it is looked for first.
             lines = content.count(b"\n")
             fault = self._fault(content) or (
-                f"{self.member} must have the SHA-256 {self.sha256}; it has {found}, and {lines:,} ratings "
+                f"{self.member} must have the SHA-256 {self.sha256}; it has {sha256}, and {lines:,} ratings "
                 f"instead of {self.count:,}"
             )
             raise BrokenDataError(f"{fault}. Delete {file} and get {self.wanted.remote.url}.")
         numbers = np.fromstring(content.replace(self.between, b" "), dtype=np.int64, sep=" ").reshape(-1, 4)
-        rows, cols = (np.ascontiguousarray(numbers[:, at] - 1, dtype=np.intp) for at in range(2))
-        source = Source(self.wanted.name, Kind.REAL, {self.member: found})
+        rows, cols = (np.ascontiguousarray(numbers[:, column] - 1, dtype=np.intp) for column in range(2))
+        source = Source(self.wanted.name, SourceKind.REAL, {self.member: sha256})
         return Ratings(rows, cols, numbers[:, 2].astype(np.float64), self.shape, source)
 
     def _fault(self, content: bytes) -> str | None:

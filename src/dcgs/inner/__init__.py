@@ -6,16 +6,17 @@ from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, 
 from dcgs.inner.block import Block
 from dcgs.inner.cg import CG
 from dcgs.inner.corrective import Corrective
-from dcgs.inner.exact import Exact
 from dcgs.inner.newton import Newton
 from dcgs.inner.pcg import PCG
-from dcgs.inner.projected import Projected
+from dcgs.inner.projected import Exact, Projected
 from dcgs.objectives.objective import Objective
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.validation import one_of
 
 _SOLVERS: tuple[Inner, ...] = (CG(), PCG(), Exact(), Block(), Corrective(), Projected(), Newton())
 _BY_NAME = {type(solver).__name__.lower(): solver for solver in _SOLVERS}
+# The fastest solver that fits is the first of these that does; the first three project.
+_PROJECTING, _FASTEST = ("exact", "newton", "projected"), ("block", "corrective", "cg")
 
 
 def check_inner(inner: str | Inner, *others: str) -> None:
@@ -29,16 +30,15 @@ def choose_inner(inner: str | Inner, X: ConvexSet) -> Inner:
     if isinstance(inner, Inner):
         return inner
     if inner == "auto":
-        return _BY_NAME["pcg" if X.polytope else "cg"]
+        inner = "pcg" if X.polytope else "cg"
     return _BY_NAME[inner]
 
 
 def best_inner(f: Objective, X: ConvexSet, may_project: bool) -> Inner:
     """Return the fastest solver for this objective over this set, by projections only if it may project."""
     projects = may_project and isinstance(X, ProjectableSet) and X.cheap_projection
-    best: list[Inner] = [Exact(), Newton(), Projected()] if projects else []
-    best += [Block(), Corrective()]
-    return next((inner for inner in best if inner.incompatibility(f, X) is None), choose_inner("cg", X))
+    names = (*(_PROJECTING if projects else ()), *_FASTEST)
+    return next(_BY_NAME[name] for name in names if _BY_NAME[name].incompatibility(f, X) is None)
 
 
 __all__ = ["CG", "PCG", "Block", "Corrective", "Exact", "Newton", "Projected"]

@@ -15,9 +15,8 @@ from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, frozen, norm, vdot
 from dcgs.sets.base import ConvexSet
-from dcgs.sets.block import extended, with_atom
 from dcgs.sets.lanczos import Matrix
-from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended, with_atom
 from dcgs.validation import COUNT
 
 # Triples computed at first.

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from dcgs.atoms import Atom
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.line_search import Pair, line_minimizer
+from dcgs.inner.base import Accuracy, Inner, Outcome, Pair, Solver, Subproblem, Task, line_minimizer
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
 from dcgs.sets.base import ConvexSet
@@ -35,8 +34,7 @@ class CG(Inner):
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
     >>> method = dcgs.DCGS(inner=dcgs.CG(), answer="last")
-    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
-    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), method, iterations=20)
     >>> result.x.round(3) + 0.0
     array([1., 0.])
     """

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.inner.active_set import ActiveSet, Vector, grown, minimizer_over_simplex
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
-from dcgs.inner.line_search import line_minimizer
+from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, line_minimizer, needs_polytope
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen, vdot
@@ -72,8 +71,7 @@ class Corrective(Inner):
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
     >>> method = dcgs.DCGS(inner=dcgs.Corrective(), answer="last")
-    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
-    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), method, iterations=20)
     >>> result.x.round(3) + 0.0
     array([1., 0.])
     """

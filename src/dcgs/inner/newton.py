@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.few_unknowns import FEW, minimize_few
 from dcgs.inner.newton_system import Columns, Step, Trial, newton_step
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
+from dcgs.inner.quadratic import FEW, minimize_few
 from dcgs.objectives.losses import Image
 from dcgs.objectives.maps import MatrixMap, SparseMap
 from dcgs.objectives.objective import Objective
@@ -78,8 +78,7 @@ class Newton(Inner):
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
     >>> method = dcgs.DCGS(inner=dcgs.Newton(), answer="last")
-    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
-    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), method, iterations=20)
     >>> result.x.round(3) + 0.0
     array([1., 0.])
     """
@@ -152,15 +151,15 @@ class _NewtonSolver(Solver):
             if last is best or fall < 1.0 - 1e-4 * length:
                 exact, best, length = exact or _SLOW < fall < 1.0, last, 1.0
                 try:
-                    found = self._next_step(phi, best, accuracy, exact)
+                    following = self._next_step(phi, best, accuracy, exact)
                 except np.linalg.LinAlgError:  # η is so small that the system is singular in floating point
                     break
-                if isinstance(found, Outcome):
-                    self.task.outcomes[found] += 1
+                if isinstance(following, Outcome):
+                    self.task.outcomes[following] += 1
                     drift = state.drift + self._rounding(best.u - state.u) + self._rounding(best.u)
                     self.state = NewtonState(frozen(best.x), best.u, best.adjoint, drift)
                     return self.state.x
-                step = found
+                step = following
             elif not exact:  # an approximate step failed: take an exact one from the same place
                 exact, last = True, best
                 continue

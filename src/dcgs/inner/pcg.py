@@ -7,8 +7,17 @@ from typing import final
 
 from dcgs.atoms import Atom, Spike, Vertex, cross
 from dcgs.inner.active_set import ActiveSet
-from dcgs.inner.base import Accuracy, Inner, Outcome, Solver, Subproblem, Task, needs_polytope
-from dcgs.inner.line_search import Pair, line_minimizer
+from dcgs.inner.base import (
+    Accuracy,
+    Inner,
+    Outcome,
+    Pair,
+    Solver,
+    Subproblem,
+    Task,
+    line_minimizer,
+    needs_polytope,
+)
 from dcgs.objectives.losses import Image
 from dcgs.objectives.objective import Objective
 from dcgs.points import Point, frozen
@@ -36,8 +45,7 @@ class PCG(Inner):
     >>> import dcgs, networkx as nx, numpy as np
     >>> objectives = [dcgs.LeastSquares(np.eye(2), b) for b in ([3.0, 0.0], [1.0, 0.0])]
     >>> method = dcgs.DCGS(inner=dcgs.PCG(), answer="last")
-    >>> X, graph = dcgs.L1Ball(2, radius=1.0), nx.path_graph(2)
-    >>> result = dcgs.minimize(objectives, X, graph, method, iterations=20)
+    >>> result = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), method, iterations=20)
     >>> result.x.round(3) + 0.0
     array([1., 0.])
     """

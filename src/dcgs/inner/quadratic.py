@@ -2,7 +2,8 @@
 
 Over sets with a projection: proximal point steps, each solved by semismooth Newton steps, whose number hardly
 depends on the condition of the Hessian. Over other sets, and where these steps do not reach the gap:
-corrective steps over the hull of extreme points.
+corrective steps over the hull of extreme points. A subproblem with few unknowns is minimized by Newton steps,
+each of which minimizes such a quadratic.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.counting import Oracle, Tally
-from dcgs.inner.base import Subproblem, Task
+from dcgs.inner.base import Accuracy, Outcome, Subproblem, Task, line_minimizer
 from dcgs.inner.corrective import Corrective
 from dcgs.objectives.losses import SquaredLoss
 from dcgs.objectives.maps import DenseMap
@@ -41,6 +42,13 @@ _MOST_CORRECTIVE = 1000
 _DIFFERENCE = 6e-6
 # Coordinates are scaled by their curvature if that differs by more than this factor.
 _UNEVEN = 10.0
+
+FEW = 64
+"""The largest number of unknowns of a subproblem that is minimized by Newton steps on φ itself."""
+# Most such solves take fewer than twenty steps. If _FEW_USELESS did not halve the gap, it is rounding error.
+_FEW_STEPS, _FEW_USELESS = 100, 6
+# The gap of a model at its approximate minimizer, relative to the gap that is asked for, and to that of φ.
+_SHARE, _FALL = 0.3, 1e-3
 
 
 @final
@@ -87,7 +95,7 @@ class Domain:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class _ProjectedQuadratic:
     """A quadratic over a set with a projection, a diagonal metric h or None, and the top curvature in it."""
 
     q: Quadratic
@@ -132,7 +140,7 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
     # Where the gradient changes over X by rounding error only, a larger curvature makes no difference.
     negligible = EPS * float(np.abs(q.g).max()) / (domain.X.diameter or 1.0)
     top = max(float(np.linalg.eigvalsh(q.H / root / root[:, None])[-1]), negligible) or 1.0
-    problem = _Problem(q, domain, metric, top)
+    problem = _ProjectedQuadratic(q, domain, metric, top)
     eta = _FIRST * top
     best, lowest, first = x, domain.wolfe_gap(q, x), q.value(x)
     normal, useless, factor = 0.0 * x, 0, _FACTOR
@@ -140,11 +148,11 @@ def minimize_quadratic(q: Quadratic, domain: Domain, x: Point, tolerance: Tolera
         if lowest <= tolerance(first - q.value(best)) or useless == _USELESS:
             break
         step = _Proximal(problem, x, eta)
-        at = step.minimizer(normal)
-        if not step.is_accurate(at):
+        solution = step.minimizer(normal)
+        if not step.is_accurate(solution):
             eta *= factor  # as before this step
             factor = max(math.sqrt(factor), _SMALLEST_FACTOR)
-        x, normal = at.x, step.weights * (at.y - at.x)
+        x, normal = solution.x, step.weights * (solution.y - solution.x)
         gap = domain.wolfe_gap(q, x)
         useless = 0 if gap < 0.9 * lowest else useless + 1
         if gap < lowest:
@@ -178,7 +186,7 @@ class _Proximal:
     is a subgradient of φ at P(y), so that ‖x − x̂‖ ≤ ‖F(y)‖/η. Newton steps find the root.
     """
 
-    def __init__(self, problem: _Problem, p: Point, eta: float) -> None:
+    def __init__(self, problem: _ProjectedQuadratic, p: Point, eta: float) -> None:
         self.problem, self.p, self.eta = problem, p, eta
         self.weights = np.full(p.shape, eta) if problem.h is None else eta * problem.h
 
@@ -187,21 +195,21 @@ class _Proximal:
 
         Newton steps end at an accurate point, or where they reduce ‖F‖ no more.
         """
-        at = self._at(self.p + normal / self.weights)
+        root = self._at(self.p + normal / self.weights)
         for _ in range(_MOST_NEWTON):
-            if self.is_accurate(at):
+            if self.is_accurate(root):
                 break
-            M = self.problem.q.H @ self._derivative(at) + np.diag(self.weights.reshape(-1))
-            step = np.linalg.lstsq(M, -at.F.reshape(-1), rcond=None)[0].reshape(at.y.shape)
-            length, size = 1.0, self._size(at.F)
-            ahead = self._at(at.y + step)
+            M = self.problem.q.H @ self._derivative(root) + np.diag(self.weights.reshape(-1))
+            step = np.linalg.lstsq(M, -root.F.reshape(-1), rcond=None)[0].reshape(root.y.shape)
+            length, size = 1.0, self._size(root.F)
+            ahead = self._at(root.y + step)
             while self._size(ahead.F) > (1.0 - 1e-4 * length) * size and length > 0.5**_HALVINGS:
                 length *= 0.5
-                ahead = self._at(at.y + length * step)
+                ahead = self._at(root.y + length * step)
             if self._size(ahead.F) >= size:
                 break
-            at = ahead
-        return at
+            root = ahead
+        return root
 
     def _at(self, y: Point) -> _Root:
         x = self.problem.project(y)
@@ -211,28 +219,61 @@ class _Proximal:
         """Return ‖F‖²/η, in the norm that is dual to that of the metric."""
         return vdot(F, F / self.weights)
 
-    def is_accurate(self, at: _Root) -> bool:
+    def is_accurate(self, root: _Root) -> bool:
         """Return True if the error of x is small beside its distance from p, or rounding error."""
-        moved = at.x - self.p
+        moved = root.x - self.p
         q = self.problem.q
-        rounding = float(np.abs(at.F).max()) <= 8.0 * EPS * q.terms(at.x)
-        return rounding or self._size(at.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
+        rounding = float(np.abs(root.F).max()) <= 8.0 * EPS * q.terms(root.x)
+        return rounding or self._size(root.F) <= _SIGMA**2 * vdot(moved, self.weights * moved)
 
-    def _derivative(self, at: _Root) -> Matrix:
+    def _derivative(self, root: _Root) -> Matrix:
         """Return the derivative of the projection at y, as a matrix."""
         X, h = self.problem.domain.X, self.problem.h
         if isinstance(X, DiagonallyProjectableSet):
-            derivative = X.projected(at.y, h).derivative()
+            derivative = X.projected(root.y, h).derivative()
             q = derivative.columns
             K = np.diag(derivative.k) - q @ q.T
             return K if h is None else K * h.reshape(-1)
         assert isinstance(X, ProjectableSet)
-        known = X.jacobian(at.y)
+        known = X.jacobian(root.y)
         if known is not None:
             return known
-        step = _DIFFERENCE * (float(np.abs(at.y).max()) or 1.0)
-        shape = at.y.shape
+        step = _DIFFERENCE * (float(np.abs(root.y).max()) or 1.0)
+        shape = root.y.shape
         project = self.problem.project
-        units = [step * unit.reshape(shape) for unit in np.eye(at.y.size)]
-        columns = [(project(at.y + d) - project(at.y - d)).reshape(-1) / (2.0 * step) for d in units]
+        units = [step * unit.reshape(shape) for unit in np.eye(root.y.size)]
+        columns = [(project(root.y + d) - project(root.y - d)).reshape(-1) / (2.0 * step) for d in units]
         return np.array(columns).T
+
+
+def minimize_few(phi: Subproblem, task: Task, x: Point, accuracy: Accuracy) -> Point:
+    """Return a point of X with a Wolfe gap of φ of at most accuracy(x), or as small as rounding allows.
+
+    The model has the Hessian of φ at x; its step is as long as an exact line search on φ says. So φ decreases
+    in every step, however the data are scaled.
+    """
+    f, domain = phi.f, Domain(task.X, task.lmo, task.projections)
+    proximal = np.diag(phi.prox_grad(np.ones(x.shape)).reshape(-1))
+    image, outcome, lowest, useless = f.map.image(x), Outcome.STEPS, math.inf, 0
+    for _ in range(_FEW_STEPS):
+        g = phi.grad(x, image)
+        gap, e = vdot(g, x) - task.lmo(g, None).dot(g), accuracy(x)
+        useless, lowest = (0, gap) if gap < 0.5 * lowest else (useless + 1, lowest)
+        if gap <= max(e, phi.noise(x, image, task.X.diameter)) or useless == _FEW_USELESS:
+            outcome = Outcome.REACHED if gap <= e else Outcome.ROUNDING
+            break
+        q = Quadratic(f.map.gram(f.loss.hess(image)) + proximal, g.reshape(-1), x.reshape(-1))
+        d = minimize_quadratic(q, domain, x, _at_most(max(_SHARE * e, _FALL * gap))) - x
+        slope = vdot(g, d)
+        if slope >= 0.0:
+            outcome = Outcome.ROUNDING
+            break
+        gamma = line_minimizer(f.loss, image, f.map.image(d), slope, phi.prox_curvature(d), 1.0)
+        x = x + gamma * d
+        image = f.map.image(x)
+    task.outcomes[outcome] += 1
+    return x
+
+
+def _at_most(gap: float) -> Tolerance:
+    return lambda decrease: gap

@@ -240,7 +240,7 @@ class Method(ABC):
     """True if the agents decide themselves when the gap is reached; else the observer of the run does."""
     certifies: bool = False
     """True if its programs certify gaps; else the agents do that with the models that programs observe."""
-    bears_faults: bool = False
+    tolerates_faults: bool = False
     """True if its programs work with missing, late and old messages."""
     projects: bool = False
     """True if it projects onto X and calls no oracle. Facts then include smoothness and eigenvalues of W."""
@@ -256,6 +256,13 @@ class Method(ABC):
     def uses_factors(self, f: Objective, X: ConvexSet) -> bool:
         """Return True if models are matrices in factors (LowRank) for an agent with this objective."""
         return False
+
+    def slot(self, message: int) -> int:
+        """Return the place in an iteration of an agent's message, the messages counted from 0.
+
+        Where messages are lost and the method needs all, older ones of the same place replace them.
+        """
+        return message % self.rounds_per_iteration
 
     @abstractmethod
     def program(self, agent: Agent) -> Program[Any]:

@@ -25,7 +25,7 @@ from dcgs.methods.reduction import Value, network_answer
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.sets.block import extended
+from dcgs.sets.nuclear_norm_ball import extended
 
 # Vectors of the first block.
 _FIRST = 8

@@ -17,8 +17,7 @@ from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
 from dcgs.methods.reduction import Value
-from dcgs.points import EPS
-from dcgs.seeding import content_rng
+from dcgs.points import EPS, content_rng
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.top_eigenvalue import TopEigenvalue
 

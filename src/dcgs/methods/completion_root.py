@@ -16,8 +16,7 @@ from dcgs.methods.certificate import Bounds
 from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch, ModelValue
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
-from dcgs.sets.block import extended, onto_ball
-from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended, onto_ball
 
 # A block has _SPARE + rank // _SHARE vectors more than the last step needed; if all were needed, it grows by
 # the factor _GROWTH.

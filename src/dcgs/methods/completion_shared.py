@@ -23,7 +23,7 @@ from dcgs.methods.reduction import Value, network_answer
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.sets.block import extended
+from dcgs.sets.nuclear_norm_ball import extended
 
 # The first L, relative to the largest second derivative of an entry.
 _SHORTER = 0.75

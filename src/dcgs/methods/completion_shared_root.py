@@ -14,8 +14,7 @@ from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch, ModelVa
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.points import Point
-from dcgs.sets.block import onto_ball
-from dcgs.sets.nuclear_norm_ball import NuclearNormBall
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall, onto_ball
 
 # Blocks have _SPARE + rank // _SHARE vectors more than x, and at least FEWEST.
 _SPARE, _SHARE = 4, 8

@@ -64,6 +64,15 @@ class DFW(Method):
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         return None
 
+    def slot(self, message: int) -> int:
+        rounds, t = 1, 1  # of averaging points, and then gradients, in iterations from t on
+        while not self.tracking:
+            last = math.floor(math.exp(rounds - 1.0))
+            if message < 2 * rounds * (last - t + 1):
+                break
+            message, rounds, t = message - 2 * rounds * (last - t + 1), rounds + 1, last + 1
+        return message % (2 * rounds) // rounds
+
     def program(self, agent: Agent) -> Program[Point]:
         W, x0 = agent.metropolis, agent.x0
         at = agent.restore(DFWState) or DFWState(x0, 0.0 * x0, 0.0 * x0)

@@ -54,7 +54,7 @@ class FastDCGS(Method):
 
     ``form="edges"``: one round and one inner solve an iteration. ``eta`` is the mean of η in η/2 ‖x −
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
-    by default 1.9, and 1.86 where messages may be lost or late. Only this form bears such messages.
+    by default 1.9, and 1.86 where messages may be lost or late. Only this form tolerates such messages.
     ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
     it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
     one round if the graph is complete.
@@ -120,7 +120,7 @@ class FastDCGS(Method):
             )
 
     @property
-    def bears_faults(self) -> bool:  # type: ignore[override]  # depends on the form
+    def tolerates_faults(self) -> bool:  # type: ignore[override]  # depends on the form
         return self.form in ("auto", "edges")
 
     @property

@@ -18,8 +18,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from dcgs.atoms import Atom, Sparse, Spike
 from dcgs.objectives.losses import Image
-from dcgs.objectives.maps import MatrixMap, Shape
-from dcgs.objectives.spectrum import largest_by_lanczos, largest_of_gram
+from dcgs.objectives.maps import MatrixMap, Shape, largest_by_lanczos, largest_of_gram
 from dcgs.points import Point, norm
 
 Matrix = NDArray[np.float64]

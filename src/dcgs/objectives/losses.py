@@ -9,20 +9,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from dcgs.points import EPS
-from dcgs.validation import POSITIVE, TEXT, instance, vector
+from dcgs.validation import POSITIVE, TEXT, instance, nonfinite, shown, vector
 
 Image: TypeAlias = NDArray[np.float64]
 
 # The rounding error of a sum, in units of EPS times the sum of sizes: each term is the result of a few
 # operations, and NumPy adds pairwise.
 _SUMMED = 4.0
+# By how much second derivatives may leave their bounds, relative to the larger bound: a formula of the user's
+# own rounds, and bounds are often written with a few digits.
+_SLACK = 1e-6
 
 
 class Loss(ABC):
@@ -288,3 +291,87 @@ class WeightedLoss(Loss):
 
     def data(self) -> dict[str, Image]:
         return self.loss.data() | {"weights": self.weights}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CheckedLoss(Loss):
+    """A loss of another package, of one agent: an answer that is not what a :class:`Loss` promises raises.
+
+    >>> CheckedLoss(SquaredLoss([1.0, 2.0]), 3).value(np.zeros(2))
+    5.0
+    """
+
+    loss: Loss
+    agent: int
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.loss.curvature
+
+    @property
+    def size(self) -> int:
+        return self.loss.size
+
+    @property
+    def least(self) -> float:
+        return self.loss.least
+
+    def value(self, z: Image) -> float:
+        answer = self.loss.value(z)
+        try:
+            value = float(answer)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise self._error("value", "be a finite number", f"it is {shown(answer)}", z)
+        return value
+
+    def values(self, z: Image) -> Image:
+        return self._entries("values", self.loss.values(z), z)
+
+    def totals(self, images: NDArray[np.float64]) -> Image:
+        return self._entries("totals", self.loss.totals(images), images[:, 0])
+
+    def grad(self, z: Image) -> Image:
+        return self._entries("grad", self.loss.grad(z), z)
+
+    def hess(self, z: Image) -> Image:
+        hess, (lower, upper) = self._entries("hess", self.loss.hess(z), z), self.curvature
+        slack = _SLACK * max(abs(lower), abs(upper))
+        outside = np.flatnonzero((hess < lower - slack) | (hess > upper + slack))
+        if len(outside):
+            raise self._error(
+                "hess",
+                f"be within the curvature of the loss, {lower!r} to {upper!r}",
+                f"hess[{outside[0]}] is {float(hess[outside[0]]):.3e}",
+                z,
+            )
+        return hess
+
+    def data(self) -> dict[str, Image]:
+        return self.loss.data()
+
+    @property
+    def _name(self) -> str:
+        """The class of the user's loss."""
+        loss = self.loss.loss if isinstance(self.loss, WeightedLoss) else self.loss
+        return type(loss).__name__
+
+    def _entries(self, name: str, answer: Any, z: Image) -> Image:
+        """Return an array with a finite number for each entry of z."""
+        array = np.asarray(answer)
+        if array.shape != z.shape or array.dtype.kind not in "fiub":
+            raise self._error(name, f"be an array of {z.size} real numbers", f"it is {shown(answer)}", z)
+        entries = array.astype(np.float64, copy=False)
+        fault = nonfinite(entries, name)
+        if fault is not None:
+            raise self._error(name, "be finite", fault, z)
+        return entries
+
+    def _error(self, name: str, must: str, fault: str, z: Image) -> ValueError:
+        largest = float(np.abs(z).max(initial=0.0))
+        return ValueError(
+            f"the {name} of a loss must {must}; of {self._name}, the loss of agent {self.agent}, "
+            f"{fault} where |z| is up to {largest:.2e}. Mend the loss, or choose a smaller set."
+        )

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.low_rank import LowRank
-from dcgs.objectives.losses import Image, LogisticLoss, Loss, SquaredLoss
+from dcgs.objectives.losses import CheckedLoss, Image, LogisticLoss, Loss, SquaredLoss, WeightedLoss
 from dcgs.objectives.maps import DenseMap, LinearMap, Shape, SparseMap
 from dcgs.objectives.sampling import Sampling
 from dcgs.points import EPS, Point, norm, read_only
@@ -228,3 +228,11 @@ def _with_rows(map_: LinearMap, loss: Loss, name: str) -> Objective:
             f"{name} must have one entry per row of A; A has {map_.size} rows, {name} has {loss.size}."
         )
     return Objective(loss, map_)
+
+
+def with_checked_loss(f: Objective, agent: int) -> Objective:
+    """Return the objective; a loss that is not of this package is checked whenever it answers."""
+    loss = f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss
+    if type(loss).__module__.startswith("dcgs."):
+        return f
+    return Objective(CheckedLoss(f.loss, agent), f.map)

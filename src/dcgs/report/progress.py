@@ -14,8 +14,8 @@ from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import Progress as RichProgress
 from rich.text import Text
 
-from dcgs.experiments.numbers import size
-from dcgs.front import Snapshot
+from dcgs.report.numbers import size
+from dcgs.run.result import Snapshot
 from dcgs.runtime import Job, ProcessGroup, Runtime, Traffic
 
 Clock: TypeAlias = Callable[[], float]
@@ -37,24 +37,6 @@ class Progress:
     def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self._console = Console() if console is None else console
         self._display = _Bars(self._console) if self._console.is_terminal else _Lines(clock)
-
-    def say(self, sentence: str) -> None:
-        """Print a sentence below the bars so far."""
-        self._display.close(completed=True)
-        self._console.print(sentence)
-
-    def bar(self, name: str, iterations: int, lmo_calls: int | None = None) -> Callable[[Snapshot], None]:
-        """Begin a run, complete after these iterations or oracle calls; return its callback."""
-        self._display.begin(name, iterations)
-
-        def update(snapshot: Snapshot) -> None:
-            share = 0.0 if lmo_calls is None else iterations * snapshot.lmo_calls / lmo_calls
-            done = max(snapshot.iterations, share)
-            measures = f"worst_loss {snapshot.worst_loss:.1e}, gap {snapshot.gap:.1e}"
-            text = f"{_rounds(snapshot.rounds)}, {measures}"
-            self._display.update(done, iterations, lambda: text)
-
-        return update
 
     def rounds(self, name: str, total: int | None) -> RoundProgress:
         """Begin a run that is followed by its rounds, of which there are at most ``total``."""

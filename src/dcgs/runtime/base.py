@@ -1,18 +1,30 @@
-"""The interface of a runtime: it runs the agents' programs, and sends their messages."""
+"""The interface of a runtime, and the programs of the agents that it hosts in this process.
+
+A runtime starts the programs and resumes them together, in one process (``lockstep``) or over a transport.
+"""
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from dcgs.protocol import Program
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dcgs.counting import BudgetSpentError
+from dcgs.parallel import wide_threads
+from dcgs.protocol import Inbox, Program
 from dcgs.runtime.encoding import Array
-from dcgs.runtime.faults import FaultSchedule
+from dcgs.runtime.exchange import NeighborExchange, carry_out
+from dcgs.runtime.faults import AgentLinks, FaultSchedule
 from dcgs.runtime.group import ProcessGroup
-from dcgs.runtime.in_flight import AgentLinks
-from dcgs.runtime.traffic import Traffic
+from dcgs.runtime.messages import Reply, Traffic, all_sent, blaming_senders, packets
+from dcgs.runtime.transport import Transport
 
 
 @final
@@ -30,10 +42,11 @@ class Job:
     ``point_nbytes`` is the size of a point, by which a runtime may choose its threads.
 
     ``edges_up``, if given, returns which edges are there in a round. ``links`` is the state of links that are
-    not reliable. With ``repeats``, missing messages are replaced by older ones; ``slots`` is the number of
-    rounds in an iteration. Asynchronous runs have no rounds: ``is_over`` returns whether the agents of this
-    process have ended, and may stop when those of all others have; ``is_late`` whether a limit was reached,
-    at which all stop. ``allgather`` returns the arrays of all processes.
+    not reliable. With ``repeats``, missing messages are replaced by older ones of the same ``slot``, which is
+    the place in an iteration of an agent's message, counted from 0. Asynchronous runs have no rounds:
+    ``is_over`` returns whether the agents of this process have ended, and may stop when those of all others
+    have; ``is_late`` whether a limit was reached, at which all stop. ``allgather`` returns the arrays of all
+    processes.
     """
 
     program: Callable[[int], Program[Any]]
@@ -47,7 +60,7 @@ class Job:
     edges_up: Callable[[int], Collection[tuple[int, int]]] | None = None
     links: Mapping[int, AgentLinks] = field(default_factory=dict)
     repeats: bool = False
-    slots: int = 1
+    slot: Callable[[int], int] = lambda message: 0
     is_over: Callable[[], bool] = lambda: False
     is_late: Callable[[], bool] = lambda: False
     allgather: Callable[[Iterable[Array]], list[Array]] = list
@@ -56,7 +69,7 @@ class Job:
 class Runtime(ABC):
     """Runs every agent's program. It knows nothing about the optimization problem.
 
-    With ``allow_faults``, a method that cannot bear missing messages gets older ones instead.
+    With ``allow_faults``, a method that does not tolerate missing messages gets older ones instead.
     """
 
     allow_faults: bool = False
@@ -102,3 +115,97 @@ class Runtime(ABC):
     @abstractmethod
     def group(self) -> ProcessGroup:
         """Return the group of all processes of the run."""
+
+
+@final
+class Programs:
+    """Runs the programs of some agents step by step."""
+
+    def __init__(self, job: Job, agents: Iterable[int]) -> None:
+        self._job = job
+        self._programs = {i: _checked(i, job.program(i)) for i in agents}
+
+    def advance(
+        self, inboxes: Mapping[int, Inbox] | None = None, pool: Executor | None = None
+    ) -> dict[int, Reply]:
+        """Resume the programs of these inboxes, without inboxes start all; return what each then yields.
+
+        With a pool the agents compute in parallel. All of them finish their step before an exception of one
+        is raised, so that no program is running then.
+        """
+        # The seconds of an agent are those of its thread; the wall clock would add waiting for a core. If its
+        # products run on several threads, the wall clock is the time that they take.
+        clock = time.perf_counter if wide_threads() > 1 else time.thread_time
+
+        def step(i: int) -> tuple[Reply, float, Exception | None]:
+            start, program = clock(), self._programs[i]
+            reply, error = None, None
+            try:
+                if self._job.is_out_of_time():
+                    raise BudgetSpentError
+                reply = next(program) if inboxes is None else program.send(inboxes[i])
+            except StopIteration:
+                pass
+            except Exception as raised:
+                raised.add_note(f"raised in agent {i}")
+                error = raised
+            return reply, clock() - start, error
+
+        agents = list(self._programs if inboxes is None else inboxes)
+        if not agents:
+            return {}
+        steps = map(step, agents) if pool is None else pool.map(step, agents)
+        outcomes = dict(zip(agents, steps, strict=True))
+        errors = [error for _, _, error in outcomes.values() if error is not None]
+        for error in errors:
+            if not isinstance(error, BudgetSpentError):
+                raise error
+        self._job.traffic.count_step({i: seconds for i, (_, seconds, _) in outcomes.items()})
+        spent = bool(errors) if self._job.spent is None else self._job.spent(bool(errors))
+        if spent:
+            raise errors[0] if errors else BudgetSpentError
+        return {i: reply for i, (reply, _, _) in outcomes.items()}
+
+    def close(self) -> None:
+        """Close all programs, except one that is still running after a second Ctrl-C."""
+        for program in self._programs.values():
+            with suppress(ValueError):
+                program.close()
+
+
+def run_hosted(job: Job, transport: Transport) -> None:
+    """Run the agents of this process until all programs have returned or ``job.after_round`` is False."""
+    exchange = NeighborExchange(job.neighbors, transport.rank, transport.size)
+    transport.heartbeat.watch(exchange.peers)
+    transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
+    programs = Programs(job, exchange.hosted)
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            replies = programs.advance()
+            inboxes: dict[int, Inbox] = {}
+            while all_sent(replies):
+                with blaming_senders(inboxes):
+                    sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                del inboxes
+                start = time.perf_counter()
+                inboxes = carry_out(exchange.round(sent), transport, exchange.peers)
+                job.traffic.count_wait(exchange.hosted, time.perf_counter() - start)
+                job.traffic.count_round(sent, job.neighbors)
+                del sent
+                with blaming_senders(inboxes):
+                    replies = programs.advance(inboxes)
+                if not job.after_round():
+                    return
+            carry_out(exchange.end(), transport, exchange.peers)
+    finally:
+        programs.close()
+
+
+def _checked(i: int, program: Any) -> Program[Any]:
+    """Return the program of an agent if it is a generator."""
+    if not isinstance(program, Generator):
+        raise TypeError(
+            "a program must be a generator: it must yield at least once; that of agent "
+            f"{i} returned a {type(program).__name__}."
+        )
+    return program

@@ -23,7 +23,12 @@ Buffer: TypeAlias = NDArray[np.uint8]
 MAX_DIMENSIONS = 8
 # Form, type, dimensions, number of entries that are stored; the sides follow.
 _LAYOUT = struct.Struct("<BBBxxxxxQ")
-_DTYPES: dict[int, np.dtype[Any]] = {1: np.dtype(np.float64), 2: np.dtype(np.int64), 3: np.dtype(np.uint8)}
+_DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.float64),
+    2: np.dtype(np.int64),
+    3: np.dtype(np.uint8),
+    4: np.dtype(np.uint64),
+}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 # Arrays with fewer entries are always written in full.
 _SMALL = 16

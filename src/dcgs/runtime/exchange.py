@@ -17,9 +17,9 @@ from dcgs.runtime.messages import Packets, early_return
 from dcgs.runtime.transport import Transfer, Transfers, Transport, hosted_by
 from dcgs.runtime.wire import (
     ALL,
+    BundleKind,
     Frame,
     Header,
-    Kind,
     MessageError,
     Received,
     RecvChannel,
@@ -75,14 +75,14 @@ class NeighborExchange:
     def round(self, packets: Mapping[int, Packets]) -> Exchange[dict[int, Inbox]]:
         """Exchange the messages of all agents; return every agent's inbox, neighbors in increasing order."""
         frames = {peer: self.frames(packets, peer) for peer in self.peers}
-        received = yield from self._swap(frames, Kind.MESSAGE)
+        received = yield from self._swap(frames, BundleKind.MESSAGE)
         for i, sent in packets.items():
             received |= {(i, j): packet.copy for j, packet in sent.items() if self.home[j] == self._rank}
         return {i: {j: received[j, i] for j in self._neighbors[i] if (j, i) in received} for i in self.hosted}
 
     def end(self) -> Exchange[None]:
         """Check that the neighbors of all agents here have returned as well."""
-        yield from self._swap({peer: [] for peer in self.peers}, Kind.END)
+        yield from self._swap({peer: [] for peer in self.peers}, BundleKind.END)
 
     def frames(self, packets: Mapping[int, Packets], peer: int) -> list[Frame]:
         """Return the messages for a process; one that is for all neighbors there is sent once."""
@@ -98,7 +98,7 @@ class NeighborExchange:
         return frames
 
     def _swap(
-        self, frames: Mapping[int, list[Frame]], kind: Kind
+        self, frames: Mapping[int, list[Frame]], kind: BundleKind
     ) -> Exchange[dict[tuple[int, int], Message]]:
         """Exchange bundles with all peers; return the messages by sender and receiver."""
         self._round += 1
@@ -120,15 +120,15 @@ class NeighborExchange:
             messages |= self.delivered(receiver.take(), receiver.rank)
         return messages
 
-    def _bundles(self, frames: Mapping[int, list[Frame]], kind: Kind) -> dict[int, Buffer]:
+    def _bundles(self, frames: Mapping[int, list[Frame]], kind: BundleKind) -> dict[int, Buffer]:
         """Return the bundle for each process; processes that get the same messages share a buffer."""
         made: dict[tuple[tuple[int, int, int], ...], Buffer] = {}
         bundles = {}
-        for peer, each in frames.items():
-            key = tuple((frame.sender, frame.receiver, id(frame.parts)) for frame in each)
+        for peer, to_peer in frames.items():
+            key = tuple((frame.sender, frame.receiver, id(frame.parts)) for frame in to_peer)
             if key not in made:
-                made[key] = self._buffer(len(made), bundle_size(each))
-                write_bundle(each, Header(kind, self._rank, self._round), made[key])
+                made[key] = self._buffer(len(made), bundle_size(to_peer))
+                write_bundle(to_peer, Header(kind, self._rank, self._round), made[key])
             bundles[peer] = made[key]
         return bundles
 
@@ -143,15 +143,15 @@ class NeighborExchange:
     def delivered(self, received: Sequence[Received], rank: int) -> dict[tuple[int, int], Message]:
         """Return the messages of one process by sender and receiver; raise unless they are of neighbors."""
         delivered: dict[tuple[int, int], Message] = {}
-        for each in received:
-            i = each.sender
+        for item in received:
+            i = item.sender
             to = [] if self.home.get(i) != rank else self._here[i]
-            if each.receiver != ALL:
-                to = [j for j in to if j == each.receiver]
+            if item.receiver != ALL:
+                to = [j for j in to if j == item.receiver]
             if not to:
                 raise MessageError(
                     f"messages must be between neighbors; {self.name(rank)} sent one from agent {i} to agent "
-                    f"{each.receiver}."
+                    f"{item.receiver}."
                 )
             twice = [j for j in to if (i, j) in delivered]
             if twice:
@@ -159,17 +159,17 @@ class NeighborExchange:
                     f"an agent must send a neighbor one message in a round; {self.name(rank)} sent two from "
                     f"agent {i} to agents {twice}."
                 )
-            delivered |= {(i, j): each.message for j in to}
+            delivered |= {(i, j): item.message for j in to}
         return delivered
 
-    def _check_end(self, receiver: RecvChannel, kind: Kind) -> None:
+    def _check_end(self, receiver: RecvChannel, kind: BundleKind) -> None:
         """Raise if the agents of a peer have returned while those here still send, or the other way round."""
         theirs = receiver.read_header().kind
-        if {theirs, kind} == {Kind.MESSAGE, Kind.END}:
+        if {theirs, kind} == {BundleKind.MESSAGE, BundleKind.END}:
             there = [j for j, home in self.home.items() if home == receiver.rank]
             remote = [j for j in there if any(j in self._neighbors[i] for i in self.hosted)]
             here = [i for i in self.hosted if any(j in self._neighbors[i] for j in remote)]
-            raise early_return(*((remote, here) if theirs is Kind.END else (here, remote)))
+            raise early_return(*((remote, here) if theirs is BundleKind.END else (here, remote)))
 
     def name(self, peer: int) -> str:
         """Return the name of a process in errors: that of its agent, if it hosts one."""

@@ -1,7 +1,8 @@
 """Faults of links and agents: lost, late and noisy messages, sleeping agents, edges that are down.
 
 Faults belong to the runtime. They are drawn from a seed and the number of the round, so that a run with
-faults can be repeated. A schedule of faults can be saved to a file and replayed.
+faults can be repeated. A schedule of faults can be saved to a file and replayed. ``AgentLinks`` is the state
+of the links to one agent: messages on their way, and what has arrived of each neighbor.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.files import atomic_write
-from dcgs.npz import NpzReader, read_npz
+from dcgs.files import NpzReader, read_npz, write_npz
 from dcgs.points import Point
 from dcgs.protocol import Message
 from dcgs.validation import COUNT, NOT_NEGATIVE, PATH, SEED, number, whole
@@ -172,18 +172,18 @@ class Faults(FaultSchedule):
 
         It is a file of NumPy's (npz), whose path is returned.
         """
-        faults = [(at, self.at(at, neighbors)) for at in range(1, rounds + 1)]
-        asleep = [(at, i) for at, each in faults for i in sorted(each.asleep)]
-        lost = [(at, *edge) for at, each in faults for edge in sorted(each.lost)]
-        late = [(at, *edge, by) for at, each in faults for edge, by in sorted(each.late.items())]
+        faults = [(round, self.at(round, neighbors)) for round in range(1, rounds + 1)]
+        asleep = [(round, i) for round, drawn in faults for i in sorted(drawn.asleep)]
+        lost = [(round, *edge) for round, drawn in faults for edge in sorted(drawn.lost)]
+        late = [(round, *edge, by) for round, drawn in faults for edge, by in sorted(drawn.late.items())]
         arrays: dict[str, Any] = {
             "asleep": np.array(asleep, dtype=np.int64).reshape(-1, 2),
             "lost": np.array(lost, dtype=np.int64).reshape(-1, 3),
             "late": np.array(late, dtype=np.int64).reshape(-1, 4),
-            "noise": np.array([each.noise for _, each in faults]),
+            "noise": np.array([drawn.noise for _, drawn in faults]),
             "seed": np.array(self.seed),
         }
-        return atomic_write(PATH(path, "path"), lambda stream: np.savez_compressed(stream, **arrays))
+        return write_npz(PATH(path, "path"), arrays)
 
 
 @final
@@ -196,15 +196,15 @@ class RecordedFaults(FaultSchedule):
 
     @property
     def has_noise(self) -> bool:
-        return any(each.noise > 0.0 for each in self.rounds)
+        return any(drawn.noise > 0.0 for drawn in self.rounds)
 
     def at(self, round: int, neighbors: Neighbors) -> RoundFaults:
         return self.rounds[round - 1] if round <= len(self.rounds) else RoundFaults()
 
     def check(self, neighbors: Neighbors) -> None:
         edges = {(i, j) for i, near in enumerate(neighbors) for j in near}
-        odd = {edge for each in self.rounds for edge in (*each.lost, *each.late)} - edges
-        strangers = {i for each in self.rounds for i in each.asleep} - set(range(len(neighbors)))
+        odd = {edge for drawn in self.rounds for edge in (*drawn.lost, *drawn.late)} - edges
+        strangers = {i for drawn in self.rounds for i in drawn.asleep} - set(range(len(neighbors)))
         if odd or strangers:
             raise ValueError(
                 f"recorded faults must be of the agents and edges of the graph; it has none for "
@@ -231,12 +231,12 @@ def _read(npz: NpzReader) -> RecordedFaults:
     asleep: list[set[int]] = [set() for _ in noise]
     lost: list[set[Edge]] = [set() for _ in noise]
     late: list[dict[Edge, int]] = [{} for _ in noise]
-    for at, i in npz.array("asleep").tolist():
-        asleep[at - 1].add(i)
-    for at, i, j in npz.array("lost").tolist():
-        lost[at - 1].add((i, j))
-    for at, i, j, by in npz.array("late").tolist():
-        late[at - 1][i, j] = by
+    for round, i in npz.array("asleep").tolist():
+        asleep[round - 1].add(i)
+    for round, i, j in npz.array("lost").tolist():
+        lost[round - 1].add((i, j))
+    for round, i, j, by in npz.array("late").tolist():
+        late[round - 1][i, j] = by
     parts = zip(asleep, lost, late, noise, strict=True)
     rounds = [RoundFaults(frozenset(a), frozenset(b), c, d) for a, b, c, d in parts]
     return RecordedFaults(rounds, int(npz.array("seed")))
@@ -247,3 +247,71 @@ def _each(given: float | Mapping[Any, float], keys: Sequence[Any]) -> NDArray[np
     if not isinstance(given, Mapping):
         return np.full(len(keys), float(given))
     return np.array([given.get(key, 0.0) for key in keys], dtype=np.float64)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SentMessage:
+    """A message: its sender, the round in which it was sent, and that in which it arrives.
+
+    ``slot`` is the place of the message within an iteration of the sender.
+    """
+
+    sender: int
+    sent: int
+    due: int
+    slot: int
+    parts: tuple[Point, ...]
+    is_tuple: bool
+
+    @classmethod
+    def of(cls, sender: int, sent: int, due: int, slot: int, message: Message) -> SentMessage:
+        """Return a message on its way."""
+        is_tuple = isinstance(message, tuple)
+        return cls(sender, sent, due, slot, message if isinstance(message, tuple) else (message,), is_tuple)
+
+    @property
+    def message(self) -> Message:
+        """What was sent."""
+        return self.parts if self.is_tuple else self.parts[0]
+
+
+@final
+@dataclass(eq=False)
+class AgentLinks:
+    """The links to one agent, and the messages that it has sent.
+
+    ``steps`` counts the messages that it has sent. ``is_unsent`` is True if its next message was not sent
+    yet. ``in_flight`` are messages on their way to it. ``newest`` is, for each neighbor, the
+    round in which the newest message that has arrived was sent. ``latest`` are the last messages that have
+    arrived of each neighbor, one for each place in an iteration. ``met`` are pairs of a neighbor and a place
+    of which a message was sent to this agent.
+    """
+
+    steps: int = 0
+    is_unsent: bool = True
+    in_flight: list[SentMessage] = field(default_factory=list)
+    newest: dict[int, int] = field(default_factory=dict)
+    latest: list[SentMessage] = field(default_factory=list)
+    met: list[tuple[int, int]] = field(default_factory=list)
+
+    def arrived(self, round: int) -> dict[int, Message]:
+        """Return the newest message of each neighbor that has arrived since the last call.
+
+        A message that is older than one that has arrived before is dropped.
+        """
+        here = [message for message in self.in_flight if message.due <= round]
+        self.in_flight = [message for message in self.in_flight if message.due > round]
+        arrived: dict[int, Message] = {}
+        for message in sorted(here, key=lambda message: message.sent):
+            if message.sent > self.newest.get(message.sender, 0):
+                self.newest[message.sender] = message.sent
+                arrived[message.sender] = message.message
+                place = message.sender, message.slot
+                others = [latest for latest in self.latest if (latest.sender, latest.slot) != place]
+                self.latest = sorted([*others, message], key=lambda latest: (latest.sender, latest.slot))
+        return {i: arrived[i] for i in sorted(arrived)}
+
+    def repeated(self, slot: int) -> dict[int, Message]:
+        """Return the last message of each neighbor that has this place in an iteration."""
+        return {message.sender: message.message for message in self.latest if message.slot == slot}

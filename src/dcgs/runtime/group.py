@@ -1,15 +1,16 @@
-"""The group of all processes of a run: collective operations, and the report of failures.
+"""The group of all processes of a run: collective operations, common errors, and the report of failures.
 
 Every process calls the same operations in the same order. None of this is counted as traffic.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,9 @@ from dcgs.runtime.errors import RunAbortedError, Scope, describe, interrupt_stat
 from dcgs.runtime.transport import Transport
 from dcgs.runtime.wire import (
     HEADER,
+    BundleKind,
     Frame,
     Header,
-    Kind,
     Received,
     RecvChannel,
     SendChannel,
@@ -31,7 +32,14 @@ from dcgs.runtime.wire import (
     read_messages,
 )
 
+T = TypeVar("T")
+
 _TAG = 0  # agents' messages have tags from 1 on
+# Errors of these types keep their type in other processes.
+_TYPES: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (TypeError, ValueError, OSError, ImportError, MemoryError, ArithmeticError, RuntimeError)
+}
 
 
 class ProcessGroup(ABC):
@@ -151,8 +159,8 @@ class TransportGroup(ProcessGroup):
     def gather(self, arrays: Iterable[Array]) -> Iterator[Array]:
         self._begin()
         if not self.is_root:
-            own = list(arrays)
-            for array in (np.array([len(own)]), *own):
+            sent = list(arrays)
+            for array in (np.array([len(sent)]), *sent):
                 for sends in self._to_root.split(self._bundle(array)):
                     self._transport.transfer(sends, [], [0])
             return
@@ -166,7 +174,7 @@ class TransportGroup(ProcessGroup):
         peers = [channel.rank]
         self._transport.transfer([], [channel.first()], peers)
         channel.read_header()
-        rest = channel.rest(Kind.COLLECTIVE, self._operation)
+        rest = channel.rest(BundleKind.COLLECTIVE, self._operation)
         if rest:
             self._transport.transfer([], rest, peers)
         return _array(channel.take())
@@ -174,7 +182,9 @@ class TransportGroup(ProcessGroup):
     def _bundle(self, array: Array) -> Buffer:
         """Return the array as a bundle of this operation."""
         rank = self._transport.rank
-        return bundle([Frame(rank, 0, [EncodedArray(array)])], Header(Kind.COLLECTIVE, rank, self._operation))
+        return bundle(
+            [Frame(rank, 0, [EncodedArray(array)])], Header(BundleKind.COLLECTIVE, rank, self._operation)
+        )
 
     def broadcast(self, array: Array | None) -> Array:
         self._begin()
@@ -183,7 +193,7 @@ class TransportGroup(ProcessGroup):
         start: Buffer = np.empty(HEADER, dtype=np.uint8) if mine is None else mine[:HEADER]
         self._transport.broadcast(start)
         header = read_header(start, root)
-        check_header(header, Kind.COLLECTIVE, 0, self._operation, root)
+        check_header(header, BundleKind.COLLECTIVE, 0, self._operation, root)
         content: Buffer = np.empty(header.length, dtype=np.uint8) if mine is None else mine[HEADER:]
         self._transport.broadcast(content)
         return _array(read_messages(content, header, root))
@@ -222,6 +232,38 @@ class TransportGroup(ProcessGroup):
 
 def _array(messages: list[Received]) -> Array:
     """Return the array of a bundle of a collective operation."""
-    (each,) = messages
-    assert isinstance(each.message, np.ndarray)
-    return each.message
+    (item,) = messages
+    assert isinstance(item.message, np.ndarray)
+    return item.message
+
+
+def agreed(group: ProcessGroup, check: Callable[[], T]) -> T:
+    """Return what the check returns; if it raises in one process, raise the same error in all processes."""
+    raised: Exception | None = None
+    text = ""
+    try:
+        value = check()
+    except Exception as error:
+        raised, text = error, f"{type(error).__name__}\n{error}"
+    texts = group.allgather_texts([text])
+    first = next(filter(None, texts), None)
+    if first is None:
+        return value
+    with group.common_errors():
+        kind, _, sentence = first.partition("\n")
+        common = raised if raised is not None and first == text else _TYPES.get(kind, RuntimeError)(sentence)
+        if not all(texts):
+            common.add_note(f"raised in rank {texts.index(first)}")
+        raise common  # that of this process with its traceback and notes
+
+
+def check_same(group: ProcessGroup, arguments: Mapping[str, str]) -> None:
+    """Raise unless all processes have the same arguments; each argument is given as a text."""
+    first, *others = map(json.loads, group.allgather_texts([json.dumps(dict(arguments))]))
+    for rank, other in enumerate(others, 1):
+        odd = [name for name in first if first[name] != other[name]]
+        if odd:
+            raise ValueError(
+                f"all processes must be given the same {' and '.join(odd)}; process {rank} was given "
+                f"{other[odd[0]]}, process 0 {first[odd[0]]}."
+            )

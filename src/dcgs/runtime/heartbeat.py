@@ -180,9 +180,9 @@ class Heartbeat:
     def _check_awaited(self, now: float) -> None:
         """Raise if a message that is awaited was lost."""
         for rank in self._awaited:
-            theirs, own = self._positions.get(rank, Position()), self._position(rank)
-            is_past = theirs[:2] > own[:2]
-            if not (is_past or theirs == own):
+            theirs, ours = self._positions.get(rank, Position()), self._position(rank)
+            is_past = theirs[:2] > ours[:2]
+            if not (is_past or theirs == ours):
                 self._suspected.pop(rank, None)
             elif now - self._suspected.setdefault(rank, now) > self.timeout:
                 raise RunAbortedError(

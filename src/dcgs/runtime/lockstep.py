@@ -1,4 +1,7 @@
-"""Lockstep: the runtime for all agents in one process, round by round."""
+"""Lockstep: the runtime for all agents in one process, round by round.
+
+In rounds with faults, messages may be lost or late, and agents may sleep.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+import networkx as nx
+
 from dcgs.parallel import blas_threads, cores, wide_products
-from dcgs.runtime.base import Job, Runtime
-from dcgs.runtime.clock import run_by_clock, run_recorded
-from dcgs.runtime.faults import FaultSchedule, RecordedFaults
+from dcgs.protocol import Inbox
+from dcgs.runtime.asynchronous import Record, run_by_clock, run_recorded
+from dcgs.runtime.base import Job, Programs, Runtime
+from dcgs.runtime.faults import AgentLinks, FaultSchedule, RecordedFaults, RoundFaults, SentMessage
 from dcgs.runtime.group import ProcessGroup, SingleProcess
-from dcgs.runtime.in_flight import AgentLinks
-from dcgs.runtime.lossy import Delivery, run_with_faults
-from dcgs.runtime.messages import all_sent, packets
-from dcgs.runtime.programs import Programs
-from dcgs.runtime.record import Record
+from dcgs.runtime.messages import Packets, all_sent, packets
 from dcgs.validation import COUNT, FLAG, NOT_NEGATIVE, PATH, POSITIVE, instance
 
 # Bytes of a point from which agents are faster in parallel. With smaller points most of the time is spent
@@ -38,7 +40,7 @@ class Lockstep(Runtime):
     more than 1 may change the last bits.
 
     ``faults`` are lost, late and noisy messages, sleeping agents and edges that are down (:class:`Faults`). A
-    method that cannot bear them is refused, unless ``allow_faults`` is True: missing messages are then
+    method that does not tolerate them is refused, unless ``allow_faults`` is True: missing messages are then
     replaced by older ones. With ``speeds`` the agents run at their own pace on a simulated clock: the steps
     that each takes in a unit of time (a number for each agent, or a mapping with 1 for the others), and the
     ``latency`` of a message. An agent uses the newest message of each neighbor, and waits for a neighbor from
@@ -134,11 +136,13 @@ class Lockstep(Runtime):
             return
         agents, record = len(job.neighbors), Record()
         speeds = self.speeds
-        each = [speeds.get(i, 1.0) for i in range(agents)] if isinstance(speeds, Mapping) else _values(speeds)
-        if len(each) not in (1, agents):
-            raise ValueError(f"speeds must have one number for each agent, {agents}; got {len(each)}.")
+        numbers = _values(speeds)
+        if isinstance(speeds, Mapping):
+            numbers = [speeds.get(i, 1.0) for i in range(agents)]
+        if len(numbers) not in (1, agents):
+            raise ValueError(f"speeds must have one number for each agent, {agents}; got {len(numbers)}.")
         try:
-            durations = [1.0 / speed for speed in (each * agents if len(each) == 1 else each)]
+            durations = [1.0 / speed for speed in (numbers * agents if len(numbers) == 1 else numbers)]
             run_by_clock(job, programs, record, durations, self.latency, self.staleness)
         finally:
             if self.record is not None:
@@ -169,3 +173,105 @@ def _values(speeds: float | Sequence[float] | Mapping[int, float] | None) -> lis
     given: Any = speeds
     is_text = isinstance(given, str | bytes | bytearray)  # a sequence as well, but not of numbers
     return list(given) if isinstance(given, Sequence) and not is_text else [given]
+
+
+# Rounds between two checks of whether the network is still connected.
+_CHECK = 100
+
+
+class PartitionedError(RuntimeError):
+    """Raised when parts of the network have not exchanged a message for too long; ``parts`` are agents."""
+
+    def __init__(self, parts: list[list[int]], rounds: int) -> None:
+        super().__init__(
+            f"agents must be able to reach each other; no message has crossed between {parts} in the last "
+            f"{rounds} rounds."
+        )
+        self.parts = parts
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """Sends messages over links with faults.
+
+    With ``job.repeats``, a message that is missing is replaced by the last one of the same neighbor that had
+    the same place in an iteration, for methods that cannot do without. The first such message always arrives.
+    """
+
+    job: Job
+    schedule: FaultSchedule
+
+    def send(self, round: int, faults: RoundFaults, sent: Mapping[int, Packets]) -> None:
+        """Send the messages of agents that are awake."""
+        up = None if self.job.edges_up is None else self.job.edges_up(round)
+        links, repeats = self.job.links, self.job.repeats
+        for i, outgoing in sent.items():
+            slot = self.job.slot(links[i].steps)
+            links[i].steps += 1
+            links[i].is_unsent = False
+            for j, packet in outgoing.items():
+                edge = (i, j)
+                is_first = repeats and (i, slot) not in links[j].met
+                if is_first:
+                    links[j].met.append((i, slot))
+                elif edge in faults.lost or not (up is None or edge in up or (j, i) in up):
+                    continue
+                message = self.schedule.changed(round, edge, packet.copy, faults.noise)
+                due = round if is_first else round + faults.late.get(edge, 0)
+                links[j].in_flight.append(SentMessage.of(i, round, due, slot, message))
+
+    def may_resume(self, j: int) -> bool:
+        """Return whether agent j may go on; a method that needs all messages waits for the first of each."""
+        links = self.job.links[j]
+        slot = self.job.slot(links.steps - 1)
+        complete = not self.job.repeats or all((i, slot) in links.met for i in self.job.neighbors[j])
+        return not links.is_unsent and complete
+
+    def inbox(self, j: int, round: int) -> Inbox:
+        """Return what agent j gets after a round: messages that have arrived since it was last awake."""
+        links = self.job.links[j]
+        arrived = links.arrived(round)
+        return links.repeated(self.job.slot(links.steps - 1)) if self.job.repeats else arrived
+
+    def check_connected(self, round: int) -> None:
+        """Raise if parts of the network have not exchanged a message for too long."""
+        patience = self.schedule.patience
+        if round % _CHECK or round <= patience:
+            return
+        graph = nx.Graph()
+        graph.add_nodes_from(range(len(self.job.neighbors)))
+        for j, links in self.job.links.items():
+            graph.add_edges_from((i, j) for i, sent in links.newest.items() if sent > round - patience)
+        if not nx.is_connected(graph):
+            raise PartitionedError([sorted(part) for part in nx.connected_components(graph)], patience)
+
+
+def run_with_faults(programs: Programs, delivery: Delivery, pool: Executor | None) -> None:
+    """Run all agents round by round, until all have returned or ``after_round`` of the job returns False.
+
+    An agent that sleeps in a round neither sends in it nor uses messages before it. After it wakes, it first
+    uses the newest message of each neighbor, and then sends.
+    """
+    job, replies = delivery.job, programs.advance(pool=pool)
+    faults = delivery.schedule.at(job.traffic.rounds + 1, job.neighbors)
+    while any(reply is not None for reply in replies.values()):
+        round = job.traffic.rounds + 1
+        ready = {i for i, links in job.links.items() if links.is_unsent and replies[i] is not None}
+        awake = sorted(ready - faults.asleep)
+        sent = {i: packets(i, replies[i], job.neighbors[i]) for i in awake}
+        job.traffic.count_round(sent, job.neighbors)
+        delivery.send(round, faults, sent)
+        delivery.check_connected(round)
+        faults = delivery.schedule.at(round + 1, job.neighbors)
+        awake = [
+            i
+            for i, reply in replies.items()
+            if reply is not None and i not in faults.asleep and delivery.may_resume(i)
+        ]
+        resumed = programs.advance({i: delivery.inbox(i, round) for i in awake}, pool)
+        replies |= resumed
+        for i in resumed:
+            job.links[i].is_unsent = True
+        if not job.after_round():
+            return

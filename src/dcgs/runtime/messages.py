@@ -1,4 +1,7 @@
-"""What agents may send: arrays of finite numbers, or of bytes, to all neighbors or to some."""
+"""What agents may send: arrays of finite numbers, bytes or masked words; and what that costs.
+
+``Traffic`` counts rounds, messages and bytes, and the seconds of agents.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 from dcgs.points import Point, is_finite, read_only
 from dcgs.protocol import Inbox, Message
 from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray, where_not_finite
+from dcgs.runtime.wire import FRAME, HEADER
 
 Reply: TypeAlias = Any
 """What a program yields, or None once it has returned."""
@@ -73,7 +77,7 @@ def blaming_senders(inboxes: Mapping[int, Inbox]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        for sender, message in [each for inbox in inboxes.values() for each in inbox.items()]:
+        for sender, message in [item for inbox in inboxes.values() for item in inbox.items()]:
             for array in message if isinstance(message, tuple) else (message,):
                 if array.dtype == np.float64 and not is_finite(array):
                     raise FloatingPointError(
@@ -83,8 +87,8 @@ def blaming_senders(inboxes: Mapping[int, Inbox]) -> Iterator[None]:
 
 
 def _checked(sender: int, array: Any) -> Point:
-    """Return the array; raise unless it is one of float64, or of bytes (uint8)."""
-    if not isinstance(array, np.ndarray) or array.dtype not in (np.float64, np.uint8):
+    """Return the array; raise unless it is one of float64, of bytes (uint8) or of masked words (uint64)."""
+    if not isinstance(array, np.ndarray) or array.dtype not in (np.float64, np.uint8, np.uint64):
         is_array = isinstance(array, np.ndarray)
         sent = f"one of {np.asarray(array).dtype}" if is_array else f"a {type(array).__name__}"
         raise TypeError(
@@ -109,3 +113,54 @@ def all_sent(replies: Mapping[int, Reply]) -> bool:
 def early_return(returned: list[int], sending: list[int]) -> RuntimeError:
     """Return the error for agents that returned while others still send."""
     return RuntimeError(f"agents {returned} returned while agents {sending} still send.")
+
+
+@final
+class Traffic:
+    """Counters of a run: rounds of all agents, messages and bytes that each agent sent.
+
+    ``steps`` holds, for each step, the seconds of the slowest agent. Their sum is the time that a run takes
+    if every agent has its own machine and messages take no time. ``peaks`` holds, for each round, the most
+    bytes that an agent sent. ``worked`` and ``waited`` are the seconds that each agent spent computing and
+    waiting for messages. A process counts for the agents that it hosts, and bytes as if it hosted one only.
+    """
+
+    def __init__(self, agents: int) -> None:
+        self.rounds = 0
+        self.steps: list[float] = []
+        self.peaks: list[int] = []
+        self.messages = np.zeros(agents, dtype=np.int64)
+        self.bytes = np.zeros(agents, dtype=np.int64)
+        self.worked = np.zeros(agents)
+        self.waited = np.zeros(agents)
+
+    def count_step(self, seconds: Mapping[int, float]) -> None:
+        """Count one step of each of these agents, with its seconds."""
+        for i, spent in seconds.items():
+            self.worked[i] += spent
+        self.steps.append(max(seconds.values()))
+
+    def count_wait(self, agents: Sequence[int], seconds: float) -> None:
+        """Count the seconds that these agents waited for messages."""
+        for i in agents:
+            self.waited[i] += seconds
+
+    def count_round(self, packets: Mapping[int, Packets], neighbors: Sequence[Sequence[int]]) -> None:
+        """Count a round with these messages: their encoded arrays and their headers.
+
+        The header of a round goes to every neighbor, also to one for which there is no message.
+        """
+        self.rounds += 1
+        peak = 0
+        for i, sent in packets.items():
+            headers = HEADER * (len(neighbors[i]) - len(sent))
+            self.bytes[i] += headers
+            peak = max(peak, headers + self.count_messages(i, sent))
+        self.peaks.append(peak)
+
+    def count_messages(self, i: int, sent: Packets) -> int:
+        """Count the messages that agent i sent: their encoded arrays and their headers; return the bytes."""
+        nbytes = sum([HEADER + FRAME + packet.nbytes for packet in sent.values()])
+        self.messages[i] += len(sent)
+        self.bytes[i] += nbytes
+        return nbytes

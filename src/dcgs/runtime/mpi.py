@@ -8,14 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from dcgs.counting import BudgetSpentError
-from dcgs.runtime.base import Job, Runtime
+from dcgs.runtime.asynchronous import Ending, Record, run_at_own_pace
+from dcgs.runtime.base import Job, Runtime, run_hosted
 from dcgs.runtime.group import ProcessGroup, TransportGroup
-from dcgs.runtime.mailbox import Ending
-from dcgs.runtime.mpi_mail import MPIMailTransport
-from dcgs.runtime.mpi_transport import MPITransport, transport_of
-from dcgs.runtime.pace import run_at_own_pace
-from dcgs.runtime.programs import run_hosted
-from dcgs.runtime.record import Record
+from dcgs.runtime.mpi_transport import MPIMailTransport, MPITransport, transport_of
 from dcgs.runtime.transport import hosted_by
 from dcgs.validation import COUNT, FLAG, PATH, POSITIVE, shown
 

@@ -1,4 +1,4 @@
-"""The transport over mpi4py, which only this file imports."""
+"""The transport over mpi4py, which only this file imports: rounds, asynchronous messages, heartbeats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, final
@@ -16,16 +16,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-import dcgs.watchdog as watchdog
-from dcgs.environment import find_mpiexec, size, wrong_size
+import dcgs.processes.watchdog as watchdog
 from dcgs.parallel import cores
+from dcgs.processes.environment import find_mpiexec, size, unlink_mapped, wrong_size
+from dcgs.processes.supervisor import raise_on_signals, set_name
 from dcgs.runtime.encoding import Buffer
-from dcgs.runtime.errors import mark_as_common
+from dcgs.runtime.errors import abort_all, mark_as_common
 from dcgs.runtime.heartbeat import Heartbeat
-from dcgs.runtime.rank import abort_all
 from dcgs.runtime.transport import Transfers, Transport, hosted_by
-from dcgs.shared_memory import unlink_mapped
-from dcgs.supervisor import raise_on_signals, set_name
 
 # Seconds of the first and the longest sleep between two tests for completion, and the growth in between.
 FIRST_SLEEP, LONGEST_SLEEP, GROWTH = 20e-6, 1e-3, 1.3
@@ -78,7 +76,7 @@ class MPITransport(Transport):
         comm, byte = self.comm, self.mpi.BYTE
         requests = [comm.Irecv([buffer, byte], rank, tag) for buffer, rank, tag in receives]
         requests += [comm.Isend([buffer, byte], rank, tag) for buffer, rank, tag in sends]
-        self._wait(requests, peers, [each.rank for each in receives])
+        self._wait(requests, peers, [transfer.rank for transfer in receives])
 
     def broadcast(self, buffer: Buffer) -> None:
         self._wait([self.comm.Ibcast([buffer, self.mpi.BYTE], 0)])
@@ -191,7 +189,7 @@ def transport_of(comm: Any, timeout: float, start_timeout: float | None = None) 
 
 
 def _joined(comm: Any, timeout: float, start_timeout: float | None) -> MPITransport:
-    """Start MPI, and return a new transport when all processes have met; the watchdog is told before."""
+    """Start MPI, and return a new transport when all processes have met; the watchdog knows before."""
     global _keyval
     ranks: Sequence[int] = range(size() or 1)
     if comm is not None:
@@ -272,3 +270,56 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-1, _KEPT)  # M_TRIM_THRESHOLD
         mallopt(-3, _LARGEST_KEPT)  # M_MMAP_THRESHOLD
+
+
+# Tags 0 and 1 are those of collective operations and of rounds.
+_TAG = 2
+
+
+@final
+class MPIMailTransport:
+    """The messages of an asynchronous run: none of its methods waits for another process."""
+
+    def __init__(self, transport: MPITransport) -> None:
+        self.rank, self.size = transport.rank, transport.size
+        self._transport = transport
+        self._sends: list[tuple[Any, Buffer]] = []
+        self._receives: list[tuple[Any, Buffer, int]] = []
+        self._sleep, self._next_check = FIRST_SLEEP, 0.0
+
+    def begin(self, peers: Sequence[int]) -> None:
+        self._transport.heartbeat.watch(peers)
+        self._transport.allreduce_max(np.zeros(1))  # from here on all processes watch their neighbors
+
+    def send(self, buffer: Buffer, rank: int) -> None:
+        request = self._transport.comm.Isend([buffer, self._transport.mpi.BYTE], rank, _TAG)
+        self._sends.append((request, buffer))
+
+    def receive(self) -> tuple[Buffer, int] | None:
+        comm, mpi = self._transport.comm, self._transport.mpi
+        status = mpi.Status()
+        while (message := comm.Improbe(mpi.ANY_SOURCE, _TAG, status)) is not None:
+            buffer: Buffer = np.empty(status.Get_count(mpi.BYTE), dtype=np.uint8)
+            self._receives.append((message.Irecv([buffer, mpi.BYTE]), buffer, status.source))
+        for place, (request, buffer, rank) in enumerate(self._receives):
+            if request.Test():
+                del self._receives[place]
+                self._sleep = FIRST_SLEEP
+                return buffer, rank
+        return None
+
+    def is_sent(self) -> bool:
+        self._sends = [pending for pending in self._sends if not pending[0].Test()]
+        return not self._sends
+
+    def check(self, is_idle: bool, senders: Collection[int] = ()) -> None:
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._next_check = now + CHECK
+            is_waiting = self.is_sent() and is_idle
+            self._transport.pending = [request for request, _ in self._sends]
+            self._transport.heartbeat.await_from(senders if is_waiting else ())
+            self._transport.heartbeat.check(())
+        if is_idle:
+            time.sleep(self._sleep)
+            self._sleep = min(self._sleep * GROWTH, LONGEST_SLEEP)

@@ -48,7 +48,7 @@ class MessageError(RuntimeError):
     """Raised when what was received is not what was expected; names its sender."""
 
 
-class Kind(IntEnum):
+class BundleKind(IntEnum):
     """What a bundle contains."""
 
     MESSAGE = 1
@@ -61,14 +61,14 @@ class Kind(IntEnum):
     """Nothing: of an asynchronous run all messages have been sent; the round is their number."""
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in BundleKind}
 
 
 @final
 class Header(NamedTuple):
     """What a bundle is, which process sent it, and in which round."""
 
-    kind: Kind
+    kind: BundleKind
     rank: int
     round: int
     messages: int = 0
@@ -173,7 +173,7 @@ def _checksum(buffer: Buffer) -> int:
     return crc32(buffer.data[_CHECKSUM_END:HEADER], crc32(buffer.data[:_CHECKSUM_START]))
 
 
-def check_header(header: Header, kind: Kind, rank: int, round: int, sender: str) -> None:
+def check_header(header: Header, kind: BundleKind, rank: int, round: int, sender: str) -> None:
     """Raise unless a bundle is the expected one: its kind, its round and the number of its sender."""
     if (header.kind, header.round, header.rank) == (kind, round, rank):
         return
@@ -196,7 +196,7 @@ def read_messages(buffer: Buffer, header: Header, sender: str) -> list[Received]
             i, j, parts, is_tuple, length = _FRAME.unpack_from(buffer.data, start)
             start += FRAME + length
             # Collective operations may gather losses that are not finite; agents must not send such numbers.
-            is_checked = header.kind is Kind.MESSAGE
+            is_checked = header.kind is BundleKind.MESSAGE
             read = read_all(buffer[start - length : start], parts, is_checked)
             arrays = [read_only(array) for array in read]
             if not (is_tuple or len(arrays) == 1):
@@ -238,7 +238,7 @@ class RecvChannel:
     def __init__(self, rank: int, tag: int, name: str) -> None:
         self.rank = rank
         self.name = name
-        self.header = Header(Kind.END, rank, 0)
+        self.header = Header(BundleKind.END, rank, 0)
         self._tag = tag
         self._capacity = _CAPACITY
         self._buffer: Buffer = np.empty(0, dtype=np.uint8)
@@ -253,7 +253,7 @@ class RecvChannel:
         self.header = read_header(self._buffer, self.name)
         return self.header
 
-    def rest(self, kind: Kind, round: int) -> list[Transfer]:
+    def rest(self, kind: BundleKind, round: int) -> list[Transfer]:
         """Check the header; return the request for what did not fit into the capacity, if there is any."""
         check_header(self.header, kind, self.rank, round, self.name)
         if self.header.length <= self._capacity:

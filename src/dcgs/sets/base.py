@@ -1,10 +1,12 @@
-"""The interface of a feasible set: linear minimization oracle, diameter, violation, starting point."""
+"""The interface of a feasible set: linear oracle, diameter, violation, starting point, options."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 from typing import Any, ClassVar, TypeAlias, final
 
@@ -16,7 +18,6 @@ from scipy.sparse.linalg import LinearOperator
 from dcgs.atoms import Atom
 from dcgs.points import EPS, Point, frozen
 from dcgs.projections import ProjectedPoint
-from dcgs.sets.options import Option, options_from_signature
 from dcgs.validation import finite, number, reals
 
 Direction: TypeAlias = Point | sp.sparray | sp.spmatrix | LinearOperator
@@ -182,6 +183,22 @@ class ProjectableSet(ConvexSet):
         return None
 
 
+class Ball(ProjectableSet):
+    """{x : a norm of x ≤ radius}; a run starts at its center, 0."""
+
+    radius: float
+
+    @property
+    def magnitude(self) -> float:
+        return self.radius
+
+    def start(self) -> Point:
+        return np.zeros(self.shape)
+
+    def nearby(self, x: Point) -> Point:
+        return shortened(x, self.radius + self.violation(x), self.radius)
+
+
 class DiagonallyProjectableSet(ProjectableSet):
     """A set with a projection in every diagonal metric, whose derivative is known.
 
@@ -252,3 +269,64 @@ def lowest(values: Point, level: float, most: int) -> list[int]:
     if len(indices) > most:
         indices = indices[np.argsort(values[indices], kind="stable")[:most]]
     return list(map(int, indices))
+
+
+class OptionKind(Enum):
+    """What the text of an option stands for; ``dcgs.learn.files.sets`` reads it.
+
+    >>> import dcgs
+    >>> dcgs.OptionKind.COUNT.value
+    'a whole number of at least 1'
+    """
+
+    NUMBER = "a positive number"
+    FLOAT = "a finite number"
+    COUNT = "a whole number of at least 1"
+    VALUE = "a number, true, false, none, or any other text"
+    BOUND = "a number, or an .npy file with one for each entry"
+    GROUPS = "the number of consecutive features in a group, or a file with the name of a group on each line"
+    POINTS = "a file of points, one per row"
+    CONSTRAINTS = "an .npz file with A_ub and b_ub, A_eq and b_eq, or both pairs"
+
+
+@final
+@dataclass(frozen=True)
+class Option:
+    """One option of a set: the name of the argument, how its text is read, and what it means.
+
+    >>> import dcgs
+    >>> dcgs.Option("k", dcgs.OptionKind.COUNT).help
+    'a whole number of at least 1'
+    """
+
+    name: str
+    kind: OptionKind
+    meaning: str = ""
+    required: bool = True
+
+    @property
+    def help(self) -> str:
+        """What to write after the option."""
+        return self.meaning or self.kind.value
+
+
+RADIUS = Option(
+    "radius",
+    OptionKind.NUMBER,
+    "how large a model may be; a larger one fits the data closer and generalizes less",
+)
+OPTIONAL_RADIUS = replace(RADIUS, required=False)
+
+
+def options_from_signature(made: type[Any]) -> tuple[Option, ...]:
+    """Return an option for each argument that a class takes after the shape."""
+    _, *arguments = inspect.signature(made).parameters.values()
+    kinds = {"float": OptionKind.FLOAT, "int": OptionKind.COUNT}
+    return tuple(
+        Option(
+            argument.name,
+            kinds.get(getattr(argument.annotation, "__name__", str(argument.annotation)), OptionKind.VALUE),
+            required=argument.default is argument.empty,
+        )
+        for argument in arguments
+    )

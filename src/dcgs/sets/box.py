@@ -11,8 +11,15 @@ from numpy.typing import ArrayLike
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm, read_only
 from dcgs.projections import ProjectedPoint, mask_derivative
-from dcgs.sets.base import DiagonallyProjectableSet, as_data, largest_entry, listed, set_fields
-from dcgs.sets.options import Kind, Option
+from dcgs.sets.base import (
+    DiagonallyProjectableSet,
+    Option,
+    OptionKind,
+    as_data,
+    largest_entry,
+    listed,
+    set_fields,
+)
 from dcgs.validation import reals
 
 
@@ -28,7 +35,7 @@ class Box(DiagonallyProjectableSet):
     """
 
     name = "box"
-    options = (Option("lower", Kind.BOUND), Option("upper", Kind.BOUND))
+    options = (Option("lower", OptionKind.BOUND), Option("upper", OptionKind.BOUND))
     lower: Point
     upper: Point
     shape: tuple[int, ...]

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 
 from dcgs.atoms import Atom, Vertex
 from dcgs.points import Point, norm
-from dcgs.sets.base import ConvexSet, as_data, largest_entry, set_fields
-from dcgs.sets.options import Kind, Option
+from dcgs.sets.base import ConvexSet, Option, OptionKind, as_data, largest_entry, set_fields
 from dcgs.validation import reals
 
 EXACT_COUNT = 4096
@@ -36,7 +35,7 @@ class ConvexHull(ConvexSet):
     """
 
     name = "hull"
-    options = (Option("points", Kind.POINTS),)
+    options = (Option("points", OptionKind.POINTS),)
     points: Point
     shape: tuple[int, ...]
     polytope = True

@@ -17,8 +17,7 @@ from scipy.linalg import eigh
 from scipy.linalg.lapack import dsyevr
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import norm, read_only
-from dcgs.seeding import content_rng
+from dcgs.points import content_rng, norm, read_only
 from dcgs.sets.base import Direction, largest_entry
 from dcgs.sets.top_eigenvalue import DENSE_SIDE, largest_eigenvalue
 

@@ -79,9 +79,9 @@ class LinearProgram:
         z = self._minimizer(costs)
         active = np.flatnonzero(self.ub.excess(z) >= -_ACTIVE)
         A = np.vstack([self.eq.A.toarray(), self.ub.A[active].toarray()])
-        found = _solution(A, np.concatenate([self.eq.b, self.ub.b[active]]))
-        if found is not None and norm(found - z) <= _SAME and self.fits(self.unit * found):
-            return self.unit * found
+        exact = _solution(A, np.concatenate([self.eq.b, self.ub.b[active]]))
+        if exact is not None and norm(exact - z) <= _SAME and self.fits(self.unit * exact):
+            return self.unit * exact
         return self.feasible(self.unit * z)
 
     def fits(self, x: Point) -> bool:

@@ -17,12 +17,13 @@ from dcgs.sets.base import (
     ROUNDINGS,
     ConvexSet,
     LowerBound,
+    Option,
+    OptionKind,
     largest_entry,
     set_fields,
     shape_text,
 )
 from dcgs.sets.linear_program import LinearProgram, Rows
-from dcgs.sets.options import Kind, Option
 from dcgs.validation import matrix, vector
 
 MatrixLike: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix
@@ -48,7 +49,7 @@ class Polytope(ConvexSet):
     """
 
     name = "polytope"
-    options = (Option("polytope", Kind.CONSTRAINTS),)
+    options = (Option("polytope", OptionKind.CONSTRAINTS),)
     A_ub: sp.csr_array
     b_ub: Point
     A_eq: sp.csr_array

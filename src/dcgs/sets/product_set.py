@@ -65,30 +65,30 @@ class Product(ConvexSet):
 
     def split(self, x: Point) -> list[Point]:
         """Return the parts of a vector, each in the shape of its set."""
-        return [x[own].reshape(part.shape) for part, own in zip(self.parts, self.slices, strict=True)]
+        return [x[entries].reshape(part.shape) for part, entries in zip(self.parts, self.slices, strict=True)]
 
     @property
     def diameter(self) -> float:
         return math.hypot(*(part.diameter for part in self.parts))
 
     def lmo(self, direction: Point, near: Atom | None = None) -> Atom:
-        atoms = [part.lmo(own) for part, own in zip(self.parts, self.split(direction), strict=True)]
+        atoms = [part.lmo(piece) for part, piece in zip(self.parts, self.split(direction), strict=True)]
         entries = [_entries(atom) for atom in atoms]
         if any(entry is None for entry in entries):
             return Vertex(read_only(np.concatenate([atom.dense().reshape(-1) for atom in atoms])))
         kept = [entry for entry in entries if entry is not None]
-        indices = [own.start + index for own, (index, _) in zip(self.slices, kept, strict=True)]
+        indices = [place.start + index for place, (index, _) in zip(self.slices, kept, strict=True)]
         values = np.concatenate([value for _, value in kept])
         return Sparse(read_only(np.concatenate(indices)), read_only(values), self.shape)
 
     def lower_bound(self, direction: Point, s: Atom, slack: float = 0.0) -> LowerBound:
         share = slack / len(self.parts)
         pieces = zip(self.parts, self.split(direction), self.split(s.dense()), strict=True)
-        bounds = [part.lower_bound(own, Vertex(read_only(x)), share) for part, own, x in pieces]
+        bounds = [part.lower_bound(piece, Vertex(read_only(x)), share) for part, piece, x in pieces]
         return LowerBound(sum(bound.value for bound in bounds), sum(bound.error for bound in bounds))
 
     def violation(self, x: Point) -> float:
-        return max(part.violation(own) for part, own in zip(self.parts, self.split(x), strict=True))
+        return max(part.violation(piece) for part, piece in zip(self.parts, self.split(x), strict=True))
 
     @property
     def magnitude(self) -> float:
@@ -99,12 +99,12 @@ class Product(ConvexSet):
 
     def holds(self, x: Point) -> bool:
         """Return True if every part holds its entries, each up to its own rounding error."""
-        return all(part.holds(own) for part, own in zip(self.parts, self.split(x), strict=True))
+        return all(part.holds(piece) for part, piece in zip(self.parts, self.split(x), strict=True))
 
     def nearby(self, x: Point) -> Point:
         pairs = zip(self.parts, self.split(x), strict=True)
-        found = [own if part.holds(own) else part.nearby(own) for part, own in pairs]
-        return np.concatenate([own.reshape(-1) for own in found])
+        pieces = [piece if part.holds(piece) else part.nearby(piece) for part, piece in pairs]
+        return np.concatenate([piece.reshape(-1) for piece in pieces])
 
 
 @final
@@ -117,11 +117,11 @@ class ProjectableProduct(Product, ProjectableSet):
     """A product of sets with Euclidean projections."""
 
     def project(self, y: Point) -> Point:
-        found = []
-        for part, own in zip(self.parts, self.split(y), strict=True):
+        pieces = []
+        for part, piece in zip(self.parts, self.split(y), strict=True):
             assert isinstance(part, ProjectableSet)
-            found.append(part.project(own).reshape(-1))
-        return np.concatenate(found)
+            pieces.append(part.project(piece).reshape(-1))
+        return np.concatenate(pieces)
 
 
 @final
@@ -130,19 +130,19 @@ class DiagonallyProjectableProduct(Product, DiagonallyProjectableSet):
 
     def projected(self, y: Point, h: Point | None = None) -> ProjectedPoint:
         metrics = [None] * len(self.parts) if h is None else self.split(h)
-        found = []
-        for part, own, metric in zip(self.parts, self.split(y), metrics, strict=True):
+        pieces = []
+        for part, piece, metric in zip(self.parts, self.split(y), metrics, strict=True):
             assert isinstance(part, DiagonallyProjectableSet)
-            found.append(part.projected(own, metric))
-        point = np.concatenate([one.point.reshape(-1) for one in found])
-        return ProjectedPoint(point, lambda: self._joined([one.derivative() for one in found]))
+            pieces.append(part.projected(piece, metric))
+        point = np.concatenate([projected.point.reshape(-1) for projected in pieces])
+        return ProjectedPoint(point, lambda: self._joined([projected.derivative() for projected in pieces]))
 
     def _joined(self, derivatives: Sequence[Derivative]) -> Derivative:
         columns = []
-        for own, derivative in zip(self.slices, derivatives, strict=True):
+        for entries, derivative in zip(self.slices, derivatives, strict=True):
             if derivative.q is not None:
                 q = np.zeros((self.shape[0], derivative.columns.shape[1]))
-                q[own] = derivative.columns
+                q[entries] = derivative.columns
                 columns.append(q)
         k = np.concatenate([derivative.k for derivative in derivatives])
         if len(columns) == 1 and columns[0].shape[1] == 1:

@@ -11,8 +11,7 @@ import numpy as np
 from dcgs.atoms import Atom, Spike
 from dcgs.points import Point
 from dcgs.projections import ProjectedPoint, onto_simplex, simplex_derivative
-from dcgs.sets.base import DiagonallyProjectableSet, lowest, set_fields
-from dcgs.sets.options import OPTIONAL_RADIUS
+from dcgs.sets.base import OPTIONAL_RADIUS, DiagonallyProjectableSet, lowest, set_fields
 from dcgs.validation import POSITIVE, SHAPE
 
 

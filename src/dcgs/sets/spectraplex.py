@@ -9,10 +9,17 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.atoms import Atom, RankOne
-from dcgs.points import Point, norm
+from dcgs.points import Point, content_rng, norm
 from dcgs.projections import onto_simplex
-from dcgs.seeding import content_rng
-from dcgs.sets.base import TOLERANCE, Direction, LowerBound, ProjectableSet, matrix_shape, set_fields
+from dcgs.sets.base import (
+    OPTIONAL_RADIUS,
+    TOLERANCE,
+    Direction,
+    LowerBound,
+    ProjectableSet,
+    matrix_shape,
+    set_fields,
+)
 from dcgs.sets.lanczos import (
     DIRECT_SIDE,
     Vector,
@@ -24,7 +31,6 @@ from dcgs.sets.lanczos import (
     start_vector,
     top_eigenvector,
 )
-from dcgs.sets.options import OPTIONAL_RADIUS
 from dcgs.sets.top_eigenvalue import largest_eigenvalue
 from dcgs.validation import COUNT, POSITIVE
 

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dcgs.fitting.fit_result import FitResult
-from dcgs.front import Result
-from dcgs.preprocessing.path_result import Path, PathPoint
-from dcgs.report.page.view import plain, thinned
+from dcgs.learn.files.fit import FileFit
+from dcgs.learn.radius.result import RadiusPath
+from dcgs.report.page.charts import plain, thinned
+from dcgs.run.result import Result
 
 _SIZES = {"features": "coefficients that are not 0", "rank": "singular values that are not 0"}
 
 
-@final
-@dataclass(frozen=True)
-class PathView:
-    """The path of the radii of a model; ``key`` is the name of its chart."""
-
-    label: str
-    key: str
-    path: Path
-
-    def mark(self, point: PathPoint) -> str:
-        """Return what a radius of the path is: the best, or the one within one standard error."""
-        marks = (("best", self.path.best), ("one standard error", self.path.one_standard_error))
-        return ", ".join(text for text, chosen in marks if chosen is point)
-
-
-def gap_chart(fitted: FitResult) -> dict[str, Any] | None:
+def gap_chart(fit: FileFit) -> dict[str, Any] | None:
     """Return the curves of the gap, one for each run."""
     curves = []
-    for at, (label, run) in enumerate(fitted.runs.items()):
+    for k, (label, run) in enumerate(fit.runs.items()):
         columns = _gaps(run)
         if columns is not None:
-            curves.append((f"run-{at}" if label else "run", label or "this fit", columns))
+            curves.append((f"run-{k}" if label else "run", label or "this fit", columns))
     measure = {"key": "gap", "label": "certified gap", "symbol": "f(x) − f* is at most"}
     return _chart("gap", [measure], curves) if curves else None
 
@@ -52,9 +37,8 @@ def _gaps(run: Result) -> dict[str, NDArray[Any]] | None:
     return None
 
 
-def path_chart(view: PathView) -> dict[str, Any]:
+def path_chart(view: Mapping[str, Any], path: RadiusPath) -> dict[str, Any]:
     """Return the curves of a path: losses on rows held out and trained on, and the size of models."""
-    path = view.path
     table = path.columns()
     measures = [
         {"key": "error", "label": "mean loss per row", "symbol": "held out, and trained on"},
@@ -70,7 +54,7 @@ def path_chart(view: PathView) -> dict[str, Any]:
         (key, label, {"radius": table["radius"], "error": error, "features": features})
         for key, label, error, features in curves
     ]
-    return _chart(view.key, measures, named)
+    return _chart(view["key"], measures, named)
 
 
 def _chart(
@@ -80,14 +64,11 @@ def _chart(
     for key, label, columns in curves:
         measured = [columns[measure["key"]].tolist() for measure in measures]
         places = thinned(measured, len(measured[0]))
-        shown = {column: [plain(values[at]) for at in places] for column, values in columns.items()}
+        shown = {column: [plain(values[k]) for k in places] for column, values in columns.items()}
         made.append({"key": key, "label": label, "columns": shown})
     return {"name": name, "links": 1, "measures": measures, "curves": made}
 
 
-def path_views(fitted: FitResult) -> list[PathView]:
-    """Return the path of each model whose radius was found."""
-    return [
-        PathView(label, f"path-{at}" if label else "path", path)
-        for at, (label, path) in enumerate(fitted.paths.items())
-    ]
+def path_key(place: int, label: str) -> str:
+    """Return the name of the chart of a path; ``label`` is the class of its model."""
+    return f"path-{place}" if label else "path"

@@ -1,121 +1,149 @@
-"""What the page of a fit shows: facts, charts, coefficients, scores, and what was sent."""
+"""What the page of a fit shows: facts, charts, tables, coefficients, and notes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from dcgs.experiments.numbers import capitalized, count, number, share, size
-from dcgs.fitting.fit_result import FitResult
-from dcgs.fitting.scores import warning
-from dcgs.fitting.tables import label_texts
-from dcgs.report.page.fit_charts import gap_chart, path_chart, path_views
+from dcgs.learn.files.describe import models, summary_of
+from dcgs.learn.files.fit import FileFit
+from dcgs.learn.files.model import Model
+from dcgs.learn.linear.scores import warning
+from dcgs.learn.summary import (
+    FitSummary,
+    FitTable,
+    agents_table,
+    classes_table,
+    path_table,
+    scores_table,
+    sent_table,
+)
+from dcgs.learn.words import label_text
+from dcgs.report.numbers import capitalized, count, number, share, size
+from dcgs.report.page.fit_charts import gap_chart, path_chart, path_key
 
 _MOST_COEFFICIENTS, _MOST_PER_CLASS = 40, 15
+_FORMATS: dict[str, Any] = {
+    "text": str,
+    "number": number,
+    "loss": number,
+    "amount": lambda value: f"{value:.3g}",
+    "count": count,
+    "size": size,
+    "seconds": lambda value: f"{value:.2f}",
+    "share": share,
+}
 
 
-def fit_page(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, Any]:
+def fit_page(fit: FileFit, described: Mapping[str, Any]) -> dict[str, Any]:
     """Return by name what the template of a fit shows beside the summary; ``charts`` are data of charts."""
-    samples, paths, gaps = fitted.samples, path_views(fitted), gap_chart(fitted)
+    summary, gaps = summary_of(fit, described), gap_chart(fit)
+    what = "rows" if fit.prepared is not None else "ratings"
+    paths = [
+        {
+            "label": label,
+            "key": path_key(k, label),
+            "sentence": str(path),
+            "table": page_table(path_table(summary.all_paths[label], label, what)),
+        }
+        for k, (label, path) in enumerate(fit.paths.items())
+    ]
     page = {
-        "title": f"A fit of {fitted.config.problem.name}",
-        "lead": _lead(fitted),
-        "status": capitalized(str(fitted.result.status)),
-        "facts": _facts(fitted, summary),
-        "charts": [*([] if gaps is None else [gaps]), *map(path_chart, paths)],
+        "title": f"A fit of {fit.config.problem.name}",
+        "lead": _lead(fit, described),
+        "status": capitalized(summary.status),
+        "facts": _facts(fit, summary, described),
+        "charts": [*([] if gaps is None else [gaps]), *map(path_chart, paths, fit.paths.values())],
         "gap_curves": [] if gaps is None else gaps["curves"],
         "paths": paths,
-        "coefficients": _coefficients(fitted),
-        "features": fitted.data.shape[0],
-        "scores": None,
+        "coefficients": _coefficients(fit, described),
+        "classes": page_table(classes_table(summary)) if summary.classes else None,
+        "scores": None if summary.scores is None else page_table(scores_table(summary.scores)),
+        "held_out": summary.scores is not None and summary.scores.held_out,
         "warning": None,
-        "notes": [*fitted.data_notes, *fitted.result.notes],
-        "sent": _sent(fitted),
+        "notes": [*fit.notes, *described["notes"]],
+        "sent": page_table(sent_table(summary)),
+        "agents": page_table(agents_table(summary, fit.config.method.projects)),
     }
-    if samples is None:
-        return page
-    told = warning(dict(samples.scores.everyone.scores), samples.problem.options.balanced)
-    return page | {"scores": samples.scores, "warning": told}
+    if fit.scores is not None:
+        page["warning"] = warning(dict(fit.scores.everyone.scores), summary.balanced)
+    return page
 
 
-def _lead(fitted: FitResult) -> str:
+def page_table(table: FitTable) -> dict[str, Any]:
+    """Return a table of the page: headings, and rows of texts with a class for those that stand out."""
+    rows = []
+    for k, row in enumerate(table.rows):
+        cells = [_cell(value, kind) for value, kind in zip(row, table.columns.values(), strict=True)]
+        after = k - (len(table.rows) - table.last)
+        look = ("total", "constant")[after] if after >= 0 else "total" if cells[-1].startswith("best") else ""
+        rows.append({"cells": cells, "look": look})
+    return {"headings": list(table.columns), "rows": rows}
+
+
+def _cell(value: Any, kind: str) -> str:
+    is_unknown = value is None or (isinstance(value, float) and math.isnan(value))
+    return "–" if is_unknown else _FORMATS[kind](value)
+
+
+def _lead(fit: FileFit, described: Mapping[str, Any]) -> str:
     """Return one sentence on what was fitted to what."""
-    agents = f"{fitted.agents} agents" if fitted.agents > 1 else "one agent"
-    if fitted.samples is None:
-        sides = " × ".join(map(str, fitted.data.shape))
-        return f"A matrix of {sides}, from entries that {agents} hold. No entry left its agent."
-    target = fitted.data.reading.get("target")
+    agents = len(fit.graph.graph)
+    holders = f"{agents} sites" if agents > 1 else "one site"
+    if fit.prepared is None:
+        sides = " × ".join(map(str, described["shape"]))
+        return f"A matrix of {sides}, from entries that {holders} hold. No entry left its site."
+    target = fit.prepared.reading.target
     what = f"{target!r}" if target else "the target"
-    features = count(fitted.data.shape[0])
-    models = "A model" if len(fitted.runs) == 1 else f"Models of the {len(fitted.runs)} classes"
-    return f"{models} of {what} from {features} features, whose rows {agents} hold. No row left its agent."
+    models_of = "A model" if len(fit.runs) == 1 else f"Models of the {len(fit.runs)} classes"
+    features = count(described["shape"][0])
+    return f"{models_of} of {what} from {features} features, whose rows {holders} hold. No row left its site."
 
 
-def _facts(fitted: FitResult, summary: Mapping[str, Any]) -> dict[str, str]:
-    result, chosen = fitted.result, dict(summary["set"])
-    name = str(chosen.pop("name"))
-    options = [f"{key} {setting(value)}" for key, value in chosen.items()]
-    facts = {"Set": ", ".join([name, *options])}
-    gap = fitted.certified_gap
-    if gap is not None:
-        facts["Certified gap"] = number(gap["gap"])
-        if "share" in gap:
-            facts["Of the decrease of the loss"] = share(gap["share"])
+def _facts(fit: FileFit, summary: FitSummary, described: Mapping[str, Any]) -> dict[str, str]:
+    facts = {"Set": _set(summary)}
+    if summary.gap is not None:
+        facts["Certified gap"] = number(summary.gap.gap)
+        if summary.gap.share is not None:
+            facts["Of the decrease of the loss"] = share(summary.gap.share)
     facts |= {
-        "Rounds": count(result.rounds),
-        "Bytes sent by all": size(float(result.bytes.sum())),
-        "Seconds": f"{result.seconds:.2f}",
-        "Agents": count(fitted.agents),
-        "Graph": str(summary["graph"]["name"]),
+        "Rounds": count(summary.rounds),
+        "Bytes sent by all": size(float(summary.bytes)),
+        "Seconds": f"{described['seconds']:.2f}",
+        "Agents": count(summary.count),
+        "Graph": str(described["graph"]["name"]),
     }
-    if fitted.samples is not None:
-        options_ = fitted.samples.problem.options
-        facts["Intercept"] = "free" if options_.intercept else "none"
-        facts["Columns"] = "standardized" if options_.standardize else "as they are"
-    if "labels" in fitted.data.reading:
-        low, *more = label_texts(fitted.data.reading["labels"])
-        facts["Labels"] = f"{low} (−1), {more[0]} (+1)" if len(more) == 1 else ", ".join([low, *more])
-    facts["Method"] = type(fitted.config.method).__name__
+    if fit.prepared is not None:
+        facts["Intercept"] = "free" if summary.intercept else "none"
+        facts["Columns"] = "standardized" if summary.standardized else "as they are"
+        if fit.prepared.reading.labels:
+            low, *more = map(label_text, fit.prepared.reading.labels)
+            facts["Labels"] = f"{low} (−1), {more[0]} (+1)" if len(more) == 1 else ", ".join([low, *more])
+    facts["Method"] = type(fit.config.method).__name__
     return facts
 
 
-def setting(value: Any) -> str:
-    """Return an option of a set; that of several classes is in the table of classes."""
-    if isinstance(value, list):
-        return "of each class"
-    return number(value) if isinstance(value, float) else str(value)
+def _set(summary: FitSummary) -> str:
+    """Return the set with its options; a radius of each class is in the table of classes."""
+    options = dict(summary.set)
+    texts = [str(options.pop("name"))]
+    for name, value in options.items():
+        if isinstance(value, list):
+            texts.append(f"{name} of each class")
+        else:
+            texts.append(f"{name} {number(value) if isinstance(value, float) else value}")
+    return ", ".join(texts)
 
 
-def _coefficients(fitted: FitResult) -> list[dict[str, Any]]:
-    """Return the largest coefficients of the first agent's models, by their size per deviation.
-
-    A row has the name, the coefficient in the user's units, and the one per deviation of the column.
-    """
-    if fitted.samples is None:
+def _coefficients(fit: FileFit, described: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the largest coefficients of the first agent's model, for each class, by their effect."""
+    model = next(iter(models(fit, described).values()))
+    if not isinstance(model, Model):
         return []
-    problem, model = fitted.samples.problem, next(iter(fitted.linear_models.values()))
-    names = model.features
-    limit = _MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS
-    found = []
-    for label, x, intercept in model.classes:
-        per_deviation = model.effects(x)
-        most = float(np.abs(per_deviation).max(initial=0.0)) or 1.0
-        order = np.argsort(-np.abs(per_deviation), kind="stable")
-        rows = [(names[at], x[at], per_deviation[at]) for at in order if x[at] != 0.0][:limit]
-        own = intercept if problem.options.intercept else None
-        used = int(np.count_nonzero(x))
-        found.append({"label": label, "rows": rows, "most": most, "used": used, "intercept": own})
-    return found
-
-
-def _sent(fitted: FitResult) -> list[dict[str, Any]]:
-    """Return what was sent: in the run, and beside it."""
-    run = {
-        "name": "the run: points, sums of gradients, and bounds of the gap",
-        "operation": "",
-        "numbers": None,
-    }
-    counted = {"rounds": fitted.result.rounds, "bytes": int(fitted.result.bytes.sum())}
-    return [run | counted, *(each.to_dict() for each in fitted.sent)]
+    parts = []
+    for largest in model.largest(_MOST_COEFFICIENTS if len(model.classes) == 1 else _MOST_PER_CLASS):
+        most = max((abs(effect or 0.0) for _, _, effect in largest.rows), default=0.0) or 1.0
+        intercept = largest.intercept if described["intercept"] else None
+        parts.append({"largest": largest, "most": most, "intercept": intercept})
+    return parts

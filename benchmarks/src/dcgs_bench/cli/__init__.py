@@ -1,0 +1,1 @@
+"""The jobs ``dcgs bench``, ``dcgs reproduce`` and ``dcgs report``."""

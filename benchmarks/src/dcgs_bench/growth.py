@@ -1,0 +1,178 @@
+"""``dcgs bench growth`` and ``dcgs bench robust``: FastDCGS at many sizes, and on many random problems.
+
+Each size runs in a process of its own, whose peak memory is measured. One quantity grows at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from dcgs.datasets.random_problems import random_problem
+from dcgs.methods import FastDCGS
+from dcgs.objectives import LeastSquares
+from dcgs.run.minimize import versions
+from dcgs.runtime import Lockstep
+from dcgs.sets import L1Ball
+from dcgs_bench.record import TextTable
+from dcgs_bench.study import Budget, StudyProblem, StudyTask, alone, execute, peak_memory
+
+_MEGABYTE = 2**20
+
+
+@final
+@dataclass(frozen=True)
+class GrowthCase:
+    """The sizes of a problem; ``rows`` are those of each agent, ``nonzeros`` those of each row."""
+
+    agents: int = 10
+    features: int = 100_000
+    rows: int = 5000
+    nonzeros: int = 50
+    gap: float = 1e-3
+
+
+_MANY_AGENTS = GrowthCase(features=100, rows=20, nonzeros=100, gap=1e-2)
+_MANY_ROWS = GrowthCase(features=100, nonzeros=100)
+SERIES: dict[str, tuple[GrowthCase, tuple[int, ...]]] = {
+    "agents": (_MANY_AGENTS, (10, 30, 100, 300, 1000, 3000)),
+    "features": (GrowthCase(), (1000, 10_000, 100_000, 1_000_000)),
+    "rows": (_MANY_ROWS, (100, 1000, 10_000, 30_000)),
+    "nonzeros": (GrowthCase(), (10, 30, 100, 300)),
+}
+"""What grows: the sizes that stay, and those that it takes."""
+
+
+def growth_tasks(grows: Sequence[str], most: int | None, limit: float, seed: int) -> list[StudyTask]:
+    """Return a task for each size of each quantity, up to ``most``."""
+    found = []
+    for name in grows:
+        case, sizes = SERIES[name]
+        for size in sizes:
+            if most is None or size <= most:
+                one = replace(case, **{name: size})
+                key = asdict(one) | {"seconds": limit, "seed": seed, "versions": versions()}
+                work = partial(alone, run_case, one, limit, seed, {"grows": name, "size": size})
+                found.append(StudyTask(f"runs/{name}/{size}", key, work, f"{size:,} {name}"))
+    return found
+
+
+def make(case: GrowthCase, seed: int) -> StudyProblem:
+    """Return a Lasso of these sizes, over a ball that binds; agents on a small-world graph or a cycle."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(case.features)
+    support = rng.choice(case.features, min(50, max(5, case.features // 20)), replace=False)
+    truth[support] = rng.standard_normal(len(support))
+    objectives = []
+    for _ in range(case.agents):
+        dense = case.nonzeros >= case.features
+        A: Any = rng.standard_normal((case.rows, case.features)) if dense else _sparse(case, rng)
+        objectives.append(LeastSquares(A, A @ truth + 0.1 * rng.standard_normal(case.rows)))
+    X = L1Ball(case.features, 0.8 * float(np.abs(truth).sum()))
+    many = case.agents > 10
+    graph = nx.connected_watts_strogatz_graph(case.agents, 4, 0.2, seed=seed) if many else nx.cycle_graph(10)
+    return StudyProblem(objectives, X, graph)
+
+
+def _sparse(case: GrowthCase, rng: np.random.Generator) -> sp.csr_array:
+    """Return a matrix with so many entries in each row, at random places."""
+    count = case.rows * case.nonzeros
+    ends = case.nonzeros * np.arange(case.rows + 1)
+    entries = rng.standard_normal(count), rng.integers(0, case.features, count), ends
+    A = sp.csr_array(entries, shape=(case.rows, case.features))
+    A.sum_duplicates()
+    return A
+
+
+def run_case(case: GrowthCase, limit: float, seed: int, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Run FastDCGS with default settings; return its costs, and the peak memory of this process.
+
+    ``seconds`` are those of the whole run on the wall clock, measurements included; ``processor`` those of
+    all cores; ``slowest`` is the sum over rounds of the slowest agent.
+    """
+    problem = make(case, seed)
+    start, start_of_processor = time.perf_counter(), time.process_time()
+    run = execute(problem, FastDCGS(), Budget(gap=case.gap, seconds=limit), seed=0)
+    return {
+        **about,
+        "certified": run.certified,
+        "status": run.end,
+        "rounds": run.rounds,
+        "seconds": time.perf_counter() - start,
+        "processor": time.process_time() - start_of_processor,
+        "slowest": run.columns["computing"][-1],
+        "bytes": run.bytes,
+        "memory": peak_memory() / _MEGABYTE,
+    }
+
+
+def growth_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """Return the costs at each size."""
+    columns = {"size": "{size:,} {grows}", "ended": "{ended}", "rounds": "{rounds:,}"}
+    columns["seconds"] = "{seconds:.1f}"
+    columns |= {"slowest agent, s": "{slowest:.2f}", "bytes, busiest agent": "{bytes:,}"}
+    columns["memory, MB"] = "{memory:,.0f}"
+    ended = [{**row, "ended": "certified" if row["certified"] else row["status"]} for row in rows]
+    return TextTable.formatted("FastDCGS to a certified gap, as one quantity grows", columns, ended)
+
+
+GAP = 1e-3
+"""The gap that random problems are certified to."""
+
+
+def robust_tasks(seeds: Sequence[int], limit: float) -> list[StudyTask]:
+    """Return a task for the problem of each seed; a run ends after ``limit`` seconds."""
+    key = {"gap": GAP, "seconds": limit, "versions": versions()}
+    works = [(seed, partial(run_seed, seed, limit)) for seed in seeds]
+    return [StudyTask(f"runs/{seed}", key, work, f"problem {seed}") for seed, work in works]
+
+
+def run_seed(seed: int, limit: float) -> dict[str, Any]:
+    """Run FastDCGS with default settings on the problem of a seed; return its status and its seconds.
+
+    ``seconds`` are those of the processor, on one core.
+    """
+    made = random_problem(seed)
+    start = time.process_time()
+    row = {"seed": seed, "set": made.set_name, "loss": made.loss, "graph": made.graph_name}
+    problem = StudyProblem(made.objectives, made.X, made.graph)
+    budget = Budget(gap=GAP, seconds=limit, every=0)
+    try:
+        run = execute(problem, FastDCGS(), budget, runtime=Lockstep(threads=1))
+        ended = {"status": run.end, "certified": run.certified, "rounds": run.rounds}
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        ended = {"status": f"{type(error).__name__}: {error}", "certified": False, "rounds": 0}
+    return row | {"about": made.about} | ended | {"seconds": time.process_time() - start}
+
+
+def is_good(row: Mapping[str, Any], seconds: float) -> bool:
+    """Return whether the gap was certified within so many seconds."""
+    return bool(row["certified"]) and row["seconds"] <= seconds
+
+
+def share_table(rows: Sequence[Mapping[str, Any]], part: str, seconds: float) -> TextTable:
+    """Return the share of problems that were certified in time, by set, loss or graph."""
+    head = [part, "problems", f"certified within {seconds:g} s", "share", "slowest, s", "the rest"]
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(str(row[part]), []).append(row)
+    lines = []
+    for name, some in [*sorted(groups.items()), ("all", list(rows))]:
+        good = sum(is_good(row, seconds) for row in some)
+        rest = Counter(_ending(row) for row in some if not is_good(row, seconds))
+        others = ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—"
+        slowest = max(row["seconds"] for row in some)
+        lines.append([name, str(len(some)), str(good), f"{good / len(some):.1%}", f"{slowest:.1f}", others])
+    return TextTable.plain(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
+
+
+def _ending(row: Mapping[str, Any]) -> str:
+    return "later" if row["certified"] else str(row["status"]).partition(":")[0]

@@ -1,0 +1,364 @@
+"""The instances of the comparison: problems with different graphs, data and splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias, final
+
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs import datasets, registry
+from dcgs.datasets import Ratings, Regression
+from dcgs.objectives import LeastSquares, Logistic
+from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall
+from dcgs_bench.study import StudyProblem
+
+Rows: TypeAlias = NDArray[np.intp]
+Split: TypeAlias = Callable[[NDArray[np.float64], int, int], Sequence[Rows]]
+"""(b, agents, seed) ↦ the rows of each agent."""
+MakeProblem: TypeAlias = Callable[[int], StudyProblem]
+"""A function of a seed; it raises DataNotFoundError if real data are missing."""
+
+
+def by_size(b: NDArray[np.float64], agents: int, seed: int) -> list[Rows]:
+    """Return rows in their order, split evenly."""
+    return np.array_split(np.arange(len(b)), agents)
+
+
+def by_value(b: NDArray[np.float64], agents: int, seed: int) -> list[Rows]:
+    """Return rows sorted by b, split evenly: every agent sees another part of the distribution."""
+    return np.array_split(np.argsort(b, kind="stable"), agents)
+
+
+def by_chance(b: NDArray[np.float64], agents: int, seed: int, least: int = 2) -> list[Rows]:
+    """Return rows in their order, in parts of random sizes of at least ``least`` rows."""
+    shares = np.random.default_rng((seed, agents)).dirichlet(np.ones(agents))
+    spare = len(b) - least * agents
+    ends = least * np.arange(1, agents) + np.floor(np.cumsum(shares)[:-1] * spare).astype(np.intp)
+    return np.split(np.arange(len(b)), ends)
+
+
+def random_graph(agents: int, degree: float, seed: int) -> nx.Graph:
+    """Return a random graph of about that mean degree: the first connected one of the draws."""
+    share = degree / (agents - 1)
+    draws = (nx.gnp_random_graph(agents, share, seed=1000 * seed + draw) for draw in count())
+    return next(filter(nx.is_connected, draws))
+
+
+@final
+@dataclass(frozen=True)
+class GraphFamily:
+    """A graph by its description; ``make(seed)`` makes it."""
+
+    about: str
+    make: Callable[[int], nx.Graph]
+
+
+def fixed_graph(about: str, make: Callable[..., nx.Graph], *sizes: int) -> GraphFamily:
+    """Return a graph that does not depend on the seed, with sorted nodes."""
+    return GraphFamily(
+        about, lambda seed: nx.convert_node_labels_to_integers(make(*sizes), ordering="sorted")
+    )
+
+
+def random_graphs(agents: int, degree: float) -> GraphFamily:
+    """Return random graphs of about that mean degree."""
+    about = f"{agents} agents on a random graph of mean degree {degree:g}"
+    return GraphFamily(about, lambda seed: random_graph(agents, degree, seed))
+
+
+CYCLE = fixed_graph("10 agents on a cycle", nx.cycle_graph, 10)
+
+Family: TypeAlias = tuple[str, GraphFamily, MakeProblem]
+"""Problems on a graph: a description, the graph, and a function of the seed."""
+
+
+@final
+@dataclass(frozen=True)
+class Size:
+    """Samples and features of a problem, and the nonzero entries of its truth."""
+
+    samples: int
+    features: int
+    nonzeros: int
+
+    def __str__(self) -> str:
+        return f"{self.samples}×{self.features}"
+
+    def draw(self, noise: float) -> Callable[[int], Regression]:
+        """Return a function of a seed that draws the data."""
+        sizes = self.samples, self.features, self.nonzeros
+        return lambda seed: datasets.lasso_synthetic(*sizes, noise=noise, seed=seed)
+
+
+MIDDLE = Size(400, 2000, 20)
+_NOISE = 20.0  # a fifth of ‖A θ‖, which is about 100 √samples, for ‖θ‖ = 100
+
+
+def _least_squares(
+    what: str,
+    graph: GraphFamily,
+    draw: Callable[[int], Regression],
+    ball: Callable[[Regression], ConvexSet],
+    split: Split = by_size,
+) -> Family:
+    def make(seed: int) -> StudyProblem:
+        data, edges = draw(seed), graph.make(seed)
+        parts = split(data.b, len(edges), seed)
+        return StudyProblem([LeastSquares(data.A[rows], data.b[rows]) for rows in parts], ball(data), edges)
+
+    return what, graph, make
+
+
+def lasso(graph: GraphFamily, size: Size = MIDDLE, split: Split = by_size) -> Family:
+    """Return the paper's Lasso at some size: hardly any noise, and a radius that does not bind."""
+    # ρ = 1000 at the paper's size is 1.25 times the norm of the truth; other sizes keep that.
+    X = L1Ball(size.features, 1000.0 * (size.nonzeros / 100.0) ** 0.5)
+    return _least_squares(f"Lasso {size}", graph, size.draw(noise=1.0), lambda data: X, split)
+
+
+def noisy(graph: GraphFamily, size: Size) -> Family:
+    """Return a Lasso with noise over a ball of 0.6 ‖θ‖₁, which binds."""
+    what, draw = f"noisy Lasso {size} over a ball that binds", size.draw(_NOISE)
+    return _least_squares(what, graph, draw, lambda data: L1Ball(data.A.shape[1], 0.6 * _length(data, 1)))
+
+
+def euclidean(graph: GraphFamily, size: Size) -> Family:
+    """Return noisy least squares over ‖x‖ ≤ 0.6 ‖θ‖, which binds."""
+    what, draw = f"noisy least squares {size} over an ℓ₂ ball that binds", size.draw(_NOISE)
+    return _least_squares(what, graph, draw, lambda data: L2Ball(data.A.shape[1], 0.6 * _length(data, 2)))
+
+
+def _length(data: Regression, order: int) -> float:
+    return float(np.abs(data.truth).sum() if order == 1 else np.linalg.norm(data.truth))
+
+
+def text(graph: GraphFamily, samples: int, features: int, radius: float) -> Family:
+    """Return a Lasso on the look-alike of E2006-tfidf: one column outweighs all others by far."""
+    what = f"Lasso {samples}×{features} on a look-alike of E2006-tfidf (not the real data), radius {radius:g}"
+    X, draw = L1Ball(features, radius), partial(datasets.e2006_lookalike, samples, features)
+    return _least_squares(
+        f"{what}: sparse and ill-conditioned", graph, lambda seed: draw(seed=seed), lambda data: X
+    )
+
+
+def _labelled(
+    what: str,
+    graph: GraphFamily,
+    draw: Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]],
+    split: Split,
+) -> Family:
+    """Return logistic regression over a ball of half the norm of the truth, which binds."""
+
+    def make(seed: int) -> StudyProblem:
+        rng = np.random.default_rng(seed)
+        A, truth = draw(rng)
+        labels = np.where(rng.random(len(A)) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
+        edges = graph.make(seed)
+        X = L1Ball(len(truth), 0.5 * float(np.abs(truth).sum()))
+        parts = split(labels, len(edges), seed)
+        return StudyProblem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
+
+    return f"{what} over a ball that binds", graph, make
+
+
+def logistic(graph: GraphFamily, size: Size) -> Family:
+    """Return logistic regression with a sparse truth; rows are sorted by their labels."""
+
+    def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        A = rng.standard_normal((size.samples, size.features))
+        truth = np.zeros(size.features)
+        truth[: size.nonzeros] = rng.standard_normal(size.nonzeros)
+        return A, truth
+
+    return _labelled(f"logistic regression {size}", graph, draw, by_value)
+
+
+def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> Family:
+    """Return logistic regression on many rows a site with correlated features."""
+
+    def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        spectrum = np.geomspace(1.0, 1.0 / condition, features)  # of the covariance of the features
+        turn = np.linalg.qr(rng.standard_normal((features, features)))[0]
+        A = rng.standard_normal((samples, features)) @ (np.sqrt(spectrum)[:, None] * turn)
+        return A, rng.standard_normal(features)
+
+    what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e},"
+    return _labelled(what, graph, draw, by_size)
+
+
+def completion(graph: GraphFamily, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
+    """Return completion of a matrix of low rank over the ball of its own nuclear norm."""
+
+    def make(seed: int) -> StudyProblem:
+        data = datasets.completion_synthetic(side, rank, entries, seed=seed)
+        radius = float(np.linalg.svd(data.truth, compute_uv=False).sum())
+        held = data.take(np.argsort(data.cols, kind="stable")) if by_column else data
+        return _ratings(held, radius, graph.make(seed))
+
+    what = f"completion {side}×{side} of rank {rank}, {entries} entries, radius the true nuclear norm"
+    return what, graph, make
+
+
+def _ratings(data: Ratings, radius: float, graph: nx.Graph) -> StudyProblem:
+    return StudyProblem(data.objectives(len(graph)), NuclearNormBall(data.shape, radius), graph)
+
+
+def movielens(seed: int) -> StudyProblem:
+    """Return completion of the ratings of MovieLens 100K."""
+    return _ratings(datasets.movielens100k(download=False), 1e4, CYCLE.make(seed))
+
+
+def reviews(seed: int) -> StudyProblem:
+    """Return a Lasso of star ratings on the tf-idf of clothing reviews, a file in the folder DCGS_DATA."""
+    folder = os.environ.get("DCGS_DATA", "")
+    path = Path(folder) / "sparse-regression" / "womens-clothing.npz"
+    if not (folder and path.is_file()):
+        raise datasets.DataNotFoundError(
+            "womens-clothing.npz must be in the folder sparse-regression of the folder that DCGS_DATA names; "
+            f"DCGS_DATA is {folder!r}. It holds a CSR matrix as data, indices, indptr, shape, and y."
+        )
+    with np.load(path, allow_pickle=False) as file:
+        A = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+        b = file["y"].astype(np.float64)
+    A = sp.csr_array(A.astype(np.float64))
+    b -= b.mean()
+    edges = CYCLE.make(seed)
+    order = np.random.default_rng(seed).permutation(len(b))
+    parts = [order[rows] for rows in by_size(b, len(edges), seed)]
+    return StudyProblem([LeastSquares(A[rows], b[rows]) for rows in parts], L1Ball(A.shape[1], 100.0), edges)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A problem by name; ``make(seed)`` makes it.
+
+    ``rounds`` limits every run on it, ``reference`` the iterations of the solver that finds f*, and
+    ``time_factor`` multiplies the time limit. ``spec`` names an instance that is outside the package.
+    """
+
+    name: str
+    about: str
+    make: MakeProblem
+    rounds: int = 3000
+    reference: int = 20_000
+    time_factor: float = 1.0
+    spec: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its files."""
+        return self.spec.replace(":", ".") or self.name
+
+
+def _row(name: str, family: Family, about: str = "{}", **limits: Any) -> Instance:
+    """Return an instance; ``about`` is formatted with the description of the graph."""
+    what, graph, make = family
+    return Instance(name, f"{what}, {about.format(graph.about)}.", make, **limits)
+
+
+_PATH = fixed_graph("10 agents on a path", nx.path_graph, 10)
+_LONG_PATH = fixed_graph("100 agents on a path", nx.path_graph, 100)
+_STAR = fixed_graph("20 agents on a star", nx.star_graph, 19)
+_GRID = fixed_graph("20 agents on a 4×5 grid", nx.grid_2d_graph, 4, 5)
+_LARGE_GRID = fixed_graph("36 agents on a 6×6 grid", nx.grid_2d_graph, 6, 6)
+_BARBELL = fixed_graph("20 agents, two cliques and one edge", nx.barbell_graph, 10, 0)
+_COMPLETE = fixed_graph("20 agents, everyone with everyone", nx.complete_graph, 20)
+
+_RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", CYCLE, movielens
+_PAPER, _WIDE, _TALL = Size(2000, 10_000, 100), Size(800, 2000, 20), Size(2000, 100, 20)
+_FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
+
+INSTANCES: tuple[Instance, ...] = (
+    _row("lasso-paper", lasso(CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0),
+    _row("completion-paper", completion(CYCLE, 200, 5, 5000), time_factor=6.0),
+    _row("movielens", _RATINGS, reference=400, time_factor=6.0),
+    _row("lasso-cycle-10", lasso(CYCLE)),
+    _row("lasso-path-10", lasso(_PATH)),
+    _row("lasso-star-20", lasso(_STAR)),
+    _row("lasso-grid-4x5", lasso(_GRID)),
+    _row("lasso-random-50", lasso(random_graphs(50, 6.0), _WIDE), _FEW, time_factor=3.0),
+    _row("lasso-barbell-20", lasso(_BARBELL)),
+    _row("lasso-complete-20", lasso(_COMPLETE)),
+    _row("lasso-uneven-10", lasso(CYCLE, split=by_chance), "{}, from 2 samples to many each"),
+    _row("lasso-sorted-10", lasso(CYCLE, split=by_value), "{}, samples sorted by b"),
+    _row("noisy-cycle-10", noisy(CYCLE, MIDDLE)),
+    _row("noisy-grid-6x6", noisy(_LARGE_GRID, Size(1080, 1000, 20))),
+    _row("noisy-random-30", noisy(random_graphs(30, 5.0), Size(900, 1000, 20))),
+    _row("noisy-path-100", noisy(_LONG_PATH, Size(1000, 500, 20)), rounds=6000),
+    _row("strong-random-20", noisy(random_graphs(20, 4.0), _TALL), "strongly convex, {}"),
+    _row("strong-l2-10", euclidean(CYCLE, _TALL), "strongly convex, {}"),
+    _row(
+        "logistic-sorted-20",
+        logistic(random_graphs(20, 4.0), Size(1000, 300, 15)),
+        "{}, most of which see one class",
+    ),
+    # Of f(x⁰) − f*, the one heavy column leaves 2e-3: levels from 1e-3 on are about the other columns.
+    _row("text-cycle-10", text(CYCLE, 1000, 5000, 1000.0)),
+    _row(
+        "completion-sorted-4x5",
+        completion(_GRID, 100, 3, 3000, by_column=True),
+        "{} who each see other columns",
+        time_factor=3.0,
+    ),
+)
+"""All instances of the table."""
+
+_REVIEWS = "Lasso of star ratings on the words of 22,641 clothing reviews, 14,679 features", CYCLE, reviews
+
+LARGE: tuple[Instance, ...] = (
+    _row("silo-10", silo(CYCLE, 100_000, 300, 1e4), rounds=1000, reference=2000, time_factor=4.0),
+    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0),
+)
+"""Instances with many rows, which only ``dcgs bench time`` has."""
+
+_SIX = fixed_graph("6 agents on a cycle", nx.cycle_graph, 6)
+_TWO_ROWS = fixed_graph("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
+_FOUR = fixed_graph("4 agents on a path", nx.path_graph, 4)
+
+QUICK: tuple[Instance, ...] = (
+    _row("quick-lasso", lasso(_SIX, Size(60, 200, 5)), rounds=400),
+    _row("quick-noisy", noisy(_TWO_ROWS, Size(120, 60, 6)), rounds=400),
+    _row("quick-completion", completion(_FOUR, 20, 2, 200), rounds=400),
+)
+"""Small instances, for a quick trial."""
+
+
+def instance(name: str) -> Instance:
+    """Return the instance of that name, or one outside the package.
+
+    The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
+    that returns objectives, set and graph.
+    """
+    if ":" not in name:
+        return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
+    make = registry.load("instance", name)
+    if not callable(make):
+        raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
+
+    def problem(seed: int) -> StudyProblem:
+        made = make(seed)
+        if not (isinstance(made, tuple) and len(made) == 3):
+            kind = type(made).__name__
+            raise ValueError(
+                f"{name} must return a tuple of objectives, set and graph; it returned a {kind}."
+            )
+        return StudyProblem(*made)
+
+    about = (make.__doc__ or name).strip().splitlines()[0]
+    return Instance(name.rpartition(":")[2], about, problem, spec=name)
+
+
+@lru_cache(maxsize=2)
+def problem_of(name: str, seed: int) -> StudyProblem:
+    """Return the problem of an instance; the last two are kept, for runs one after the other."""
+    return instance(name).make(seed)

@@ -1,0 +1,1 @@
+"""The page about the paper's experiments: what it shows, and its templates."""

@@ -1,1 +1,0 @@
-"""Benchmarks: exact counts, and ratios of times that were measured in one run."""

@@ -1,0 +1,24 @@
+"""Rows or ratings at several sites become a certified model.
+
+:func:`fit_rows` and :func:`fit_ratings` take arrays, as the estimators do; ``dcgs fit`` reads files.
+"""
+
+from dcgs.learn.linear.design import DesignSpec, LinearModel
+from dcgs.learn.linear.fit import RowsFit, RowsSpec, fit_rows
+from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_ratings
+from dcgs.learn.sites import Rows, RunSpec, Sites, SitesError
+
+__all__ = [
+    "DesignSpec",
+    "LinearModel",
+    "RatingsFit",
+    "RatingsSpec",
+    "Rows",
+    "RowsFit",
+    "RowsSpec",
+    "RunSpec",
+    "Sites",
+    "SitesError",
+    "fit_ratings",
+    "fit_rows",
+]

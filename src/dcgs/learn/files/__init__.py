@@ -1,0 +1,1 @@
+"""Files of users: tables that are read, and models that are written."""

@@ -1,0 +1,332 @@
+"""Fit files: from what the user asked for to models, scores and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+
+from dcgs import __version__, registry
+from dcgs.learn.encoding import scale_notes
+from dcgs.learn.files.entries import RatingsLoader
+from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
+from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
+from dcgs.learn.files.rows import Preparation, PreparedRows, RowsLoader
+from dcgs.learn.files.sets import SetSpec
+from dcgs.learn.files.source import (
+    DataSource,
+    ProcessRecord,
+    exchange_records,
+    file_notes,
+    has_own_files,
+    option_text,
+)
+from dcgs.learn.linear.design import DesignSpec, LossOf
+from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
+from dcgs.learn.linear.scores import FitScores, fit_scores
+from dcgs.learn.problems import Problem
+from dcgs.learn.radius.result import RadiusPath
+from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
+from dcgs.learn.sites import RUN, Rows, RunSpec
+from dcgs.learn.sums import Reductions, Sent
+from dcgs.methods import Method
+from dcgs.objectives import LogisticLoss, SquaredLoss
+from dcgs.run.result import Result
+from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.sets import ConvexSet
+
+_SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
+"""Sets that bound the size of a model; the others bound coefficients in the user's units."""
+
+
+@final
+@dataclass(frozen=True)
+class RowsOptions:
+    """What the user said about a fit of rows; None stands for the default.
+
+    An intercept is the default, except for a loss of another package, which may not be least at its target.
+    Columns are standardized if the set bounds the size of the model. ``folds`` are those of the path.
+    """
+
+    preparation: Preparation = field(default_factory=Preparation)
+    intercept: bool | None = None
+    standardize: bool | None = None
+    folds: int | None = None
+
+    def design(self, problem: Problem, set_name: str) -> DesignSpec:
+        """Return loss, intercept and scales, with the defaults of a problem and a set."""
+        intercept = ":" not in problem.name if self.intercept is None else self.intercept
+        standardize = set_name in _SCALED if self.standardize is None else self.standardize
+        return DesignSpec(_loss(problem), intercept, standardize)
+
+
+@final
+@dataclass(frozen=True)
+class FitConfig:
+    """What to fit, to which data, how, and when to stop.
+
+    ``rule`` says which radius is taken with ``--radius auto``. ``shape`` is the shape of a matrix to
+    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
+    ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
+    must be the same at all sites.
+    """
+
+    problem: Problem
+    source: DataSource
+    layout: SamplesLayout | EntriesLayout
+    graph: GraphSpec
+    set: SetSpec
+    run: RunSpec
+    rule: str = "best"
+    agents: int | None = None
+    shape: tuple[int, int] | None = None
+    rows: RowsOptions = field(default_factory=RowsOptions)
+    ridge: float | None = 5.0
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def method(self) -> Method:
+        """The method of the run."""
+        assert self.run.method is not None
+        return self.run.method
+
+    def check(self) -> None:
+        """Raise if the options contradict each other; read no file."""
+        self.set.check()
+        if self.set.finds_radius and self.problem.entries and self.set.name != "nuclear":
+            raise ValueError(
+                f"--radius auto of {self.problem.name} is for --set nuclear; got {self.set.name}. "
+                "Give a number, or leave --set out."
+            )
+        if self.run.every is not None or self.method.stops_itself:
+            return
+        name, rules = type(self.method).__name__, self.run.rules
+        if any(rules.get(rule) is not None for rule in ("gap", "gap_abs")):
+            raise ValueError(
+                f"a gap ends a run of {name} only if it is measured during the run, which needs all agents' "
+                "losses. Add --measure, or use --method fastdcgs, whose agents certify the gap themselves."
+            )
+        if all(rule is None for rule in rules.values()):
+            limits = "--rounds, --iterations or --seconds"
+            if not self.method.projects:
+                limits = "--rounds, --iterations, --seconds or --lmo-calls"
+            raise ValueError(
+                f"a run of {name} that is not measured must have a limit; got none. "
+                f"Give {limits}; or --measure."
+            )
+
+    def count_agents(self, processes: int) -> int:
+        """Return the number of agents: as given, or the number of nodes, of processes or of files."""
+        if self.agents is not None:
+            agents = self.agents
+        elif processes == 1 and self.source.is_per_agent:
+            agents = self.source.count_files()
+        else:
+            agents = self.graph.node_count() or (processes if processes > 1 else 0)
+        if agents == 0:
+            raise ValueError(
+                "the number of agents must be given for one file of data; give --agents N, "
+                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
+            )
+        self.source.check(agents)
+        return agents
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FileFit:
+    """A fit of files: models, their scores on rows, and what was noted.
+
+    ``sent`` is what all agents sent beside the run. ``notes`` are sentences on files and data. ``checksums``
+    are the SHA-256 of the files of data that this process read, by name. ``read`` says how files of ratings
+    were read.
+    """
+
+    config: FitConfig
+    graph: LabeledGraph
+    fit: RowsFit | RatingsFit
+    notes: tuple[str, ...]
+    sent: tuple[Sent, ...]
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    prepared: PreparedRows | None = None
+    scores: FitScores | None = None
+    read: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> dict[str, Result]:
+        """The run, whose name is empty, or with more than two classes one for each, named after its label."""
+        if isinstance(self.fit, RowsFit):
+            return {entry.label: entry.result for entry in self.fit.fitted}
+        return {"": self.fit.result}
+
+    @property
+    def paths(self) -> dict[str, RadiusPath]:
+        """The paths of the radii that were found, by the names of runs."""
+        if isinstance(self.fit, RowsFit):
+            paths = {entry.label: entry.path for entry in self.fit.fitted}
+        else:
+            paths = {"": self.fit.path}
+        return {label: path for label, path in paths.items() if path is not None}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """How a fit is watched: ``note`` is called with each note on files and data, before the run.
+
+    ``observed`` returns the runtime of the path and the run, which may report their progress.
+    """
+
+    note: Callable[[str], object] = lambda text: None
+    observed: Callable[[Runtime], Runtime] = lambda runtime: runtime
+
+    def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
+        """Return the notes after the user has got them."""
+        for text in notes:
+            self.note(text)
+        return tuple(notes)
+
+    def of(self, network: Reductions) -> Reductions:
+        """Return the network of the path and the run, with the same record."""
+        return Reductions(network.graph, self.observed(network.runtime), network.sent)
+
+
+def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
+    """Read the data of the agents of this process, and fit a model to those of all."""
+    watch = watch or Watch()
+    config.check()
+    group = runtime.group()
+    agents = config.count_agents(group.size)
+    hosts = runtime.hosts(agents)
+    records = _records(config, agents, hosts, group)
+    with group.common_errors():
+        config = replace(config, source=replace(config.source, own=has_own_files(records)))
+    notes = watch.noted(file_notes(records))
+    graph = config.graph.build(agents)
+    network = Reductions(graph.graph, runtime)
+    (local,) = (record for record in records if hosts[0] in record.agents)
+    checksums = {name: sums.split()[0] for name, sums in local.files}
+    with group.common_errors():
+        if isinstance(config.layout, EntriesLayout):
+            fitted = _fit_ratings(config, config.layout, graph, network, watch)
+        else:
+            fitted = _fit_rows(config, config.layout, graph, network, watch)
+    return replace(fitted, notes=(*notes, *fitted.notes), checksums=checksums)
+
+
+def _records(
+    config: FitConfig, agents: int, hosts: Sequence[int], group: ProcessGroup
+) -> list[ProcessRecord]:
+    """Return the records of all processes; raise unless all take part in the same fit."""
+    layout, source = config.layout, config.source
+    targets = layout.target_file if isinstance(layout, SamplesLayout) else None
+    if isinstance(layout, EntriesLayout):
+        has_numbers = RatingsLoader(source, layout, config.shape, {}).has_numbers
+        form = "a file of numbers" if has_numbers else "a table"
+    else:
+        is_table = RowsLoader(source, layout, Preparation(), False).is_table
+        form = "a table" if is_table else "a file of arrays or LIBSVM text"
+    options = {
+        "PROBLEM": repr(config.problem.name),
+        "--agents": str(agents),
+        "--graph": option_text(config.graph.text, may_be_file=True),
+        "--data": form,
+        "the version of dcgs": __version__,
+    }
+    return exchange_records(source, targets, hosts, options, group)
+
+
+def _fit_ratings(
+    config: FitConfig,
+    layout: EntriesLayout,
+    graph: LabeledGraph,
+    network: Reductions,
+    watch: Watch,
+) -> FileFit:
+    placed, read = RatingsLoader(config.source, layout, config.shape, config.options).load(network)
+    watch.noted(placed.notes)
+    chosen = config.set
+    radius = chosen.options.get("radius", 1.0)
+    spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
+    fit = fit_placed(placed, watch.of(network), spec)
+    fit = replace(fit, path=_with_all_bytes(fit.path, network))
+    return FileFit(config, graph, fit, placed.notes, _beside(network), read=read)
+
+
+def _fit_rows(
+    config: FitConfig,
+    layout: SamplesLayout,
+    graph: LabeledGraph,
+    network: Reductions,
+    watch: Watch,
+) -> FileFit:
+    problem, options = config.problem, config.rows
+    how, chosen = options.preparation, config.set
+    prepared = RowsLoader(config.source, layout, how, problem.labels, config.options).load(network)
+    radius = chosen.options.get("radius", 1.0)
+    spec = RowsSpec(
+        options.design(problem, chosen.name),
+        radius,
+        lambda features, r: _set(chosen, (features,), r),
+        options.folds,
+        config.rule,
+        prepared.class_weight,
+        config.run,
+    )
+    beside = []
+    if prepared.encoded is not None and config.source.is_per_agent:
+        beside = [scale_notes(prepared.encoded, prepared.schema)]
+    classes = prepared.schema.labels or ()
+    problems, answers = rows_problem(prepared.fitted, classes, network, spec, *beside)
+    made, notes = problems.designs[0], list(prepared.notes)
+    notes += [text for texts in answers for text in texts]
+    constant = made.statistics.constant.tolist() if spec.design.intercept else []
+    notes += prepared.constant_notes(constant)
+    watch.noted(notes)
+    fit = solve(problems, watch.of(network), spec)
+    paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
+    pairs = zip(fit.fitted, paths, strict=True)
+    fit = replace(fit, fitted=tuple(replace(entry, path=path) for entry, path in pairs))
+    scores = _scores(prepared, fit, network)
+    return FileFit(config, graph, fit, tuple(notes), _beside(network), prepared=prepared, scores=scores)
+
+
+def _with_all_bytes(path: RadiusPath | None, network: Reductions) -> RadiusPath | None:
+    """Return the path with the bytes that the agents of all processes sent for it."""
+    if path is None:
+        return None
+    everyone = network.runtime.group().allgather([np.array([float(path.bytes)])])
+    return replace(path, bytes=int(np.sum(everyone)))
+
+
+def _beside(network: Reductions) -> tuple[Sent, ...]:
+    """Return what all agents sent beside the run."""
+    return tuple(entry for entry in network.sent_by_all() if entry.name != RUN)
+
+
+def _set(chosen: SetSpec, shape: tuple[int, ...], radius: float) -> ConvexSet:
+    """Return the set of models of this shape, with this radius if it has one."""
+    return (chosen.with_radius(radius) if "radius" in chosen.options else chosen).make(shape)
+
+
+def _loss(problem: Problem) -> LossOf:
+    if problem.labels:
+        return LogisticLoss
+    if problem.loss == "own":
+        kind: Any = registry.resolve("loss", problem.name)
+        return partial(kind, **problem.options) if problem.options else kind
+    return SquaredLoss
+
+
+def _scores(prepared: PreparedRows, fit: RowsFit, network: Reductions) -> FitScores:
+    """Return the scores of each agent's model on the rows it held out, and those of all agents."""
+    is_held, models = prepared.schema.held_out > 0, fit.models
+    parts = prepared.held_out if is_held else prepared.fitted
+    if len(fit.classes) == 2:
+        parts = {i: local.with_targets(2.0 * local.targets - 1.0) for i, local in parts.items()}
+    scored: dict[int, tuple[Rows, Any]] = {i: (local, models[i].image(local.A)) for i, local in parts.items()}
+    of_sites, of_all = fit_scores(scored, network, prepared.constant, bool(fit.classes))
+    return FitScores(of_sites, of_all, is_held)

@@ -1,0 +1,1 @@
+"""Linear models of rows: standardized columns, an intercept, classes and scores."""

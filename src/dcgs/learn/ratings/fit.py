@@ -1,0 +1,339 @@
+"""Fit ratings over the network: agree on the ids of items, fit offsets, then complete what they leave.
+
+This is the only place where ``minimize`` is called for ratings. ``dcgs fit completion`` and the estimator end
+here. Ids of users stay with their agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dcgs.learn.radius.folds import Fold
+from dcgs.learn.radius.path import path_steps
+from dcgs.learn.radius.result import RULE, RadiusPath
+from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
+from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, RatingsModel
+from dcgs.learn.ratings.offsets import (
+    Numbers,
+    OffsetsTask,
+    Part,
+    RatingsFacts,
+    facts_steps,
+    prepare,
+    values_note,
+    without_duplicates,
+)
+from dcgs.learn.schema import MergeRules, Note, SiteSchema, agree_steps
+from dcgs.learn.sites import RUN, RunSpec, Sites
+from dcgs.learn.sums import Reductions, Request, Sent, Steps
+from dcgs.low_rank import LowRank
+from dcgs.objectives.objective import MatrixCompletion
+from dcgs.run.minimize import minimize
+from dcgs.run.result import Result
+from dcgs.runtime import Runtime
+from dcgs.sets import ConvexSet, NuclearNormBall
+from dcgs.validation import POSITIVE, finite, vector
+
+GAP = 1e-3
+"""The gap of a fit of ratings: its loss exceeds the least one by at most this share of what it explains."""
+AUTO = "auto"
+# One rating of this number is held out.
+_PARTS = 10
+# Multipliers and shifts of a hash of 64 bits (SplitMix64, Steele, Lea and Flood 2014).
+_GOLDEN, _MIX = 0x9E3779B97F4A7C15, ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+Ratings: TypeAlias = tuple[Any, Any, Any]
+"""Users, items and ratings of one agent."""
+
+
+@final
+@dataclass(frozen=True)
+class RatingsSpec:
+    """How ratings are fitted: the radius of the nuclear norm or ``"auto"``, the ridge of offsets, the run.
+
+    ``ridge`` None means no offsets. ``rule`` says which radius of the path is taken. ``set`` is None for the
+    nuclear norm, or a function of the shape and the radius. ``options`` are what the sites must have given
+    alike, as texts.
+    """
+
+    radius: float | str = AUTO
+    ridge: float | None = 5.0
+    rule: str = "best"
+    set: Callable[[tuple[int, int], float], ConvexSet] = NuclearNormBall
+    run: RunSpec = field(default_factory=RunSpec)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        POSITIVE.or_none(self.ridge, "ridge")
+        if self.radius != AUTO:
+            POSITIVE(self.radius, "radius (or 'auto')")
+        RULE(self.rule, "rule")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PlacedRatings:
+    """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
+
+    With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
+    """
+
+    parts: Mapping[int, Part]
+    naming: Mapping[int, Naming]
+    shape: tuple[int, int]
+    separate_rows: bool
+    facts: RatingsFacts
+    notes: tuple[str, ...] = ()
+
+    def task(self, ridge: float | None) -> OffsetsTask:
+        """Return what all agents know before offsets are fitted."""
+        return OffsetsTask(self.shape, self.separate_rows, ridge)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RatingsFit:
+    """A fit of ratings: the models of the agents of this process, the run, and how the radius was found.
+
+    ``explained`` is the decrease of the loss up to the start of the run, if that was a model of the path.
+    """
+
+    agents: Mapping[int, AgentRatings]
+    placed: PlacedRatings
+    radius: float
+    path: RadiusPath | None
+    result: Result
+    network: Reductions
+    explained: float = 0.0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is odd in the ratings."""
+        return self.placed.notes
+
+    def predict(self, users: ArrayLike, items: ArrayLike) -> Numbers:
+        """Return predictions by the agent that has the user; if no agent of this process has, by the first.
+
+        If several agents have a user of that id, the first of them predicts.
+        """
+        wanted, cols = as_texts(users), as_texts(items)
+        if len(wanted) != len(cols):
+            raise ValueError(f"there must be one item for each user; got {len(wanted)} and {len(cols)}.")
+        models = list(self.agents.values())
+        predictions = models[0].predict(wanted, cols)
+        for agent in reversed(models):
+            known = agent.rows_of(wanted) >= 0
+            predictions[known] = agent.predict(wanted[known], cols[known])
+        return predictions
+
+
+def fit_ratings(sites: Sites[Ratings], spec: RatingsSpec) -> RatingsFit:
+    """Fit a model to ratings: for each agent the ids of users and items, and the ratings.
+
+    Users belong to their agent: their ids are not sent, and equal ids at two agents are two users. The ids of
+    items are agreed on by the network. Several ratings of one user for one item count as their mean.
+
+    >>> users, items = np.divmod(np.arange(24), 6)
+    >>> stars = 3.0 + (users % 2) - (items % 2)
+    >>> sites = Sites.of([(users[:12], items[:12], stars[:12]), (users[12:], items[12:], stars[12:])])
+    >>> fit = fit_ratings(sites, RatingsSpec(radius=1.0, ridge=0.01))
+    >>> fit.predict([0, 1], [0, 0]).round(1)
+    array([3., 4.])
+    >>> fit.agents[0].top(1, 2)[0][0]
+    '0'
+    """
+    _check_runtime(sites.network.runtime)
+    return fit_placed(place(sites, spec.options), sites.network, spec)
+
+
+def place(
+    sites: Sites[Ratings], options: Mapping[str, str] | None = None, merges: bool = True
+) -> PlacedRatings:
+    """Agree on the ids of items and on how many users agents have; number rows and columns.
+
+    If several ratings are of one user and item, their mean counts, unless ``merges`` is False.
+    """
+    given = {i: _checked(i, *mine) for i, mine in sites.data.items()}
+    users = {i: Ids.of(mine[0]) for i, mine in given.items()}
+    items = {i: Ids.of(mine[1]) for i, mine in given.items()}
+    local = {
+        i: Part(users[i].places(mine[0]), items[i].places(mine[1]), mine[2]) for i, mine in given.items()
+    }
+    return place_ids(sites, RatedIds(users, items, local, merges), options or {})
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RatedIds:
+    """Ratings with the places of users and items among the ids of their agent.
+
+    With ``merges`` the mean counts, where there are several ratings of one user and item.
+    """
+
+    users: Mapping[int, Ids]
+    items: Mapping[int, Ids]
+    parts: Mapping[int, Part]
+    merges: bool = True
+
+
+def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) -> PlacedRatings:
+    """Return ratings with the numbers of rows and columns that all agents agree on, by one reduction."""
+    network = sites.network
+    columns = {i: len(items) for i, items in rated.items.items()}
+    parts, schemas = _inspected(sites, rated.parts, columns, options)
+    parts = parts if rated.merges else dict(rated.parts)
+    m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
+    texts = {i: items.tolist() for i, items in rated.items.items()}
+    rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
+    programs: list[Steps[Any]] = [
+        agree_steps(schemas, MergeRules()),
+        facts_steps(parts),
+        _reduced(Request("ids of columns", texts, "union")),
+        _reduced(Request("how many rows agents have", rows)),
+    ]
+    schema, facts, agreed, (users,) = network.run(*programs)
+    items = Ids.of(agreed)
+    ends = np.cumsum(users).astype(np.intp)
+    firsts, shape = np.concatenate([[0], ends[:-1]]), (int(ends[-1]), len(items))
+    placed, naming = {}, {}
+    for i, part in parts.items():
+        cols = items.places(rated.items[i].texts)[part.cols]
+        placed[i] = Part(part.rows + firsts[i], cols, part.values)
+        naming[i] = Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items)
+    return PlacedRatings(placed, dict(naming), shape, True, facts, (*schema.notes, *ids_notes(items)))
+
+
+def place_numbers(
+    sites: Sites[Any],
+    numbered: Mapping[int, Part],
+    naming: Mapping[int, Naming],
+    shape: tuple[int, int],
+    options: Mapping[str, str],
+) -> PlacedRatings:
+    """Return ratings whose rows and columns have numbers that are the same at all agents."""
+    network, m = sites.network, len(sites.network.graph)
+    parts, schemas = _inspected(sites, numbered, dict.fromkeys(numbered, shape[1]), options)
+    ends = {i: np.zeros((m, 2)) for i in parts}
+    for i, part in parts.items():
+        ends[i][i] = part.rows.min(), part.rows.max()
+    programs: list[Steps[Any]] = [
+        agree_steps(schemas, MergeRules()),
+        facts_steps(parts),
+        _reduced(Request("first and last rows of agents", {i: [mine] for i, mine in ends.items()})),
+    ]
+    schema, facts, (rows,) = network.run(*programs)
+    first, last = rows.T
+    order = np.argsort(first, kind="stable")
+    separate = bool((first[order][1:] > last[order][:-1]).all())
+    labels = next(iter(naming.values()))
+    odd = ids_notes(labels.items) if isinstance(labels, Labels) else ()
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, (*schema.notes, *odd))
+
+
+def _reduced(request: Request) -> Steps[Any]:
+    return (yield request)
+
+
+def _inspected(
+    sites: Sites[Any], parts: Mapping[int, Part], columns: Mapping[int, int], options: Mapping[str, str]
+) -> tuple[dict[int, Part], dict[int, SiteSchema]]:
+    """Return the ratings of agents without duplicates, and their schemas, with what is odd in them."""
+    kept, schemas = {}, {}
+    for i, part in parts.items():
+        kept[i], repeated = without_duplicates(part, columns[i])
+        odd = {Note.REPEATED.name: repeated, Note.OUTSIDE.name: values_note(part.values)}
+        facts = {name: text for name, text in odd.items() if text is not None}
+        schemas[i] = SiteSchema(sites.names[i], len(part.values), options=dict(options), facts=facts)
+    return kept, schemas
+
+
+def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
+    """Fit a model to ratings whose rows and columns have numbers."""
+    task, run = placed.task(spec.ridge), spec.run.with_default(GAP)
+    path, x0, explained = None, None, 0.0
+    if spec.radius == AUTO:
+        path = ratings_path(placed.parts, task, network, run.seed)
+        point = path.chosen(spec.rule)
+        radius, decrease = point.radius, (path.null.loss - point.loss) * placed.facts.count
+        x0, explained = path.model(point), max(decrease, 0.0)
+    else:
+        radius = float(spec.radius)
+    prepared = prepare(placed.parts, task, placed.facts, network)
+    X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
+    result = minimize(prepared.objectives, X, network.graph, runtime=network.runtime, x0=x0, **arguments)
+    network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
+    answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
+    agents = {}
+    for i, part in placed.parts.items():
+        rows = np.unique(part.rows) if placed.separate_rows else np.arange(placed.shape[0])
+        x = answers[i] if isinstance(answers[i], LowRank) else _factors(answers[i])
+        model = RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), prepared.offsets[i])
+        agents[i] = AgentRatings(model, placed.naming[i])
+    return RatingsFit(agents, placed, radius, path, result, network, explained)
+
+
+def _check_runtime(runtime: Runtime) -> None:
+    if not runtime.reliable:
+        has = "agents at their own pace" if runtime.asynchronous else "faults"
+        raise ValueError(
+            "ratings are fitted in rounds in which every message arrives, since no agent holds the whole "
+            f"matrix; got a runtime with {has}. Use dcgs.Lockstep() or dcgs.MPI()."
+        )
+
+
+def _checked(i: int, users: Any, items: Any, ratings: Any) -> tuple[Any, Any, Numbers]:
+    """Return the ids and the ratings of an agent; raise unless there is one of each for each rating."""
+    values = np.asarray(finite(vector(ratings, "ratings"), "ratings"), dtype=np.float64)
+    if not np.size(users) == np.size(items) == len(values) > 0:
+        raise ValueError(
+            "users, items and ratings of an agent must have one length, at least 1; agent "
+            f"{i} has {np.size(users)}, {np.size(items)} and {len(values)}."
+        )
+    return users, items, values
+
+
+def _factors(x: NDArray[np.float64]) -> LowRank:
+    """Return a dense matrix in factors."""
+    u, sigma, vt = np.linalg.svd(np.asarray(x), full_matrices=False)
+    rank = int(np.count_nonzero(sigma > 1e-14 * max(sigma.max(initial=0.0), 1e-300)))
+    U, V = np.ascontiguousarray(u[:, :rank] * sigma[:rank]), np.ascontiguousarray(vt[:rank].T)
+    return LowRank(U, V, (x.shape[0], x.shape[1]))
+
+
+def ratings_path(
+    parts: Mapping[int, Part], task: OffsetsTask, network: Reductions, seed: int = 0
+) -> RadiusPath:
+    """Return the errors of radii of the nuclear norm; all agents hold out a tenth of their ratings.
+
+    The offsets are fitted to the other ratings. ``seed`` decides which ratings are held out.
+    """
+    before = network.rounds, network.bytes
+    out = {i: held_out(part, task.shape[1], seed) for i, part in parts.items()}
+    kept = {i: part.some(~out[i]) for i, part in parts.items()}
+    (facts,) = network.run(facts_steps(kept))
+    prepared, tested = prepare(kept, task, facts, network, "offsets of the path"), {}
+    for i, part in parts.items():
+        left = part.some(out[i])
+        values = left.values - prepared.offsets[i].of(left.rows, left.cols)
+        tested[i] = MatrixCompletion(left.rows, left.cols, values, task.shape)
+    start: Any = LowRank.zeros(task.shape)
+    fold = Fold(prepared.objectives, tested)
+    steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
+    (path,) = network.run(steps)
+    rounds, sent = network.rounds - before[0], network.bytes - before[1]
+    return replace(path, rounds=rounds, bytes=sent)
+
+
+def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:
+    """Return which ratings are held out, by a hash of their row and column; the first one never is."""
+    code = (part.rows * columns + part.cols).astype(np.uint64) + np.uint64((1 + seed) * _GOLDEN % 2**64)
+    for shift, factor in _MIX:
+        code = (code ^ (code >> np.uint64(shift))) * np.uint64(factor)
+    out: NDArray[np.bool_] = (code ^ (code >> np.uint64(31))) % np.uint64(_PARTS) == 0
+    out[0] = False
+    return out

@@ -1,0 +1,263 @@
+"""The ratings of agents, and their offsets: the mean, and what each row (user) and column (item) adds to it.
+
+The offsets a of rows and b of columns minimize Σ (value − mean − a[row] − b[column])² + ridge (‖a‖² + ‖b‖²)
+over the ratings of all agents. Every agent eliminates the offsets of its rows; what remains is a linear
+system for b, with a positive definite matrix. The agents solve it by conjugate gradients. A product with the
+matrix is one sum over the network, of as many numbers as there are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dcgs.learn.ratings.ids import places_in
+from dcgs.learn.sums import Reductions, Request, Steps
+from dcgs.low_rank import Index
+from dcgs.methods.reduction import Value, added, tree_answer
+from dcgs.objectives import MatrixCompletion, Objective
+from dcgs.protocol import Program
+from dcgs.tree import TreeNode
+
+Numbers = NDArray[np.float64]
+
+# A rating is far outside if it is farther from the quartiles than this number of their differences.
+_FAR = 10.0
+# Conjugate gradients end when the residual, relative to the right side, is this small. Ratings have few
+# digits, so offsets with eight are exact for them.
+_ACCURACY = 1e-8
+_MOST_STEPS = 200
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The ratings of one agent, with the numbers of their rows and columns."""
+
+    rows: Index
+    cols: Index
+    values: Numbers
+
+    def some(self, chosen: NDArray[np.bool_]) -> Part:
+        """Return the ratings where a mask is True."""
+        return Part(self.rows[chosen], self.cols[chosen], self.values[chosen])
+
+
+def without_duplicates(part: Part, columns: int) -> tuple[Part, str | None]:
+    """Return the ratings with one for each entry, the mean where there are several, and a note on these.
+
+    >>> part = Part(np.array([0, 0, 0]), np.array([1, 2, 1]), np.array([3.0, 4.0, 5.0]))
+    >>> merged, note = without_duplicates(part, 3)
+    >>> merged.values, note
+    (array([4., 4.]), '1 ratings that repeat a pair, 1 of them with another value')
+    """
+    entries = part.rows * columns + part.cols
+    ordered = np.sort(entries)
+    repeated = int(np.count_nonzero(ordered[1:] == ordered[:-1]))
+    if repeated == 0:
+        return part, None
+    _, first, place = np.unique(entries, return_index=True, return_inverse=True)
+    # The mean of equal values is exact: it is the first one, plus the mean of differences from it.
+    differences = part.values - part.values[first][place]
+    sums = np.bincount(place, weights=differences, minlength=len(first))
+    means = part.values[first] + sums / np.bincount(place, minlength=len(first))
+    order = np.argsort(first)
+    kept = first[order]
+    other = int(np.count_nonzero(differences))
+    note = f"{repeated} ratings that repeat a pair, {other} of them with another value"
+    return Part(part.rows[kept], part.cols[kept], means[order]), note
+
+
+def values_note(values: Numbers) -> str | None:
+    """Return a note on ratings that are far outside the others; None if there are none.
+
+    >>> values_note(np.array([1.0, 3.0, 4.0, 4.0, 5.0, 500.0]))
+    '1 ratings far outside the others, such as 500; half of all are from 3.25 to 4.75'
+    """
+    low, high = np.quantile(values, [0.25, 0.75]).tolist()
+    reach = _FAR * ((high - low) or max(abs(low), 1.0))
+    distance = np.maximum(values - high, low - values)
+    far = int(np.count_nonzero(distance > reach))
+    if far == 0:
+        return None
+    example = float(values[np.argmax(distance)])
+    return (
+        f"{far} ratings far outside the others, such as {example:g}; half of all are from {low:g} to {high:g}"
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Offsets:
+    """The mean of all ratings, the offsets of an agent's rows and of all columns, and the range of ratings.
+
+    ``rows`` are the numbers of the rows, in increasing order, that ``row_offsets`` belong to.
+    """
+
+    mean: float
+    low: float
+    high: float
+    rows: Index
+    row_offsets: Numbers
+    col_offsets: Numbers
+
+    @classmethod
+    def none(cls, low: float, high: float, columns: int) -> Offsets:
+        """Return offsets that are all zero."""
+        return cls(0.0, low, high, np.empty(0, dtype=np.intp), np.empty(0), np.zeros(columns))
+
+    def of(self, rows: Index, cols: Index) -> Numbers:
+        """Return mean plus offsets; a row or a column that is not known, such as −1, has the offset 0."""
+        known = (cols >= 0) & (cols < len(self.col_offsets))
+        return self.mean + self.of_rows(rows) + np.where(known, self.col_offsets[np.where(known, cols, 0)], 0)
+
+    def of_rows(self, rows: Index) -> Numbers:
+        """Return the offsets of rows; 0 for a row that is not known."""
+        return np.append(self.row_offsets, 0.0)[places_in(self.rows, rows)]  # the place −1 is the last
+
+
+@final
+@dataclass(frozen=True)
+class OffsetsTask:
+    """What all agents know beforehand.
+
+    With ``separate_rows`` the ratings of every row are with one agent, and no message has a dimension of
+    rows. ``ridge`` None means no offsets: only the range of ratings is found.
+    """
+
+    shape: tuple[int, int]
+    separate_rows: bool
+    ridge: float | None = 5.0
+
+
+@final
+@dataclass(frozen=True)
+class RatingsFacts:
+    """The least, the largest and the mean rating of all agents, and how many ratings there are."""
+
+    low: float
+    high: float
+    mean: float
+    count: float
+
+
+def facts_steps(parts: Mapping[int, Part]) -> Steps[RatingsFacts]:
+    """Find the facts on the ratings of all agents, by one reduction."""
+    sides = {i: [[part.values.min(), -part.values.max()]] for i, part in parts.items()}
+    sums = {i: [[part.values.sum(), float(len(part.values))]] for i, part in parts.items()}
+    (least,), (total,) = yield [Request("range of ratings", sides, "min"), Request("mean of ratings", sums)]
+    return RatingsFacts(float(least[0]), -float(least[1]), float(total[0] / total[1]), float(total[1]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Objectives of what the offsets leave of the ratings of each agent of this process."""
+
+    objectives: Mapping[int, Objective]
+    offsets: Mapping[int, Offsets]
+
+
+def prepare(
+    parts: Mapping[int, Part],
+    task: OffsetsTask,
+    facts: RatingsFacts,
+    network: Reductions,
+    name: str = "offsets of ratings",
+) -> Prepared:
+    """Fit the offsets over the network, and return objectives of what they leave."""
+    offsets = network.run_programs(
+        name, task.shape[1], lambda i, tree: offsets_program(parts[i], tree, task, facts)
+    )
+    left = {i: part.values - offsets[i].of(part.rows, part.cols) for i, part in parts.items()}
+    objectives = {i: MatrixCompletion(p.rows, p.cols, left[i], task.shape) for i, p in parts.items()}
+    return Prepared(objectives, offsets)
+
+
+def offsets_program(part: Part, tree: TreeNode, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
+    """Find the offsets, for one agent."""
+    if task.ridge is None:
+        yield from ()  # nothing is sent
+        return Offsets.none(facts.low, facts.high, task.shape[1])
+    system = _System(part, facts.mean, tree, task)
+    b = yield from system.solve()
+    a = yield from system.row_offsets(b)
+    return Offsets(facts.mean, facts.low, facts.high, system.rows, a, b)
+
+
+@final
+class _System:
+    """One agent's part of the linear system for the offsets of columns.
+
+    A is the number of ratings of each entry. ``counts`` are those of rows, plus the ridge.
+    """
+
+    def __init__(self, part: Part, mean: float, tree: TreeNode, task: OffsetsTask) -> None:
+        assert task.ridge is not None
+        self.tree, self.task, self.ridge = tree, task, task.ridge
+        self.rows: Index = np.unique(part.rows) if task.separate_rows else np.arange(task.shape[0])
+        places = np.searchsorted(self.rows, part.rows)
+        shape = len(self.rows), task.shape[1]
+        self.A = sp.csr_array((np.ones(len(places)), (places, part.cols)), shape=shape)
+        rest = part.values - mean
+        self.row_sums = _sums(places, rest, shape[0])
+        self.col_sums = _sums(part.cols, rest, shape[1])
+        self.row_counts = np.asarray(self.A.sum(axis=1), dtype=np.float64)
+        self.col_counts = np.asarray(self.A.sum(axis=0), dtype=np.float64)
+
+    def solve(self) -> Program[Numbers]:
+        """Return the offsets of columns, by conjugate gradients with a diagonal preconditioner."""
+        if not self.task.separate_rows:
+            self.row_sums, self.row_counts = yield from self._total(self.row_sums, self.row_counts)
+        counts = self.row_counts + self.ridge
+        # Where all agents have all rows, every agent adds the columns of its own ratings.
+        right, col_counts = yield from self._total(
+            self.col_sums - self.A.T @ (self.row_sums / counts), self.col_counts
+        )
+        diagonal = col_counts + self.ridge
+        b = np.zeros(len(right))
+        r = right
+        z = r / diagonal
+        p, rz = z, float(r @ z)
+        enough = _ACCURACY**2 * rz
+        for _ in range(_MOST_STEPS):
+            if rz <= enough:
+                break
+            from_rows = yield from self._row_totals(p)
+            (product,) = yield from self._total(self.A.T @ (from_rows / counts))
+            Sp = diagonal * p - product
+            step = rz / float(p @ Sp)
+            b, r = b + step * p, r - step * Sp
+            z = r / diagonal
+            rz, before = float(r @ z), rz
+            p = z + (rz / before) * p
+        return b
+
+    def row_offsets(self, b: Numbers) -> Program[Numbers]:
+        """Return the offsets of this agent's rows, given those of the columns."""
+        from_rows = yield from self._row_totals(b)
+        return np.asarray((self.row_sums - from_rows) / (self.row_counts + self.ridge))
+
+    def _row_totals(self, p: Numbers) -> Program[Numbers]:
+        """Return A p, summed over all agents unless every row is with one."""
+        local = np.asarray(self.A @ p)
+        if self.task.separate_rows:
+            return local
+        (total,) = yield from self._total(local)
+        return total
+
+    def _total(self, *arrays: Numbers) -> Program[Value]:
+        return (yield from tree_answer(arrays, self.tree, added, _same))
+
+
+def _same(total: Value) -> Value:
+    return total
+
+
+def _sums(places: Index, values: Numbers, count: int) -> Numbers:
+    return np.asarray(np.bincount(places, weights=values, minlength=count), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""``minimize`` and what it returns: check the arguments, build the run, run it, collect the result."""

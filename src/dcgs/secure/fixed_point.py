@@ -1,0 +1,92 @@
+"""Fixed point: arrays of float64 as integers mod 2⁶⁴, with one exponent for all agents and entries.
+
+A value v is sent as q = round(v · 2^e), to the nearest integer. Integers commute: a sum has the same bits in
+any order. With m agents |q| ≤ (2⁶³ − 1) / m, so that the sum of all agents' integers is known exactly from
+its residue mod 2⁶⁴.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.points import Point, is_finite
+
+Words: TypeAlias = NDArray[np.uint64]
+"""Integers mod 2⁶⁴."""
+Integers: TypeAlias = NDArray[np.int64]
+
+LEAST_EXPONENT = -960
+"""With this exponent the decoded total of any integers is below 2^1023, and so is finite."""
+MOST_EXPONENT = 1074
+"""With this exponent every float64 is an integer."""
+
+
+def largest_integer(agents: int) -> int:
+    """Return the largest |q| that each of so many agents may send.
+
+    >>> largest_integer(3) * 3 < 2**63 <= (largest_integer(3) + 1) * 3
+    True
+    """
+    return (2**63 - 1) // agents
+
+
+def encode(values: Point, exponent: int, agents: int) -> Words | None:
+    """Return the integers nearest to values · 2^exponent; None if one of them is too large.
+
+    >>> encode(np.array([0.75, -1.0]), 2, agents=3).astype(np.int64)
+    array([ 3, -4])
+    >>> encode(np.array([2.0]), 61, agents=3) is None
+    True
+    """
+    if not is_finite(values):
+        where = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+        raise FloatingPointError(f"values of a secure sum must be finite; got {values[where]} at {where}.")
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.rint(np.ldexp(values, exponent))
+    largest = float(largest_integer(agents))
+    if int(largest) > largest_integer(agents):
+        largest = math.nextafter(largest, 0.0)
+    if np.abs(scaled).max(initial=0.0) > largest:
+        return None
+    words: Words = scaled.astype(np.int64).view(np.uint64)
+    return words
+
+
+def decode(total: Words, exponent: int) -> Point:
+    """Return the numbers that a sum of encoded values stands for.
+
+    >>> total = encode(np.array([0.75]), 2, agents=3) + encode(np.array([-1.0]), 2, agents=3)
+    >>> decode(total, 2)
+    array([-0.25])
+    """
+    numbers: Point = np.ldexp(total.view(np.int64).astype(np.float64), -exponent)
+    return numbers
+
+
+def entry_error(total: Point, exponent: int, agents: int) -> float:
+    """Return a bound of the error of every entry of a decoded total.
+
+    Every agent rounds by at most 2^−exponent / 2. The conversion of the total to float64 adds half a unit in
+    its last place.
+
+    >>> entry_error(np.zeros(1), 10, agents=4) >= 4 * 2.0**-11
+    True
+    """
+    rounding = math.ldexp(agents, -exponent - 1)
+    conversion = 0.5 * float(np.spacing(np.abs(total).max(initial=0.0)))
+    return math.nextafter(rounding + conversion, math.inf)
+
+
+def exponent_for(magnitude: int, agents: int) -> int:
+    """Return the largest exponent with which values up to 2^magnitude fit.
+
+    >>> e = exponent_for(3, agents=10)
+    >>> encode(np.array([8.0]), e, agents=10) is None, encode(np.array([8.0]), e + 1, agents=10) is None
+    (False, True)
+    """
+    exponent = 63 - agents.bit_length() - magnitude
+    return min(MOST_EXPONENT, max(LEAST_EXPONENT, exponent))

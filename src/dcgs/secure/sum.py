@@ -1,0 +1,314 @@
+"""Reductions of masked values: the root reads the total of all agents, and nothing else.
+
+An agent sends one array of words, masked as a whole:
+
+    1 | a word for each flag | check of the flags | values | four words of check of the values
+
+*Agents.* The first words must add up to the number of agents. If keys differ, a pad does not cancel and the
+total is random: it is noticed with the probability 1 − 2⁻⁶⁴.
+
+*Flags.* The word of a flag is 0, or random and known to its agent only. The total is 0 if no agent has raised
+the flag, and otherwise a random word, which does not tell which agents, nor how many; it is 0 as well
+with the probability 2⁻⁶⁴. So flags are a logical or. For sums of numbers a flag says that an agent's array is
+too large for the exponent. That agent then sends random words in place of all values: the total of the others
+must not be readable, since the next attempt gives the total of all. All agents repeat the sum with a smaller
+exponent. So rounds are spent only if the first guess of the exponent was too large.
+
+*Checks.* Let rₖ be random words that all agents derive from the transcript, the counter and the name of the
+sum, and qₖ the values. Every agent sends Σₖ rₖ qₖ mod 2¹²⁸, as four numbers of 32 bits. Totals of values do
+not exceed 2⁶³, so that their integers Qₖ are known, and the total of the checks must be Σₖ rₖ Qₖ. Let δ be
+the errors of the totals, and δₖ = 2ᵃ · odd with a < 64 one that is not 0. Then rₖ δₖ mod 2¹²⁸ is different
+for all 2⁶⁴ words rₖ, and at most one of them hides the errors: errors that do not depend on r are missed with
+a probability of at most 2⁻⁶⁴. Totals of flags are known mod 2⁶⁴ only, and so is their check. It misses an
+error whose lowest wrong bit is bit a with the probability 2^(a − 64), which is ½ for the highest bit. A
+missed error raises a flag that nobody has raised: a sum is repeated in vain, or a magnitude is too large. No
+total of values is wrong. Checks find accidents: other keys, other names or shapes, a bit that changed on its
+way. They do not stop an agent that wants to send a wrong value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.protocol import Program
+from dcgs.secure.fixed_point import (
+    LEAST_EXPONENT,
+    MOST_EXPONENT,
+    Integers,
+    Words,
+    decode,
+    encode,
+    entry_error,
+    largest_integer,
+)
+from dcgs.secure.masks import Masks
+
+Value: TypeAlias = tuple[NDArray[Any], ...]
+Flags: TypeAlias = NDArray[np.bool_]
+
+EXPONENT_STEP = 16
+"""By so much an exponent is lowered if a value is too large for it."""
+MAGNITUDE_STEP = 8
+"""Magnitudes are multiples of this number."""
+_LIMBS = 4
+# Products of 16-bit numbers, of which so many are added up exactly in float64.
+_CHUNK = 1 << 20
+# All |float64| are below 2^1024; those below 2^−1072 are told as that.
+_MAGNITUDES = np.arange(-1072, 1025, MAGNITUDE_STEP)
+
+
+class SecureSumError(RuntimeError):
+    """Raised when a total is not that of all agents: masks did not cancel, or a message was changed."""
+
+
+class Reduce(Protocol):
+    """A reduction that adds up arrays of words, such as one along a tree.
+
+    ``partial(tree_answer, tree=tree, combine=added)`` and ``partial(network_answer, agent=agent)`` are such.
+    """
+
+    def __call__(self, value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
+        """Return at all agents what the root computes from the sum of all agents' values."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskedReduction:
+    """How one agent masks its words, and how the words of all agents are added up."""
+
+    masks: Masks
+    reduce: Reduce
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Total:
+    """What the root reads: the total of every array, and a bound of the error of each of its entries."""
+
+    arrays: tuple[NDArray[np.float64], ...]
+    errors: tuple[float, ...]
+
+
+def secure_answer(
+    value: Value,
+    reduction: MaskedReduction,
+    answer: Callable[[Total], Value],
+    exponents: Sequence[int],
+    name: str,
+) -> Program[tuple[Value, tuple[int, ...]]]:
+    """Return at all agents what the root computes from the total, and the exponents that were used.
+
+    There is one exponent for each array of float64; all agents have the same ones. An exponent that is too
+    large for the array of some agent is lowered, and the sum repeated. Begin the next sum of this kind with
+    the exponents that are returned. Only the root calls ``answer``.
+    """
+    masks, shapes, tried = reduction.masks, [array.shape for array in value], tuple(exponents)
+    if not all(LEAST_EXPONENT <= e <= MOST_EXPONENT for e in tried):
+        raise ValueError(
+            f"exponents must be between {LEAST_EXPONENT} and {MOST_EXPONENT}; got {list(tried)}."
+        )
+    while True:
+        encoded = [encode(array, e, masks.agents) for array, e in zip(value, tried, strict=True)]
+        words = [
+            np.zeros(array.size, dtype=np.uint64) if integers is None else integers.reshape(-1)
+            for integers, array in zip(encoded, value, strict=True)
+        ]
+
+        def opened(totals: Words, used: tuple[int, ...] = tried) -> Value:
+            parts = np.split(totals, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+            arrays = tuple(
+                decode(part, e).reshape(shape) for part, e, shape in zip(parts, used, shapes, strict=True)
+            )
+            errors = [entry_error(array, e, masks.agents) for array, e in zip(arrays, used, strict=True)]
+            return answer(Total(arrays, tuple(errors)))
+
+        flags = np.array([integers is None for integers in encoded], dtype=np.bool_)
+        label = f"{name} of shapes {shapes} with exponents {list(tried)}"
+        raised, answered = yield from _masked_sum(_Sent(flags, _joined(words)), reduction, label, opened)
+        if not raised.any():
+            return answered, tried
+        tried = tuple(_lowered(e) if high else e for e, high in zip(tried, raised, strict=True))
+
+
+def _lowered(exponent: int) -> int:
+    if exponent == LEAST_EXPONENT:
+        raise OverflowError(
+            "values of a secure sum must be less than 2^1023 divided by the number of agents; those of some "
+            "agent are not. Scale the data."
+        )
+    return max(LEAST_EXPONENT, exponent - EXPONENT_STEP)
+
+
+def secure_integers(
+    values: Integers, reduction: MaskedReduction, answer: Callable[[Integers], Value], name: str
+) -> Program[Value]:
+    """Return at all agents what the root computes from the exact total of vectors of integers."""
+    largest = largest_integer(reduction.masks.agents)
+    if max(-int(values.min(initial=0)), int(values.max(initial=0))) > largest:
+        # An error may be printed elsewhere: it has no value in it.
+        raise OverflowError(
+            f"integers of a secure sum of {reduction.masks.agents} agents must be between −{largest} and "
+            f"{largest}; some of {name!r} are not."
+        )
+    sent = _Sent(np.zeros(0, dtype=np.bool_), values.view(np.uint64))
+    label = f"{name} of {len(values)} integers"
+    _, answered = yield from _masked_sum(sent, reduction, label, lambda total: answer(total.view(np.int64)))
+    return answered
+
+
+def secure_any(flags: Flags, reduction: MaskedReduction, name: str) -> Program[Flags]:
+    """Return for each flag of a vector whether some agent has raised it; nobody learns who, nor how many."""
+    sent = _Sent(flags, np.zeros(0, dtype=np.uint64))
+    raised, _ = yield from _masked_sum(sent, reduction, f"{name} of {len(flags)} flags", lambda total: ())
+    return raised
+
+
+def secure_max_exponent(value: Value, reduction: MaskedReduction, name: str) -> Program[tuple[int, ...]]:
+    """Return for each array the least multiple b of 8 for which all entries of all agents are below 2^b.
+
+    It is the maximum over all agents, from a logical or over thresholds: nobody learns another agent's b.
+    ``exponent_for`` makes an exponent of it. The least b is −1072, also of zeros.
+    """
+    largest = [float(np.abs(array).max(initial=0.0)) for array in value]
+    powers = [math.frexp(number)[1] if number > 0.0 else int(_MAGNITUDES[0]) for number in largest]
+    above = np.array(powers)[:, None] > _MAGNITUDES
+    raised = yield from secure_any(above.reshape(-1), reduction, name)
+    return tuple(int(_MAGNITUDES[count]) for count in raised.reshape(above.shape).sum(axis=1))
+
+
+def complete_answer(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what every agent computes from the sum of all agents' words on a complete graph, in one round.
+
+    Every agent reads the total here, not only a root.
+    """
+    inbox = yield value
+    shapes = [array.shape for array in value]
+    for j, theirs in inbox.items():
+        if not isinstance(theirs, tuple) or [array.shape for array in theirs] != shapes:
+            raise ValueError(
+                f"a message must be a tuple of arrays of shapes {shapes}; that of agent {j} is not."
+            )
+    return answer(
+        tuple(sum(arrays[1:], start=arrays[0]) for arrays in zip(value, *inbox.values(), strict=True))
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """What an agent sends, before masks: flags, and values as words."""
+
+    flags: Flags
+    values: Words
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.flags) + 1 + len(self.values) + _LIMBS
+
+    def words(self, masks: Masks, weights: Words) -> Words:
+        """Return all words in their order; random values if a flag is raised."""
+        flags, values = np.zeros(len(self.flags), dtype=np.uint64), _with_check(self.values, weights)
+        if self.flags.any():
+            noise = masks.noise(len(flags) + len(values))
+            flags, values = np.where(self.flags, noise[: len(flags)], flags), noise[len(flags) :]
+        return _joined([np.ones(1, dtype=np.uint64), flags, _flag_check(flags, weights), values])
+
+
+def _masked_sum(
+    sent: _Sent, reduction: MaskedReduction, name: str, answer: Callable[[Words], Value]
+) -> Program[tuple[Flags, Value]]:
+    """Return which flags some agent has raised, and what the root computes from the values if none has."""
+    masks, counter = reduction.masks, reduction.masks.counter
+    weights = _weights(masks, name, len(sent.flags) + len(sent.values))
+
+    def opened(totals: Value) -> Value:
+        error = f"in sum {counter}, {name!r}, of {masks.agents} agents"
+        flags, values = _checked(totals, sent, masks.agents, weights, error)
+        raised = flags != 0
+        return (raised.astype(np.float64), *(() if raised.any() else answer(values)))
+
+    masked = masks.seal(sent.words(masks, weights), name)
+    raised, *answered = yield from reduction.reduce((masked,), answer=opened)
+    return raised != 0.0, tuple(answered)
+
+
+def _checked(totals: Value, sent: _Sent, agents: int, weights: Words, error: str) -> tuple[Words, Words]:
+    """Return the totals of flags and of values; raise unless they are those of all agents."""
+    (total,) = totals
+    if total.dtype != np.uint64 or total.shape != (sent.size,):
+        raise SecureSumError(
+            f"all agents must send {sent.size} words; {error} the total is an array of {total.dtype} and "
+            f"shape {total.shape}."
+        )
+    if total[0] != agents:
+        raise SecureSumError(
+            f"masks must cancel; {error} they do not: the number of agents came out as {total[0]}. An agent "
+            "has other keys, takes part in another sum, or is missing. Exchange keys anew."
+        )
+    flags, check, values = np.split(total[1:], [len(sent.flags), len(sent.flags) + 1])
+    is_right = _flag_check(flags, weights) == check
+    if not flags.any():
+        is_right &= _check(values[:-_LIMBS], weights) == _from_limbs(values[-_LIMBS:])
+    if not is_right:
+        raise SecureSumError(
+            f"the check of a total must be that of its values; {error} it is not. An agent takes part in "
+            "another sum, or a message was changed on its way. See whether memory and network are in order."
+        )
+    return flags, values[:-_LIMBS]
+
+
+def _weights(masks: Masks, name: str, size: int) -> Words:
+    """Return random words that all agents know; another counter, name or transcript gives other ones."""
+    content = masks.transcript + masks.counter.to_bytes(8, "little") + name.encode()
+    key = int.from_bytes(sha256(content).digest()[:16], "little")
+    words: Words = np.random.Philox(key=key).random_raw(size)
+    return words
+
+
+def _flag_check(flags: Words, weights: Words) -> Words:
+    """Return Σ rₖ fₖ mod 2⁶⁴, as a vector of one word."""
+    return np.array([(weights[: len(flags)] * flags).sum(dtype=np.uint64)])
+
+
+def _with_check(values: Words, weights: Words) -> Words:
+    check = _check(values, weights)
+    limbs = [check >> 32 * k & 0xFFFFFFFF for k in range(_LIMBS)]
+    return _joined([values, np.array(limbs, dtype=np.uint64)])
+
+
+def _from_limbs(limbs: Words) -> int:
+    return sum(int(limb) << 32 * k for k, limb in enumerate(limbs)) % 2**128
+
+
+def _check(values: Words, weights: Words) -> int:
+    """Return Σ rₖ qₖ mod 2¹²⁸, for signed values q.
+
+    Words are cut into numbers of 16 bits, whose products are added up exactly in float64. A negative number
+    is its word minus 2⁶⁴.
+    """
+    total, weights = 0, weights[len(weights) - len(values) :]
+    for start in range(0, len(values), _CHUNK):
+        part = values[start : start + _CHUNK]
+        negative = part.view(np.int64) < 0
+        digits = np.column_stack([_digits(part), negative])
+        products = _digits(weights[start : start + _CHUNK]).T @ digits
+        for (a, b), product in np.ndenumerate(products):
+            total += (int(product) << 16 * (a + b)) * (-1 if b == 4 else 1)
+    return total % 2**128
+
+
+def _digits(words: Words) -> NDArray[np.float64]:
+    """Return the four digits of 16 bits of each word, the lowest first."""
+    return words.astype("<u8", copy=False).view("<u2").reshape(-1, 4).astype(np.float64)
+
+
+def _joined(words: Sequence[Words]) -> Words:
+    joined: Words = np.concatenate(words, dtype=np.uint64)
+    return joined
