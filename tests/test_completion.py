@@ -13,11 +13,12 @@ import scipy.sparse as sp
 import dcgs
 from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result, Status
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
-from dcgs.methods import Agent, completion_shared_root
+from dcgs.methods import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
-from dcgs.methods.completion import complete
-from dcgs.methods.completion_gap import Command, GapSearch, ModelValue
-from dcgs.methods.completion_shared import complete_shared
+from dcgs.methods.fast import completion_shared_root
+from dcgs.methods.fast.completion import complete
+from dcgs.methods.fast.completion_gap import Command, GapSearch, ModelValue
+from dcgs.methods.fast.completion_shared import complete_shared
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.sets.nuclear_norm_ball import onto_ball
 from dcgs.sets.top_eigenvalue import TopEigenvalue
@@ -111,7 +112,7 @@ def messages_of(
             return end.value
 
     for form in (complete, complete_shared):
-        monkeypatch.setattr(f"dcgs.methods.fast_dcgs.{form.__name__}", partial(recorded, form))
+        monkeypatch.setattr(f"dcgs.methods.fast.fast_dcgs.{form.__name__}", partial(recorded, form))
     return arrays, dcgs.minimize(objectives, X, nx.cycle_graph(5), gap=1e-4, iterations=500)
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import stacked
 from dcgs import LeastSquares
-from dcgs.methods.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
-from dcgs.methods.step_size import StepSize
+from dcgs.methods.fast.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
+from dcgs.methods.fast.step_size import StepSize
 from problems import GRAPHS, Array, Fits, laplacian_matrix, random_fits
 
 SIZE = 4

@@ -31,7 +31,7 @@ import test_reference
 import test_repository
 from dcgs import registry
 from dcgs.inner import check_inner
-from dcgs.methods.fast_dcgs import InnerName
+from dcgs.methods.fast.fast_dcgs import InnerName
 
 EXTENSION = Path(__file__).parent / "extension"
 DCGS = Path(sys.executable).with_name("dcgs")

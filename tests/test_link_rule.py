@@ -13,7 +13,7 @@ import dcgs
 from dcgs.facts import SizeFacts
 from dcgs.link import LINKS, Link
 from dcgs.methods import reduction
-from dcgs.methods.link_rule import ASSUMED, prefers_sums, sum_pieces
+from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums, sum_pieces
 from dcgs.network import as_network
 from dcgs.run import distributed
 from dcgs.run.distributed import facts_of

@@ -14,8 +14,8 @@ import dcgs
 import stacked
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Snapshot, Status
 from dcgs.inner import Accuracy, Inner, Projected, Solver, Subproblem, Task
-from dcgs.methods.fast_dcgs import RELAXATION
-from dcgs.methods.preconditioner import as_preconditioner, uneven_curvatures
+from dcgs.methods.fast.fast_dcgs import RELAXATION
+from dcgs.methods.fast.preconditioner import as_preconditioner, uneven_curvatures
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L2Ball
 from problems import Array, laplacian_matrix

@@ -16,8 +16,8 @@ from dcgs.cli import main
 from dcgs.counting import CountedOracle, Tally
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.certificate import CertifiedGap
-from dcgs.methods.second_order import Progress
-from dcgs.methods.step_size import StepSize
+from dcgs.methods.fast.second_order import Progress
+from dcgs.methods.fast.step_size import StepSize
 
 Array = NDArray[np.float64]
 TWO = nx.path_graph(2)

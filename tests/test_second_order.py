@@ -15,10 +15,10 @@ import loss_cases as losses
 from dcgs import FastDCGS, LeastSquares, Logistic, Objective, Snapshot, Status
 from dcgs.counting import CountedOracle, Tally
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
-from dcgs.methods import second_order
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
-from dcgs.methods.second_order import RootState, SecondOrderState, Verdict
+from dcgs.methods.fast import second_order
+from dcgs.methods.fast.second_order import RootState, SecondOrderState, Verdict
 from dcgs.run.measuring import certify
 from dcgs.sets import ConvexSet
 from problems import Array, random_fits

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Status
-from dcgs.methods.preconditioner import summed_preconditioner
+from dcgs.methods.fast.preconditioner import summed_preconditioner
 from dcgs.network import as_network
 from dcgs.run.distributed import facts_of
 from problems import Array

@@ -14,7 +14,7 @@ from dcgs import L1Ball, LeastSquares, Logistic, Objective
 from dcgs.counting import CountedOracle
 from dcgs.facts import Facts
 from dcgs.methods import Agent
-from dcgs.methods.step_size import StepSize, balancing_factor, local_eta
+from dcgs.methods.fast.step_size import StepSize, balancing_factor, local_eta
 from dcgs.network import as_network
 from dcgs.run.distributed import facts_of
 from problems import GRAPHS, Array, laplacian_matrix

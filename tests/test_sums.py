@@ -23,9 +23,10 @@ from dcgs import FastDCGS, LeastSquares, Lockstep, Logistic, Objective, Result, 
 from dcgs.atoms import Atom
 from dcgs.counting import CountedOracle
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
-from dcgs.methods import Agent, sums_root
+from dcgs.methods import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
-from dcgs.methods.sums import Sample
+from dcgs.methods.fast import sums_root
+from dcgs.methods.fast.sums import Sample
 from dcgs.methods.tolerance import summable_tolerance
 from dcgs.network import as_network
 from dcgs.points import Point

@@ -17,8 +17,8 @@ import dcgs
 from dcgs import CG, DCGS, PCG, Theorem1, Theorem2
 from dcgs.counting import CountedOracle
 from dcgs.inner import Inner, Outcome, Subproblem, Task, gap_at_most
-from dcgs.methods.edge_variables import LossyEdgeVariables, ReliableEdgeVariables
-from dcgs.methods.step_size import StepSize
+from dcgs.methods.fast.edge_variables import LossyEdgeVariables, ReliableEdgeVariables
+from dcgs.methods.fast.step_size import StepSize
 from dcgs.runtime.faults import AgentLinks, SentMessage
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, Simplex
 from problems import GRAPHS, Array, Fits, agreeing_fits, laplacian_matrix, norm_of, random_fits

@@ -3,7 +3,7 @@
 from dcgs.methods.base import Agent, Dual, Method, ProjectedMethod, projector
 from dcgs.methods.dcgs import DCGS, PrimalDual
 from dcgs.methods.dfw import DFW
-from dcgs.methods.fast_dcgs import FastDCGS
+from dcgs.methods.fast.fast_dcgs import FastDCGS
 from dcgs.methods.mixing import average, laplacian
 from dcgs.methods.projected_agd import ProjectedAGD
 from dcgs.methods.projected_gradient import NIDS, PGExtra

@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 from dcgs.inner import Corrective, Inner, Subproblem, Task
 from dcgs.methods.base import Agent, Dual
 from dcgs.methods.certificate import gap_noise
-from dcgs.methods.step_size import local_eta
+from dcgs.methods.fast.step_size import local_eta
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the

@@ -20,7 +20,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.link_rule import sparse_bytes, sum_pieces
+from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
 from dcgs.methods.mixing import check_shapes
 from dcgs.points import Point
 from dcgs.protocol import Program

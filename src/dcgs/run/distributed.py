@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from dcgs.facts import Facts, ProjectionFacts, SizeFacts
-from dcgs.methods.preconditioner import uneven_curvatures
+from dcgs.methods.fast.preconditioner import uneven_curvatures
 from dcgs.network import Network, extreme_eigenvalues
 from dcgs.objectives.maps import SparseMap, largest_by_lanczos
 from dcgs.objectives.objective import Objective

@@ -19,7 +19,7 @@ from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
-from dcgs.methods.second_order import symmetric
+from dcgs.methods.fast.second_order import symmetric
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, vdot
 from dcgs.run.minimize import minimize

@@ -20,7 +20,7 @@ from dcgs.learn.radius.finders import GAP, ROUNDING, Finder, Fitted, SetOf, Stop
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.result import from_sums
 from dcgs.learn.sums import Reductions, Request, Steps
-from dcgs.methods.sums_control import SmoothnessEstimate
+from dcgs.methods.fast.sums_control import SmoothnessEstimate
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
 from dcgs.points import Point, vdot

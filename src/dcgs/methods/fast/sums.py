@@ -19,9 +19,9 @@ import numpy as np
 from dcgs.inner import Inner
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
+from dcgs.methods.fast.sums_root import SumsRoot, SumsRootState
 from dcgs.methods.local_bound import LocalBound, gradient_multiplier
 from dcgs.methods.reduction import Value, complete_sum, network_answer
-from dcgs.methods.sums_root import SumsRoot, SumsRootState
 from dcgs.objectives import Objective
 from dcgs.objectives.losses import Image
 from dcgs.points import Point

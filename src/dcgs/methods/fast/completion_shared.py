@@ -17,8 +17,8 @@ import numpy as np
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
-from dcgs.methods.completion_gap import Command
-from dcgs.methods.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
+from dcgs.methods.fast.completion_gap import Command
+from dcgs.methods.fast.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point

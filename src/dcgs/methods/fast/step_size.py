@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from dcgs.methods.base import Agent
-from dcgs.methods.preconditioner import as_preconditioner
+from dcgs.methods.fast.preconditioner import as_preconditioner
 from dcgs.points import Point
 
 # The first η is this share of √(largest · mean curvature) · connectivity^(−1/4), averaged over agents. The

@@ -19,8 +19,8 @@ import numpy as np
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
-from dcgs.methods.completion_gap import Command
-from dcgs.methods.completion_root import Root, RootState
+from dcgs.methods.fast.completion_gap import Command
+from dcgs.methods.fast.completion_root import Root, RootState
 from dcgs.methods.reduction import Value, network_answer
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.points import Point

@@ -13,7 +13,7 @@ import numpy as np
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds
-from dcgs.methods.completion_gap import Command, GapEstimate, GapSearch, ModelValue
+from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended, onto_ball

@@ -18,12 +18,12 @@ from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
-from dcgs.methods.completion import CompletionState, complete
-from dcgs.methods.completion_shared import SharedState, complete_shared
-from dcgs.methods.edges import EdgesState, over_edges
-from dcgs.methods.link_rule import ASSUMED, prefers_sums
-from dcgs.methods.second_order import SecondOrderState, by_second_order
-from dcgs.methods.sums import SumsState, by_sums
+from dcgs.methods.fast.completion import CompletionState, complete
+from dcgs.methods.fast.completion_shared import SharedState, complete_shared
+from dcgs.methods.fast.edges import EdgesState, over_edges
+from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
+from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
+from dcgs.methods.fast.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
 from dcgs.objectives.sampling import Sampling
 from dcgs.protocol import Program

@@ -12,8 +12,8 @@ from typing import Any, final
 import numpy as np
 
 from dcgs.methods.base import Agent
+from dcgs.methods.fast.step_size import StepSize
 from dcgs.methods.reduction import Combine, Reduction, Value, added
-from dcgs.methods.step_size import StepSize
 from dcgs.points import Point
 from dcgs.protocol import Inbox, Message
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dcgs.inner import Solver, Subproblem
 from dcgs.methods.base import Dual
-from dcgs.methods.step_size import StepSize
+from dcgs.methods.fast.step_size import StepSize
 from dcgs.objectives.objective import Objective
 from dcgs.points import EPS, Point, norm, vdot
 

@@ -1,0 +1,1 @@
+"""FastDCGS: its forms over edges, by sums and in factors, and the choice between them."""
