@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,7 @@ from dcgs.report.progress import ObservedRuntime, Progress
 from dcgs.runtime import (
     MPI,
     Lockstep,
+    MessageRecorder,
     ProcessGroup,
     RunAbortedError,
     Runtime,
@@ -59,7 +61,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     group = runtime.group()
     with command_errors(group, args.checkpoint):
         try:
-            with group.reporting_failures():
+            with group.reporting_failures(), _recorded(runtime, args.record_messages) as runtime:
                 return _fit(args, console, runtime, group)
         except (KeyboardInterrupt, SystemExit, RunAbortedError) as stop:
             status = interrupt_status(stop)
@@ -160,6 +162,11 @@ def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
     """Return what to fit and where to write it; raise if either is impossible."""
     config, output = config_of(args), OutputFolder(args.out)
     config.check()
+    if args.runtime == "mpi" and args.record_messages is not None:
+        raise ValueError(
+            "--record-messages needs all agents in one process; with MPI they are in several. Leave it out, "
+            "or add --runtime lockstep."
+        )
     if args.report and not _is_installed(_NEEDS[REPORT]):
         raise ValueError(f"--report {_not_installed(REPORT)}")
     output.check(_replaces(args))
@@ -172,6 +179,16 @@ def _runtime(args: argparse.Namespace) -> Runtime:
         return Lockstep(threads=args.threads)
     given = {"timeout": args.timeout, "start_timeout": args.start_timeout}
     return MPI(**{name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _recorded(runtime: Runtime, file: Path | None) -> Iterator[Runtime]:
+    """Give the runtime; if there is a file, every message is written to it."""
+    if file is None or not isinstance(runtime, Lockstep):
+        yield runtime
+        return
+    with MessageRecorder(file) as recorder:
+        yield replace(runtime, on_message=recorder)
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:

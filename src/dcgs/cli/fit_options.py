@@ -252,6 +252,8 @@ def _add_running(add: Callable[..., None]) -> None:
     add("--timeout S", text, positive)
     text = "of mpi: seconds in which all processes must have started MPI (default: 120, and 2 for each)"
     add("--start-timeout S", text, positive)
+    text = "write every message between agents to this .npz file; of lockstep (docs/privacy.md)"
+    add("--record-messages FILE", text, path)
     add("--threads N", "for lockstep (default: chosen by the size of the data)", count)
 
 
@@ -273,7 +275,7 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
 # compared when it is known.
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
-_OWN_OUTPUT = ("out", "force", "report", "checkpoint")
+_OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
 _LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
