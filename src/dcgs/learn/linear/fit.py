@@ -24,6 +24,7 @@ from dcgs.learn.sites import RUN, Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Sent, Steps, side_by_side
 from dcgs.learn.words import Label, label_text
 from dcgs.objectives.losses import LogisticLoss
+from dcgs.parallel import blas_threads
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import MPI, Lockstep, Runtime
@@ -204,6 +205,7 @@ def fit_models(
     return solve(problem, network, spec)
 
 
+@blas_threads(1)
 def rows_problem(
     rows: Mapping[int, Rows],
     classes: Sequence[Label],
@@ -222,6 +224,7 @@ def rows_problem(
     return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes)), answers
 
 
+@blas_threads(1)
 def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     """Find the radius, if that is asked for, and the model of each problem."""
     spec = replace(spec, run=spec.run.with_default(GAP))
