@@ -23,6 +23,7 @@ from dcgs.learn.schema import ColumnSchema, MergeRules, Schema, SiteSchema, agre
 from dcgs.learn.sites import RUN, Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Sent, Steps, side_by_side
 from dcgs.objectives.losses import LogisticLoss
+from dcgs.parallel import blas_threads
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import MPI, Lockstep, Runtime
@@ -203,6 +204,7 @@ def fit_models(
     return solve(problem, network, spec)
 
 
+@blas_threads(1)
 def rows_problem(
     rows: Mapping[int, Rows],
     classes: Sequence[Label],
@@ -221,6 +223,7 @@ def rows_problem(
     return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes)), answers
 
 
+@blas_threads(1)
 def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     """Find the radius, if that is asked for, and the model of each problem."""
     spec = replace(spec, run=spec.run.with_default(GAP))
