@@ -29,9 +29,16 @@ from dcgs.learn.files.fit import FitConfig, RowsOptions
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
 from dcgs.learn.files.rows import Preparation
-from dcgs.learn.files.sets import SetSpec, built_in_options, sets_with
 from dcgs.learn.files.source import DataSource, option_text
-from dcgs.learn.problems import PROBLEMS, Problem, method_named, problem_named
+from dcgs.learn.files.specs import (
+    PROBLEMS,
+    Problem,
+    SetSpec,
+    built_in_options,
+    method_named,
+    problem_named,
+    sets_with,
+)
 from dcgs.learn.schema import NOT_GIVEN
 from dcgs.learn.sites import RunSpec
 from dcgs.sets import OptionKind
