@@ -116,10 +116,10 @@ def _exact_coin(u: int, gamma: Fraction, draw: Draw) -> bool:
             p = (Decimal(-gamma.numerator) / gamma.denominator).exp()
             low, high = Decimal(u) / (1 << bits), Decimal(u + 1) / (1 << bits)
             error = Decimal(10) ** (4 - digits)
-        if high + error <= p:
-            return True
-        if low - error >= p:
-            return False
+            if high + error <= p:
+                return True
+            if low - error >= p:
+                return False
 
 
 def _words(size: int, draw: Draw) -> NDArray[np.uint64]:

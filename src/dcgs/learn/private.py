@@ -1,0 +1,285 @@
+"""Fit a linear model with a promise of privacy: noisy sums of clipped gradients of rows.
+
+Two data sets that differ by one row, of any values, at any site, give what leaves the sites with nearly equal
+probabilities: that is (ε, δ)-differential privacy. It holds against all who take part, the root included,
+because the sites add the noise before sums are masked. Nothing else that depends on rows leaves a site: the
+bounds of columns, which scale them, the levels of categories and the radius are given.
+
+Rows are scaled to |zⱼ| ≤ 1 by the bounds, and to a norm of at most ``row_norm``. The derivative of the loss
+of a row is at most 1, in absolute value. So a row changes a sum of gradients by at most √(row_norm² + 1),
+where 1 is for the intercept. Steps are projected gradient steps, whose lengths follow from the norms of the
+noisy gradients (AdaGrad-Norm: Ward, Wu, Bottou 2020). The model is the mean of the second half of them. All
+that is computed from noisy sums promises the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.files import atomic_write
+from dcgs.learn.linear.design import LinearModel
+from dcgs.learn.sites import Rows, Sites
+from dcgs.learn.sums import Request, Steps
+from dcgs.parallel import blas_threads
+from dcgs.secure.noise import SIGMA, discrete_gaussian, epsilon_of, rho_for
+from dcgs.sets import Box, L1Ball, ProductSet
+from dcgs.validation import COUNT, POSITIVE, finite, number, one_of, shown, vector
+
+Vector = NDArray[np.float64]
+
+# The share of the budget that the number of rows takes.
+_COUNT_SHARE = 0.01
+# The length of a first step, relative to the radius.
+_FIRST = 0.25
+# The intercept is in an interval of this half-width beside the radius.
+_INTERCEPT = 3.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """The least and the largest value that each column may take, known without looking at the data.
+
+    Values outside are moved onto the bound. ``target`` are those of the target of a lasso.
+    """
+
+    low: Vector
+    high: Vector
+    target: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = (
+            finite(vector(side, name), name) for side, name in ((self.low, "low"), (self.high, "high"))
+        )
+        if low.shape != high.shape or not (low < high).all():
+            raise ValueError(
+                "each column must have a lower bound below its upper one; got "
+                f"{shown(low.tolist())} and {shown(high.tolist())}."
+            )
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    @property
+    def middle(self) -> Vector:
+        """The middle between the bounds of each column."""
+        return 0.5 * (self.low + self.high)
+
+    @property
+    def half(self) -> Vector:
+        """Half the distance between the bounds of each column."""
+        return 0.5 * (self.high - self.low)
+
+    def scaled(self, A: Any) -> Vector:
+        """Return rows in units of the bounds: from −1 to 1."""
+        dense = A.toarray() if hasattr(A, "toarray") else np.asarray(A, dtype=np.float64)
+        if dense.shape[1] != len(self.low):
+            raise ValueError(
+                f"there must be bounds for each column; there are {len(self.low)} for {dense.shape[1]} columns."
+            )
+        return np.asarray((np.clip(dense, self.low, self.high) - self.middle) / self.half)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PrivateSpec:
+    """What is fitted, and what is promised.
+
+    ``epsilon`` and ``delta`` are those of the whole fit. ``colluders`` is the number of sites that may put
+    together what they know: the noise of the others alone is enough. ``row_norm`` None is √features / 3.
+    """
+
+    loss: Literal["logistic", "squared"]
+    radius: float
+    bounds: Bounds
+    epsilon: float
+    delta: float = 1e-6
+    steps: int = 60
+    row_norm: float | None = None
+    colluders: int = 1
+
+    def __post_init__(self) -> None:
+        one_of("logistic", "squared")(self.loss, "loss")
+        POSITIVE(self.radius, "radius")
+        POSITIVE(self.epsilon, "epsilon")
+        number("be between 0 and 1", lambda value: 0.0 < value < 1.0)(self.delta, "delta")
+        COUNT(self.steps, "steps")
+        COUNT(self.colluders, "colluders")
+        POSITIVE.or_none(self.row_norm, "row_norm")
+        if self.loss == "squared" and self.bounds.target is None:
+            raise ValueError(
+                "the target of a lasso must have bounds; got none. Give Bounds(low, high, target=…)."
+            )
+
+    @property
+    def norm(self) -> float:
+        """The largest norm of a scaled row, without the intercept."""
+        return math.sqrt(len(self.bounds.low)) / 3.0 if self.row_norm is None else self.row_norm
+
+    @property
+    def rho(self) -> float:
+        """The whole budget, as zero-concentrated differential privacy."""
+        return rho_for(self.epsilon, self.delta)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PrivateFit:
+    """A model, and what is promised of it.
+
+    ``rows`` is a noisy number of rows. ``signal`` is it divided by the noise of a mean gradient: below about
+    20 most of what could be explained is lost (docs/privacy.md).
+    """
+
+    model: LinearModel
+    spec: PrivateSpec
+    rows: float
+    signal: float
+
+    @property
+    def epsilon(self) -> float:
+        """ε of all that left the sites, for the δ of the specification."""
+        return epsilon_of(self.spec.rho, self.spec.delta)
+
+
+@blas_threads(1)
+def fit_private(sites: Sites[Rows], spec: PrivateSpec) -> PrivateFit:
+    """Return a model of the rows of all sites; targets of classes are −1 and 1. Sums must be masked."""
+    network = sites.network
+    if not network.secure:
+        raise ValueError(
+            "the sums of a private fit must be masked, else a neighbor reads a site's own sums, with little "
+            "noise; got open ones. Use secure=True, which needs three sites."
+        )
+    agents = len(network.graph)
+    if not spec.colluders <= agents - 2:
+        raise ValueError(
+            f"there must be at least two sites that do not collude; got {agents} sites and {spec.colluders} "
+            "colluders."
+        )
+    (fit,) = network.run(_private_steps(sites.data, spec, agents - spec.colluders))
+    return fit
+
+
+def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> Steps[PrivateFit]:
+    local = {i: _scaled(part, spec) for i, part in rows.items()}
+    count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
+    numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
+    (total,) = yield Request("noisy number of rows", count.noisy(numbers), exponent=0)
+    number_of_rows = float(count.read(total)[0])
+    size = len(spec.bounds.low) + 1
+    scale = _Scale.of(math.hypot(spec.norm, 1.0), size, (1.0 - _COUNT_SHARE) * spec.rho / spec.steps, honest)
+    limit = spec.radius + _INTERCEPT
+    X: Any = ProductSet(L1Ball(size - 1, radius=spec.radius), Box([-limit], [limit]))
+    x, squares, models = np.zeros(size), 0.0, []
+    for _ in range(spec.steps):
+        gradients = {i: A.T @ _slope(spec.loss, A @ x, b) for i, (A, b) in local.items()}
+        (total,) = yield Request("noisy sum of gradients", scale.noisy(gradients), exponent=0)
+        g = scale.read(total)
+        squares += float(g @ g)
+        x = X.project(x - _FIRST * spec.radius / math.sqrt(squares) * g)
+        models.append(x)
+    x = np.mean(models[len(models) // 2 :], axis=0)
+    noise = scale.deviation * math.sqrt(size)
+    return PrivateFit(_model(x, spec), spec, number_of_rows, max(0.0, number_of_rows) * spec.norm / noise)
+
+
+def _slope(loss: str, z: Vector, b: Vector) -> Vector:
+    """Return the derivative of the loss of each row, which is at most 1 in absolute value."""
+    if loss == "squared":
+        return np.clip(z - b, -1.0, 1.0)  # of the Huber loss: large residuals count linearly
+    return np.asarray(-b / (1.0 + np.exp(np.minimum(b * z, 700.0))))
+
+
+def _scaled(rows: Rows, spec: PrivateSpec) -> tuple[Vector, Vector]:
+    """Return rows in units of the bounds, of bounded norm, with a column of ones; and their targets."""
+    if rows.weights is not None:
+        raise ValueError("rows of a private fit must count once each; got weights. Leave them out.")
+    Z = spec.bounds.scaled(rows.A)
+    norms = np.linalg.norm(Z, axis=1)
+    Z *= np.minimum(1.0, spec.norm / np.maximum(norms, spec.norm))[:, None]
+    b = rows.targets
+    if spec.bounds.target is not None and spec.loss == "squared":
+        low, high = spec.bounds.target
+        b = (np.clip(b, low, high) - 0.5 * (low + high)) / (0.5 * (high - low))
+    return np.column_stack([Z, np.ones(len(Z))]), b
+
+
+def _model(x: Vector, spec: PrivateSpec) -> LinearModel:
+    """Return the model in the units of the columns and of the target."""
+    coef, intercept = x[:-1] / spec.bounds.half, float(x[-1])
+    if spec.loss == "squared":
+        assert spec.bounds.target is not None
+        low, high = spec.bounds.target
+        coef, intercept = coef * 0.5 * (high - low), intercept * 0.5 * (high - low) + 0.5 * (low + high)
+    return LinearModel(coef, intercept - float(spec.bounds.middle @ coef))
+
+
+@final
+@dataclass(frozen=True)
+class _Scale:
+    """How real sums become integers to which noise is added: multiplied by ``factor`` and rounded.
+
+    ``deviation`` is that of the noise of all honest sites, in the units of the sums.
+    """
+
+    factor: float
+    deviation: float
+
+    @classmethod
+    def of(cls, sensitivity: float, size: int, rho: float, honest: int) -> _Scale:
+        """Return the scale at which sums of this sensitivity, with the noise of so many sites, cost ρ.
+
+        Rounding adds at most √size to the change that one row makes.
+        """
+        factor = (SIGMA * math.sqrt(2.0 * honest * rho) - math.sqrt(size)) / sensitivity
+        return cls(factor, SIGMA * math.sqrt(honest) / factor)
+
+    def noisy(self, sums: Mapping[int, Vector]) -> dict[int, Sequence[Vector]]:
+        """Return the integers of each agent of this process, with noise."""
+        return {
+            i: [np.rint(self.factor * local) + discrete_gaussian(len(local))] for i, local in sums.items()
+        }
+
+    def read(self, total: Vector) -> Vector:
+        """Return a sum in its own units."""
+        return np.asarray(total / self.factor)
+
+
+@final
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """What has been promised of one site's data so far, in a JSON file, and the most that may be.
+
+    Budgets of several fits add up as zero-concentrated differential privacy.
+    """
+
+    path: Path
+    epsilon: float
+    delta: float
+
+    def spend(self, rho: float, name: str) -> float:
+        """Write down that a fit of this name costs ρ, before anything leaves; return the ε of all fits so far.
+
+        Raise if that is more than the budget: nothing is written then.
+        """
+        spent = json.loads(self.path.read_text())["spent"] if self.path.exists() else []
+        epsilon = epsilon_of(math.fsum([rho, *(float(entry["rho"]) for entry in spent)]), self.delta)
+        if epsilon > self.epsilon * (1.0 + 1e-9):
+            before = epsilon_of(math.fsum(float(entry["rho"]) for entry in spent), self.delta)
+            raise ValueError(
+                f"the privacy budget of {self.path} must not be exceeded: ε is {self.epsilon:g} (δ = "
+                f"{self.delta:g}), {before:.4g} of it is spent by {len(spent)} fits, and this one would make it "
+                f"{epsilon:.4g}. Ask for a smaller epsilon, or use the model that there is."
+            )
+        entries = [*spent, {"fit": name, "rho": rho}]
+        given = {"epsilon": self.epsilon, "delta": self.delta, "spent": entries}
+        atomic_write(self.path, json.dumps(given, indent=2).encode())
+        return epsilon
