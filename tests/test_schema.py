@@ -78,9 +78,9 @@ PLAIN = table(0, A, B)
 DIFFERENCES: dict[str, tuple[dict[int, SiteSchema], MergeRules, str]] = {
     "options": (
         {
-            0: replace(PLAIN, options={"--missing": "'mean'", "--gap": "not given"}),
-            1: replace(PLAIN, options={"--missing": "'drop'", "--gap": "0.01"}),
-            2: replace(PLAIN, options={"--missing": "'mean'"}),
+            0: replace(PLAIN, name="agent 0 (a.csv)", options={"--missing": "'mean'", "--gap": "not given"}),
+            1: replace(PLAIN, name="agent 1", options={"--missing": "'drop'", "--gap": "0.01"}),
+            2: replace(PLAIN, name="agent 2", options={"--missing": "'mean'"}),
         },
         MergeRules(),
         "all sites must be given the same options; --missing is 'mean' at agents 0 and 2, and 'drop' at "

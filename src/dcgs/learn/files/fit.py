@@ -22,6 +22,7 @@ from dcgs.learn.files.source import (
     file_notes,
     has_own_files,
     option_text,
+    site_names,
 )
 from dcgs.learn.files.specs import Problem, SetSpec
 from dcgs.learn.linear.design import DesignSpec, LossOf
@@ -202,7 +203,8 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        config = replace(config, source=replace(config.source, own=has_own_files(records)))
+        source = replace(config.source, own=has_own_files(records), names=site_names(records))
+        config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     network = Reductions(graph.graph, runtime)
