@@ -583,7 +583,7 @@ def test_ids_and_copies_of_the_target_are_noted() -> None:
     assert first.startswith(
         "agent 0 (s-0.csv) has another whole number in each row of 'pid'; agent 1 (s-1.csv)"
     )
-    assert first.endswith("; if these are ids, leave them out with --drop.")
+    assert first.endswith("; if these are ids, leave them out (of tables with --drop).")
     assert "agent 0 (s-0.csv) has a copy of the target in 'dead'; agent 1" in second
     for i, table in enumerate(tables):
         table |= {"died": (np.arange(40.0) ** 2 + i).tolist(), "dead": (np.arange(40.0) ** 2 + i).tolist()}

@@ -205,7 +205,7 @@ def test_notes_of_one_kind_are_one_sentence() -> None:
     sites = {0: replace(PLAIN, facts=odd), 1: table(1, A, B), 2: replace(table(2, A, B), facts=odd)}
     assert merged(sites).notes == (
         "agent 0 (t-0.csv) has another whole number in each row of 'id'; agent 2 (t-2.csv) has another whole "
-        "number in each row of 'id'; if these are ids, leave them out with --drop.",
+        "number in each row of 'id'; if these are ids, leave them out (of tables with --drop).",
     )
 
 

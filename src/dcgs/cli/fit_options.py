@@ -173,16 +173,21 @@ def _add_data(group: Any) -> None:
 def add_reading_options(group: Any, columns: str, base: str) -> None:
     """Add the options about tables that fit and predict share, with their help and their defaults."""
     option(group, "--columns ROW,COL,VALUE", columns)
+    add_text_options(group)
+    exclusive = group.add_mutually_exclusive_group()
+    for name, first in (("--zero-based", 0), ("--one-based", 1)):
+        text = f"rows and columns count from {first} (default: {base})"
+        exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
+
+
+def add_text_options(group: Any) -> None:
+    """Add the options about tables of text."""
     text = "the first line has names (default: found from the file)"
     option(group, "--header", text, bool, default=None)
     text = "of text, such as latin-1 or cp1252 (default: utf-8); of this site's file only"
     option(group, "--encoding NAME", text, encoding, default="utf-8")
     text = "of tables of text, the decimal mark (default: found from each file); of this site's file only"
     option(group, "--decimal", text, choices=[".", ","])
-    exclusive = group.add_mutually_exclusive_group()
-    for name, first in (("--zero-based", 0), ("--one-based", 1)):
-        text = f"rows and columns count from {first} (default: {base})"
-        exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
 
 
 def text_format(args: argparse.Namespace) -> TextFormat:

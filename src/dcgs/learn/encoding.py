@@ -194,7 +194,7 @@ def scale_notes(encoded: EncodedTables, schema: Schema) -> Steps[list[str]]:
     starts, flags = [start for _, start in numeric], {}
     for i, A in encoded.matrices.items():
         is_flag = (np.isin(A, (0.0, 1.0)) | np.isnan(A)).all(axis=0)  # the mean of a flag is a share
-        odd = _have_other_scale(encoded.sums[i], encoded.sums[-1]) & ~is_flag
+        odd = have_other_scale(encoded.sums[i], encoded.sums[-1]) & ~is_flag
         table = np.zeros((len(schema.sites), len(numeric)))
         table[i] = odd[starts]
         flags[i] = [table]
@@ -207,7 +207,7 @@ def scale_notes(encoded: EncodedTables, schema: Schema) -> Steps[list[str]]:
     return schema.noted(facts, Note.SCALES)
 
 
-def _have_other_scale(local: TableSums, everyone: TableSums) -> NDArray[np.bool_]:
+def have_other_scale(local: TableSums, everyone: TableSums) -> NDArray[np.bool_]:
     """Return where the mean of a site is so far from that of the other sites that units may differ.
 
     The means differ by over ten deviations of the others, or by over one deviation and a power of ten.

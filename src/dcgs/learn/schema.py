@@ -37,12 +37,13 @@ class Note(Enum):
 
     COMMAS = ", which were read as such"
     CODES = "; if such a value stands for a missing one, write NA in its place"
-    IDS = "; if these are ids, leave them out with --drop"
-    COPIES = "; leave it out with --drop if it is not known when you predict"
+    IDS = "; if these are ids, leave them out (of tables with --drop)"
+    COPIES = "; leave it out (of tables with --drop) if it is not known when you predict"
     EMPTY = "; the means of the other sites take its place"
     SCALES = " (ten deviations, or a power of ten); see whether all sites use the same unit"
     REPEATED = "; the mean counts"
     OUTSIDE = ""
+    CONSTANT = ", which cannot help to predict there"
 
 
 @final

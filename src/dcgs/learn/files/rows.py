@@ -7,7 +7,7 @@ over the network.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
@@ -21,7 +21,7 @@ from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Reading
 from dcgs.learn.files.readers import kind_of, read_samples, read_words
 from dcgs.learn.files.source import DataSource, Indices, Numbers, Samples, path_of_agent
-from dcgs.learn.files.tables import Column, Table, copies_target, looks_like_id, odd_values
+from dcgs.learn.files.tables import Column, Table, odd_facts, suspects
 from dcgs.learn.linear.classes import balancing, class_numbers
 from dcgs.learn.schema import MOST_LEVELS, ColumnSchema, MergeRules, Note, Schema, SiteSchema, agree
 from dcgs.learn.sites import Remedy, Rows, SitesError
@@ -34,7 +34,7 @@ TABLES = ("text", "parquet")
 _LARGEST = 1e140  # squares of such numbers can still be added up
 # A class with fewer rows is noted: its label may be a misspelled one.
 _RARE = 5
-_ERRORS = (ValueError, OSError, ImportError, ArithmeticError, MemoryError)
+ERRORS = (ValueError, OSError, ImportError, ArithmeticError, MemoryError)
 """Errors of files, which a site tells the others."""
 
 
@@ -110,7 +110,7 @@ class RowsLoader:
         try:
             data = self._read(len(network.graph), network.hosts)
             schemas = {i: self._described(i, local) for i, local in data.items()}
-        except _ERRORS as error:
+        except ERRORS as error:
             if network.runtime.group().size == 1:
                 raise
             schemas = {i: replace(self._blank(i), error=str(error)) for i in network.hosts}
@@ -130,13 +130,7 @@ class RowsLoader:
         return kind_of(self.source.file(0)) in TABLES
 
     def _read(self, agents: int, hosts: range) -> dict[int, Any]:
-        read: Callable[[Path, SamplesLayout], Any] = read_words if self.is_table else read_samples
-
-        def read_for(file: Path, agent: int) -> Any:
-            target = None if self.layout.target is None else path_of_agent(self.layout.target, agent)
-            return read(file, replace(self.layout, target=target))
-
-        parts = self.source.parts(agents, hosts, read_for)
+        parts = read_files(self.source, self.layout, agents, hosts)
         return {i: self._complete(i, local) if self.is_table else local for i, local in parts.items()}
 
     def _complete(self, agent: int, table: Table) -> Table:
@@ -172,7 +166,8 @@ class RowsLoader:
         held = len(self._held_out(agent, len(data)))
         schema = replace(self._blank(agent), rows=len(data), held_out=held, labels=self._labels(agent, data))
         if not isinstance(data, Table):
-            return replace(schema, width=int(data.A.shape[1]), is_open=data.open)
+            facts = dict(odd_facts(suspects(data), _target(data), self.of_classes))
+            return replace(schema, width=int(data.A.shape[1]), is_open=data.open, facts=facts)
         names = data.names or tuple(map(str, range(1, len(data.columns) + 1)))
         columns, levels = [], {}
         kept = np.delete(np.arange(len(data)), self._held_out(agent, len(data)))
@@ -183,13 +178,15 @@ class RowsLoader:
                 column.has_words and not column.has_numbers and columns[-1].levels <= MOST_LEVELS
             ):
                 levels[name] = tuple(column.levels)
+        facts = {Note.COMMAS.name: "decimal commas"} if data.commas else {}
+        named = zip(names, data.columns, strict=True)
         return replace(
             schema,
             width=len(columns),
             has_names=data.names is not None,
             columns=tuple(columns),
             lacking=data.lacking,
-            facts=dict(self._facts(data, names, levels)),
+            facts=facts | dict(odd_facts(list(named), data.target, self.of_classes, levels)),
             levels=levels,
         )
 
@@ -206,30 +203,6 @@ class RowsLoader:
             )
         labels = target.levels if target.has_words else sorted(map(float, target.levels))
         return tuple(json.dumps(label) for label in labels)
-
-    def _facts(
-        self, table: Table, names: Sequence[str], levels: Mapping[str, Any]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what is odd about a table, by the names of notes."""
-        if table.commas:
-            yield Note.COMMAS.name, "decimal commas"
-        named = list(zip(names, table.columns, strict=True))
-        numeric = [(name, column) for name, column in named if name not in levels]
-        odd = [(name, *odd_value) for name, column in numeric for odd_value in odd_values(column).items()]
-        if odd:
-            counts = (f"{count} × {value:g} in {name!r}" for name, value, count in odd[:8])
-            yield Note.CODES.name, ", ".join(counts)
-        ids = [name for name, column in numeric if looks_like_id(column)]
-        if ids:
-            yield Note.IDS.name, f"another whole number in each row of {listed(ids)}"
-        assert table.target is not None
-        target = table.target
-        copies = [name for name, column in named if copies_target(column, target, self.of_classes)]
-        if copies:
-            yield Note.COPIES.name, f"a copy of the target in {listed(copies)}"
-        empty = [name for name, column in named if column.missing.all()]
-        if empty:
-            yield Note.EMPTY.name, f"no value in {listed(empty)}"
 
     def _held_out(self, agent: int, rows: int) -> Indices:
         """Return the rows of an agent that are held out; they depend on the seed and the agent alone."""
@@ -286,6 +259,20 @@ class RowsLoader:
         weights = dict(zip(schema.labels, balancing(totals.tolist()), strict=True))
         notes.append(_balance_note(weights))
         return PreparedRows(fitted, outside, schema, reading, constant, weights, tuple(notes))
+
+
+def read_files(
+    source: DataSource, layout: SamplesLayout, agents: int, hosts: Sequence[int]
+) -> dict[int, Any]:
+    """Return the tables or samples of the agents of this process."""
+    is_table = kind_of(source.file(0)) in TABLES
+    read: Callable[[Path, SamplesLayout], Any] = read_words if is_table else read_samples
+
+    def read_for(file: Path, agent: int) -> Any:
+        target = None if layout.target is None else path_of_agent(layout.target, agent)
+        return read(file, replace(layout, target=target))
+
+    return source.parts(agents, hosts, read_for)
 
 
 def _column_schema(name: str, column: Column, table: Table, kept: Indices) -> ColumnSchema:

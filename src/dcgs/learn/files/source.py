@@ -161,6 +161,20 @@ class DataSource:
             )
         return tuple(self.names[i] for i in hosts) if len(self.names) == agents else self.names
 
+    def count_agents(self, agents: int | None, nodes: int | None, processes: int) -> int:
+        """Return the number of agents: as given, or the number of nodes, of processes or of files."""
+        if agents is None and processes == 1 and self.is_per_agent:
+            agents = self.count_files()
+        elif agents is None:
+            agents = nodes or (processes if processes > 1 else 0)
+        if agents == 0:
+            raise ValueError(
+                "the number of agents must be given for one file of data; give --agents N, "
+                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
+            )
+        self.check(agents)
+        return agents
+
     def count_files(self) -> int:
         """Return how many agents have files; they must be numbered from 0 on, without a gap."""
         numbers = self._numbers()
