@@ -106,6 +106,16 @@ def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
     assert len(Path("p.csv").read_text().splitlines()) == 27
 
 
+def test_every_site_describes_its_own_file_under_its_name() -> None:
+    names = ("ulm", "graz", "bern")
+    status, printed, errors = at_sites([f"describe --data patients.csv --name {name}" for name in names])
+    assert (status, own_lines(errors)) == (0, [])
+    assert "┃ all ┃ ulm ┃ graz ┃ bern ┃" in printed
+    assert "│ rows │ 75 │ 24 │ 25 │ 26 │" in printed
+    assert "note: processes have different files patients.csv" in printed
+    assert printed.count("not told: a number of less than 10") == 1
+
+
 def test_a_misspelled_option_of_one_site_is_printed_there() -> None:
     plain = f"{FIT} --data patients.csv"
     status, _, errors = at_sites([plain, f"{plain} --clas-weight balanced", plain])

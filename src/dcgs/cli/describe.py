@@ -69,12 +69,13 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         return 0
     for part in table.tables():
         console.print(screen_table(part))
-    console.print("of numbers mean ± deviation, of levels count (share of rows)", soft_wrap=True)
+    legend = "of numbers mean ± deviation, of levels count (share of rows); not told: a number of less than "
+    console.print(f"{legend}{table.floor}, or one from which such a number would follow", soft_wrap=True)
     notes = list(table.notes())
     for note in notes:
         console.print(f"note: {note}", soft_wrap=True)
     rounds, sent_bytes = sum(entry.rounds for entry in sent), sum(entry.bytes for entry in sent)
-    console.print(f"{rounds} rounds, {size(sent_bytes)}; no count below {table.floor} was told")
+    console.print(f"{rounds} rounds, {size(sent_bytes)}")
     if args.out is not None:
         content = {"min_count": table.floor, "sites": list(map(asdict, table.sites)), "notes": notes}
         write_through(args.out, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
-from dcgs.learn.encoding import EncodedTables, encode
+from dcgs.learn.encoding import EncodedTables, encode, inspect
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Reading
 from dcgs.learn.files.readers import kind_of, read_samples, read_words
@@ -31,6 +31,8 @@ from dcgs.validation import Label, label_text, listed, shortened
 Missing: TypeAlias = Literal["mean", "drop", "error"]
 TABLES = ("text", "parquet")
 """The formats of files that may have words and holes."""
+MOST_INSPECTED = 500
+"""The most features of arrays whose means sites compare, and describe."""
 _LARGEST = 1e140  # squares of such numbers can still be added up
 # A class with fewer rows is noted: its label may be a misspelled one.
 _RARE = 5
@@ -70,16 +72,18 @@ class PreparedRows:
 
     def constant_notes(self, constant: Sequence[int]) -> list[str]:
         """Return notes on columns with one value: at all sites, the features ``constant``, or at one site."""
-        if self.encoded is None:
-            return []
-        encoding, notes = self.encoded.encoding, list[str]()
-        everywhere = [encoding.features[k] for k in constant]
+        notes = list[str]()
+        features = None if self.encoded is None else self.encoded.encoding.features
+        everywhere = [f"feature {k + 1}" if features is None else features[k] for k in constant]
         if everywhere:
             notes.append(
                 f"{listed(everywhere)} {'has' if len(everywhere) == 1 else 'have'} the same value in all "
                 "rows of all sites, and cannot help to predict."
             )
-        numeric = {column.name for column in encoding.columns if column.levels is None} - set(everywhere)
+        if self.encoded is None:
+            return notes
+        columns = self.encoded.encoding.columns
+        numeric = {column.name for column in columns if column.levels is None} - set(everywhere)
         facts = {}
         for i, site in self.schema.sites.items():
             names = [column.name for column in site.columns if column.constant and column.name in numeric]
@@ -229,12 +233,16 @@ class RowsLoader:
         self, parts: Mapping[int, Samples], held: Mapping[int, Indices], schema: Schema, network: Reductions
     ) -> PreparedRows:
         targets = {i: _numbers(_target(part), schema.labels) for i, part in parts.items()}
-        ((totals,),) = network.run(_target_sums(targets, held, schema))
-        rows = {i: Rows(_widened(part.A, schema.width), targets[i]) for i, part in parts.items()}
+        matrices = {i: _widened(part.A, schema.width) for i, part in parts.items()}
+        programs: list[Steps[Any]] = [_target_sums(targets, held, schema)]
+        if schema.width <= MOST_INSPECTED:
+            programs.append(inspect(matrices, held, schema.width))
+        (totals,), *inspected = network.run(*programs)
+        rows = {i: Rows(A, targets[i]) for i, A in matrices.items()}
         first = next(iter(parts.values()))
         reading = Reading(None, first.target, first.target_at, None, schema.labels or ())
         prepared = self._prepared(rows, held, schema, reading, totals)
-        return replace(prepared, notes=(*schema.notes, *prepared.notes))
+        return replace(prepared, notes=(*schema.notes, *prepared.notes), encoded=next(iter(inspected), None))
 
     def _prepared(
         self,

@@ -19,7 +19,7 @@ from scipy import sparse
 from dcgs.learn.encoding import TableSums, have_other_scale
 from dcgs.learn.files.graphs import GraphSpec
 from dcgs.learn.files.layout import SamplesLayout
-from dcgs.learn.files.rows import ERRORS, read_files
+from dcgs.learn.files.rows import ERRORS, MOST_INSPECTED, read_files
 from dcgs.learn.files.source import (
     DataSource,
     Samples,
@@ -35,10 +35,8 @@ from dcgs.learn.summary import FitTable
 from dcgs.learn.sums import Reductions
 from dcgs.runtime import Runtime
 from dcgs.state import from_plain, to_plain
-from dcgs.validation import listed
+from dcgs.validation import in_words, listed
 
-MOST_COLUMNS = 500
-"""The most columns of arrays that are described; more cannot be read on a screen."""
 _SITES = 5  # that are beside each other on a screen
 
 
@@ -48,8 +46,7 @@ class ColumnFacts:
     """A column at one site; ``missing``, and numbers that small counts would follow from, are None.
 
     ``levels`` has how often each level occurs, those that are told; ``others`` counts the values of the other
-    levels, None if the number of missing ones would follow from it. A column of
-    numbers has a ``mean`` and a ``deviation``.
+    levels, None if small numbers would follow from it. A column of numbers has ``mean`` and ``deviation``.
     """
 
     name: str
@@ -91,7 +88,7 @@ def site_table(
         names = data.names or [f"column {k + 1}" for k in range(len(data.columns))]
         named, target = list(zip(names, data.columns, strict=True)), data.target
         odd = named
-    of_classes = target is not None and (target.has_words or len(target.levels) <= MOST_LEVELS)
+    of_classes = target is not None and (target.has_words or 5 * len(target.levels) <= len(data))
     words = [label for label, column in named if column.has_words or label in categories]
     facts = dict(odd_facts(odd, target if has_target else None, of_classes, words, floor))
     if isinstance(data, Table) and data.commas:
@@ -113,36 +110,36 @@ def column_facts(name: str, column: Column, is_category: bool, floor: int) -> Co
     >>> facts.levels, facts.others, facts.missing
     ({'m': 30}, 23, 0)
     """
-    missing = int(column.missing.sum())
+    missing, there = int(column.missing.sum()), int((~column.missing).sum())
     if is_category or column.has_words:
-        texts = [text for text in column.texts if text is not None]
-        given = Counter(texts)
-        told, others = _above(given if len(given) <= MOST_LEVELS else {}, len(texts), missing, floor)
-        return ColumnFacts(name, True, _told(missing, floor), levels=told, others=others)
-    numbers = column.numbers[~column.missing]
-    if len(numbers) < floor or _is_rare(numbers, floor):
-        return ColumnFacts(name, missing=_told(missing, floor))
-    return ColumnFacts(name, False, _told(missing, floor), float(numbers.mean()), float(numbers.std()))
-
-
-def _told(count: int, floor: int) -> int | None:
-    """Return a count if it is none or not small."""
-    return None if 0 < count < floor else count
+        levels = Counter(text for text in column.texts if text is not None)
+        told, others, holes = _above(levels if len(levels) <= MOST_LEVELS else {}, there, missing, floor)
+        return ColumnFacts(name, True, holes, levels=told, others=others)
+    numbers, holes = column.numbers[~column.missing], _above({}, there, missing, floor)[2]
+    if there < floor or _is_rare(numbers, floor):
+        return ColumnFacts(name, missing=holes)
+    return ColumnFacts(name, False, holes, float(numbers.mean()), float(numbers.std()))
 
 
 def _above(
     levels: Mapping[str, int], there: int, missing: int, floor: int
-) -> tuple[dict[str, int], int | None]:
-    """Return the levels that may be told, and how many values have others.
+) -> tuple[dict[str, int], int | None, int | None]:
+    """Return the levels that may be told, how many values have others, and how many are missing.
 
-    What is not told must not follow from the number of rows and what is: the least of the levels join the
-    others until these are many, or none.
+    What is not told must not follow from the number of rows and what is. So the least of the numbers that are
+    told is taken back, until those that are not are together none, or many.
     """
     told = {level: count for level, count in levels.items() if count >= floor}
-    hidden = missing if 0 < missing < floor else 0
-    while told and 0 < there - sum(told.values()) + hidden < floor:
-        del told[min(told, key=lambda level: told[level])]
-    return told, None if hidden else there - sum(told.values())
+    holes = None if 0 < missing < floor else missing
+    while 0 < (hidden := there + missing - sum(told.values()) - (holes or 0)) < floor:
+        least = min(told, key=lambda level: told[level], default=None)
+        if least is not None and not (holes and holes < told[least]):
+            del told[least]
+        elif holes:
+            holes = None
+        else:
+            break
+    return told, None if holes is None else hidden, holes
 
 
 def _is_rare(numbers: np.ndarray[Any, Any], floor: int) -> bool:
@@ -157,7 +154,7 @@ def _is_constant(column: ColumnFacts) -> bool:
 
 def _columns(samples: Samples) -> list[tuple[str, Column]]:
     """Return the first columns of an array, by name."""
-    first: Any = samples.A[:, :MOST_COLUMNS]
+    first: Any = samples.A[:, :MOST_INSPECTED]
     dense = first.toarray() if sparse.issparse(first) else first
     return [(f"feature {k + 1}", Column(values)) for k, values in enumerate(dense.T)]
 
@@ -183,19 +180,19 @@ class TableOne:
         if few:
             yield f"{', '.join(few)}: fewer than {self.floor} rows, of which nothing is told."
         yield from (
-            f"{'; '.join(f'{site.name} has {site.facts[note.name]}' for site in odd)}{note.value}."
+            f"{'; '.join(_alike(odd))}{note.value}."
             for note in Note
-            if (odd := [site for site in self.sites if note.name in site.facts])
+            if (odd := {site.name: site.facts[note.name] for site in self.sites if note.name in site.facts})
         )
         known = [site for site in self.sites if site.rows is not None]
         for name in self.names:
             cells = {site.name: _cell(site, name) for site in known}
             without = [site for site, cell in cells.items() if cell is None]
             if without:
-                yield f"column {name!r} is at other sites, and not at {', '.join(without)}."
+                yield f"column {name!r} is at other sites, and not at {in_words(without)}."
             words = [site for site, cell in cells.items() if cell is not None and cell.is_category]
             if 0 < len(words) < len(cells) - len(without):
-                yield f"column {name!r} has words at {', '.join(words)}, and numbers at other sites."
+                yield f"column {name!r} has words at {in_words(words)}, and numbers at other sites."
         yield from self._scales(known)
 
     def _scales(self, sites: Sequence[SiteTable]) -> Iterator[str]:
@@ -236,7 +233,7 @@ class TableOne:
         if any(cell.others != 0 for cell in flat if cell.is_category):
             yield [f"{name}, other levels", *(_count([c.others for _, c in g]) for g in cells)]
         if any(cell.missing != 0 for cell in flat):
-            yield [f"{name}, missing", *(_count([c.missing for _, c in g], self.floor) for g in cells)]
+            yield [f"{name}, missing", *(_count([c.missing for _, c in g]) for g in cells)]
 
     def _share(self, cells: Sequence[tuple[SiteTable, ColumnFacts]], level: str) -> str:
         """Return how often a level occurs, and the share of rows."""
@@ -246,6 +243,13 @@ class TableOne:
         hidden = any(level not in cell.levels and cell.others != 0 for _, cell in cells)
         rows = sum(site.rows or 0 for site, _ in cells)
         return f"{'≥ ' if hidden else ''}{count:,} ({count / rows:.0%})"
+
+
+def _alike(facts: Mapping[str, str]) -> Iterator[str]:
+    """Yield what sites have, with the names of all that have the same."""
+    for fact in dict.fromkeys(facts.values()):
+        names = [name for name, other in facts.items() if other == fact]
+        yield f"{in_words(names)} {'has' if len(names) == 1 else 'have'} {fact}"
 
 
 def _cell(site: SiteTable, name: str) -> ColumnFacts | None:

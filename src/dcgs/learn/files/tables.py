@@ -10,7 +10,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from scipy import sparse
@@ -230,7 +230,7 @@ def suspects(samples: Samples) -> list[tuple[str, Column]]:
     a copy of the target has.
     """
     A, rows = samples.A, len(samples)
-    stored = sparse.csc_array(A) if sparse.issparse(A) else A
+    stored: Any = sparse.csc_array(A) if sparse.issparse(A) else A
     data = stored.data if sparse.issparse(A) else A
     odd = (np.abs(data) >= _HUGE) | np.logical_or.reduce([data == code for code in _CODES])
     if sparse.issparse(A):
