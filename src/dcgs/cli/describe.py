@@ -35,7 +35,7 @@ other levels. Words of columns with more than 100 levels are never sent.
 examples:
   dcgs describe --data 'hospital-{agent}.csv'
   dcgs describe --data 'hospital-{agent}.csv' --target ill --name ulm,graz,bern,linz --out table.json
-  mpiexec -n 3 dcgs describe --data patients.csv --name ulm : ...
+  mpiexec -n 3 dcgs describe --data 'hospital-{rank}.csv'
 """
 
 

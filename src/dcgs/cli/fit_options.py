@@ -304,7 +304,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
     method_options = {name: getattr(args, name) for name in _METHOD_OPTIONS}
     own_options = dict(args.method_option), dict(args.inner_option)
-    split = args.split or ("sorted" if problem.entries else "even")
+    split: Any = args.split or ("sorted" if problem.entries else "even")
     return FitConfig(
         problem=problem,
         source=DataSource(args.data, split, args.seed, names=args.name or ()),
