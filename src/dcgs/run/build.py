@@ -20,12 +20,17 @@ from dcgs.facts import Facts
 from dcgs.methods import Agent
 from dcgs.methods.certificate import GapTarget
 from dcgs.methods.certifier import program_of
-from dcgs.run.checks import RunProblem
+from dcgs.methods.reduction import with_keys
+from dcgs.run.checks import MASKED, OPEN, RunProblem
 from dcgs.run.distributed import facts_of
 from dcgs.run.observer import Observer
 from dcgs.run.result import as_rows, from_rows
 from dcgs.run.stopping import Counters, Status, Stopwatch
 from dcgs.runtime import AgentLinks, Job, PartitionedError, Traffic
+from dcgs.secure.session import SecureSums
+
+# The journal of an agent's masked sums, in the folder of its checkpoints.
+JOURNAL = "sums.journal"
 
 Checkpoints: TypeAlias = CheckpointManager | NoCheckpoints
 
@@ -60,6 +65,13 @@ class Run(CheckpointedRun):
                     observer.partition(error.parts)
             if not self.checkpoints.interrupted:
                 observer.finish()
+        self.close()
+
+    def close(self) -> None:
+        """Close the journals of masked sums."""
+        for agent in self.agents.values():
+            if agent.secure is not None:
+                agent.secure.close()
 
     def _job(self) -> Job:
         """Return what the runtime runs."""
@@ -68,7 +80,7 @@ class Run(CheckpointedRun):
         limited = limits.lmo_calls is not None or limits.seconds is not None
         synchronous = not problem.settings.runtime.asynchronous
         return Job(
-            program=lambda i: program_of(problem.method, self.agents[i]),
+            program=lambda i: with_keys(program_of(problem.method, self.agents[i]), self.agents[i]),
             neighbors=problem.network.neighbors,
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(observer.after_round()),
@@ -96,7 +108,7 @@ class Run(CheckpointedRun):
     def fingerprint(self, i: int) -> Fingerprint:
         problem = self.problem
         known = fingerprint(self.agents[i], problem.method, problem.network, problem.settings.seed)
-        return known | problem.faults
+        return known | problem.faults | {"sums": problem.settings.sums}
 
     def work(self, i: int) -> AgentWork:
         return AgentWork(
@@ -104,6 +116,7 @@ class Run(CheckpointedRun):
             projections=self.counters.projections[i].count,
             outcomes=dict(self.agents[i].outcomes),
             rng=json.dumps(self.agents[i].rng.bit_generator.state),
+            secure=None if (sums := self.agents[i].secure) is None else sums.state(),
         )
 
     def state(self, i: int, k: int, steps: int, work: AgentWork) -> RunState:
@@ -159,6 +172,8 @@ class Run(CheckpointedRun):
             counters.projections[i].count = state.projections
             self.agents[i].outcomes.update(state.outcomes)
             self.agents[i].rng.bit_generator.state = json.loads(state.rng)
+            if (sums := self.agents[i].secure) is not None:
+                sums.restore(state.secure)
         observer.iterations = first.iteration
         observer.snapshots = from_rows(first.history) or observer.snapshots
         return _notes(first, self.agents[min(states)].target)
@@ -229,7 +244,18 @@ def _agent(i: int, problem: RunProblem, facts: Facts, observer: Observer, checkp
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),
+        secure=_secure(i, problem),
     )
+
+
+def _secure(i: int, problem: RunProblem) -> SecureSums | None:
+    """Return how agent i masks its sums; None if they are open."""
+    settings, agents = problem.settings, len(problem.network)
+    if settings.sums == OPEN:
+        return None
+    folder = None if settings.checkpoint is None else settings.checkpoint.file(i, 0).parent
+    is_masked = settings.sums == MASKED
+    return SecureSums(i, agents, is_masked, folder / JOURNAL if folder is not None and is_masked else None)
 
 
 def _counters(problem: RunProblem) -> Counters:

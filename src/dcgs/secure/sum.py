@@ -170,17 +170,20 @@ def secure_any(flags: Flags, reduction: MaskedReduction, name: str) -> Program[F
     return raised
 
 
-def secure_max_exponent(value: Value, reduction: MaskedReduction, name: str) -> Program[tuple[int, ...]]:
+def secure_max_exponent(
+    value: Value, reduction: MaskedReduction, name: str, powers: NDArray[np.int64] = _MAGNITUDES
+) -> Program[tuple[int, ...]]:
     """Return for each array the least multiple b of 8 for which all entries of all agents are below 2^b.
 
     It is the maximum over all agents, from a logical or over thresholds: nobody learns another agent's b.
-    ``exponent_for`` makes an exponent of it. The least b is −1072, also of zeros.
+    ``exponent_for`` makes an exponent of it. The least b is −1072, also of zeros. Given ``powers``, which
+    increase up to 1024, b is one of them.
     """
     largest = [float(np.abs(array).max(initial=0.0)) for array in value]
-    powers = [math.frexp(number)[1] if number > 0.0 else int(_MAGNITUDES[0]) for number in largest]
-    above = np.array(powers)[:, None] > _MAGNITUDES
+    own = [math.frexp(number)[1] if number > 0.0 else int(powers[0]) for number in largest]
+    above = np.array(own)[:, None] > powers
     raised = yield from secure_any(above.reshape(-1), reduction, name)
-    return tuple(int(_MAGNITUDES[count]) for count in raised.reshape(above.shape).sum(axis=1))
+    return tuple(int(powers[count]) for count in raised.reshape(above.shape).sum(axis=1))
 
 
 def complete_answer(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
