@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, final
@@ -53,7 +53,7 @@ class Run(CheckpointedRun):
     def run(self) -> None:
         """Run the agents until the observer ends the run, or an agent may not call its oracle again."""
         observer = self.observer
-        with self.checkpoints.listening(), self.problem.f.group.reporting_failures():
+        with closing(self), self.checkpoints.listening(), self.problem.f.group.reporting_failures():
             observer.end_setup()
             if observer.status is None:
                 self.counters.clock.start()
@@ -65,7 +65,6 @@ class Run(CheckpointedRun):
                     observer.partition(error.parts)
             if not self.checkpoints.interrupted:
                 observer.finish()
-        self.close()
 
     def close(self) -> None:
         """Close the journals of masked sums."""
@@ -206,7 +205,10 @@ def build(problem: RunProblem) -> Run:
     )
     agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
     run = Run(problem, counters, observer, agents, links, checkpoints)
-    checkpoints.begin(run)
+    with ExitStack() as stack:
+        stack.callback(run.close)
+        checkpoints.begin(run)
+        stack.pop_all()
     return run
 
 
