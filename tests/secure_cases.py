@@ -6,7 +6,6 @@ Over MPI sums are masked; in one process, with the argument ``unmasked``, the sa
 from __future__ import annotations
 
 import json
-import sys
 from hashlib import sha256
 from typing import Any
 
@@ -77,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -108,7 +108,7 @@ class Reduction:
 def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
     """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
     if agent.secure is not None:
-        return (yield from agent.secure.answer(value, complete_answer, answer))
+        return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
     inbox = yield value
     values = {**inbox, agent.index: value}
     for j, theirs in inbox.items():
@@ -144,8 +144,12 @@ def network_answer(
 
     reduce = partial(tree_answer, tree=agent.tree, combine=added, pieces=pieces, answer_pieces=answer_pieces)
     if agent.secure is not None:
-        return (yield from agent.secure.answer(value, reduce, answer, name))
+        return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
     return (yield from reduce(value, answer=answer))
+
+
+def _names(name: str, value: Value) -> list[str]:
+    return [f"{name} {k}".lstrip() for k in range(len(value))]
 
 
 def with_keys(program: Program[T], agent: Agent) -> Program[T]:

@@ -1,6 +1,6 @@
 """The masked sums of one agent in a run or a fit: its keys, its counters, and the exponents of its sums.
 
-Arrays of one dimension with at most SHORT numbers have an exponent for each number, all others have one. The
+Short arrays of one dimension have an exponent for each number, all others have one. The
 first sum of a kind follows one of flags, which tells for each exponent the largest magnitude over all agents,
 and not whose it is. Numbers that are zero at all agents get the exponent of the largest others. Exponents are
 kept; they are lowered, and a sum is repeated, where numbers have grown too large for them.
@@ -17,9 +17,9 @@ import numpy as np
 
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.secure.fixed_point import exponent_for
+from dcgs.secure.fixed_point import Exponent, exponent_for
 from dcgs.secure.masks import Masks, MaskState, NoMasks, PairwiseMasks
-from dcgs.secure.sum import MaskedReduction, Reduce, Total, Value, secure_answer, secure_max_exponent
+from dcgs.secure.sum import MaskedReduction, Reduce, Total, Value, secure_answer, secure_powers
 
 if TYPE_CHECKING:  # these need the package cryptography
     from dcgs.secure.journal import Journal
@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # these need the package cryptography
 
 T = TypeVar("T")
 
-SHORT = 64
-"""An array of one dimension with at most this many numbers has an exponent for each of them."""
 _RUN = "dcgs sums 1"  # keys are new in every run: transcripts of two runs differ
 # Numbers may grow by this number of bits beyond their first magnitude before a sum is repeated.
 _HEADROOM = 4
@@ -54,8 +52,8 @@ class SecureSums:
     """How agent ``index`` of ``agents`` takes part in masked sums.
 
     ``is_masked`` is False for sums of the same integers without masks: totals have the same bits, and
-    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved. ``errors``
-    bounds the errors of the arrays of the total that the root reads now, by a number for each exponent.
+    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved. Arrays of one
+    dimension with at most ``short`` numbers have an exponent for each. ``errors`` bounds the errors of the arrays of the total that the root reads now, by a number for each exponent.
     ``rounds`` are those of keys, magnitudes and repeated sums.
     """
 
@@ -63,6 +61,7 @@ class SecureSums:
     agents: int
     is_masked: bool = True
     journal: Path | None = None
+    short: int = 64
     errors: tuple[Any, ...] = ()
     rounds: int = 0
     fingerprint: str = ""
@@ -97,27 +96,26 @@ class SecureSums:
         return MaskedReduction(self._masks, reduce)
 
     def answer(
-        self, value: Value, reduce: Reduce, answer: Callable[[Value], Value], name: str = ""
+        self, value: Value, reduce: Reduce, answer: Callable[[Value], Value], names: Sequence[str]
     ) -> Program[Value]:
         """Return at all agents what the root computes from the sum of all agents' arrays.
 
-        Sums of one ``name`` and arrays of the same form share exponents.
+        There is a name for each array; arrays of one name and number of axes share exponents.
         """
-        reduction, blocks = self.masked(reduce), _blocks(value)
-        kinds = [f"{name}: {k}, {_form(array)}" for k, array in enumerate(value)]
-        exponents = yield from self._exponents_of(kinds, value, reduction)
+        reduction = self.masked(reduce)
+        kinds = [f"{name}, {array.ndim} axes" for name, array in zip(names, value, strict=True)]
+        yield from self._learn_magnitudes(kinds, value, reduction)
+        exponents = [self._exponents_of(kind, array) for kind, array in zip(kinds, value, strict=True)]
 
         def opened(total: Total) -> Value:
-            self.errors = _joined(total.errors, value)
-            return answer(_joined(total.arrays, value))
+            self.errors = total.errors
+            return answer(total.arrays)
 
         first = reduction.masks.counter
-        program = secure_answer(tuple(blocks), reduction, opened, exponents, f"{name} sum")
+        program = secure_answer(value, reduction, opened, exponents, "; ".join(names))
         answered, used = yield from self._counted(program, lambda: reduction.masks.counter > first + 1)
-        rest = iter(used)
-        self._exponents |= {
-            kind: [next(rest) for _ in _blocks((array,))] for kind, array in zip(kinds, value, strict=True)
-        }
+        for kind, exponent in zip(kinds, used, strict=True):
+            self._exponents[kind] = np.ravel(exponent).tolist() or self._exponents[kind]
         return answered
 
     def state(self) -> SecureState | None:
@@ -163,22 +161,39 @@ class SecureSums:
         self._publics, self.fingerprint = [public.hex() for public in keys.publics], keys.fingerprint
         self._masks = PairwiseMasks(keys, state, self._file)
 
-    def _exponents_of(
+    def _learn_magnitudes(
         self, kinds: Sequence[str], value: Value, reduction: MaskedReduction
-    ) -> Program[list[int]]:
-        """Return the exponents of all numbers; those of arrays of a new kind follow from magnitudes."""
+    ) -> Program[None]:
+        """Find exponents of arrays of a new kind, from the magnitudes of all agents' numbers."""
         new = {kind: array for kind, array in zip(kinds, value, strict=True) if kind not in self._exponents}
-        if new:
-            parts = {kind: _blocks((array,)) for kind, array in new.items()}
-            blocks = tuple(block for some in parts.values() for block in some)
-            name = f"magnitudes of {', '.join(new)}"
-            told = yield from self._counted(secure_max_exponent(blocks, reduction, name, _MAGNITUDES))
-            zero = int(_MAGNITUDES[0])
-            largest = max((power for power in told if zero < power <= _USUAL), default=0)
-            powers = iter([largest if power == zero else power for power in told])
-            for kind, some in parts.items():
-                self._exponents[kind] = [exponent_for(next(powers) + _HEADROOM, self.agents) for _ in some]
-        return [exponent for kind in kinds for exponent in self._exponents[kind]]
+        if not new:
+            return
+        parts = [
+            np.abs(array)
+            if self._has_own(array)
+            else np.abs(array).max(initial=0.0, keepdims=True).reshape(-1)
+            for array in new.values()
+        ]
+        sizes, name = np.concatenate([part.reshape(-1) for part in parts]), "magnitudes of " + "; ".join(new)
+        powers = yield from self._counted(secure_powers(sizes, _MAGNITUDES, reduction, name))
+        is_zero = powers == _MAGNITUDES[0]
+        powers[is_zero] = powers[~is_zero & (powers <= _USUAL)].max(initial=0)
+        exponents = [exponent_for(power + _HEADROOM, self.agents) for power in powers.tolist()]
+        cuts = np.cumsum([part.size for part in parts])
+        for kind, start, end in zip(new, [0, *cuts[:-1].tolist()], cuts.tolist(), strict=True):
+            self._exponents[kind] = exponents[start:end] or [exponent_for(0, self.agents)]
+
+    def _exponents_of(self, kind: str, array: Point) -> Exponent:
+        """Return the exponent of an array, or those of its numbers; the least one if it had another size."""
+        known = self._exponents[kind]
+        if not self._has_own(array):
+            return min(known)
+        numbers = known if len(known) == array.size else [min(known)] * array.size
+        return np.array(numbers, dtype=np.int64).reshape(array.shape)
+
+    def _has_own(self, array: Point) -> bool:
+        """Return True if each number of an array has an exponent of its own."""
+        return array.ndim <= 1 and array.size <= self.short
 
     def _counted(self, program: Program[T], counts: Callable[[], bool] = lambda: True) -> Program[T]:
         """Run a program; its rounds in which ``counts`` is True are further ones."""
@@ -191,31 +206,3 @@ class SecureSums:
                 return result
             self.rounds += counts()
             inbox = yield outbox
-
-
-def _is_short(array: Point) -> bool:
-    return array.ndim <= 1 and array.size <= SHORT
-
-
-def _form(array: Point) -> str:
-    """Return what arrays have in common that share exponents."""
-    return f"{array.size} numbers" if _is_short(array) else f"{array.ndim} axes"
-
-
-def _blocks(value: Value) -> list[Point]:
-    """Return the parts of a value that have an exponent each."""
-    blocks: list[Point] = []
-    for array in value:
-        blocks += [*array.reshape(-1, 1)] if _is_short(array) else [array]
-    return blocks
-
-
-def _joined(blocks: Sequence[Any], like: Value) -> tuple[Any, ...]:
-    """Return the arrays that these blocks are the parts of, or such arrays of one number for each block."""
-    rest = iter(blocks)
-    return tuple(
-        np.array([np.ravel(next(rest))[0] for _ in range(array.size)], dtype=np.float64).reshape(array.shape)
-        if _is_short(array)
-        else next(rest)
-        for array in like
-    )
