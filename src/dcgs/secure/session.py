@@ -52,8 +52,9 @@ class SecureSums:
     """How agent ``index`` of ``agents`` takes part in masked sums.
 
     ``is_masked`` is False for sums of the same integers without masks: totals have the same bits, and
-    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved. Arrays of one
-    dimension with at most ``short`` numbers have an exponent for each. ``errors`` bounds the errors of the arrays of the total that the root reads now, by a number for each exponent.
+    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved. Arrays of
+    one dimension with at most ``short`` numbers have an exponent for each of them. ``errors`` bounds those of
+    the arrays of the total that the root reads now, by an array where numbers have their own exponents.
     ``rounds`` are those of keys, magnitudes and repeated sums.
     """
 
@@ -169,9 +170,7 @@ class SecureSums:
         if not new:
             return
         parts = [
-            np.abs(array)
-            if self._has_own(array)
-            else np.abs(array).max(initial=0.0, keepdims=True).reshape(-1)
+            np.abs(array).reshape(-1) if self._has_own(array) else np.array([np.abs(array).max(initial=0.0)])
             for array in new.values()
         ]
         sizes, name = np.concatenate([part.reshape(-1) for part in parts]), "magnitudes of " + "; ".join(new)

@@ -134,7 +134,9 @@ def secure_answer(
                 decode(part.reshape(shape), e) for part, e, shape in zip(parts, used, shapes, strict=True)
             )
             errors = [
-                (entry_error if isinstance(e, int) else entry_errors)(array, e, masks.agents)  # type: ignore[operator]
+                entry_error(array, e, masks.agents)
+                if isinstance(e, int)
+                else entry_errors(array, e, masks.agents)
                 for array, e in zip(arrays, used, strict=True)
             ]
             return answer(Total(arrays, tuple(errors)))
