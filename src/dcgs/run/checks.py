@@ -41,7 +41,7 @@ def sums_of(secure: object) -> str:
     """Return what ``secure`` of :func:`dcgs.minimize` says of sums."""
     if isinstance(secure, bool):
         return MASKED if secure else OPEN
-    if secure != UNMASKED:
+    if not isinstance(secure, str) or secure != UNMASKED:
         raise ValueError(f"secure must be True, False or {UNMASKED!r}; got {shown(secure)}.")
     return UNMASKED
 
