@@ -54,8 +54,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         # Without --agents, the processes would count one agent per process.
         count = [] if args.agents is not None else ["--agents", str(agents)]
         return launch([*args.typed, *count], _ranks(args, agents))
+    return fit_over(_runtime(args), args, console)
+
+
+def fit_over(runtime: Runtime, args: argparse.Namespace, console: Console) -> int:
+    """Fit as the options say, in the processes of a runtime; return the exit status."""
     new = not args.out.exists()  # before any process creates it
-    runtime = _runtime(args)
     group = runtime.group()
     with command_errors(group, args.checkpoint):
         try:
@@ -65,7 +69,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             status = interrupt_status(stop)
             if status is None:
                 raise
-            if group.is_root:
+            if group.is_root or runtime.separate_sites:
                 _print_interrupted(stop, args.checkpoint, group, console)
             else:
                 print_interrupted(group.describe(stop).rstrip("."))  # if the root cannot
@@ -89,7 +93,8 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     with locked(args.out, group) as writes_summary:
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
-        if group.is_root:
+        prints = group.is_root or runtime.separate_sites
+        if prints:
             fit = _fit_with_progress(config, runtime, console, left_out)
         else:
             fit = fit_files(config, runtime)
@@ -100,7 +105,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
             return 0
         files = _other_files(fit, summary, possible)
         output.write(models(fit, summary), summary, history(fit), files)
-    if group.is_root:
+    if prints:
         print_fit(fit, summary, args.out, REPORT in files, console)
     return 0
 
