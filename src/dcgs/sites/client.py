@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar, final
 
 import aiohttp
@@ -23,7 +24,7 @@ from dcgs.sites.study import Member, Study
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0
-_CONNECT, _TRANSFER, _MARGIN = 20.0, 300.0, 20.0
+_CONNECT, _TRANSFER, _MARGIN, _LAST = 20.0, 300.0, 20.0, 3.0
 
 
 class _RefusedError(Exception):
@@ -37,6 +38,7 @@ class Client:
     def __init__(self, study: Study, context: ssl.SSLContext, log: EventLog) -> None:
         self._study = study
         self._log = log
+        self._done: dict[Member, tuple[str, str]] = {}
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=_MARGIN),
@@ -50,8 +52,13 @@ class Client:
         """Close all connections."""
         await self._session.close()
 
-    async def push(self, server: Member, hop: str, next_pending: Callable[[], Awaitable[Pending]],
-                   delivered: Callable[[int], Awaitable[None]]) -> None:
+    async def push(
+        self,
+        server: Member,
+        hop: str,
+        next_pending: Callable[[], Awaitable[Pending]],
+        delivered: Callable[[int], Awaitable[None]],
+    ) -> None:
         """Put envelopes for a neighbor to a server, one after the other, forever."""
         while True:
             pending = await next_pending()
@@ -60,17 +67,23 @@ class Client:
 
     async def pull(self, server: Member, name: str, accept: Callable[[bytes], Awaitable[None]]) -> None:
         """Get the envelopes for this site from a server, forever."""
-        done = ""
         while True:
-            answer = await self._retried(server, lambda known=done: self._get(server, name, known))
+            answer = await self._retried(server, lambda: self._get(server, name))
             if answer is None:
-                done = ""
                 continue
-            envelope, done = answer
+            envelope, place = answer
             try:
                 await self._retried(server, lambda body=envelope: accept(body))
             except EnvelopeError as error:
                 self._log.say(f"refused what {server.name} gave: {error}")
+            self._done[server] = name, place
+
+    async def acknowledge(self) -> None:
+        """Tell servers what has come from them last: no further request does."""
+        with suppress(aiohttp.ClientError, OSError, TimeoutError, _RefusedError):
+            async with asyncio.timeout(_LAST):
+                for server, (name, _) in list(self._done.items()):
+                    await self._get(server, name, wait=0)
 
     async def _put(self, server: Member, hop: str, envelope: bytes) -> None:
         url = f"{server.address}/v1/mail/{hop}"
@@ -79,18 +92,24 @@ class Client:
         ) as answer:
             await _check(answer, 204)
 
-    async def _get(self, server: Member, name: str, done: str) -> tuple[bytes, str] | None:
+    async def _get(self, server: Member, name: str, wait: float = LONG_POLL) -> tuple[bytes, str] | None:
+        """Return the next envelope and its place; say which was the last that has been kept here."""
         url = f"{server.address}/v1/mail/{name}"
+        done = self._done.get(server, ("", ""))[1]
         async with self._session.get(
             url,
-            params={"done": done},
+            params={"done": done, "wait": f"{wait:g}"},
             server_hostname=host_of(server.name),
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN),
+            timeout=aiohttp.ClientTimeout(
+                total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN
+            ),
         ) as answer:
+            await _check(answer, 200, 204)
+            if self._done.get(server, ("", ""))[1] == done:
+                self._done.pop(server, None)
             if answer.status == 204:
                 return None
-            await _check(answer, 200)
             limit = self._study.limits.message_bytes + OVERHEAD
             if answer.content_length is None or answer.content_length > limit:
                 raise _RefusedError(f"it gave an envelope of more than {limit} bytes")
@@ -102,7 +121,9 @@ class Client:
             try:
                 result = await attempt()
             except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
-                self._log.say(f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; trying again")
+                self._log.say(
+                    f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; trying again"
+                )
                 failed = True
                 await asyncio.sleep(pause)
                 pause = min(2.0 * pause, _LONGEST_PAUSE)
@@ -112,8 +133,8 @@ class Client:
                 return result
 
 
-async def _check(answer: aiohttp.ClientResponse, expected: int) -> None:
-    if answer.status != expected:
+async def _check(answer: aiohttp.ClientResponse, *expected: int) -> None:
+    if answer.status not in expected:
         text = (await answer.content.read(1000)).decode(errors="replace")
         raise _RefusedError(f"it answered {answer.status}: {text}")
 
@@ -122,3 +143,23 @@ def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not that of this site in this study ({error.certificate_error})"
     return str(error) or type(error).__name__
+
+
+async def greet(study: Study, context: ssl.SSLContext, server: Member) -> tuple[str | None, str | None]:
+    """Return why a site or relay does not take this one's messages, None if it does; and its clock, if known."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context), trust_env=True, headers={STUDY: study.hash.hex()}
+    )
+    async with session:
+        try:
+            url = f"{server.address}/v1/hello"
+            async with session.get(
+                url,
+                server_hostname=host_of(server.name),
+                timeout=aiohttp.ClientTimeout(total=_CONNECT),
+                allow_redirects=False,
+            ) as answer:
+                await _check(answer, 204)
+                return None, answer.headers.get("Date")
+        except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
+            return _reason(error), None

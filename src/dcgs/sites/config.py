@@ -52,7 +52,7 @@ class SiteConfig:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{file} must be TOML; {error}.") from error
         try:
-            config = cls(file, **_read(table, file.resolve().parent))
+            config = cls(file.resolve(), **_read(table, file.resolve().parent))
         except TypeError as error:
             raise ValueError(f"{file} must have the entries that dcgs site key writes; {error}.") from error
         if unknown := set(config.fit) - set(_LOCAL):
@@ -83,7 +83,7 @@ def _read(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     return values
 
 
-def site_file(name: str, study: str, address_port: int | None, data: str) -> str:
+def site_file(name: str, study: str, listen: str | None, data: str) -> str:
     """Return the text of a new file of a site."""
     lines = [
         "# What only this site knows. Paths are from the folder of this file.",
@@ -96,6 +96,6 @@ def site_file(name: str, study: str, address_port: int | None, data: str) -> str
     if name != "relay":
         lines.append(f'data = "{data}"')
     lines.append(
-        f'listen = "0.0.0.0:{address_port}"' if address_port else '# listen = "0.0.0.0:8443"    # if others dial this site'
+        f'listen = "{listen}"' if listen else '# listen = "0.0.0.0:8443"    # if others dial this site'
     )
     return "\n".join(lines) + "\n"

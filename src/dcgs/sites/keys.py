@@ -60,7 +60,9 @@ class SiteKeys:
     def load(cls, file: Path) -> SiteKeys:
         """Return the keys in a file; raise if others may read it."""
         if os.name == "posix" and file.stat().st_mode & 0o077:
-            raise ValueError(f"only its owner may read a private key; others may read {file}. Use: chmod 600 {file}")
+            raise ValueError(
+                f"only its owner may read a private key; others may read {file}. Use: chmod 600 {file}"
+            )
         first, _, second = file.read_bytes().partition(_END)
         signing, agreement = load_pem_private_key(first + _END, None), load_pem_private_key(second, None)
         if not (isinstance(signing, Ed25519PrivateKey) and isinstance(agreement, X25519PrivateKey)):
@@ -84,7 +86,9 @@ class SiteKeys:
         """Return the request for a certificate, signed with the Ed25519 key."""
         builder = x509.CertificateSigningRequestBuilder().subject_name(_subject(name))
         names = _names(name, self.publics[1])
-        return builder.add_extension(names, critical=False).sign(self.signing, None).public_bytes(Encoding.PEM)
+        return (
+            builder.add_extension(names, critical=False).sign(self.signing, None).public_bytes(Encoding.PEM)
+        )
 
 
 @final
@@ -105,7 +109,9 @@ class Identity:
         except ValueError as error:
             raise ValueError(f"a request must be a file that dcgs site key has written; {error}") from error
         if not request.is_signature_valid:
-            raise ValueError("a request must be signed with its own key; this one is not. Ask the site for a new one.")
+            raise ValueError(
+                "a request must be signed with its own key; this one is not. Ask the site for a new one."
+            )
         return _identity(request, None)
 
     @classmethod

@@ -164,7 +164,7 @@ class Mailbox:
 
     def delivered(self, hop: str, id: int) -> None:
         """Record that a neighbor has acknowledged an envelope."""
-        with self._locks[1], _transaction(self._outgoing):
+        with self._locks[1], _transaction(self._outgoing, "normal"):  # what is lost of it is sent twice
             query = "update outgoing set envelope = null where id = ? and hop = ?"
             self._outgoing.execute(query, (id, hop))
         self.wake()

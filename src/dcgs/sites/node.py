@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +77,9 @@ class Site:
             return None
         when = f"{until:%Y-%m-%d}"
         if left < timedelta(0):
-            return f"the certificate of {self.config.name} has expired on {when}; have the request signed again"
+            return (
+                f"the certificate of {self.config.name} has expired on {when}; have the request signed again"
+            )
         return f"the certificate of {self.config.name} expires on {when}; have the request signed again"
 
     def agree(self, text: str) -> None:
@@ -92,6 +93,26 @@ class Site:
         """Whether this site has agreed to this study, to the byte."""
         file = self.state / _AGREED
         return file.exists() and json.loads(file.read_text())["study"] == self.study.hash.hex()
+
+    def status(self) -> Iterator[str]:
+        """Yield lines on how far this site is; it may run or not."""
+        yield f"{self.config.name} in study {self.study.name}, SHA-256 {self.study.hash.hex()[:12]}…"
+        if not self.has_agreed:
+            yield "it has not agreed to the study"
+        elif not (self.state / "received.db").exists():
+            yield "it has agreed, and was not started yet"
+        else:
+            mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
+            sent, received = mailbox.traffic()
+            done = mailbox.fact(_DONE)
+            yield f"done at {done}; the models are in {self.output}" if done else "started, and not done yet"
+            yield f"sent {sent} bytes, received {received} bytes"
+            for hop, count in mailbox.waiting().items():
+                yield f"{count} messages wait for {hop}"
+            mailbox.close()
+        note = self.certificate_note()
+        if note is not None:
+            yield note
 
     @contextmanager
     def running(self, log: EventLog) -> Iterator[tuple[SiteRuntime, Mailbox]]:
@@ -147,15 +168,6 @@ def library_facts() -> Mapping[str, str]:
 
     packages = {name: version(name) for name in ("dcgs", "numpy", "scipy")}
     return packages | {"Python": platform.python_version(), "the kind of processor": platform.machine()}
-
-
-def reachable(address: tuple[str, int], seconds: float = 5.0) -> str | None:
-    """Return why a port cannot be reached, None if it can."""
-    try:
-        socket.create_connection(address, seconds).close()
-    except OSError as error:
-        return str(error)
-    return None
 
 
 def _sha256(file: Path) -> str:

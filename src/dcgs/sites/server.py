@@ -12,6 +12,7 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast, final
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -26,9 +27,8 @@ LONG_POLL = 25.0
 STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
 """Headers: the identity of the study, and the number of an envelope in the mailbox."""
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
-_MOST_CONNECTIONS, _MOST_HANDSHAKES = 512, 128
+_MOST_HANDSHAKES = 128
 _PLAINTEXT = ("http_request", "wrong_version_number", "unknown_protocol")
-
 
 
 class MailHandler(Protocol):
@@ -75,34 +75,32 @@ def pinned_name(study: Study, certificate: bytes | None) -> str | None:
     except ValueError:
         return None
     keys = shown.ed25519, shown.x25519
-    return next((m.name for m in study.members if (m.ed25519, m.x25519) == keys and m.name == shown.name), None)
+    return next(
+        (m.name for m in study.members if (m.ed25519, m.x25519) == keys and m.name == shown.name), None
+    )
 
 
 @final
 class Server:
     """Serves until it is closed; runs in an event loop."""
 
-    def __init__(
-        self, study: Study, context: ssl.SSLContext, handler: MailHandler, log: EventLog
-    ) -> None:
+    def __init__(self, study: Study, context: ssl.SSLContext, handler: MailHandler, log: EventLog) -> None:
         self._study = study
         self._context = context
         self._handler = handler
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handshakes = self._connections = 0
-        self._http = web.Server(
-            self._answer,
-            keepalive_timeout=_IDLE,
-            client_max_size=study.limits.message_bytes + OVERHEAD,
-            access_log=None,
-        )
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        self._handshakes = 0
         self._server: asyncio.Server | None = None
+        self._http: web.Server[web.BaseRequest] | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port."""
+        http = web.Server(self._answer, keepalive_timeout=_IDLE, access_log=None)
+        self._http = http
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Door(self._admit), host, port)
+        self._server = await loop.create_server(lambda: _Door(lambda new: self._admit(new, http)), host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -111,22 +109,29 @@ class Server:
             self._server.close()
         for task in self._tasks:
             task.cancel()
-        await self._http.shutdown(1.0)
+        if self._http is not None:
+            await self._http.shutdown(1.0)
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.sleep(0.0)
+        await asyncio.sleep(0.0)  # closed by the next passes of the loop
 
-    def _admit(self, transport: asyncio.Transport) -> None:
+    def _admit(self, transport: asyncio.Transport, http: web.Server[web.BaseRequest]) -> None:
         """Start the handshake of a new connection; refuse it if there are too many."""
         if self._handshakes >= _MOST_HANDSHAKES:
-            self._log.say(f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet.")
+            self._log.say(
+                f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet."
+            )
             transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._shake_hands(transport))
+        task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _shake_hands(self, transport: asyncio.Transport) -> None:
+    async def _shake_hands(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         """Let a connection show its certificate, and hand it over to HTTP."""
         peer = (transport.get_extra_info("peername") or ("?",))[0]
-        loop, protocol = asyncio.get_running_loop(), self._http()
+        loop = asyncio.get_running_loop()
         self._handshakes += 1
         try:
             secured = await loop.start_tls(
@@ -139,6 +144,7 @@ class Server:
         finally:
             self._handshakes -= 1
         if secured is not None:
+            self._transports.add(transport)
             protocol.connection_made(cast(asyncio.Transport, secured))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -158,13 +164,17 @@ class Server:
 
     async def _dispatch(self, request: web.BaseRequest, caller: str | None) -> web.Response:
         if caller is None or not self._handler.is_neighbor(caller):
-            raise _RefusalError(403, "a certificate must have the keys of a neighbor in this study; it has not.")
+            raise _RefusalError(
+                403, "a certificate must have the keys of a neighbor in this study; it has not."
+            )
         if request.headers.get(STUDY) != self._study.hash.hex():
             raise _RefusalError(
                 409,
                 f"all sites must hold the same study; that of {caller} has another SHA-256 than "
                 f"{self._study.hash.hex()[:12]}…, which is that of {self._study.name} here. Compare the files.",
             )
+        if request.path == "/v1/hello":
+            return web.Response(status=204)
         parts = request.path.split("/")
         if parts[:3] != ["", "v1", "mail"] or len(parts) != 4:
             raise _RefusalError(404, f"there is no {request.path} here.")
@@ -181,15 +191,16 @@ class Server:
             raise _RefusalError(413, f"an envelope must say its size, at most {limit} bytes; got {size}.")
         try:
             async with asyncio.timeout(_BODY):
-                return await request.read()
-        except TimeoutError as error:
-            raise _RefusalError(408, f"an envelope must arrive within {_BODY:.0f} s.") from error
+                return await request.content.readexactly(size)
+        except (TimeoutError, asyncio.IncompleteReadError) as error:
+            raise _RefusalError(408, f"an envelope must arrive completely within {_BODY:.0f} s.") from error
 
     async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
         done = request.query.get("done", "")
         if done.isdecimal() and len(done) < 19:
             await self._handler.delivered(caller, int(done))
-        pending = await self._handler.next_for(caller, LONG_POLL)
+        wait = 0.0 if request.query.get("wait") == "0" else LONG_POLL
+        pending = await self._handler.next_for(caller, wait)
         if pending is None:
             return web.Response(status=204)
         return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
@@ -229,5 +240,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError) or "handshake" in text or not text:
         return f"it has not shown a certificate within {_HANDSHAKE:.0f} s"
     return f"no connection by TLS 1.3 was made ({text})"
-
-

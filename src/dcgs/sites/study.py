@@ -108,7 +108,9 @@ class Study:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"a study must be TOML; {error}.") from error
         if table.pop("format", None) != FORMAT:
-            raise ValueError(f"a study must have format = {FORMAT}. Use a version of dcgs that knows its format.")
+            raise ValueError(
+                f"a study must have format = {FORMAT}. Use a version of dcgs that knows its format."
+            )
         try:
             study = cls(
                 name=table.pop("name"),
@@ -139,7 +141,9 @@ class Study:
                     f"{RELAY!r}; got {name!r}."
                 )
         if len(set(self.names)) < len(self.names) or len(self.names) < 2:
-            raise ValueError(f"a study must have at least two sites of different names; got {list(self.names)}.")
+            raise ValueError(
+                f"a study must have at least two sites of different names; got {list(self.names)}."
+            )
         for member in self.members:
             if member.address is not None and not _ADDRESS.fullmatch(member.address):
                 raise ValueError(
@@ -160,7 +164,9 @@ class Study:
 
     def _check_edge(self, edge: Edge) -> None:
         if not (set(edge.ends) <= set(self.names) and len(set(edge.ends)) == 2):
-            raise ValueError(f"an edge must be between two sites of the study; got {' and '.join(edge.ends)}.")
+            raise ValueError(
+                f"an edge must be between two sites of the study; got {' and '.join(edge.ends)}."
+            )
         if edge.dials is None:
             if self.relay is None or self.relay.address is None:
                 raise ValueError(
@@ -212,7 +218,8 @@ class Study:
     def neighbors(self) -> Sequence[Sequence[int]]:
         """The neighbors of each site, in increasing order."""
         return [
-            sorted(self.rank(edge.other(name)) for edge in self.edges if name in edge.ends) for name in self.names
+            sorted(self.rank(edge.other(name)) for edge in self.edges if name in edge.ends)
+            for name in self.names
         ]
 
     def edge(self, name: str, other: str) -> Edge:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import selectors
 import ssl
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar, final
 
@@ -31,16 +30,17 @@ from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, r
 from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
 from dcgs.sites.server import Server
-from dcgs.sites.study import Study
+from dcgs.sites.study import RELAY, Study
+from dcgs.sites.waiting import WaitingHops
 from dcgs.tree import spanning_tree
 
 T = TypeVar("T")
 
-_BROADCAST, _REDUCE, _DONE = 2, 3, 4  # tags; those below are of collective operations and of rounds
+_BROADCAST, _REDUCE = 2, 3  # tags; those below are of collective operations and of rounds
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
-_CHECK = 1.0
-LINGER = 20.0
-"""Seconds in which a site that has ended delivers its last messages when all others have ended, too."""
+_CHECK, _CLOSING = 1.0, 5.0
+LINGER = 60.0
+"""Seconds in which a site delivers its last messages when all sites have ended."""
 
 
 @final
@@ -68,7 +68,7 @@ class SiteMail:
         self.name = study.names[sealer.rank]
         self._hops = study.next_hops(sealer.rank)
         self._neighbors = {study.names[j] for j in study.neighbors[sealer.rank]}
-        self._waiting: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self.waiting = WaitingHops(mailbox)
         self.heard: dict[str, float] = {}
 
     def is_neighbor(self, caller: str) -> bool:
@@ -77,11 +77,6 @@ class SiteMail:
     def hop_to(self, rank: int) -> str:
         """Return the neighbor to which an envelope for a site goes."""
         return self._study.names[self._hops[rank]]
-
-    def notify(self, hops: set[str]) -> None:
-        """Wake those who wait for envelopes for these neighbors; in the event loop."""
-        for hop in hops:
-            self._waiting[hop].set()
 
     async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
         self.heard[caller] = time.time()
@@ -105,20 +100,7 @@ class SiteMail:
 
     async def next_for(self, caller: str, seconds: float) -> Pending | None:
         self.heard[caller] = time.time()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await self.wait_for(caller)
-        return None
-
-    async def wait_for(self, hop: str) -> Pending:
-        """Return the next envelope for a neighbor as soon as there is one."""
-        event = self._waiting[hop]
-        while True:
-            event.clear()
-            pending = await asyncio.to_thread(self._mailbox.next_for, hop)
-            if pending is not None:
-                return pending
-            await event.wait()
+        return await self.waiting.within(caller, seconds)
 
     async def delivered(self, caller: str, id: int) -> None:
         await asyncio.to_thread(self._mailbox.delivered, caller, id)
@@ -133,21 +115,27 @@ class SiteTransport(Transport):
         self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
         self.awaited: tuple[str, float] | None = None
+        self.is_finishing = False
         self.mail = SiteMail(study, sealer, mailbox, log)
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = defaultdict(int)
         self._tree = spanning_tree(study.neighbors, 0)[self.rank]
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
         self._thread = threading.Thread(target=self._loop.run_forever, name="dcgs-https", daemon=True)
         self._server: Server | None = None
         self._client: Client | None = None
-        self._tasks: list[Future[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
-    def open(self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext) -> int | None:
+    def open(
+        self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
+    ) -> int | None:
         """Start to send and receive; return the port on which this site listens."""
         self._thread.start()
-        self._mailbox.on_outgoing = lambda hops: self._loop.call_soon_threadsafe(self.mail.notify, hops)
+        self._mailbox.on_outgoing = lambda hops: self._loop.call_soon_threadsafe(
+            self.mail.waiting.notify, hops
+        )
         port = None
         if listen is not None:
             self._server = Server(self.study, serving, self.mail, self._log)
@@ -168,29 +156,43 @@ class SiteTransport(Transport):
             edge = self.study.edge(name, hop)
             if edge.dials not in (None, name):
                 continue
-            server = self.study.member("relay" if edge.dials is None else hop)
+            server = self.study.member(RELAY if edge.dials is None else hop)
             sources[server.name] = hop
             pushing = client.push(
-                server, hop, lambda there=hop: mail.wait_for(there), lambda id, there=hop: mail.delivered(there, id)
+                server,
+                hop,
+                lambda there=hop: mail.waiting.next(there),
+                lambda id, there=hop: mail.delivered(there, id),
             )
-            self._tasks.append(asyncio.run_coroutine_threadsafe(pushing, self._loop))
+            self._tasks.append(asyncio.create_task(pushing))
         for source in sources:
             server = self.study.member(source)
             pulling = client.pull(server, name, lambda body, there=source: mail.accept(there, name, body))
-            self._tasks.append(asyncio.run_coroutine_threadsafe(pulling, self._loop))
+            self._tasks.append(asyncio.create_task(pulling))
 
     def close(self) -> None:
         """Close all connections; nothing more is sent."""
-        for task in self._tasks:
-            task.cancel()
-        if self._client is not None:
-            self._in_loop(self._client.close())
-        if self._server is not None:
-            self._in_loop(self._server.close())
+        self._in_loop(self._hang_up())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         self._mailbox.close()
+
+    async def _hang_up(self) -> None:
+        """Acknowledge what came in last, and end all tasks."""
+        if self._client is not None:
+            await self._client.acknowledge()
+        if self._server is not None:
+            await self._server.close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+        end = time.monotonic() + _CLOSING
+        while len(self._selector.get_map()) > 1 and time.monotonic() < end:
+            await asyncio.sleep(0.01)  # until the other ends have closed, too; one entry is the loop's own
 
     def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         self._send(sends)
@@ -285,7 +287,8 @@ class SiteTransport(Transport):
                 said, say_at = True, now + _SAY_AGAIN
                 waited = timedelta(seconds=round(now - start))
                 left = timedelta(seconds=round(patience - (now - start)))
-                self._log.say(f"waiting for {name} since {waited}; this site waits {left} more")
+                ended = "this site has ended, and stays for the others: " if self.is_finishing else ""
+                self._log.say(f"{ended}waiting for {name} since {waited}, for {left} more")
             self._mailbox.wait(_CHECK)
         self.awaited = None
         if said:
@@ -293,20 +296,17 @@ class SiteTransport(Transport):
         return found
 
     def finish(self, linger: float = LINGER) -> None:
-        """Wait until no other site needs this one: all have ended, and have what this one has sent."""
-        others = [rank for rank in range(self.size) if rank != self.rank]
+        """Wait until all sites have ended, and have what this one has sent.
+
+        Nothing is forwarded after that. A neighbor that is away then has its model, too, so the wait for it has an
+        end.
+        """
+        self.is_finishing = True
         self.heartbeat.begin_run()
-        self._send([Transfer(np.zeros(0, np.uint8), rank, _DONE) for rank in others])
-        missing, end, said = set(others), math.inf, time.monotonic() + _SAY_AFTER
-        while missing or (self._mailbox.waiting() and time.monotonic() < end):
-            missing -= {rank for rank in missing if self._mailbox.take(rank, _DONE, 1) is not None}
-            if not missing and end == math.inf:
-                end = time.monotonic() + linger
-            if time.monotonic() > said:
-                said = time.monotonic() + _SAY_AGAIN
-                names = ", ".join(self.study.names[rank] for rank in sorted(missing)) or "the last messages"
-                self._log.say(f"this site has ended, and stays for the others: waiting for {names}")
-            self._mailbox.wait(0.05 if not missing else _CHECK)
+        self.allreduce_max(np.zeros(1))
+        end = time.monotonic() + linger
+        while self._mailbox.waiting() and time.monotonic() < end:
+            self._mailbox.wait(_CHECK)
 
 
 def _bytes_of(values: NDArray[np.float64]) -> Buffer:
