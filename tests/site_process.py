@@ -1,4 +1,5 @@
-"""A site as a process of its own, which may kill itself: ``site_process.py SITE KILLED_AT``; 0 means never."""
+"""A site as a process of its own, which may kill itself: ``site_process.py SITE KILLED_AT``; 0 means
+never."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ if __name__ == "__main__":
     if killed_at:
         kill_at(killed_at)
     site = Site.load(file)
-    graph = nx.Graph([(site.study.rank(a), site.study.rank(b)) for edge in site.study.edges for a, b in [edge.ends]])
+    graph = nx.Graph(
+        [(site.study.rank(a), site.study.rank(b)) for edge in site.study.edges for a, b in [edge.ends]]
+    )
     with site.running(EventLog(file.with_suffix(".jsonl"))) as (runtime, _):
         result = answer(runtime, graph, dcgs.FastDCGS())
     np.save(file.with_suffix(".npy"), result.x)

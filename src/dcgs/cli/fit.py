@@ -99,10 +99,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
         prints = group.is_root or runtime.separate_sites
-        if prints:
-            fit = _fit_with_progress(config, runtime, console, left_out)
-        else:
-            fit = fit_files(config, runtime)
+        fit = _fit_with_progress(config, runtime, console, left_out) if prints else fit_files(config, runtime)
         fit = replace(fit, notes=(*fit.notes, *left_out))
         summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:

@@ -15,7 +15,8 @@ from dcgs.sites.events import EventLog
 from dcgs.sites.relay import run_relay
 
 _ABOUT = """\
-Keep envelopes for sites that can only dial out. A relay sees sender, receiver, size and time, and cannot read them.
+Keep envelopes for sites that can only dial out. A relay sees sender, receiver, size and time, and cannot
+read them.
 """
 _MORE = """\
 Its keys are made by dcgs site key relay/ --listen 0.0.0.0:8443, and signed with the study.

@@ -24,8 +24,9 @@ _ABOUT = """\
 Take part in a study: a process at each site keeps its data, and exchanges sealed messages with its neighbors.
 """
 _MORE = """\
-dcgs site run ends when the model is certified and no other site needs this one. After anything else, a kill, a
-reboot or an update of the machine, start it again: it goes on where it was, to the bit, and the others wait.
+dcgs site run ends when the model is certified and no other site needs this one. After anything else, a kill,
+a reboot or an update of the machine, start it again: it goes on where it was, to the bit, and the others
+wait.
 
 examples:
   dcgs site key ulm/ --data patients.csv --listen 0.0.0.0:8443

@@ -27,12 +27,11 @@ _ABOUT = """\
 Make the file that all sites of a study hold: who they are, how they reach each other, what they compute.
 """
 _MORE = """\
-A site is NAME, or NAME=https://HOST:PORT if others can dial it. On an edge the end without an address dials the
-other; where neither end has one, both dial the relay. The options of dcgs fit say what is fitted.
+A site is NAME, or NAME=https://HOST:PORT if others can dial it. On an edge the end without an address dials
+the other; where neither end has one, both dial the relay. The options of dcgs fit say what is fitted.
 
 examples:
-  dcgs study new heart/ --sites ulm=https://ulm.example.org:8443,graz,bern,lyon --graph star \\
-                        --problem logistic --target ill --radius auto
+  dcgs study new heart/ --sites ulm=https://ulm.example.org:8443,graz,bern --problem logistic --radius auto
   dcgs study sign heart/ ulm.csr
   dcgs study show heart/
 """
@@ -86,7 +85,8 @@ def _shared_actions() -> list[argparse.Action]:
 
 
 def fit_arguments(study: Study, data: str, own: Mapping[str, Any], folder: Path) -> argparse.Namespace:
-    """Return the options of ``dcgs fit`` at a site; ``own`` are the site's, and files are written to the folder."""
+    """Return the options of ``dcgs fit`` at a site; ``own`` are the site's, and files are written to the
+    folder."""
     edges = "\n".join(f"{study.rank(a)} {study.rank(b)}" for a, b in (edge.ends for edge in study.edges))
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / "graph.txt", f"{edges}\n".encode())
@@ -140,8 +140,10 @@ def _new(args: argparse.Namespace, console: Console) -> int:
     authority.save_key(args.folder / CA_KEY)
     atomic_write(file, replace(study, ca=authority.pem).to_toml().encode())
     console.print(
-        f"{file} is the study; {args.folder / CA_KEY} is the private key that signs its certificates. Now each site "
-        f"makes its keys with: dcgs site key FOLDER. Sign their requests with: dcgs study sign {args.folder} REQUEST",
+        f"{file} is the study; {args.folder / CA_KEY} is the private key that signs its certificates. Now "
+        "each site "
+        "makes its keys with: dcgs site key FOLDER. Sign their requests with: dcgs study sign "
+        f"{args.folder} REQUEST",
         soft_wrap=True,
     )
     return 0
@@ -181,7 +183,8 @@ def _sign(args: argparse.Namespace, console: Console) -> int:
         member = study.member(who.name)
         if member.is_signed and (member.ed25519, member.x25519) != (who.ed25519, who.x25519):
             raise ValueError(
-                f"the study has other keys of {who.name}; a request of other keys changes the study. Remove the old "
+                f"the study has other keys of {who.name}; a request of other keys changes the study. "
+                "Remove the old "
                 f"ones from {file} if that is meant."
             )
         signed = replace(member, ed25519=who.ed25519, x25519=who.x25519)
@@ -218,14 +221,18 @@ def describe_study(study: Study) -> str:
             for edge in study.edges
             for a, b in [edge.ends]
         ),
-        f"fits: {fit.pop('problem')} with {', '.join(f'{k} = {v}' for k, v in fit.items()) or 'default options'}",
-        "leaves a site: the name and the SHA-256 of its file; names, types and levels of columns; sums and counts over "
-        "rows; in each round vectors of the size of the model. Rows never leave it. Neighbors see what this site sends "
+        f"fits: {fit.pop('problem')} with "
+        f"{', '.join(f'{k} = {v}' for k, v in fit.items()) or 'default options'}",
+        "leaves a site: the name and the SHA-256 of its file; names, types and levels of columns; sums "
+        "and counts over "
+        "rows; in each round vectors of the size of the model. Rows never leave it. Neighbors see what "
+        "this site sends "
         "them, and all sites get the model.",
         f"rounds: at most {fit['rounds']}"
         if "rounds" in fit
         else "rounds: until the gap is certified, without a limit",
-        f"one message: at most {study.limits.message_mb} MB; a site waits {study.limits.patience_hours:g} hours for another",
+        f"one message: at most {study.limits.message_mb} MB; a site waits {study.limits.patience_hours:g} "
+        "hours for another",
     ]
     missing = [member.name for member in study.members if not member.is_signed]
     if missing:

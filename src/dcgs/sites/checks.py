@@ -26,7 +26,8 @@ class CheckLine(NamedTuple):
 
 
 def check_site(site: Site) -> Iterator[CheckLine]:
-    """Yield a line on the study, the data, the certificate, the consent, and each neighbor that this site dials."""
+    """Yield a line on the study, the data, the certificate, the consent, and each neighbor that this site
+    dials."""
     study, config = site.study, site.config
     yield CheckLine(True, f"study {study.name}, run {study.run}, SHA-256 {study.hash.hex()[:12]}…")
     exists = site.data.is_file()

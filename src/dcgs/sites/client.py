@@ -1,7 +1,8 @@
-"""The HTTPS client of a site, by aiohttp: on each edge on which it dials, it puts envelopes and gets those for it.
+"""The HTTPS client of a site, by aiohttp: on each edge on which it dials, it puts envelopes and gets those
+for it.
 
-What fails is tried again, with growing pauses, for as long as the run goes on; each reason is said once. Proxies are
-those of the usual environment variables.
+What fails is tried again, with growing pauses, for as long as the run goes on; each reason is said once.
+Proxies are those of the usual environment variables.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar, final
 
 import aiohttp
@@ -62,18 +64,18 @@ class Client:
         """Put envelopes for a neighbor to a server, one after the other, forever."""
         while True:
             pending = await next_pending()
-            await self._retried(server, lambda found=pending: self._put(server, hop, found.envelope))
+            await self._retried(server, partial(self._put, server, hop, pending.envelope))
             await delivered(pending.id)
 
     async def pull(self, server: Member, name: str, accept: Callable[[bytes], Awaitable[None]]) -> None:
         """Get the envelopes for this site from a server, forever."""
         while True:
-            answer = await self._retried(server, lambda: self._get(server, name))
+            answer = await self._retried(server, partial(self._get, server, name))
             if answer is None:
                 continue
             envelope, place = answer
             try:
-                await self._retried(server, lambda body=envelope: accept(body))
+                await self._retried(server, partial(accept, envelope))
             except EnvelopeError as error:
                 self._log.say(f"refused what {server.name} gave: {error}")
             self._done[server] = name, place
@@ -122,7 +124,8 @@ class Client:
                 result = await attempt()
             except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
                 self._log.say(
-                    f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; trying again"
+                    f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; "
+                    "trying again"
                 )
                 failed = True
                 await asyncio.sleep(pause)
@@ -146,7 +149,8 @@ def _reason(error: Exception) -> str:
 
 
 async def greet(study: Study, context: ssl.SSLContext, server: Member) -> tuple[str | None, str | None]:
-    """Return why a site or relay does not take this one's messages, None if it does; and its clock, if known."""
+    """Return why a site or relay does not take this one's messages, None if it does; and its clock, if
+    known."""
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=context), trust_env=True, headers={STUDY: study.hash.hex()}
     )

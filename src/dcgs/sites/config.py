@@ -57,7 +57,8 @@ class SiteConfig:
             raise ValueError(f"{file} must have the entries that dcgs site key writes; {error}.") from error
         if unknown := set(config.fit) - set(_LOCAL):
             raise ValueError(
-                f"{file}: a site decides about {', '.join(_LOCAL)} only; {', '.join(sorted(unknown))} must be in "
+                f"{file}: a site decides about {', '.join(_LOCAL)} only; {', '.join(sorted(unknown))} "
+                "must be in "
                 "the study."
             )
         return config

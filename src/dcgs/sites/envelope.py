@@ -1,10 +1,10 @@
 """Envelopes: messages that are sealed between two sites. No I/O.
 
-An envelope is a header, a nonce and the message, encrypted by ChaCha20-Poly1305. The key is that of a direction
-between two sites: it follows from their X25519 keys, the study and the run. The SHA-256 of the study and the whole
-header are authenticated with the message. So whoever carries an envelope can read the header only, and an envelope
-of another study, run, sender, receiver, round or place in the sequence cannot be opened. Nonces are random: a
-message that is sealed again, after a restart, gets another.
+An envelope is a header, a nonce and the message, encrypted by ChaCha20-Poly1305. The key is that of a
+direction between two sites: it follows from their X25519 keys, the study and the run. The SHA-256 of the
+study and the whole header are authenticated with the message. So whoever carries an envelope can read the
+header only, and an envelope of another study, run, sender, receiver, round or place in the sequence cannot
+be opened. Nonces are random: a message that is sealed again, after a restart, gets another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class EnvelopeError(ValueError):
 
 @final
 class EnvelopeHeader(NamedTuple):
-    """Where an envelope belongs: sites by their numbers, and its place in the sequence of its sender, receiver and tag.
+    """Where an envelope belongs: sites by their numbers, and its place in the sequence of its sender,
+    receiver and tag.
 
     ``round`` is how far the sender's program was.
     """
@@ -83,7 +84,8 @@ class Sealer:
         return packed + nonce + cipher.encrypt(nonce, message, self.study.hash + packed)
 
     def open(self, envelope: bytes) -> tuple[EnvelopeHeader, bytes]:
-        """Return header and message of an envelope; raise unless it is for this site, of this study and run."""
+        """Return header and message of an envelope; raise unless it is for this site, of this study and
+        run."""
         header = read_header(envelope)
         sites = range(len(self.study.sites))
         if header.receiver != self.rank or header.sender not in sites or header.sender == self.rank:

@@ -1,8 +1,9 @@
 """The keys of a site, its request for a certificate, and the certificate authority of a study.
 
 A site has an Ed25519 key, which is the key of its TLS certificate, and an X25519 key, from which the keys of
-envelopes follow. A certificate binds both to the name of the site: the name is the host ``NAME.dcgs.internal``, and
-the X25519 key is a URI. Both public keys are pinned in the study, so that a renewed certificate must have the same.
+envelopes follow. A certificate binds both to the name of the site: the name is the host
+``NAME.dcgs.internal``, and the X25519 key is a URI. Both public keys are pinned in the study, so that a
+renewed certificate must have the same.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class SiteKeys:
 @final
 @dataclass(frozen=True)
 class Identity:
-    """What a certificate or a request says: the name of a site and its public keys; ``until`` of a certificate."""
+    """What a certificate or a request says: the name of a site and its public keys; ``until`` of a
+    certificate."""
 
     name: str
     ed25519: str

@@ -1,8 +1,9 @@
 """The mailbox of a site or a relay: what came in and what is to be sent, in two files of SQLite.
 
-What has come in can be taken before it is on disk: if it is lost, so is its acknowledgment, and the sender sends it
-again. Commits of what came in are synchronous, and those of envelopes that are kept for others. What this site itself
-sends survives the end of its process; after a loss of power its program makes the same messages again.
+What has come in can be taken before it is on disk: if it is lost, so is its acknowledgment, and the sender
+sends it again. Commits of what came in are synchronous, and those of envelopes that are kept for others.
+What this site itself sends survives the end of its process; after a loss of power its program makes the same
+messages again.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ create table if not exists facts (name text primary key, value text not null) wi
 """
 _OUTGOING = """
 create table if not exists outgoing (
-    id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence integer,
-    digest blob not null, size integer not null, envelope blob, unique (sender, receiver, tag, sequence, hop));
+    id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence
+    integer, digest blob not null, size integer not null, envelope blob, unique (sender, receiver, tag,
+    sequence, hop));
 create index if not exists undelivered on outgoing (hop, id) where envelope is not null;
 """
 ROUNDS = 1
-"""The tag of agents' messages. Those of collective operations may have seconds, which differ when repeated."""
+"""The tag of agents' messages. Those of collective operations may have seconds, which differ when
+repeated."""
 _WINDOW = 10_000
 """A sender is at most this many messages ahead of what its receiver has taken."""
 
@@ -78,7 +81,8 @@ class Mailbox:
         if before is not None:
             if header.tag == ROUNDS and digest(before[1]) != digest(message):
                 raise EnvelopeError(
-                    "a message that is sent again must be the same: its sender has other data or another version "
+                    "a message that is sent again must be the same: its sender has other data or another "
+                    "version "
                     "of dcgs than before it was started again."
                 )
             self._write(key, *before)  # the first time it may not have got to the disk
@@ -131,7 +135,8 @@ class Mailbox:
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
-                "insert or ignore into outgoing (hop, sender, receiver, tag, sequence, digest, size, envelope) "
+                "insert or ignore into outgoing (hop, sender, receiver, tag, sequence, digest, size, "
+                "envelope) "
                 "values (?, ?, ?, ?, ?, ?, ?, ?)"
             )
             for hop, header, envelope, known in items:

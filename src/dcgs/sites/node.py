@@ -1,4 +1,5 @@
-"""The life of a site: its consent, its mailbox and its connections; after an end of any kind it is started again."""
+"""The life of a site: its consent, its mailbox and its connections; after an end of any kind it is started
+again."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Site:
         keys = SiteKeys.load(config.key)
         if keys.publics != (member.ed25519, member.x25519):
             raise ValueError(
-                f"the keys of {config.name} in the study must be those of {config.key}; they are others. Sign the "
+                f"the keys of {config.name} in the study must be those of {config.key}; they are others. "
+                "Sign the "
                 "request that belongs to this key."
             )
         shown = Identity.of_certificate(config.certificate.read_bytes())
@@ -119,7 +121,8 @@ class Site:
         """Connect this site with the others; when the run has ended, stay until they do not need it."""
         if not self.has_agreed:
             raise ValueError(
-                f"{self.config.name} must agree to the study as it is now, SHA-256 {self.study.hash.hex()[:12]}…; "
+                f"{self.config.name} must agree to the study as it is now, SHA-256 "
+                f"{self.study.hash.hex()[:12]}…; "
                 f"it has not. Read it and agree with: dcgs site agree {self.config.file}"
             )
         mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)

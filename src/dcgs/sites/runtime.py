@@ -27,7 +27,8 @@ class SiteRuntime(Runtime):
     def hosts(self, agents: int) -> range:
         if agents != self.transport.size:
             raise ValueError(
-                f"a study must have an agent for each site; got {agents} agents and {self.transport.size} sites."
+                f"a study must have an agent for each site; got {agents} agents and {self.transport.size} "
+                "sites."
             )
         return range(self.transport.rank, self.transport.rank + 1)
 

@@ -1,8 +1,8 @@
 """The HTTPS server of a site or a relay, by aiohttp: it takes envelopes, and gives neighbors those for them.
 
-Every connection must have a certificate of the study before a byte of HTTP is read. Sizes and times are bounded
-before memory is spent. ``PUT /v1/mail/HOP`` brings an envelope for a site; ``GET /v1/mail/HOP`` waits for the next
-envelope for the site that asks, and says by ``done`` which it has got.
+Every connection must have a certificate of the study before a byte of HTTP is read. Sizes and times are
+bounded before memory is spent. ``PUT /v1/mail/HOP`` brings an envelope for a site; ``GET /v1/mail/HOP``
+waits for the next envelope for the site that asks, and says by ``done`` which it has got.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from dcgs.sites.mailbox import Pending
 from dcgs.sites.study import Study
 
 LONG_POLL = 25.0
-"""Seconds after which a request without an answer gets an empty one; devices on the way cut idle connections."""
+"""Seconds after which a request without an answer gets an empty one; devices on the way cut idle
+connections."""
 STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
 """Headers: the identity of the study, and the number of an envelope in the mailbox."""
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
@@ -93,7 +94,7 @@ class Server:
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
         self._handshakes = 0
         self._server: asyncio.Server | None = None
-        self._http: web.Server[web.BaseRequest] | None = None
+        self._http: web.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port."""
@@ -116,7 +117,7 @@ class Server:
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)  # closed by the next passes of the loop
 
-    def _admit(self, transport: asyncio.Transport, http: web.Server[web.BaseRequest]) -> None:
+    def _admit(self, transport: asyncio.Transport, http: web.Server) -> None:
         """Start the handshake of a new connection; refuse it if there are too many."""
         if self._handshakes >= _MOST_HANDSHAKES:
             self._log.say(
@@ -145,7 +146,7 @@ class Server:
             self._handshakes -= 1
         if secured is not None:
             self._transports.add(transport)
-            protocol.connection_made(cast(asyncio.Transport, secured))
+            protocol.connection_made(secured)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; a refusal is said here and there."""
@@ -171,7 +172,8 @@ class Server:
             raise _RefusalError(
                 409,
                 f"all sites must hold the same study; that of {caller} has another SHA-256 than "
-                f"{self._study.hash.hex()[:12]}…, which is that of {self._study.name} here. Compare the files.",
+                f"{self._study.hash.hex()[:12]}…, which is that of {self._study.name} here. Compare the "
+                "files.",
             )
         if request.path == "/v1/hello":
             return web.Response(status=204)

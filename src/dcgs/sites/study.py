@@ -26,7 +26,8 @@ _MEGABYTE = 1 << 20
 @final
 @dataclass(frozen=True)
 class Member:
-    """A site, or the relay: its address, if it takes connections, and its public keys, if it has been signed."""
+    """A site, or the relay: its address, if it takes connections, and its public keys, if it has been
+    signed."""
 
     name: str
     address: str | None = None
@@ -42,7 +43,8 @@ class Member:
 @final
 @dataclass(frozen=True)
 class Edge:
-    """Two sites that exchange messages. ``dials`` is the one that connects to the other; None: both use the relay."""
+    """Two sites that exchange messages. ``dials`` is the one that connects to the other; None: both use the
+    relay."""
 
     ends: tuple[str, str]
     dials: str | None
@@ -78,7 +80,8 @@ class StudyLimits:
 @final
 @dataclass(frozen=True)
 class Study:
-    """What all sites agree on. ``fit`` has the options of ``dcgs fit`` by name; ``ca`` is the certificate, as PEM."""
+    """What all sites agree on. ``fit`` has the options of ``dcgs fit`` by name; ``ca`` is the certificate,
+    as PEM."""
 
     name: str
     sites: tuple[Member, ...]
@@ -170,12 +173,14 @@ class Study:
         if edge.dials is None:
             if self.relay is None or self.relay.address is None:
                 raise ValueError(
-                    f"the edge between {' and '.join(edge.ends)} needs an end with an address, which the other "
+                    f"the edge between {' and '.join(edge.ends)} needs an end with an address, which the "
+                    "other "
                     "dials, or a relay. Add an address, or [relay]."
                 )
         elif edge.dials not in edge.ends or self.member(edge.other(edge.dials)).address is None:
             raise ValueError(
-                f"on the edge between {' and '.join(edge.ends)} one end must dial the other, which has an address; "
+                f"on the edge between {' and '.join(edge.ends)} one end must dial the other, which has an "
+                "address; "
                 f"got dials = {edge.dials!r}."
             )
 
@@ -259,7 +264,8 @@ class Study:
 
 
 def edges_between(sites: Sequence[Member], pairs: Sequence[tuple[int, int]]) -> tuple[Edge, ...]:
-    """Return edges with who dials: the end without an address, of two with one the second; of none, the relay."""
+    """Return edges with who dials: the end without an address, of two with one the second; of none, the
+    relay."""
     edges = []
     for i, j in pairs:
         a, b = sites[i], sites[j]
@@ -272,7 +278,8 @@ def _edge(between: Sequence[str], dials: str | None = None, via: str | None = No
     """Return the edge of an entry of the file."""
     if len(between) != 2 or (dials is None) == (via is None) or via not in (None, RELAY):
         raise ValueError(
-            f"an edge must be between two sites, with either dials = one of them or via = {RELAY!r}; got {between}."
+            f"an edge must be between two sites, with either dials = one of them or via = {RELAY!r}; got "
+            f"{between}."
         )
     return Edge((between[0], between[1]), dials)
 

@@ -1,7 +1,8 @@
-"""The transport between sites: sealed messages through the mailbox, and the loop that sends and receives them.
+"""The transport between sites: sealed messages through the mailbox, and the loop that sends and receives
+them.
 
-The run waits in its thread; HTTPS is in another. The order of messages between two sites, for each tag, is their
-sequence. A site that was started again sends nothing twice: what its mailbox has was sent.
+The run waits in its thread; HTTPS is in another. The order of messages between two sites, for each tag, is
+their sequence. A site that was started again sends nothing twice: what its mailbox has was sent.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -127,6 +129,7 @@ class SiteTransport(Transport):
         self._server: Server | None = None
         self._client: Client | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._broken: BaseException | None = None
 
     def open(
         self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
@@ -150,25 +153,29 @@ class SiteTransport(Transport):
         """Start the tasks of the edges on which this site dials."""
         client = self._client = Client(self.study, context, self._log)
         mail, name = self.mail, self.mail.name
-        sources: dict[str, str] = {}
+        sources: set[str] = set()
         for j in self.study.neighbors[self.rank]:
             hop = self.study.names[j]
             edge = self.study.edge(name, hop)
             if edge.dials not in (None, name):
                 continue
             server = self.study.member(RELAY if edge.dials is None else hop)
-            sources[server.name] = hop
-            pushing = client.push(
-                server,
-                hop,
-                lambda there=hop: mail.waiting.next(there),
-                lambda id, there=hop: mail.delivered(there, id),
-            )
-            self._tasks.append(asyncio.create_task(pushing))
+            sources.add(server.name)
+            work = client.push(server, hop, partial(mail.waiting.next, hop), partial(mail.delivered, hop))
+            self._begin(work)
         for source in sources:
-            server = self.study.member(source)
-            pulling = client.pull(server, name, lambda body, there=source: mail.accept(there, name, body))
-            self._tasks.append(asyncio.create_task(pulling))
+            self._begin(client.pull(self.study.member(source), name, partial(mail.accept, source, name)))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task of the event loop; an error of it ends the run."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+            self._mailbox.wake()
 
     def close(self) -> None:
         """Close all connections; nothing more is sent."""
@@ -237,8 +244,10 @@ class SiteTransport(Transport):
                 items.append(Outgoing(self.mail.hop_to(rank), header, envelope, digest(message)))
             elif tag == ROUNDS and known != digest(message):
                 raise RunAbortedError(
-                    f"a site that is started again must compute the same as before; message {header.sequence} to "
-                    f"{self.study.names[rank]} differs. Use the same data, machine and versions, or a new run."
+                    "a site that is started again must compute the same as before; message "
+                    f"{header.sequence} to "
+                    f"{self.study.names[rank]} differs. Use the same data, machine and versions, or a new "
+                    "run."
                 )
         self._store(items)
 
@@ -266,7 +275,8 @@ class SiteTransport(Transport):
         round, message = found
         if round != self.heartbeat.position:
             raise MessageError(
-                f"a message of step {self.heartbeat.position} was expected; {self.study.names[rank]} sent one of "
+                f"a message of step {self.heartbeat.position} was expected; {self.study.names[rank]} sent "
+                "one of "
                 f"step {round}."
             )
         return message
@@ -278,9 +288,12 @@ class SiteTransport(Transport):
         said = False
         while (found := self._mailbox.take(rank, tag, sequence)) is None:
             now = time.time()
+            if self._broken is not None:
+                raise RunAbortedError(f"the connections of this site failed: {self._broken!r}.")
             if now - start > patience:
                 raise RunAbortedError(
-                    f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has not. See "
+                    f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has "
+                    "not. See "
                     "whether it runs, and start this site again to wait as long once more."
                 )
             if now > say_at:
@@ -298,8 +311,8 @@ class SiteTransport(Transport):
     def finish(self, linger: float = LINGER) -> None:
         """Wait until all sites have ended, and have what this one has sent.
 
-        Nothing is forwarded after that. A neighbor that is away then has its model, too, so the wait for it has an
-        end.
+        Nothing is forwarded after that. A neighbor that is away then has its model, too, so the wait for it
+        has an end.
         """
         self.is_finishing = True
         self.heartbeat.begin_run()

@@ -203,7 +203,9 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        config = replace(config, source=replace(config.source, own=config.source.own or has_own_files(records)))
+        config = replace(
+            config, source=replace(config.source, own=config.source.own or has_own_files(records))
+        )
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     network = Reductions(graph.graph, runtime)
