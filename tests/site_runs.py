@@ -102,7 +102,8 @@ def make_sites(
     edges = edges_between(sites, sorted((min(edge), max(edge)) for edge in graph.edges))
     relay = Member(RELAY, address[RELAY]) if any(edge.dials is None for edge in edges) else None
     authority = Authority.create("test")
-    study = Study("test", sites, edges, fit or {}, limits or StudyLimits(), 1, relay, authority.pem)
+    limits = limits or StudyLimits(patience_hours=0.05)
+    study = Study("test", sites, edges, fit or {}, limits, 1, relay, authority.pem)
     keys = {member.name: SiteKeys.generate() for member in study.members}
 
     def signed(member: Member) -> Member:

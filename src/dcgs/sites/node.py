@@ -128,7 +128,8 @@ class Site:
         mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
         self._check_inputs(mailbox)
         rank = self.study.rank(self.config.name)
-        transport = SiteTransport(self.study, Sealer(self.study, rank, self.keys.agreement), mailbox, log)
+        sealer = Sealer(self.study, rank, self.keys.agreement)
+        transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
         files = self.study, self.config.certificate, self.config.key
         try:
             transport.open(self.config.listen, server_context(*files), client_context(*files))

@@ -125,6 +125,7 @@ class Server:
             )
             transport.abort()
             return
+        self._handshakes += 1
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -133,7 +134,6 @@ class Server:
         """Let a connection show its certificate, and hand it over to HTTP."""
         peer = (transport.get_extra_info("peername") or ("?",))[0]
         loop = asyncio.get_running_loop()
-        self._handshakes += 1
         try:
             secured = await loop.start_tls(
                 transport, protocol, self._context, server_side=True, ssl_handshake_timeout=_HANDSHAKE
@@ -239,6 +239,8 @@ def _reason(error: Exception) -> str:
     if "certificate" in text:
         detail = getattr(error, "verify_message", "") or text
         return f"its certificate is not one of this study that is valid now ({detail})"
-    if isinstance(error, TimeoutError) or "handshake" in text or not text:
+    if isinstance(error, ConnectionResetError):
+        return "it was closed before it has shown a certificate"
+    if "handshake" in text or not text:
         return f"it has not shown a certificate within {_HANDSHAKE:.0f} s"
     return f"no connection by TLS 1.3 was made ({text})"

@@ -28,6 +28,7 @@ from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfer, Transfers, Transport
 from dcgs.runtime.wire import MessageError
 from dcgs.sites.client import Client
+from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
 from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
@@ -112,7 +113,11 @@ class SiteMail:
 class SiteTransport(Transport):
     """The sites of a study; ranks are in the order of the study."""
 
-    def __init__(self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog) -> None:
+    def __init__(
+        self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog, limits: SiteLimits
+    ) -> None:
+        self._limits = limits
+        self._spent = SiteLimits()
         self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
         self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
@@ -237,6 +242,7 @@ class SiteTransport(Transport):
         for buffer, rank, tag in sends:
             self._sent[rank, tag] += 1
             message = buffer.tobytes()
+            self._spend(len(message))
             header = self._header(rank, tag, self._sent[rank, tag])
             known = self._mailbox.sent(header)
             if known is None:
@@ -250,6 +256,17 @@ class SiteTransport(Transport):
                     "run."
                 )
         self._store(items)
+
+    def _spend(self, nbytes: int) -> None:
+        """Count a message of this site; raise before it is sent if that is beyond the limits of the site."""
+        limits, spent = self._limits, self._spent
+        self._spent = SiteLimits(spent.megabytes_sent + nbytes / 1e6, spent.messages_sent + 1)
+        for name, limit in vars(limits).items():
+            if limit and getattr(self._spent, name) > limit:
+                raise RunAbortedError(
+                    f"this site must send at most {limit:g} {name.replace('_', ' ')}, as its file says; the "
+                    "next message would be beyond that, and nothing more is sent. Raise the limit to go on."
+                )
 
     def _store(self, items: Sequence[Outgoing]) -> None:
         """Keep envelopes to be sent; wait if there is no space."""
