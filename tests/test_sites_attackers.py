@@ -122,8 +122,10 @@ def test_attackers_are_refused_with_a_sentence_and_the_run_has_the_same_bits(
     assert all(np.array_equal(result.x, expected.x) for result in results)
     statuses = {name: status for name, (status, _) in asked.items()}
     closed = dict.fromkeys(("no certificate", "another CA", "expired", "plaintext"), 0)
-    forbidden = ("other keys", "sealed by another", "another run", "a flipped bit", "far ahead")
-    forbidden += ("back to its sender", "the relay of others")
+    forbidden = (
+        *("other keys", "sealed by another", "another run", "a flipped bit", "far ahead"),
+        *("back to its sender", "the relay of others"),
+    )
     assert statuses == closed | dict.fromkeys(forbidden, 403) | {
         "another study": 409,
         "10 GB": 413,

@@ -18,6 +18,7 @@ import pytest
 
 from dcgs.cli import main
 from dcgs.cli.study import fit_arguments
+from dcgs.sites.config import SiteConfig
 from dcgs.sites.study import Study
 from fit_runs import ENVIRONMENT
 from site_runs import free_port, make_sites
@@ -158,6 +159,6 @@ def test_options_of_a_study_are_read_back_as_they_were_given(tmp_path: Path) -> 
 def test_a_study_names_no_code_and_no_file_of_a_site(
     fit: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    study = make_sites(tmp_path, nx.path_graph(2), (1,), fit).study
+    sites = make_sites(tmp_path, nx.path_graph(2), (1,), fit)
     with pytest.raises(ValueError, match=message):
-        fit_arguments(study, "data.csv", {}, tmp_path / "state")
+        fit_arguments(sites.study, SiteConfig.load(sites.file("ulm")), tmp_path / "state")

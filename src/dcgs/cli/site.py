@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     site = Site.load(args.site)
     state = site.state.resolve()
     os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
-    fit = fit_arguments(site.study, site.config.data, site.config.fit, state)
+    fit = fit_arguments(site.study, site.config, state)
     log = EventLog(state / "events.jsonl")
     note = site.certificate_note()
     if note is not None:

@@ -17,6 +17,7 @@ from dcgs.cli.values import count, job, option, path, positive
 from dcgs.files import atomic_write
 from dcgs.learn.files.fit import FitConfig
 from dcgs.learn.files.graphs import NAMED, GraphSpec
+from dcgs.sites.config import SiteConfig
 from dcgs.sites.keys import DAYS, Authority, Identity
 from dcgs.sites.node import as_flags
 from dcgs.sites.study import RELAY, Member, Study, StudyLimits, edges_between
@@ -84,18 +85,26 @@ def _shared_actions() -> list[argparse.Action]:
     return [action for action in _fit_parser()._actions if action.dest not in left_out]
 
 
-def fit_arguments(study: Study, data: str, own: Mapping[str, Any], folder: Path) -> argparse.Namespace:
-    """Return the options of ``dcgs fit`` at a site; ``own`` are the site's, and files are written to the
-    folder."""
+def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Namespace:
+    """Return the options of ``dcgs fit`` at a site, which writes its files to the folder."""
     edges = "\n".join(f"{study.rank(a)} {study.rank(b)}" for a, b in (edge.ends for edge in study.edges))
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write(folder / "graph.txt", f"{edges}\n".encode())
     options = dict(study.fit)
     problem = str(options.pop("problem", ""))
     _check_options(options | {"problem": problem})
-    local = ["--data", data, "--agents", str(len(study.sites)), "--graph", str(folder / "graph.txt")]
+    local = [
+        "--data",
+        config.data,
+        "--name",
+        config.name,
+        "--agents",
+        str(len(study.sites)),
+        "--graph",
+        str(folder / "graph.txt"),
+    ]
     local += ["--out", str(folder / "model"), "--force"]
-    args = _fit_parser().parse_args([problem, *local, *as_flags(options), *as_flags(own)])
+    args = _fit_parser().parse_args([problem, *local, *as_flags(options), *as_flags(config.fit)])
     args.typed = ["fit", problem, *as_flags(options)]
     return args
 
