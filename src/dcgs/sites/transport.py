@@ -15,6 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar, final
@@ -39,8 +40,9 @@ from dcgs.tree import spanning_tree
 
 T = TypeVar("T")
 
-_BROADCAST, _REDUCE = 2, 3  # tags; those below are of collective operations and of rounds
+_BROADCAST, _REDUCE, _MISSING = 2, 3, 4  # tags; those below are of collective operations and of rounds
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
+_ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
 LINGER = 60.0
 """Seconds in which a site delivers its last messages when all sites have ended."""
@@ -88,11 +90,25 @@ class SiteMail:
         header = read_header(envelope)
         if header.receiver == self._sealer.rank:
             header, message = self._sealer.open(envelope)
-            await asyncio.to_thread(self._mailbox.keep, header, message)
+            if header.tag == _MISSING:
+                await asyncio.to_thread(self._mailbox.send_again, self._missed(header, message))
+            else:
+                await asyncio.to_thread(self._mailbox.keep, header, message)
             return
         self._check_forward(caller, header)
         item = Outgoing(self.hop_to(header.receiver), header, envelope, b"")
         await asyncio.to_thread(self._mailbox.add, [item], True)
+
+    def missing(self, rank: int, tag: int, sequence: int) -> None:
+        """Ask a site to send a message again, in case that it was lost on its way."""
+        header = EnvelopeHeader(self._sealer.rank, rank, _MISSING, self._study.run, 0, sequence)
+        envelope = self._sealer.seal(header, tag.to_bytes(2, "little"))
+        self._mailbox.add([Outgoing(self.hop_to(rank), header, envelope, b"")])
+
+    def _missed(self, request: EnvelopeHeader, message: bytes) -> EnvelopeHeader:
+        """Return the place of the message that another site asks for."""
+        tag = int.from_bytes(message, "little")
+        return request._replace(sender=request.receiver, receiver=request.sender, tag=tag)
 
     def _check_forward(self, caller: str, header: EnvelopeHeader) -> None:
         names = self._study.names
@@ -302,7 +318,7 @@ class SiteTransport(Transport):
         name, start = self.study.names[rank], time.time()
         patience = 3600.0 * self.study.limits.patience_hours
         say_at, self.awaited = start + _SAY_AFTER, (name, start)
-        said = False
+        said, ask_at = False, start + _ASK_AFTER
         while (found := self._mailbox.take(rank, tag, sequence)) is None:
             now = time.time()
             if self._broken is not None:
@@ -319,6 +335,10 @@ class SiteTransport(Transport):
                 left = timedelta(seconds=round(patience - (now - start)))
                 ended = "this site has ended, and stays for the others: " if self.is_finishing else ""
                 self._log.say(f"{ended}waiting for {name} since {waited}, for {left} more")
+            if now > ask_at:
+                ask_at = now + _ASK_AGAIN
+                with suppress(OSError):
+                    self.mail.missing(rank, tag, sequence)
             self._mailbox.wait(_CHECK)
         self.awaited = None
         if said:
