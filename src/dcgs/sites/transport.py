@@ -16,13 +16,15 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.files import atomic_write
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
@@ -33,6 +35,7 @@ from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
 from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
+from dcgs.sites.page import SECONDS, SiteView, status_page
 from dcgs.sites.server import Server
 from dcgs.sites.study import RELAY, Study
 from dcgs.sites.waiting import WaitingHops
@@ -143,6 +146,7 @@ class SiteTransport(Transport):
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = defaultdict(int)
+        self._near = study.neighbors[sealer.rank]
         self._tree = spanning_tree(study.neighbors, 0)[self.rank]
         self._selector = selectors.DefaultSelector()
         self._loop = asyncio.SelectorEventLoop(self._selector)
@@ -166,6 +170,39 @@ class SiteTransport(Transport):
             port = self._in_loop(self._server.start(*listen))
         self._in_loop(self._dial(dialing))
         return port
+
+    def keep_page(self, file: Path, until: datetime) -> None:
+        """Write the page of this site every few seconds; its certificate ends at ``until``."""
+
+        async def write() -> None:
+            while True:
+                with suppress(OSError):
+                    await asyncio.to_thread(atomic_write, file, status_page(self._view(until)).encode())
+                await asyncio.sleep(SECONDS)
+
+        async def begin() -> None:
+            self._begin(write())
+
+        self._in_loop(begin())
+
+    def _view(self, until: datetime) -> SiteView:
+        sent, received = self._mailbox.traffic()
+        now, awaited, study = time.time(), self.awaited, self.study
+        state = (
+            "It computes." if awaited is None else f"It waits for {awaited[0]} for {now - awaited[1]:.0f} s."
+        )
+        if self.is_finishing:
+            state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
+        facts = {
+            "study": f"run {study.run}, SHA-256 {study.hash.hex()}",
+            "rounds": f"messages of {max((self._taken[j, ROUNDS] for j in self._near), default=0)} "
+            "rounds have come",
+            "bytes": f"sent {sent}, received {received}",
+            "certificate": f"valid until {until:%Y-%m-%d}",
+        }
+        heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
+        waiting, events = self._mailbox.waiting(), list(self._log.events)
+        return SiteView(self.mail.name, study.name, state, facts, heard, waiting, events, now)
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
