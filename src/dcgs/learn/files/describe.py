@@ -215,7 +215,7 @@ def _ratings_part(fit: FileFit, ratings: RatingsFit) -> dict[str, Any]:
     return {
         "offsets": None if ridge is None else {"mean": facts.mean, "ridge": ridge},
         "range of ratings": [facts.low, facts.high],
-    }
+    } | ({} if ratings.scores is None else {"scores": ratings.scores.to_json()})
 
 
 def _shape(fit: FileFit) -> list[int]:
