@@ -80,6 +80,7 @@ class ScoresSummary:
     agents: tuple[SiteScores, ...] = ()
     rows: int = 0
     scores: dict[str, Score] = field(default_factory=dict)
+    what: str = "rows"
 
     @property
     def of_all(self) -> SiteScores:
@@ -201,7 +202,7 @@ def scores_table(scores: ScoresSummary, labels: Sequence[str] = ()) -> FitTable:
     """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     everyone = scores.of_all
     names = list(everyone.scores)
-    what = "ratings" if any("of offsets" in name or "of the site" in name for name in names) else "rows"
+    what = scores.what
     where = f"{what} held out" if scores.held_out else "the rows of the fit"
     rows: list[list[Any]] = [
         [label, site.rows, *(_score(site, name, "model") for name in names)]

@@ -73,7 +73,7 @@ def about(fit: FileFit, summary: Mapping[str, Any]) -> dict[str, Any]:
     entries = {name: summary[name] for name in _ABOUT if name in summary}
     entries |= {"method": repr(fit.config.method), "agents": len(summary["agents"])}
     if "scores" in summary:
-        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "everyone")}
+        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "what", "everyone")}
     return entries
 
 

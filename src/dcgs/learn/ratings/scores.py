@@ -63,7 +63,7 @@ def scores_steps(
     if not table[:, 0].any():
         return None
     sites = tuple(_scores(row, names) for row in table)
-    return FitScores(sites, _scores(table.sum(axis=0), names), True)
+    return FitScores(sites, _scores(table.sum(axis=0), names), True, "ratings")
 
 
 def _names(tested: TestedRatings, agents: int) -> list[str]:
