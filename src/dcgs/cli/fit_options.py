@@ -291,7 +291,7 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
-_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
+LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing")
@@ -329,7 +329,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options that must be the same at all sites, by flag; targets in files are local."""
-    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    given = {name: value for name, value in vars(args).items() if name not in LOCAL}
     given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"
