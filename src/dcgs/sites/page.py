@@ -51,7 +51,7 @@ def status_page(view: SiteView) -> str:
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="refresh" content="{SECONDS}">',
-            "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src '
             "'unsafe-inline'\">",
             '<meta name="viewport" content="width=device-width">',
             f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>",
