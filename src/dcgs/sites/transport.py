@@ -363,8 +363,7 @@ class SiteTransport(Transport):
             if now - start > patience:
                 raise RunAbortedError(
                     f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has "
-                    "not. See "
-                    "whether it runs, and start this site again to wait as long once more."
+                    "not. See whether it runs, and start this site again to wait as long once more."
                 )
             if now > say_at:
                 said, say_at = True, now + _SAY_AGAIN
@@ -390,7 +389,11 @@ class SiteTransport(Transport):
         """
         self.is_finishing = True
         self.heartbeat.begin_run()
-        self.allreduce_max(np.zeros(1))
+        try:
+            self.allreduce_max(np.zeros(1))
+        except RunAbortedError as error:  # the last message of another site was lost, and it has left
+            self._log.say(f"this site has ended without hearing that all others have: {error}")
+            return
         end = time.monotonic() + linger
         while self._mailbox.waiting() and time.monotonic() < end:
             self._mailbox.wait(_CHECK)
