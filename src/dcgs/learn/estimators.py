@@ -216,8 +216,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         rows, spec = Rows(X, codes, weights, columns=_column_names(self)), _rows_spec(self, LogisticLoss)
         places = _plan(self).places(rows, sites)
         labels = {i: y[local].tolist() for i, local in places.rows.items()}
-        agreed = agree_on_rows(places.split(rows), labels, spec).labels or ()
-        classes = np.array(agreed)
+        agreed = agree_on_rows(places.split(rows), labels, spec)
+        classes = np.array(agreed.labels)
         texts = y.dtype.kind in "OUS" and classes.dtype.kind == "U"
         self.classes_ = classes if texts else classes.astype(y.dtype)
         spec = replace(spec, class_weight=self._class_weight())
@@ -225,7 +225,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         for local in places.rows.values():
             codes[local] = class_numbers(y[local].tolist(), self.classes_.tolist())
         split = places.split(rows.with_targets(codes))
-        self._keep(fit_models(split.data, self.classes_.tolist(), places.network, spec))
+        self._keep(fit_models(split.data, agreed, places.network, spec))
         return self
 
     def _class_weight(self) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from dcgs import __version__, registry
+from dcgs.floors import Floors
 from dcgs.learn.encoding import scale_notes
 from dcgs.learn.files.entries import RatingsLoader
 from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
@@ -26,7 +27,7 @@ from dcgs.learn.files.source import (
 )
 from dcgs.learn.linear.design import DesignSpec, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
-from dcgs.learn.linear.scores import FitScores, fit_scores
+from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.problems import Problem
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
@@ -71,7 +72,8 @@ class FitConfig:
     ``rule`` says which radius is taken with ``--radius auto``. ``shape`` is the shape of a matrix to
     complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
-    must be the same at all sites.
+    must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
+    for none.
     """
 
     problem: Problem
@@ -86,6 +88,7 @@ class FitConfig:
     rows: RowsOptions = field(default_factory=RowsOptions)
     ridge: float | None = 5.0
     options: Mapping[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
 
     @property
     def method(self) -> Method:
@@ -264,7 +267,7 @@ def _fit_rows(
     watch: Watch,
 ) -> FileFit:
     problem, options = config.problem, config.rows
-    how, chosen = options.preparation, config.set
+    how, chosen = replace(options.preparation, floors=config.floors), config.set
     prepared = RowsLoader(config.source, layout, how, problem.labels, config.options).load(network)
     radius = chosen.options.get("radius", 1.0)
     spec = RowsSpec(
@@ -275,13 +278,14 @@ def _fit_rows(
         config.rule,
         prepared.class_weight,
         config.run,
+        floors=prepared.schema.floors,
     )
     beside = []
     if prepared.encoded is not None and config.source.is_per_agent:
         beside = [scale_notes(prepared.encoded, prepared.schema)]
     classes = prepared.schema.labels or ()
     problems, answers = rows_problem(prepared.fitted, classes, network, spec, *beside)
-    made, notes = problems.designs[0], list(prepared.notes)
+    made, notes = problems.designs[0], [*prepared.notes, *problems.notes]
     notes += [text for texts in answers for text in texts]
     constant = made.statistics.constant.tolist() if spec.design.intercept else []
     notes += prepared.constant_notes(constant)
@@ -290,7 +294,8 @@ def _fit_rows(
     paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
     pairs = zip(fit.fitted, paths, strict=True)
     fit = replace(fit, fitted=tuple(replace(entry, path=path) for entry, path in pairs))
-    scores = _scores(prepared, fit, network)
+    scores, more = _scores(prepared, fit, network)
+    notes += watch.noted(more)
     return FileFit(config, graph, fit, tuple(notes), _beside(network), prepared=prepared, scores=scores)
 
 
@@ -321,12 +326,17 @@ def _loss(problem: Problem) -> LossOf:
     return SquaredLoss
 
 
-def _scores(prepared: PreparedRows, fit: RowsFit, network: Reductions) -> FitScores:
-    """Return the scores of each agent's model on the rows it held out, and those of all agents."""
+def _scores(prepared: PreparedRows, fit: RowsFit, network: Reductions) -> tuple[FitScores, Sequence[str]]:
+    """Return the scores of each agent's model on the rows it held out, those of all agents, and notes."""
     is_held, models = prepared.schema.held_out > 0, fit.models
     parts = prepared.held_out if is_held else prepared.fitted
     if len(fit.classes) == 2:
         parts = {i: local.with_targets(2.0 * local.targets - 1.0) for i, local in parts.items()}
     scored: dict[int, tuple[Rows, Any]] = {i: (local, models[i].image(local.A)) for i, local in parts.items()}
-    of_sites, of_all = fit_scores(scored, network, prepared.constant, bool(fit.classes))
-    return FitScores(of_sites, of_all, is_held)
+    floors = prepared.schema.floors
+    if floors is None:
+        of_sites, of_all = fit_scores(scored, network, prepared.constant, bool(fit.classes))
+        return FitScores(of_sites, of_all, is_held), ()
+    classes = (-1.0, 1.0) if len(fit.classes) == 2 else tuple(map(float, range(len(fit.classes))))
+    of_sites, of_all, note = fit_scores_above(scored, network, prepared.constant, classes, floors)
+    return FitScores(of_sites, of_all, is_held), () if note is None else (note,)
