@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dcgs.floors import Floors
 from dcgs.learn.sites import Remedy, Rows, SitesError
 from dcgs.learn.sums import Request, Steps
-from dcgs.learn.words import listed
+from dcgs.validation import listed
 
 Indices = NDArray[np.intp]
 Numbers = NDArray[np.float64]

@@ -25,14 +25,13 @@ from dcgs.learn.radius.result import RULE, RadiusPath
 from dcgs.learn.schema import ColumnSchema, MergeRules, Schema, SiteSchema, agree
 from dcgs.learn.sites import RUN, Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Sent, Steps, side_by_side
-from dcgs.learn.words import Label, label_text
 from dcgs.objectives.losses import LogisticLoss
 from dcgs.parallel import blas_threads
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import MPI, Lockstep, Runtime
 from dcgs.sets import Box, ConvexSet, L1Ball, ProductSet
-from dcgs.validation import COUNT, FLAG, POSITIVE, shown, takes
+from dcgs.validation import COUNT, FLAG, POSITIVE, Label, label_text, shown, takes
 
 GAP = 1e-4
 """The gap of a fit of rows: its loss exceeds the least one by at most this share of what it explains."""

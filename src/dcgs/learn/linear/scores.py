@@ -261,7 +261,7 @@ def _counted(name: str, counts: Mapping[int, Mapping[str, int]], floors: Floors)
 
 
 def _pair_sums(scores: Numbers, targets: Numbers, classes: Sequence[float]) -> Numbers:
-    """Return for each class how many pairs of a row of it and another are in order, and how many there are."""
+    """Return for each class how many pairs of a row of it and another are in order, and how many are."""
     sums = []
     columns = [(scores, 1.0)] if scores.ndim == 1 else []
     if scores.ndim > 1:
