@@ -127,7 +127,7 @@ def told_cells(
         Request("people of each class and level", counts, "counts", floors),
         Request("sites with too few people", small, "any"),
     ]
-    _refuse_small([names[i] for i in np.flatnonzero(small_sites)], floors)
+    refuse_small([names[i] for i in np.flatnonzero(small_sites).tolist()], floors)
     known = dict(zip(map(_key, above.texts), above.counts, strict=True))
     labels = tuple(key[1] for key in known if key[0] == "class")
     levels = {column: [key[2] for key in known if key[:2] == ("level", column)] for column in categories}
@@ -136,13 +136,13 @@ def told_cells(
         for i, site in cells.items()
     }
     many = {i: {column: count for column, count in local.items() if count} for i, local in rest.items()}
-    flags = {
+    below = {
         i: [[*map(bool, rest[i].values()), bool({*site.labels, *site.held_out} - {*labels})]]
         for i, site in cells.items()
     }
     others, (flagged,) = yield [
         Request("people of levels below the floors", many, "counts", floors),
-        Request("whether there are levels, or classes, below the floors", flags, "any"),
+        Request("whether there are levels, or classes, below the floors", below, "any"),
     ]
     if flagged[-1]:
         _refuse_class(labels, floors)
@@ -162,7 +162,8 @@ def _key(text: str) -> tuple[Any, ...]:
     return tuple(json.loads(text))
 
 
-def _refuse_small(names: Sequence[str], floors: Floors) -> None:
+def refuse_small(names: Sequence[str], floors: Floors) -> None:
+    """Raise if there are sites with too few people."""
     if names:
         raise SitesError(
             f"every site must have at least {floors.min_count} people to fit to; there are fewer at "

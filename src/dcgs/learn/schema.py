@@ -112,8 +112,8 @@ class SiteSchema:
             for column in self.columns
         )
         facts = {name: text for name, text in self.facts.items() if Note[name] not in _COUNTED}
-        rest = {"rows": min(self.rows, 1), "held_out": min(self.held_out, 1), "labels": None, "levels": {}}
-        return replace(self, columns=columns, facts=facts, **rest)
+        some = replace(self, rows=min(self.rows, 1), held_out=min(self.held_out, 1), labels=None, levels={})
+        return replace(some, columns=columns, facts=facts)
 
 
 @final

@@ -146,6 +146,7 @@ class Remedy(Enum):
     LEAVE_OUT_SITE = "Leave it out."
     NO_FLOORS = "Fit without floors (floors=None), or with more sites."
     SMALL_CLASS = "Merge small classes, or leave their rows out."
+    FEWER_FLOORS = "Lower floors, or fit without them."
     COARSER = "Give a radius, or lower floors."
 
 

@@ -248,7 +248,8 @@ def _fit_ratings(
     network: Reductions,
     watch: Watch,
 ) -> FileFit:
-    placed, read = RatingsLoader(config.source, layout, config.shape, config.options).load(network)
+    loader = RatingsLoader(config.source, layout, config.shape, config.options, config.floors)
+    placed, read = loader.load(network)
     watch.noted(placed.notes)
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)

@@ -111,6 +111,10 @@ class RowsLoader:
 
     def load(self, network: Reductions) -> PreparedRows:
         """Return the rows as numbers; raise the same error in all processes if sites differ."""
+        if self.layout.subject is not None and not self.is_table:
+            raise ValueError(
+                "--subject is for tables, which have such a column; the data are none. Leave it out."
+            )
         data: dict[int, Any] = {}
         schemas = {}
         try:

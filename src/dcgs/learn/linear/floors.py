@@ -31,8 +31,7 @@ def without_dominated(rows: Mapping[int, Rows], floors: Floors) -> Steps[tuple[d
     _check_rows(found, next(iter(rows.values())).features)
     parts = {i: _dominance(local, found) for i, local in rows.items()}
     squares, (whole, target) = yield Request("how many people a column is about", parts)
-    effective = found.weight**2 / np.maximum(squares, np.finfo(float).tiny)
-    dominated = (found.deviation > 0.0) & (effective < floors.min_count)
+    dominated = (found.deviation > 0.0) & (found.weight**2 < floors.min_count * squares)
     if whole > 0.0 and whole**2 < floors.min_count * target:
         raise SitesError(
             f"the target must not be dominated by fewer than {floors.min_count} people; the squares of its "

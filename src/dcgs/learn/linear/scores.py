@@ -222,7 +222,8 @@ def fit_scores_above(
     The scores of a site stay there. ``classes`` are the targets of classes; none for numbers. If fewer people
     than the floors are of a class, there are no scores of all sites, and the note says so.
     """
-    names, names_of, parts = list(classes) or [0.0], bool(classes), {}
+    names, names_of = list(classes) or [0.0], bool(classes)
+    parts: dict[int, list[Any]] = {}
     counts, own = {}, [SiteScores(0, {})] * len(network.graph)
     for i, (site, scores) in sites.items():
         masks = {str(c): site.targets == c for c in classes} or {"0.0": np.ones(len(site), dtype=np.bool_)}
@@ -257,7 +258,8 @@ def fit_scores_above(
 
 
 def _counted(name: str, counts: Mapping[int, Mapping[str, int]], floors: Floors) -> Steps[SecureUnion]:
-    return (yield Request(name, counts, "counts", floors))
+    told: SecureUnion = yield Request(name, counts, "counts", floors)
+    return told
 
 
 def _pair_sums(scores: Numbers, targets: Numbers, classes: Sequence[float]) -> Numbers:

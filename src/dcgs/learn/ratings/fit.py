@@ -13,23 +13,28 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dcgs.floors import Floors
+from dcgs.learn.floors import SiteCells
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
+from dcgs.learn.ratings.floors import clipped, count_items, facts_above, no_items, without_rare_items
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
 from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
     Numbers,
+    Offsets,
     OffsetsTask,
     Part,
     RatingsFacts,
     facts_steps,
     prepare,
+    prepare_with,
     values_note,
     without_duplicates,
 )
-from dcgs.learn.schema import MergeRules, Note, SiteSchema, agree_steps
-from dcgs.learn.sites import RUN, RunSpec, Sites
+from dcgs.learn.schema import MergeRules, Note, Schema, SiteSchema, agree_steps
+from dcgs.learn.sites import RUN, Remedy, RunSpec, Sites, SitesError
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import MatrixCompletion
@@ -59,7 +64,7 @@ class RatingsSpec:
 
     ``ridge`` None means no offsets. ``rule`` says which radius of the path is taken. ``set`` is None for the
     nuclear norm, or a function of the shape and the radius. ``options`` are what the sites must have given
-    alike, as texts.
+    alike, as texts. ``floors`` are those of this site; None for none.
     """
 
     radius: float | str = AUTO
@@ -68,6 +73,7 @@ class RatingsSpec:
     set: Callable[[tuple[int, int], float], ConvexSet] = NuclearNormBall
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
 
     def __post_init__(self) -> None:
         POSITIVE.or_none(self.ridge, "ridge")
@@ -82,6 +88,7 @@ class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
 
     With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
+    ``floors`` are those of all sites.
     """
 
     parts: Mapping[int, Part]
@@ -90,6 +97,7 @@ class PlacedRatings:
     separate_rows: bool
     facts: RatingsFacts
     notes: tuple[str, ...] = ()
+    floors: Floors | None = None
 
     def task(self, ridge: float | None) -> OffsetsTask:
         """Return what all agents know before offsets are fitted."""
@@ -149,11 +157,14 @@ def fit_ratings(sites: Sites[Ratings], spec: RatingsSpec) -> RatingsFit:
     '0'
     """
     _check_runtime(sites.network.runtime)
-    return fit_placed(place(sites, spec.options), sites.network, spec)
+    return fit_placed(place(sites, spec.options, floors=spec.floors), sites.network, spec)
 
 
 def place(
-    sites: Sites[Ratings], options: Mapping[str, str] | None = None, merges: bool = True
+    sites: Sites[Ratings],
+    options: Mapping[str, str] | None = None,
+    merges: bool = True,
+    floors: Floors | None = None,
 ) -> PlacedRatings:
     """Agree on the ids of items and on how many users agents have; number rows and columns.
 
@@ -165,7 +176,7 @@ def place(
     local = {
         i: Part(users[i].places(mine[0]), items[i].places(mine[1]), mine[2]) for i, mine in given.items()
     }
-    return place_ids(sites, RatedIds(users, items, local, merges), options or {})
+    return place_ids(sites, RatedIds(users, items, local, merges), options or {}, floors)
 
 
 @final
@@ -182,12 +193,16 @@ class RatedIds:
     merges: bool = True
 
 
-def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) -> PlacedRatings:
+def place_ids(
+    sites: Sites[Any], rated: RatedIds, options: Mapping[str, str], floors: Floors | None = None
+) -> PlacedRatings:
     """Return ratings with the numbers of rows and columns that all agents agree on, by one reduction."""
     network = sites.network
     columns = {i: len(items) for i, items in rated.items.items()}
-    parts, schemas = _inspected(sites, rated.parts, columns, options)
+    parts, schemas = _inspected(sites, rated.parts, columns, options, floors)
     parts = parts if rated.merges else dict(rated.parts)
+    if floors is not None:
+        return _place_ids_above(sites, replace(rated, parts=parts), schemas)
     m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
     texts = {i: items.tolist() for i, items in rated.items.items()}
     rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
@@ -209,31 +224,91 @@ def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) ->
     return PlacedRatings(placed, dict(naming), shape, True, facts, (*schema.notes, *ids_notes(items)))
 
 
+def _place_ids_above(sites: Sites[Any], rated: RatedIds, schemas: Mapping[int, SiteSchema]) -> PlacedRatings:
+    """Return what :func:`place_ids` does, with the items that enough people have rated."""
+    network, parts = sites.network, rated.parts
+    m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
+    rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
+    schema, (users,) = network.run(
+        agree_steps(schemas, MergeRules(), _people(parts)),
+        _reduced(Request("how many rows agents have", rows)),
+    )
+    names = {i: np.array(items.tolist(), dtype=object) for i, items in rated.items.items()}
+    assert schema.floors is not None
+    (told,) = network.run(count_items(parts, names, schema.floors))
+    if not told.texts:
+        raise no_items(schema.floors)
+    items, ends = Ids.of(told.texts), np.cumsum(users).astype(np.intp)
+    firsts, placed, naming = np.concatenate([[0], ends[:-1]]), {}, {}
+    for i, part in parts.items():
+        cols = items.places(rated.items[i].texts)[part.cols]
+        placed[i] = Part(part.rows + firsts[i], cols, part.values).some(cols >= 0)
+        naming[i] = Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items)
+    placed, facts = _range(placed, schema, network)
+    shape, notes = (int(ends[-1]), len(items)), (*schema.notes, _rare_note(schema.floors))
+    return PlacedRatings(placed, dict(naming), shape, True, facts, notes, schema.floors)
+
+
+def _people(parts: Mapping[int, Part]) -> dict[int, SiteCells]:
+    return {i: SiteCells(len(part.values), subjects=part.rows) for i, part in parts.items()}
+
+
+def _range(
+    parts: Mapping[int, Part], schema: Schema, network: Reductions
+) -> tuple[dict[int, Part], RatingsFacts]:
+    """Return the ratings, none outside the range of all sites, and the facts on them."""
+    assert schema.floors is not None
+    names = {i: site.name for i, site in schema.sites.items()}
+    (facts,) = network.run(facts_above(parts, names, schema.floors))
+    return clipped(parts, facts), facts
+
+
+def _rare_note(floors: Floors) -> str:
+    return (
+        f"items with ratings of fewer than {floors.min_count} people, or at fewer than {floors.min_sites} "
+        "sites, are left out of the fit: predictions of them are the mean plus the offset of the user."
+    )
+
+
 def place_numbers(
     sites: Sites[Any],
     numbered: Mapping[int, Part],
     naming: Mapping[int, Naming],
     shape: tuple[int, int],
     options: Mapping[str, str],
+    floors: Floors | None = None,
 ) -> PlacedRatings:
     """Return ratings whose rows and columns have numbers that are the same at all agents."""
     network, m = sites.network, len(sites.network.graph)
-    parts, schemas = _inspected(sites, numbered, dict.fromkeys(numbered, shape[1]), options)
+    parts, schemas = _inspected(sites, numbered, dict.fromkeys(numbered, shape[1]), options, floors)
     ends = {i: np.zeros((m, 2)) for i in parts}
     for i, part in parts.items():
         ends[i][i] = part.rows.min(), part.rows.max()
     programs: list[Steps[Any]] = [
-        agree_steps(schemas, MergeRules()),
-        facts_steps(parts),
+        agree_steps(schemas, MergeRules(), None if floors is None else _people(parts)),
+        *([facts_steps(parts)] if floors is None else []),
         _reduced(Request("first and last rows of agents", {i: [mine] for i, mine in ends.items()})),
     ]
-    schema, facts, (rows,) = network.run(*programs)
+    schema, *known, (rows,) = network.run(*programs)
     first, last = rows.T
     order = np.argsort(first, kind="stable")
     separate = bool((first[order][1:] > last[order][:-1]).all())
     labels = next(iter(naming.values()))
     odd = ids_notes(labels.items) if isinstance(labels, Labels) else ()
-    return PlacedRatings(parts, dict(naming), shape, separate, facts, (*schema.notes, *odd))
+    if schema.floors is None:
+        notes = (*schema.notes, *odd)
+        return PlacedRatings(parts, dict(naming), shape, separate, known[0], notes)
+    if not separate:
+        raise SitesError(
+            "with floors all ratings of a row must be with one agent, since sums of a row are about one "
+            "person; some rows are with several.",
+            Remedy.NO_FLOORS,
+        )
+    (allowed,) = network.run(without_rare_items(parts, parts, shape[1], schema.floors))
+    parts = {i: part.some(allowed[part.cols]) for i, part in parts.items()}
+    parts, facts = _range(parts, schema, network)
+    notes = (*schema.notes, _rare_note(schema.floors))
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, schema.floors)
 
 
 def _reduced(request: Request) -> Steps[Any]:
@@ -241,7 +316,11 @@ def _reduced(request: Request) -> Steps[Any]:
 
 
 def _inspected(
-    sites: Sites[Any], parts: Mapping[int, Part], columns: Mapping[int, int], options: Mapping[str, str]
+    sites: Sites[Any],
+    parts: Mapping[int, Part],
+    columns: Mapping[int, int],
+    options: Mapping[str, str],
+    floors: Floors | None,
 ) -> tuple[dict[int, Part], dict[int, SiteSchema]]:
     """Return the ratings of agents without duplicates, and their schemas, with what is odd in them."""
     kept, schemas = {}, {}
@@ -249,7 +328,8 @@ def _inspected(
         kept[i], repeated = without_duplicates(part, columns[i])
         odd = {Note.REPEATED.name: repeated, Note.OUTSIDE.name: values_note(part.values)}
         facts = {name: text for name, text in odd.items() if text is not None}
-        schemas[i] = SiteSchema(sites.names[i], len(part.values), options=dict(options), facts=facts)
+        name, count = sites.names[i], len(part.values)
+        schemas[i] = SiteSchema(name, count, options=dict(options), facts=facts, floors=floors)
     return kept, schemas
 
 
@@ -257,15 +337,21 @@ def _inspected(
 def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
     """Fit a model to ratings whose rows and columns have numbers."""
     task, run = placed.task(spec.ridge), spec.run.with_default(GAP)
-    path, x0, explained = None, None, 0.0
+    path, x0, explained, known = None, None, 0.0, None
     if spec.radius == AUTO:
-        path = ratings_path(placed.parts, task, network, run.seed)
+        if placed.floors is not None:
+            placed = _with_enough_kept(placed, placed.floors, network, run.seed)
+        facts = None if placed.floors is None else placed.facts
+        path, known = _path_and_offsets(placed.parts, task, network, run.seed, facts)
         point = path.chosen(spec.rule)
         radius, decrease = point.radius, (path.null.loss - point.loss) * placed.facts.count
         x0, explained = path.model(point), max(decrease, 0.0)
     else:
         radius = float(spec.radius)
-    prepared = prepare(placed.parts, task, placed.facts, network)
+    if known is None or placed.floors is None:
+        prepared = prepare(placed.parts, task, placed.facts, network)
+    else:  # the difference of two sums over an item would be about the few people held out
+        prepared = prepare_with(placed.parts, task, known)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
     result = minimize(prepared.objectives, X, network.graph, runtime=network.runtime, x0=x0, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
@@ -314,10 +400,30 @@ def ratings_path(
 
     The offsets are fitted to the other ratings. ``seed`` decides which ratings are held out.
     """
+    return _path_and_offsets(parts, task, network, seed)[0]
+
+
+def _with_enough_kept(placed: PlacedRatings, floors: Floors, network: Reductions, seed: int) -> PlacedRatings:
+    """Return the ratings of the items of which enough people are left when some ratings are held out."""
+    parts, columns = placed.parts, placed.shape[1]
+    kept = {i: part.some(~held_out(part, columns, seed)) for i, part in parts.items()}
+    (allowed,) = network.run(without_rare_items(parts, kept, columns, floors))
+    return replace(placed, parts={i: part.some(allowed[part.cols]) for i, part in parts.items()})
+
+
+def _path_and_offsets(
+    parts: Mapping[int, Part],
+    task: OffsetsTask,
+    network: Reductions,
+    seed: int,
+    facts: RatingsFacts | None = None,
+) -> tuple[RadiusPath, Mapping[int, Offsets]]:
+    """Return the path, and the offsets that are fitted to the ratings that are not held out."""
     before = network.rounds, network.bytes
     out = {i: held_out(part, task.shape[1], seed) for i, part in parts.items()}
     kept = {i: part.some(~out[i]) for i, part in parts.items()}
-    (facts,) = network.run(facts_steps(kept))
+    if facts is None:
+        (facts,) = network.run(facts_steps(kept))
     prepared, tested = prepare(kept, task, facts, network, "offsets of the path"), {}
     for i, part in parts.items():
         left = part.some(out[i])
@@ -328,7 +434,7 @@ def ratings_path(
     steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
     (path,) = network.run(steps)
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
-    return replace(path, rounds=rounds, bytes=sent)
+    return replace(path, rounds=rounds, bytes=sent), prepared.offsets
 
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:
