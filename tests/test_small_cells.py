@@ -20,14 +20,17 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
+from dcgs.learn.files.describe import describe, summary_of
 from dcgs.learn.files.fit import FileFit, FitConfig, RowsOptions, fit_files
 from dcgs.learn.files.graphs import GraphSpec
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.rows import Preparation
 from dcgs.learn.files.source import DataSource
 from dcgs.learn.files.specs import SetSpec, method_named, problem_named
+from dcgs.learn.linear.scores import warning
 from dcgs.learn.schema import MergeRules, SiteSchema, agree
 from dcgs.learn.sites import RunSpec, SitesError
+from dcgs.learn.summary import ScoresSummary, scores_table
 from dcgs.learn.sums import Reductions
 
 Tables = list[list[dict[str, Any]]]
@@ -268,6 +271,10 @@ def test_few_rows_held_out_have_no_scores_of_all_and_a_note_says_so(tmp_path: Pa
     assert any(note.startswith("no scores of all sites: fewer than 10 people") for note in few.notes)
     assert many.scores is not None
     assert many.scores.everyone.rows == 64
+    table = scores_table(summary_of(few, describe(few)).scores or ScoresSummary())
+    assert table.rows[0][1:3] == [4, few.scores.sites[0].scores["accuracy"].model]
+    assert table.rows[4] == ["all", None, None, None, None]  # suppressed is not zero
+    assert warning({}) is None
 
 
 def test_no_cell_of_a_histogram_is_sent(tmp_path: Path) -> None:

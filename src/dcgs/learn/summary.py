@@ -185,13 +185,13 @@ class FitTable:
 def scores_table(scores: ScoresSummary) -> FitTable:
     """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     everyone = scores.of_all
-    names = list(everyone.scores)
+    names = list(next((site.scores for site in (everyone, *scores.agents) if site.scores), ()))
     where = "rows held out" if scores.held_out else "the rows of the fit"
     rows: list[list[Any]] = [
-        [str(i), site.rows, *(_score(site, name, "model") for name in names)]
+        [str(i), site.rows or None, *(_score(site, name, "model") for name in names)]
         for i, site in enumerate(scores.agents)
     ]
-    rows.append(["all", everyone.rows, *(_score(everyone, name, "model") for name in names)])
+    rows.append(["all", everyone.rows or None, *(_score(everyone, name, "model") for name in names)])
     rows.append(["all, without features", None, *(_score(everyone, name, "constant") for name in names)])
     columns = {"agent": "text", "rows": "count"} | dict.fromkeys(names, "number")
     return FitTable(f"scores on {where}", columns, rows, last=2)

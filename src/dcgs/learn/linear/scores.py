@@ -156,10 +156,12 @@ def _groups(order: Indices, p: Numbers, hit: NDArray[np.bool_]) -> list[Calibrat
 
 
 def warning(scores: dict[str, Comparison], weighted: bool = False) -> str | None:
-    """Return a warning if a model is no better than a constant prediction.
+    """Return a warning if a model is no better than a constant prediction; None if there are no scores.
 
     With class weights, probabilities are not those of the rows, so the AUC decides.
     """
+    if not scores:
+        return None
     name = ("AUC" if weighted else "log loss") if "AUC" in scores else "RMSE"
     model, constant = scores[name].model, scores[name].constant
     worse = model <= constant if name == "AUC" else model >= constant
