@@ -67,8 +67,9 @@ free intercept, and columns are scaled by deviations of all sites; coefficients 
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
 report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
-vectors of the size of the model, and sums that summary.json lists; rows of data, and labels or
-ratings of rows, are never sent. docs/fit.md has all details.
+vectors of the size of the model, Hessians if it is small, and sums; ledger-000.jsonl has a line for each
+message, and dcgs ledger adds them up. A sum about few people tells about these: see docs/privacy.md and
+--min-count.
 
 Progress is a bar on a terminal, and lines on stderr elsewhere.
 

@@ -50,6 +50,11 @@ OWN: Mapping[str, CommandJob] = {
         "dcgs.cli.show:add",
         ("dcgs show model/                  the largest coefficients, the certified gap, what was sent",),
     ),
+    "ledger": CommandJob(
+        "verify and add up what left the sites in a fit",
+        "dcgs.cli.ledger:add",
+        ("dcgs ledger model/                what was sent, for what, masked or open",),
+    ),
 }
 HELP = {name: job.text for name, job in OWN.items()}
 _PACKAGES = dict.fromkeys(("bench", "reproduce", "report"), "dcgs-bench")

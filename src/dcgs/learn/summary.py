@@ -13,8 +13,10 @@ from typing import Any, TypeAlias, final
 
 from dcgs.learn.radius.result import PathPoint
 from dcgs.learn.sums import Sent
+from dcgs.runtime.ledger import Entry
 from dcgs.state import Plain, from_plain
 
+_MASKED = {True: "masked", False: "open"}
 Option: TypeAlias = bool | int | float | str | list[float] | None
 
 
@@ -127,6 +129,7 @@ class FitSummary:
     path: PathSummary | None = None
     paths: dict[str, PathSummary] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    ledger: tuple[Entry, ...] = ()
 
     @classmethod
     def read(cls, plain: Plain) -> FitSummary:
@@ -261,9 +264,27 @@ def path_table(path: PathSummary, label: str, what: str) -> FitTable:
     return FitTable(f"radii{of}, with errors on {what} that the sites held out", kinds, rows)
 
 
+def ledger_table(entries: Sequence[Entry]) -> FitTable:
+    """Return all that was sent, from the ledgers: for what, in which form, masked or open."""
+    rows = [
+        [
+            entry.sum,
+            entry.form,
+            "masked" if entry.masked else "open",
+            entry.messages,
+            entry.numbers,
+            entry.bytes,
+        ]
+        for entry in entries
+    ]
+    kinds = {"what was sent": "text", "the largest part": "text", "masked": "text", "messages": "count"}
+    kinds |= {"numbers": "count", "bytes": "size"}
+    return FitTable("what was sent, by all agents", kinds, rows)
+
+
 def sent_table(summary: FitSummary) -> FitTable:
     """Return what was sent: in the run, and for what the agents agreed on."""
-    name = "the run: points, sums of gradients, and bounds of the gap"
+    name = "the run: points, gradients, bounds of the gap; with at most 64 unknowns Hessians"
     rows = [[name, "", None, summary.rounds, summary.bytes]]
     rows += [[item.name, item.operation, item.numbers, item.rounds, item.bytes] for item in summary.sent]
     kinds = {"what was sent": "text", "operation": "text", "numbers": "count", "rounds": "count"}

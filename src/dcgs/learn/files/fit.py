@@ -31,11 +31,12 @@ from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
 from dcgs.learn.sites import RUN, Rows, RunSpec
-from dcgs.learn.sums import Reductions, Sent
+from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.methods import Method
 from dcgs.objectives import LogisticLoss, SquaredLoss
 from dcgs.run.result import Result
 from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.runtime.ledger import Entry
 from dcgs.sets import ConvexSet
 
 _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
@@ -142,9 +143,9 @@ class FitConfig:
 class FileFit:
     """A fit of files: models, their scores on rows, and what was noted.
 
-    ``sent`` is what all agents sent beside the run. ``notes`` are sentences on files and data. ``checksums``
-    are the SHA-256 of the files of data that this process read, by name. ``read`` says how files of ratings
-    were read.
+    ``sent`` is what all agents sent beside the run, ``ledger`` all that they sent. ``notes`` are sentences on
+    files and data. ``checksums`` are the SHA-256 of the files of data that this process read, by name.
+    ``read`` says how files of ratings were read.
     """
 
     config: FitConfig
@@ -156,6 +157,14 @@ class FileFit:
     prepared: PreparedRows | None = None
     scores: FitScores | None = None
     read: Mapping[str, Any] = field(default_factory=dict)
+    ledger: tuple[Entry, ...] = ()
+
+    @property
+    def floors(self) -> Floors | None:
+        """The floors of all sites."""
+        if isinstance(self.fit, RatingsFit):
+            return self.fit.placed.floors
+        return None if self.prepared is None else self.prepared.schema.floors
 
     @property
     def runs(self) -> dict[str, Result]:
@@ -179,11 +188,13 @@ class FileFit:
 class Watch:
     """How a fit is watched: ``note`` is called with each note on files and data, before the run.
 
-    ``observed`` returns the runtime of the path and the run, which may report their progress.
+    ``observed`` returns the runtime of the path and the run, which may report their progress. ``named`` is
+    told what the next messages are for.
     """
 
     note: Callable[[str], object] = lambda text: None
     observed: Callable[[Runtime], Runtime] = lambda runtime: runtime
+    named: Named = lambda name, size=0: None
 
     def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
         """Return the notes after the user has got them."""
@@ -193,7 +204,7 @@ class Watch:
 
     def of(self, network: Reductions) -> Reductions:
         """Return the network of the path and the run, with the same record."""
-        return Reductions(network.graph, self.observed(network.runtime), network.sent)
+        return Reductions(network.graph, self.observed(network.runtime), network.sent, self.named)
 
 
 def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
@@ -208,7 +219,7 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         config = replace(config, source=replace(config.source, own=has_own_files(records)))
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
-    network = Reductions(graph.graph, runtime)
+    network = Reductions(graph.graph, runtime, named=watch.named)
     (local,) = (record for record in records if hosts[0] in record.agents)
     checksums = {name: sums.split()[0] for name, sums in local.files}
     with group.common_errors():

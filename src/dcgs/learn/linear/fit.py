@@ -283,6 +283,7 @@ def _fit(
     X = design.set_of(ball)
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
+    network.named(RUN, X.shape[0])
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)
     models = zip(result.hosted.tolist(), result.agents, strict=True)

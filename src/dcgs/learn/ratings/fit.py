@@ -353,6 +353,7 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
     else:  # the difference of two sums over an item would be about the few people held out
         prepared = prepare_with(placed.parts, task, known)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
+    network.named(RUN, X.shape[-1])
     result = minimize(prepared.objectives, X, network.graph, runtime=network.runtime, x0=x0, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
     answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
