@@ -1,10 +1,11 @@
-"""Ledgers: every message of a fit has its line, the lines are chained, and what was sent is told by its form."""
+"""Ledgers: every message of a fit has its line, lines are chained, and what was sent is told by its form."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_a_line_that_was_cut_by_a_kill_is_named_and_the_chain_goes_on(tmp_path: 
 
 def test_forms_are_told_by_kind_and_length(tmp_path: Path) -> None:
     path, d = tmp_path / "ledger-000.jsonl", 5
-    messages = [
+    messages: list[tuple[Any, ...]] = [
         (np.zeros(3), np.zeros(d), np.zeros(15)),
         (np.zeros((d, d)),),
         (np.zeros(3), np.zeros(d)),

@@ -271,7 +271,7 @@ def test_few_rows_held_out_have_no_scores_of_all_and_a_note_says_so(tmp_path: Pa
     assert any(note.startswith("no scores of all sites: fewer than 10 people") for note in few.notes)
     assert many.scores is not None
     assert many.scores.everyone.rows == 64
-    table = scores_table(summary_of(few, describe(few)).scores or ScoresSummary())
+    table = scores_table(summary_of(few, describe(few)).scores or ScoresSummary(), "abcd")
     assert table.rows[0][1:3] == [4, few.scores.sites[0].scores["accuracy"].model]
     assert table.rows[4] == ["all", None, None, None, None]  # suppressed is not zero
     assert warning({}) is None
@@ -313,7 +313,7 @@ def test_the_strictest_floors_of_all_sites_hold() -> None:
     own = {i: SiteSchema(f"site {i}", 5, width=1, floors=dcgs.Floors(10 + i, 3 - i % 2)) for i in range(3)}
     assert agree(Reductions(nx.path_graph(3)), own, MergeRules()).floors == dcgs.Floors(12, 3)
     own[1] = replace(own[1], floors=None)
-    with pytest.raises(SitesError, match="floors is given at agents 0 and 2, and not given at agent 1"):
+    with pytest.raises(SitesError, match="floors is given at site 0 and site 2, and not given at site 1"):
         agree(Reductions(nx.path_graph(3)), own, MergeRules())
 
 
