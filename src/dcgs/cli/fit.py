@@ -41,7 +41,7 @@ from dcgs.runtime import (
     scope_of,
     started_by_mpi,
 )
-from dcgs.runtime.ledger import Entry, Ledger, added
+from dcgs.runtime.ledger import Entry, Ledger, LedgerRuntime, added
 
 _RANKS_PER_CORE = 4
 _NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
@@ -61,8 +61,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         # Without --agents, the processes would count one agent per process.
         count = [] if args.agents is not None else ["--agents", str(agents)]
         return launch([*args.typed, *count], _ranks(args, agents))
+    return fit_over(_runtime(args), args, console)
+
+
+def fit_over(runtime: Runtime, args: argparse.Namespace, console: Console) -> int:
+    """Fit as the options say, in the processes of a runtime; return the exit status."""
     new = not args.out.exists()  # before any process creates it
-    runtime = _runtime(args)
     group = runtime.group()
     with command_errors(group, args.checkpoint):
         try:
@@ -72,7 +76,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             status = interrupt_status(stop)
             if status is None:
                 raise
-            if group.is_root:
+            if group.is_root or runtime.separate_sites:
                 _print_interrupted(stop, args.checkpoint, group, console)
             else:
                 print_interrupted(group.describe(stop).rstrip("."))  # if the root cannot
@@ -94,13 +98,14 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     if config.run.checkpoint is not None:
         set_hint("continue with --resume")
     with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
-        runtime = _written(runtime, ledger)
+        runtime = LedgerRuntime(runtime, ledger, runtime.separate_sites)
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
-        if group.is_root:
-            fit = _fit_with_progress(config, runtime, console, left_out, ledger.named)
+        prints, named = group.is_root or runtime.separate_sites, ledger.named
+        if prints:
+            fit = _fit_with_progress(config, runtime, console, left_out, named)
         else:
-            fit = fit_files(config, runtime, Watch(named=ledger.named))
+            fit = fit_files(config, runtime, Watch(named=named))
         fit = replace(fit, notes=(*fit.notes, *left_out), ledger=_of_all(ledger, group))
         summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:
@@ -108,7 +113,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
             return 0
         files = _other_files(fit, summary, possible)
         output.write(models(fit, summary), summary, history(fit), files)
-    if group.is_root:
+    if prints:
         print_fit(fit, summary, args.out, REPORT in files, console)
     return 0
 
@@ -203,20 +208,6 @@ def _ledger(args: argparse.Namespace, config: FitConfig, runtime: Runtime) -> Le
     agents = runtime.hosts(total)
     path, command = args.out / ledger_name(agents[0]), shlex.join(["dcgs", *args.typed])
     return Ledger(path, agents, command, alone=len(agents) == total)
-
-
-def _written(runtime: Runtime, ledger: Ledger) -> Runtime:
-    """Return the runtime whose messages are written to a ledger, beside what it calls already."""
-    assert isinstance(runtime, Lockstep | MPI)
-    recorder = runtime.on_message
-    if recorder is None:
-        return replace(runtime, on_message=ledger)
-
-    def both(round: int, sender: int, receiver: int, arrays: tuple[Any, ...]) -> None:
-        recorder(round, sender, receiver, arrays)
-        ledger(round, sender, receiver, arrays)
-
-    return replace(runtime, on_message=both)
 
 
 def _of_all(ledger: Ledger, group: ProcessGroup) -> tuple[Entry, ...]:

@@ -309,7 +309,7 @@ _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
 _OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
-_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT, *_OWN_FLOORS)
+LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
@@ -357,7 +357,7 @@ def _floors(args: argparse.Namespace) -> Floors | None:
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options that must be the same at all sites, by flag; targets in files are local."""
-    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    given = {name: value for name, value in vars(args).items() if name not in (*LOCAL, *_OWN_FLOORS)}
     given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"

@@ -60,6 +60,9 @@ OWN: Mapping[str, CommandJob] = {
         "dcgs.cli.ledger:add",
         ("dcgs ledger model/                what was sent, for what, masked or open",),
     ),
+    "study": CommandJob("make a study between organizations", "dcgs.cli.study:add"),
+    "site": CommandJob("take part in a study between organizations", "dcgs.cli.site:add"),
+    "relay": CommandJob("keep sealed messages for sites that only dial out", "dcgs.cli.relay:add"),
 }
 HELP = {name: job.text for name, job in OWN.items()}
 _PACKAGES = dict.fromkeys(("bench", "reproduce", "report"), "dcgs-bench")

@@ -26,6 +26,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.runtime.base import Job, Runtime
+from dcgs.runtime.group import ProcessGroup
 from dcgs.state import from_plain
 
 FILES = "ledger-*.jsonl"
@@ -152,6 +154,28 @@ class Ledger:
         self._file.write(line + b"\n")
         self._file.flush()
         self._before = _hash(line)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LedgerRuntime(Runtime):
+    """Run as ``runtime`` does, and write all messages of the agents of this process to a ledger."""
+
+    runtime: Runtime
+    ledger: Ledger
+    separate_sites: bool = False
+
+    def __repr__(self) -> str:
+        return repr(self.runtime)
+
+    def hosts(self, agents: int) -> range:
+        return self.runtime.hosts(agents)
+
+    def group(self) -> ProcessGroup:
+        return self.runtime.group()
+
+    def run(self, job: Job) -> None:
+        self.runtime.run(job.seen_by(self.ledger))
 
 
 @final

@@ -11,10 +11,9 @@ from dcgs.counting import BudgetSpentError
 from dcgs.runtime.asynchronous import Ending, Record, run_at_own_pace
 from dcgs.runtime.base import Job, Runtime, run_hosted
 from dcgs.runtime.group import ProcessGroup, TransportGroup
-from dcgs.runtime.messages import OnMessage
 from dcgs.runtime.mpi_transport import MPIMailTransport, MPITransport, transport_of
 from dcgs.runtime.transport import hosted_by
-from dcgs.validation import COUNT, FLAG, PATH, POSITIVE, function_or_none, shown
+from dcgs.validation import COUNT, FLAG, PATH, POSITIVE, shown
 
 
 @final
@@ -27,8 +26,6 @@ class MPI(Runtime):
     run ends in all processes. A thread sends these messages, also while agents compute. All processes must
     have started MPI within ``start_timeout`` seconds of the first, by default 120 s and 2 s for each
     process. ``comm`` is an mpi4py communicator, by default that of all processes.
-    ``on_message(round, sender, receiver, arrays)`` sees every message that an agent of this process sends in
-    a round.
 
     With ``asynchronous=True`` nobody waits for a round: an agent takes a step when a message has arrived,
     with the newest message of each neighbor. It waits only for a neighbor of which it has used no message in
@@ -46,7 +43,6 @@ class MPI(Runtime):
     staleness: int = 50
     record: str | os.PathLike[str] | None = None
     start_timeout: float | None = None
-    on_message: OnMessage | None = None
 
     def __post_init__(self) -> None:
         POSITIVE(self.timeout, "timeout")
@@ -54,7 +50,6 @@ class MPI(Runtime):
         FLAG(self.asynchronous, "asynchronous")
         COUNT(self.staleness, "staleness")
         PATH.or_none(self.record, "record")
-        function_or_none(self.on_message, "on_message", "a round, a sender, a receiver and arrays")
         if self.record is not None and not self.asynchronous:
             raise ValueError("record must be None unless asynchronous=True: other runs repeat by themselves.")
         # There is no communicator before mpi4py is imported.
@@ -77,7 +72,7 @@ class MPI(Runtime):
     def run(self, job: Job) -> None:
         self.transport.name_by_agents(len(job.neighbors))
         if not self.asynchronous:
-            run_hosted(replace(job, on_message=self.on_message), self.transport)
+            run_hosted(job, self.transport)
             return
         record = Record()
         ending = run_at_own_pace(job, MPIMailTransport(self.transport), self.staleness, record)

@@ -199,13 +199,15 @@ class Watch:
 def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
     """Read the data of the agents of this process, and fit a model to those of all."""
     watch = watch or Watch()
+    config = replace(config, source=replace(config.source, own=runtime.separate_sites))
     config.check()
     group = runtime.group()
     agents = config.count_agents(group.size)
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        source = replace(config.source, own=has_own_files(records), names=site_names(records))
+        own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=own, names=site_names(records))
         config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
