@@ -251,7 +251,8 @@ def _fit_ratings(
     network: Reductions,
     watch: Watch,
 ) -> FileFit:
-    loader = RatingsLoader(config.source, layout, config.shape, config.options, config.floors)
+    share = config.rows.preparation.held_out
+    loader = RatingsLoader(config.source, layout, config.shape, config.options, share, config.floors)
     placed, read = loader.load(network)
     watch.noted(placed.notes)
     chosen = config.set
@@ -259,7 +260,7 @@ def _fit_ratings(
     spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
     fit = fit_placed(placed, watch.of(network), spec)
     fit = replace(fit, path=_with_all_bytes(fit.path, network))
-    return FileFit(config, graph, fit, placed.notes, _beside(network), read=read)
+    return FileFit(config, graph, fit, placed.notes, _beside(network), scores=fit.scores, read=read)
 
 
 def _fit_rows(

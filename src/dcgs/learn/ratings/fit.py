@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -15,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from dcgs.floors import Floors
 from dcgs.learn.floors import SiteCells
+from dcgs.learn.linear.scores import FitScores
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
 from dcgs.learn.ratings.floors import clipped, count_items, facts_above, no_items, without_rare_items
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
-from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, RatingsModel
+from dcgs.learn.ratings.model import AgentRatings, FoldIn, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
     Numbers,
     Offsets,
@@ -33,6 +35,7 @@ from dcgs.learn.ratings.offsets import (
     values_note,
     without_duplicates,
 )
+from dcgs.learn.ratings.scores import TestedRatings, penalty_steps, scores_above, scores_steps
 from dcgs.learn.schema import MergeRules, Note, Schema, SiteSchema, agree_steps
 from dcgs.learn.sites import RUN, Remedy, RunSpec, Sites, SitesError
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
@@ -88,7 +91,7 @@ class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
 
     With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
-    ``floors`` are those of all sites.
+    ``held_out`` has the ratings that are not fitted to, but scored on. ``floors`` are those of all sites.
     """
 
     parts: Mapping[int, Part]
@@ -97,6 +100,7 @@ class PlacedRatings:
     separate_rows: bool
     facts: RatingsFacts
     notes: tuple[str, ...] = ()
+    held_out: Mapping[int, Part] = field(default_factory=dict)
     floors: Floors | None = None
 
     def task(self, ridge: float | None) -> OffsetsTask:
@@ -119,6 +123,7 @@ class RatingsFit:
     result: Result
     network: Reductions
     explained: float = 0.0
+    scores: FitScores | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -184,13 +189,16 @@ def place(
 class RatedIds:
     """Ratings with the places of users and items among the ids of their agent.
 
-    With ``merges`` the mean counts, where there are several ratings of one user and item.
+    With ``merges`` the mean counts, where there are several ratings of one user and item. A ``share`` of the
+    ratings is held out, chosen by ``seed``.
     """
 
     users: Mapping[int, Ids]
     items: Mapping[int, Ids]
     parts: Mapping[int, Part]
     merges: bool = True
+    share: float = 0.0
+    seed: int = 0
 
 
 def place_ids(
@@ -201,8 +209,9 @@ def place_ids(
     columns = {i: len(items) for i, items in rated.items.items()}
     parts, schemas = _inspected(sites, rated.parts, columns, options, floors)
     parts = parts if rated.merges else dict(rated.parts)
+    parts, tested = _split(parts, columns, rated.share, rated.seed)
     if floors is not None:
-        return _place_ids_above(sites, replace(rated, parts=parts), schemas)
+        return _place_ids_above(sites, replace(rated, parts=parts), tested, schemas)
     m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
     texts = {i: items.tolist() for i, items in rated.items.items()}
     rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
@@ -216,15 +225,21 @@ def place_ids(
     items = Ids.of(agreed)
     ends = np.cumsum(users).astype(np.intp)
     firsts, shape = np.concatenate([[0], ends[:-1]]), (int(ends[-1]), len(items))
-    placed, naming = {}, {}
-    for i, part in parts.items():
-        cols = items.places(rated.items[i].texts)[part.cols]
-        placed[i] = Part(part.rows + firsts[i], cols, part.values)
-        naming[i] = Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items)
-    return PlacedRatings(placed, dict(naming), shape, True, facts, (*schema.notes, *ids_notes(items)))
+    naming = {i: Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items) for i in parts}
+    placed, outside = (
+        {
+            i: Part(part.rows + firsts[i], items.places(rated.items[i].texts)[part.cols], part.values)
+            for i, part in some.items()
+        }
+        for some in (parts, tested)
+    )
+    notes = (*schema.notes, *ids_notes(items))
+    return PlacedRatings(placed, dict(naming), shape, True, facts, notes, outside)
 
 
-def _place_ids_above(sites: Sites[Any], rated: RatedIds, schemas: Mapping[int, SiteSchema]) -> PlacedRatings:
+def _place_ids_above(
+    sites: Sites[Any], rated: RatedIds, tested: Mapping[int, Part], schemas: Mapping[int, SiteSchema]
+) -> PlacedRatings:
     """Return what :func:`place_ids` does, with the items that enough people have rated."""
     network, parts = sites.network, rated.parts
     m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
@@ -239,14 +254,17 @@ def _place_ids_above(sites: Sites[Any], rated: RatedIds, schemas: Mapping[int, S
     if not told.texts:
         raise no_items(schema.floors)
     items, ends = Ids.of(told.texts), np.cumsum(users).astype(np.intp)
-    firsts, placed, naming = np.concatenate([[0], ends[:-1]]), {}, {}
-    for i, part in parts.items():
+    firsts = np.concatenate([[0], ends[:-1]])
+    naming = {i: Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items) for i in parts}
+
+    def placed(i: int, part: Part) -> Part:
         cols = items.places(rated.items[i].texts)[part.cols]
-        placed[i] = Part(part.rows + firsts[i], cols, part.values).some(cols >= 0)
-        naming[i] = Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items)
-    placed, facts = _range(placed, schema, network)
+        return Part(part.rows + firsts[i], cols, part.values).some(cols >= 0)
+
+    kept, outside = ({i: placed(i, part) for i, part in some.items()} for some in (parts, tested))
+    kept, outside, facts = _range(kept, outside, schema, network)
     shape, notes = (int(ends[-1]), len(items)), (*schema.notes, _rare_note(schema.floors))
-    return PlacedRatings(placed, dict(naming), shape, True, facts, notes, schema.floors)
+    return PlacedRatings(kept, dict(naming), shape, True, facts, notes, outside, schema.floors)
 
 
 def _people(parts: Mapping[int, Part]) -> dict[int, SiteCells]:
@@ -254,13 +272,13 @@ def _people(parts: Mapping[int, Part]) -> dict[int, SiteCells]:
 
 
 def _range(
-    parts: Mapping[int, Part], schema: Schema, network: Reductions
-) -> tuple[dict[int, Part], RatingsFacts]:
-    """Return the ratings, none outside the range of all sites, and the facts on them."""
+    parts: Mapping[int, Part], tested: Mapping[int, Part], schema: Schema, network: Reductions
+) -> tuple[dict[int, Part], dict[int, Part], RatingsFacts]:
+    """Return ratings to fit to and held out, none outside the range of all sites, and the facts on them."""
     assert schema.floors is not None
     names = {i: site.name for i, site in schema.sites.items()}
     (facts,) = network.run(facts_above(parts, names, schema.floors))
-    return clipped(parts, facts), facts
+    return clipped(parts, facts), clipped(tested, facts), facts
 
 
 def _rare_note(floors: Floors) -> str:
@@ -276,11 +294,18 @@ def place_numbers(
     naming: Mapping[int, Naming],
     shape: tuple[int, int],
     options: Mapping[str, str],
+    share: float = 0.0,
+    seed: int = 0,
     floors: Floors | None = None,
 ) -> PlacedRatings:
-    """Return ratings whose rows and columns have numbers that are the same at all agents."""
+    """Return ratings whose rows and columns have numbers that are the same at all agents.
+
+    A ``share`` of them is held out, chosen by ``seed``.
+    """
     network, m = sites.network, len(sites.network.graph)
-    parts, schemas = _inspected(sites, numbered, dict.fromkeys(numbered, shape[1]), options, floors)
+    columns = dict.fromkeys(numbered, shape[1])
+    parts, schemas = _inspected(sites, numbered, columns, options, floors)
+    parts, outside = _split(parts, columns, share, seed)
     ends = {i: np.zeros((m, 2)) for i in parts}
     for i, part in parts.items():
         ends[i][i] = part.rows.min(), part.rows.max()
@@ -297,7 +322,7 @@ def place_numbers(
     odd = ids_notes(labels.items) if isinstance(labels, Labels) else ()
     if schema.floors is None:
         notes = (*schema.notes, *odd)
-        return PlacedRatings(parts, dict(naming), shape, separate, known[0], notes)
+        return PlacedRatings(parts, dict(naming), shape, separate, known[0], notes, outside)
     if not separate:
         raise SitesError(
             "with floors all ratings of a row must be with one agent, since sums of a row are about one "
@@ -305,10 +330,25 @@ def place_numbers(
             Remedy.NO_FLOORS,
         )
     (allowed,) = network.run(without_rare_items(parts, parts, shape[1], schema.floors))
-    parts = {i: part.some(allowed[part.cols]) for i, part in parts.items()}
-    parts, facts = _range(parts, schema, network)
+    parts, outside = (
+        {i: part.some(allowed[part.cols]) for i, part in some.items()} for some in (parts, outside)
+    )
+    parts, outside, facts = _range(parts, outside, schema, network)
     notes = (*schema.notes, _rare_note(schema.floors))
-    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, schema.floors)
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, outside, schema.floors)
+
+
+def _split(
+    parts: Mapping[int, Part], columns: Mapping[int, int], share: float, seed: int
+) -> tuple[dict[int, Part], dict[int, Part]]:
+    """Return the ratings to fit to, and a share that is held out by a hash, without an agent's first."""
+    if share == 0.0:
+        return dict(parts), {}
+    out = {i: _hashed(part, columns[i], seed + 1) < np.uint64(share * 2.0**64) for i, part in parts.items()}
+    for mask in out.values():
+        mask[0] = False
+    kept = {i: part.some(~out[i]) for i, part in parts.items()}
+    return kept, {i: part.some(out[i]) for i, part in parts.items()}
 
 
 def _reduced(request: Request) -> Steps[Any]:
@@ -363,7 +403,32 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         x = answers[i] if isinstance(answers[i], LowRank) else _factors(answers[i])
         model = RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), prepared.offsets[i])
         agents[i] = AgentRatings(model, placed.naming[i])
-    return RatingsFit(agents, placed, radius, path, result, network, explained)
+    scores, penalty = _judged(placed, {i: agent.model for i, agent in agents.items()}, network, spec, X)
+    if penalty is not None:
+        agents = {i: agent.with_fold_in(FoldIn(penalty, spec.ridge)) for i, agent in agents.items()}
+    return RatingsFit(agents, placed, radius, path, result, network, explained, scores)
+
+
+def _judged(
+    placed: PlacedRatings,
+    models: Mapping[int, RatingsModel],
+    network: Reductions,
+    spec: RatingsSpec,
+    X: ConvexSet,
+) -> tuple[FitScores | None, NDArray[np.float64] | None]:
+    """Return scores on the ratings held out, if there are some, and the penalty of new rows, by one sum."""
+    radius = X.radius if isinstance(X, NuclearNormBall) else None
+    programs: list[Steps[Any]] = []
+    if placed.held_out:
+        task = placed.task(spec.ridge)
+        tested = TestedRatings(placed.parts, placed.held_out, placed.facts, task, radius)
+        steps = scores_steps if placed.floors is None else partial(scores_above, floors=placed.floors)
+        programs.append(steps(tested, models, len(network.graph)))
+    if radius is not None and placed.separate_rows:
+        programs.append(penalty_steps(models, placed.parts))
+    answers = network.run(*programs)
+    scores = answers[0] if placed.held_out else None
+    return scores, answers[-1] if radius is not None and placed.separate_rows else None
 
 
 def _check_runtime(runtime: Runtime) -> None:
@@ -409,7 +474,10 @@ def _with_enough_kept(placed: PlacedRatings, floors: Floors, network: Reductions
     parts, columns = placed.parts, placed.shape[1]
     kept = {i: part.some(~held_out(part, columns, seed)) for i, part in parts.items()}
     (allowed,) = network.run(without_rare_items(parts, kept, columns, floors))
-    return replace(placed, parts={i: part.some(allowed[part.cols]) for i, part in parts.items()})
+    left, outside = (
+        {i: part.some(allowed[part.cols]) for i, part in some.items()} for some in (parts, placed.held_out)
+    )
+    return replace(placed, parts=left, held_out=outside)
 
 
 def _path_and_offsets(
@@ -440,9 +508,14 @@ def _path_and_offsets(
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:
     """Return which ratings are held out, by a hash of their row and column; the first one never is."""
+    out: NDArray[np.bool_] = _hashed(part, columns, seed) % np.uint64(_PARTS) == 0
+    out[0] = False
+    return out
+
+
+def _hashed(part: Part, columns: int, seed: int) -> NDArray[np.uint64]:
+    """Return a number for each rating that follows from its row and column."""
     code = (part.rows * columns + part.cols).astype(np.uint64) + np.uint64((1 + seed) * _GOLDEN % 2**64)
     for shift, factor in _MIX:
         code = (code ^ (code >> np.uint64(shift))) * np.uint64(factor)
-    out: NDArray[np.bool_] = (code ^ (code >> np.uint64(31))) % np.uint64(_PARTS) == 0
-    out[0] = False
-    return out
+    return np.asarray(code ^ (code >> np.uint64(31)))
