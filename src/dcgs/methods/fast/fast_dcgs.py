@@ -18,10 +18,11 @@ from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
+from dcgs.methods.fast.choice import Form, chosen_form
 from dcgs.methods.fast.completion import CompletionState, complete
 from dcgs.methods.fast.completion_shared import SharedState, complete_shared
 from dcgs.methods.fast.edges import EdgesState, over_edges
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
+from dcgs.methods.fast.link_rule import ASSUMED
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
@@ -33,12 +34,6 @@ from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 
 RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
-# With at most this number of unknowns, Hessians are sent.
-_FEW = 64
-# Sums are taken for sparse columns along a tree of at most this height. An iteration by sums is worth 10 to
-# 20 over edges on the Lassos of `dcgs bench growth`.
-_MOST_HEIGHT = 10
-
 # An η outside of these multiples of an agent's smoothness is refused.
 _RANGE = 1e-12, 1e12
 
@@ -99,10 +94,11 @@ class FastDCGS(Method):
     relaxation: float | None = None
     precision: float = 0.05
     stops_itself: bool = True
-    form: Literal["auto", "edges", "sums", "newton"] = "auto"
+    form: Literal["auto", "edges", "sums", "root", "newton"] = "auto"
     link: str | None = None
     rounds_per_iteration = 1
     certifies = True
+    uses_sizes = True
     State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
@@ -111,7 +107,7 @@ class FastDCGS(Method):
         number("be between 0 and 2", lambda x: 0.0 < x < 2.0).or_none(self.relaxation, "relaxation")
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")
         FLAG(self.stops_itself, "stops_itself")
-        one_of("auto", "edges", "sums", "newton")(self.form, "form")
+        one_of("auto", "edges", "sums", "root", "newton")(self.form, "form")
         if self.link is not None:
             Link.parse(instance(self.link, str, "link", "be a text such as '10MB/s,20ms'"))
         if self.form == "sums" and self.eta is not None:
@@ -122,10 +118,6 @@ class FastDCGS(Method):
     @property
     def tolerates_faults(self) -> bool:  # type: ignore[override]  # depends on the form
         return self.form in ("auto", "edges")
-
-    @property
-    def uses_sizes(self) -> bool:  # type: ignore[override]  # depends on the settings
-        return self.link is not None
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())
@@ -154,31 +146,17 @@ class FastDCGS(Method):
         return completes and self.form in ("auto", "sums") and self.eta is None and self.inner == "auto"
 
     def program(self, agent: Agent) -> Program[Any]:
-        has_hub = agent.facts.hub is not None
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
             return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
-        chooses = self.form == "auto" and self.eta is None and agent.reliable
-        if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
+        form: Form = "edges" if self.form == "auto" else self.form
+        if self.form == "auto" and self.eta is None and agent.reliable:
+            form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
+        if form == "newton":
             return by_second_order(replace(agent, link=link if agent.reliable else None))
-        is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
-        if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
-            return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
+        if form in ("sums", "root"):
+            return by_sums(agent, lambda f: self.inner_solver(f, agent.X), own_data=form == "root")
         inner = self.inner_solver(agent.f, agent.X)
         omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
         return certified(agent, lambda each: over_edges(each, inner, self.precision, self.eta, omega), inner)
-
-    def _prefers_sums(self, agent: Agent) -> bool:
-        """Return True if the link is known, and sums take less time over it than edges."""
-        if self.link is None or not agent.degrees:
-            return False
-        assert agent.facts.sizes is not None
-        return prefers_sums(
-            Link.parse(self.link), agent.facts.sizes, max(1, 2 * agent.tree.height), agent.x0.size
-        )
-
-
-def _prefers_sums_of_sparse(agent: Agent) -> bool:
-    """Return True if no agent has data for all features, and the tree is not high."""
-    return agent.facts.sparse_columns and 0 < agent.tree.height <= _MOST_HEIGHT

@@ -201,10 +201,8 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
 
 
-def _nbytes(agent: Agent, first: bool) -> int | None:
-    """Return the bytes of the largest value of an agent, if the link is known: some may send no Hessians."""
-    if agent.facts.sizes is None:
-        return None
+def _nbytes(agent: Agent, first: bool) -> int:
+    """Return the bytes of the largest value of an agent: some may send no Hessians."""
     d = agent.x0.size
     hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
     return 8 * (4 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
