@@ -21,7 +21,6 @@ import numpy as np
 
 from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
-from dcgs.methods.mixing import check_shapes
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.tree import TreeNode
@@ -103,12 +102,13 @@ class Reduction:
         return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
 
 
-def complete_sum(value: Point, agent: Agent) -> Program[Point]:
-    """Return the sum of all agents' values on a complete graph, equal to the last bit, after one round."""
+def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
     inbox = yield value
-    check_shapes(inbox, value.shape)
     values = {**inbox, agent.index: value}
-    return _sum([values[i] for i in sorted(values)])
+    for j, theirs in inbox.items():
+        _check_parts(j, theirs, value)
+    return answer(_sum([values[i] for i in sorted(values)]))
 
 
 def network_answer(
@@ -227,8 +227,8 @@ def _check_parts(sender: int, message: Value, own: Value) -> None:
         )
 
 
-def _sum(values: list[Point]) -> Point:
+def _sum(values: list[Value]) -> Value:
     total = values[0]
     for value in values[1:]:
-        total = total + value
+        total = added(total, value)
     return total

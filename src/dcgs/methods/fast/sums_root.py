@@ -24,7 +24,10 @@ from dcgs.points import Point, norm, vdot
 # iterations. An agent computes its share up to _SHARE of the gap asked for, divided by the number of agents.
 # If another bound was better, the next request is not before _PAUSE times as many iterations. They are not
 # asked for if f has fallen by more than the share _FALLS of what it is above the least value of the losses.
-_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 2, 0.2
+# With the root's data as the model f falls faster: _SOON is the first iteration then, and _FASTER replaces
+# _NEAR.
+_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 1.3, 0.2
+_SOON, _FASTER = 2, 30.0
 # With the root's data as the model, a step that was too long counts nevertheless if f has fallen by this
 # share of what its slope at z promised. The error of a step relative to its length.
 _FALL, _PRECISION = 0.3, 0.05
@@ -35,13 +38,20 @@ _FALL, _PRECISION = 0.3, 0.05
 class DualRequests:
     """When the agents' shares of the dual function are asked for.
 
-    ``mark`` is the next iteration in which they may be, and ``value`` is f − f(x⁰) in the last one. If
+    ``mark`` is the next iteration in which they may be, and ``value`` is f − f(x⁰) in the last one. f is near
+    f* if it has fallen by at most ``near`` times the gap asked for. If
     ``is_pending``, the shares are in the next sum.
     """
 
-    mark: int = field(default_factory=lambda: int(_FIRST))
+    mark: int = _FIRST
     value: float = 0.0
     is_pending: bool = False
+    near: float = _NEAR
+
+    @classmethod
+    def with_data(cls) -> DualRequests:
+        """Return the requests of steps with the root's data as the model."""
+        return cls(_SOON, near=_FASTER)
 
     def is_due(self, k: int, value: float, gap: CertifiedGap, threshold: float) -> bool:
         """Return True if shares are to be asked for in iteration k: f is near f*, as far as its fall tells.
@@ -54,7 +64,9 @@ class DualRequests:
             fall = self.value - value
             self.mark, self.value = math.ceil(_GROWTH * k), value
             to_least = gap.kind is GapKind.LEAST and fall > _FALLS * gap.gap
-            self.is_pending = fall <= _NEAR * threshold and 0.0 < threshold < gap.gap - fall and not to_least
+            self.is_pending = (
+                fall <= self.near * threshold and 0.0 < threshold < gap.gap - fall and not to_least
+            )
         return self.is_pending
 
 
@@ -142,7 +154,7 @@ class SumsRoot:
         """
         at, agent = self.state, self._agent
         assert at is not None
-        sums = self._split(at, y, total[0])
+        sums = self._split(at, y, total)
         gap, is_rounding = self._gap(at, k, sums)
         ends = gap is not None and agent.target is not None and agent.target.ends(gap)
         inside = agent.X.restore(at.x) if ends and k > 1 else at.x
@@ -159,15 +171,15 @@ class SumsRoot:
         # A gap that is rounding error is measured where it has the least: at y = x.
         return np.array([0.0 if is_rounding else theta]), at.x.reshape(-1), *self._request(at, k, gap, sums)
 
-    def _split(self, at: SumsRootState, y: Point, total: Point) -> _Sums:
+    def _split(self, at: SumsRootState, y: Point, total: Value) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
-        size, shape = self._agent.x0.size, self._agent.x0.shape
-        value, value_y, *numbers = total[size : size + 8].tolist()
-        curvatures = total[size + 8 :]
+        agent, shape = self._agent, self._agent.x0.shape
+        grad, numbers, *curvatures = total
         h = at.preconditioner
-        if len(curvatures):
-            h = summed_preconditioner(curvatures.reshape(shape), self._agent.facts.sizes.has_uneven_columns)
-        return _Sums(SummedModel(y, value_y, total[:size].reshape(shape), h), value, *numbers)
+        if curvatures:
+            h = summed_preconditioner(curvatures[0].reshape(shape), agent.facts.sizes.has_uneven_columns)
+        value, value_y, *others = numbers.tolist()
+        return _Sums(SummedModel(y, value_y, grad.reshape(shape), h), value, *others)
 
     def _gap(self, at: SumsRootState, k: int, sums: _Sums) -> tuple[CertifiedGap | None, bool]:
         """Return f(x) minus the best lower bound of f* so far, and True if the Wolfe gap is rounding error.
@@ -187,7 +199,7 @@ class SumsRoot:
             at.bounds.add(sums.dual, GapKind.DUAL)
         wolfe, gap = agent.gaps(model.grad, model.at, above, sums.error, at.bounds)
         if at.dual.is_pending and (gap.kind is not GapKind.DUAL or wolfe.gap <= gap.gap):
-            at.dual.mark = _PAUSE * k
+            at.dual.mark = math.ceil(_PAUSE * k)
         if gap.gap < math.inf:
             agent.certify(gap)
         return gap, wolfe.gap <= noise + 2.0 * apart
@@ -205,10 +217,11 @@ class SumsRoot:
     def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
         """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
         value, rounding = sums.value, sums.error
-        last, at.model = at.model, sums.model
-        explained, error = (0.0, 0.0) if last is None else self._explained(at, last)
-        unlike = 0.0 if last is None else last.curvature(at.x, value - explained)
-        too_long = last is not None and value - explained > last.bound(at.x, at.smoothness.L) + rounding + error
+        last, at.model, unlike, too_long = at.model, sums.model, 0.0, False
+        if last is not None:
+            explained, error = self._explained(at, last)
+            unlike = last.curvature(at.x, value - explained)
+            too_long = value - explained > last.bound(at.x, at.smoothness.L) + rounding + error
         if k == 1:
             self._first(at, sums)
         elif last is not None and too_long and not self._is_lower(at, last, value + rounding):
@@ -237,6 +250,7 @@ class SumsRoot:
             at.smoothness.start(sums.smoothness, sums.mean_curvature)
         else:
             at.smoothness.start_with_data(sums.mean_curvature, own, self._agent.facts.agents)
+            at.dual = DualRequests.with_data()
 
     def _explained(self, at: SumsRootState, last: SummedModel) -> tuple[float, float]:
         """Return c (f_root(x) − f_root(z) − ⟨∇f_root(z), x − z⟩) and its rounding error."""
