@@ -31,6 +31,7 @@ class SizeFacts:
     all_quadratic: bool = True
     spread: float = 1.0
     curved: float = 1.0
+    alike: bool = False
 
 
 @final
@@ -56,7 +57,9 @@ class Facts:
       losses. ``spread`` is the smoothness of the agents over their mean curvature, divided by what this is
       for as many rows of random numbers: how ill-conditioned the data are. ``curved`` is the mean second
       derivative of the losses where X starts, as a share of the largest: small for Huber losses with large
-      residuals. All but the first depend on data.
+      residuals. ``alike`` is True if every agent has at least four rows for each unknown, and their mean
+      curvatures differ by a factor of ten at most: one agent's data are then a good model of all data. All
+      but the first depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents

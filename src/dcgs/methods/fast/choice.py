@@ -31,16 +31,17 @@ def chosen_form(agent: Agent, link: Link | None, may_send_hessians: bool) -> For
     """Return the form for an agent whose links are reliable: that of the first row that applies."""
     facts, sizes, height = agent.facts, agent.facts.sizes, agent.tree.height
     unknowns = agent.x0.size if may_send_hessians else 10**9
-    hub, flat = facts.hub is not None, sizes.curved < _CURVED
-    even = sizes.spread <= _SPREAD
+    hub, even = facts.hub is not None or height == 0, sizes.spread <= _SPREAD
+    flat = sizes.curved < _CURVED
     has_hessians = unknowns <= (_ONCE if sizes.all_quadratic else _OFTEN)
+    is_sure = sizes.all_quadratic or not sizes.alike
     sums = max(1, 2 * height)
     table: tuple[tuple[bool, Form], ...] = (
-        (hub and has_hessians and (sizes.all_quadratic or (facts.is_complete and not flat)), "newton"),
+        (hub and has_hessians and (is_sure or (facts.is_complete and not flat)), "newton"),
         (facts.is_complete and height > 0 and even and not flat, "sums"),
-        (hub or (flat and height <= _LOW), "root"),
+        (hub or (flat and sizes.alike and height <= _LOW), "root"),
         (has_hessians and height <= _LOW and not even, "newton"),
-        (sizes.all_quadratic and unknowns <= _FEW, "newton"),
+        (is_sure and unknowns <= _FEW, "newton"),
         (facts.sparse_columns and height <= _MOST_HEIGHT, "sums"),
         (link is not None and prefers_sums(link, sizes, sums, agent.x0.size), "sums"),
     )

@@ -110,9 +110,9 @@ class FastDCGS(Method):
         one_of("auto", "edges", "sums", "root", "newton")(self.form, "form")
         if self.link is not None:
             Link.parse(instance(self.link, str, "link", "be a text such as '10MB/s,20ms'"))
-        if self.form == "sums" and self.eta is not None:
+        if self.form in ("sums", "root") and self.eta is not None:
             raise ValueError(
-                f"eta must be None with form='sums', which has no such weight; got {self.eta!r}."
+                f"eta must be None with form={self.form!r}, which has no such weight; got {self.eta!r}."
             )
 
     @property

@@ -110,7 +110,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     if root.preconditioned and k == 1:
         value.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
     decide = partial(root.answer, k, y.x)
-    if agent.facts.is_complete and not root.own_data:
+    if root.everywhere:
         return (yield from complete_sum(tuple(value), agent, decide))
     return (yield from network_answer(tuple(value), agent, decide, sparse_answer=True))
 

@@ -16,11 +16,12 @@ _INCREASE = 1.5
 # increases.
 _SLACK, _MORE, _DECREASE = 0.5, 1.2, 0.7
 _MOST_DECREASES, _MOST_INCREASES = 20, 2
-# With the root's data as the model, Λ starts at _FIRST of the mean curvature, changes by the factor _CHANGE,
-# and by more where a step shows that; it decreases after increases, too.
-_FIRST, _CHANGE = 1e-3, 2.0
-# If the root's data explain less than _EXPLAINED of the curvature of f in _STEPS steps, they are no model.
-_EXPLAINED, _STEPS = 0.15, 3
+# With the root's data as the model, Λ starts at _FIRST of the mean curvature, grows by the factor _CHANGE at
+# least, and falls by the factor _FALL at most; it falls after increases, too.
+_FIRST, _CHANGE, _FALL = 1e-3, 2.0, 0.5
+# If the root's data explain less than _EXPLAINED of the curvature of f in _STEPS steps, they are no model;
+# steps in which f was nearly linear, with a curvature below _FLAT of Λ, do not count.
+_EXPLAINED, _STEPS, _FLAT = 0.15, 3, 0.1
 
 
 @final
@@ -92,14 +93,14 @@ class SmoothnessEstimate:
         allowed = (with_data or self.increases < _MOST_INCREASES) and self.decreases < _MOST_DECREASES
         if (with_data or curvature > 0.0) and curvature < _SLACK * self.L and allowed:
             self.decreases += 1
-            self.L = max((1.0 / _CHANGE if with_data else _DECREASE) * self.L, _MORE * curvature)
+            self.L = max((_FALL if with_data else _DECREASE) * self.L, _MORE * curvature)
 
     def leaves_data(self, curvature: float, own: float) -> bool:
         """Return True if the root's data are no model of f from now on.
 
         ``curvature`` is that of f along a step, and ``own`` that of the root's data with their weight.
         """
-        self.unlike += own < _EXPLAINED * curvature
+        self.unlike += curvature > _FLAT * self.L and own < _EXPLAINED * curvature
         if self.unlike < _STEPS:
             return False
         self.weight, self.L = 0.0, max(self.L, curvature)

@@ -125,7 +125,7 @@ class SumsRoot:
         state: SumsRootState | None,
     ) -> None:
         zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of line 6
-        self.own_data = own_data
+        self.everywhere = agent.facts.is_complete and (not own_data or agent.facts.agents == 1)
         facts = agent.facts
         is_sparse = facts.hub is None and facts.sparse_columns
         preconditioned = is_sparse or facts.sizes.has_uneven_columns
@@ -133,7 +133,7 @@ class SumsRoot:
         self.state = state
         self.solver: Solver | None = None
         self._agent, self._zero, self._inner, self._model = agent, zero, inner, zero
-        if agent.tree.parent is None or (agent.facts.is_complete and not own_data):
+        if agent.tree.parent is None or self.everywhere:
             self.state = state or SumsRootState(agent.x0, agent.x0)
             starts = own_data and state is None
             self._start(agent.f if starts or self.state.smoothness.weight else zero, agent.task)
