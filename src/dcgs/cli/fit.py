@@ -246,7 +246,7 @@ def print_fit(fit: FileFit, described: Mapping[str, Any], out: Path, page: bool,
         console.print(screen_table(path_table(summary.all_paths[label], label, what)))
         say(str(path))
     if summary.scores is not None and fit.scores is not None:
-        console.print(screen_table(scores_table(summary.scores), _PRINTED_AGENTS))
+        console.print(screen_table(scores_table(summary.scores, summary.labels), _PRINTED_AGENTS))
         worse = warning(dict(fit.scores.everyone.scores), summary.balanced)
         if worse:
             say(f"warning: {worse}")

@@ -40,6 +40,11 @@ OWN: Mapping[str, CommandJob] = {
             "                                  fit a model to your own data; see dcgs fit --help",
         ),
     ),
+    "describe": CommandJob(
+        "what sites have in each column, without small counts",
+        "dcgs.cli.describe:add",
+        ("dcgs describe --data 'hospital-{agent}.csv'    table one of all sites, before a fit",),
+    ),
     "predict": CommandJob(
         "apply a model of dcgs fit to new data",
         "dcgs.cli.predict:add",

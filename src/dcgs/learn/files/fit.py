@@ -22,6 +22,7 @@ from dcgs.learn.files.source import (
     file_notes,
     has_own_files,
     option_text,
+    site_names,
 )
 from dcgs.learn.files.specs import Problem, SetSpec
 from dcgs.learn.linear.design import DesignSpec, LossOf
@@ -119,19 +120,7 @@ class FitConfig:
 
     def count_agents(self, processes: int) -> int:
         """Return the number of agents: as given, or the number of nodes, of processes or of files."""
-        if self.agents is not None:
-            agents = self.agents
-        elif processes == 1 and self.source.is_per_agent:
-            agents = self.source.count_files()
-        else:
-            agents = self.graph.node_count() or (processes if processes > 1 else 0)
-        if agents == 0:
-            raise ValueError(
-                "the number of agents must be given for one file of data; give --agents N, "
-                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
-            )
-        self.source.check(agents)
-        return agents
+        return self.source.count_agents(self.agents, self.graph.node_count(), processes)
 
 
 @final
@@ -202,7 +191,8 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        config = replace(config, source=replace(config.source, own=has_own_files(records)))
+        source = replace(config.source, own=has_own_files(records), names=site_names(records))
+        config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     network = Reductions(graph.graph, runtime)
