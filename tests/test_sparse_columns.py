@@ -17,7 +17,7 @@ from dcgs.run.distributed import facts_of
 from problems import Array
 from reference import optimum
 
-Form: TypeAlias = Literal["edges", "sums"]
+Form: TypeAlias = Literal["edges", "sums", "newton"]
 D, ROWS = 100, 6
 CYCLE = nx.cycle_graph(5)
 

@@ -1,11 +1,12 @@
 """FastDCGS: a method that needs few rounds and no tuning.
 
-It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
-are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
-with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
-for matrix completion; ``completion_shared.py`` is its variant where agents share rows. The last three forms
-sum along a spanning tree. In all forms the agents decide themselves when to stop. docs/methods.md has the
-algorithms and the proofs.
+It has five forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
+are lost. ``sums.py``: accelerated steps along the sum of all gradients; or, in the form "root", steps on a
+model of f that is made of this sum and the root's own data. ``second_order.py``: Newton steps with the sum of
+all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
+completion; ``completion_shared.py`` is its variant where agents share rows. All forms but the first sum along
+a spanning tree. In all forms the agents decide themselves when to stop. ``choice.py`` has the table of forms.
+docs/methods.md has the algorithms and the proofs.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ class FastDCGS(Method):
     ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
     it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
     one round if the graph is complete.
+    ``form="root"``: as sums, but the root's own data are a part of its model of f, so that steps are as long
+    as its data are like those of the others. It takes two rounds a sum also if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
     It has no inner solves, and projects at the root if the set has a projection.
-    ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
-    matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
-    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others, or if every
-    agent has a sparse matrix with empty columns and the tree has a height of at most 10 (docs/methods.md has
-    the rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
+    ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
+    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the first row of a table that
+    applies (docs/methods.md), by the graph and by what the data are like. For matrices in factors,
+    ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
@@ -69,8 +71,7 @@ class FastDCGS(Method):
 
     ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
     ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
-    are reliable, columns of the data are even, and an iteration by sums takes less than 2.5 times as long as
-    one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
+    are reliable, and an iteration by sums takes less than 2.5 times as long as one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
     the tree and the largest number of entries of an agent's data. In all forms but edges, what is summed
     along the tree is sent in pieces where that takes less time: more rounds, of smaller messages, and the
     same bits. Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves

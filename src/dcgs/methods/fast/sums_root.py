@@ -29,8 +29,9 @@ from dcgs.points import Point, norm, vdot
 _FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 1.3, 0.2
 _SOON, _FASTER = 2, 30.0
 # With the root's data as the model, a step that was too long counts nevertheless if f has fallen by this
-# share of what its slope at z promised. The error of a step relative to its length.
-_FALL, _PRECISION = 0.3, 0.05
+# share of what its slope at z promised; errors of steps are relative to their lengths; and momentum restarts
+# when its t is above _LONGEST, after about twice as many steps.
+_FALL, _PRECISION, _LONGEST = 0.3, 0.05, 30.0
 
 
 @final
@@ -278,7 +279,8 @@ class SumsRoot:
         accuracy = gap_at_most(gap) if self._model is self._zero else _relative(phi, gap / c)
         x_prev, at.x = at.x, self.solver(phi, accuracy)  # line 6
         uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
-        return at.momentum.weight(restart=uphill)  # line 7
+        is_long = at.smoothness.weight > 0.0 and at.momentum.t > _LONGEST
+        return at.momentum.weight(restart=uphill or is_long)  # line 7
 
 
 def _relative(phi: Subproblem, least: float) -> Accuracy:
