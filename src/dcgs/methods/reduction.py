@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -23,7 +23,10 @@ from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.secure.sum import complete_answer
 from dcgs.tree import TreeNode
+
+T = TypeVar("T")
 
 Value: TypeAlias = tuple[Point, ...]
 """Some arrays, which are combined one by one."""
@@ -104,6 +107,8 @@ class Reduction:
 
 def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
     """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
+    if agent.secure is not None:
+        return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
     inbox = yield value
     values = {**inbox, agent.index: value}
     for j, theirs in inbox.items():
@@ -117,13 +122,15 @@ def network_answer(
     answer: Callable[[Value], Value],
     nbytes: int | None = None,
     sparse_answer: bool = False,
+    name: str = "",
 ) -> Program[Value]:
     """Return at all agents what the root computes from the sum of all agents' values.
 
     Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one; more if
     the value is cut. If the agent has a link, a rule chooses the number of pieces. Agents whose values differ
     in size pass as ``nbytes`` a number that is the same for all. The answer is cut into as many pieces;
-    into fewer with ``sparse_answer``, if most of its entries are zero.
+    into fewer with ``sparse_answer``, if most of its entries are zero. Masked sums of one ``name`` have the
+    same exponents, array by array.
     """
     pieces, link, height = 1, agent.link, agent.tree.height
     answer_pieces = None
@@ -135,8 +142,21 @@ def network_answer(
             def answer_pieces(given: Value) -> int:
                 return pieces_of(sparse_bytes(given))
 
-    summed = tree_answer(value, agent.tree, added, answer, pieces=pieces, answer_pieces=answer_pieces)
-    return (yield from summed)
+    reduce = partial(tree_answer, tree=agent.tree, combine=added, pieces=pieces, answer_pieces=answer_pieces)
+    if agent.secure is not None:
+        return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
+    return (yield from reduce(value, answer=answer))
+
+
+def _names(name: str, value: Value) -> list[str]:
+    return [f"{name} {k}".lstrip() for k in range(len(value))]
+
+
+def with_keys(program: Program[T], agent: Agent) -> Program[T]:
+    """Run the program of an agent; exchange the keys of its sums first, if they are masked."""
+    if agent.secure is not None:
+        yield from agent.secure.begin(partial(tree_answer, tree=agent.tree, combine=added))
+    return (yield from program)
 
 
 def tree_answer(

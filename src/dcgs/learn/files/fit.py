@@ -185,13 +185,15 @@ class Watch:
 def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
     """Read the data of the agents of this process, and fit a model to those of all."""
     watch = watch or Watch()
+    config = replace(config, source=replace(config.source, own=runtime.separate_sites))
     config.check()
     group = runtime.group()
     agents = config.count_agents(group.size)
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        source = replace(config.source, own=has_own_files(records), names=site_names(records))
+        own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=own, names=site_names(records))
         config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
@@ -235,14 +237,15 @@ def _fit_ratings(
     network: Reductions,
     watch: Watch,
 ) -> FileFit:
-    placed, read = RatingsLoader(config.source, layout, config.shape, config.options).load(network)
+    share = config.rows.preparation.held_out
+    placed, read = RatingsLoader(config.source, layout, config.shape, config.options, share).load(network)
     watch.noted(placed.notes)
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)
     spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
     fit = fit_placed(placed, watch.of(network), spec)
     fit = replace(fit, path=_with_all_bytes(fit.path, network))
-    return FileFit(config, graph, fit, placed.notes, _beside(network), read=read)
+    return FileFit(config, graph, fit, placed.notes, _beside(network), scores=fit.scores, read=read)
 
 
 def _fit_rows(

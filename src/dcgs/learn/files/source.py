@@ -250,14 +250,14 @@ class ProcessRecord:
     """The agents of a process, their names, the options that say which fit it is, and the files of its data.
 
     ``files`` has an entry for each agent, or one entry if there is one file: its name and its SHA-256, with
-    that of the targets if they are in a file of their own. ``is_numbered`` says that the names of files have
-    the numbers of agents in them.
+    that of the targets if they are in a file of their own. ``is_per_agent`` says that every
+    agent has its own file, before checksums are compared.
     """
 
     agents: tuple[int, ...]
     options: dict[str, str]
     files: tuple[tuple[str, str], ...]
-    is_numbered: bool
+    is_per_agent: bool
     names: tuple[str, ...] = ()
 
 
@@ -272,12 +272,12 @@ def exchange_records(
 
     def record() -> ProcessRecord:
         files, names = [], source.local_names(hosts, int(options["--agents"]))
-        for i, site in zip(hosts, names, strict=True) if source.is_numbered else [(hosts[0], names[0])]:
+        for i, site in zip(hosts, names, strict=True) if source.is_per_agent else [(hosts[0], names[0])]:
             read = [source.file(i)]
             read += [] if targets is None else [Path(path_of_agent(targets, i)).expanduser()]
             label = site if group.size > 1 else ""
             files.append((str(read[0]), " ".join(_checksum(file, label) for file in read)))
-        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_numbered, names)
+        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_per_agent, names)
 
     texts = group.allgather_texts([json.dumps(to_plain(agreed(group, record)))])
     records = [from_plain(ProcessRecord, json.loads(text)) for text in texts]
@@ -305,9 +305,9 @@ def has_own_files(records: Sequence[ProcessRecord]) -> bool:
 
     Raise if some of these processes have several agents.
     """
-    if all(record.is_numbered for record in records) or len({f[1] for r in records for f in r.files}) == 1:
+    if all(record.is_per_agent for record in records) or len({f[1] for r in records for f in r.files}) == 1:
         return False
-    several = next((record for record in records if len(record.agents) > 1 and not record.is_numbered), None)
+    several = next((record for record in records if len(record.agents) > 1 and not record.is_per_agent), None)
     if several is not None:
         raise BrokenDataError(
             f"every process must have one agent if the files of processes differ; {in_words(several.names)} "
@@ -321,7 +321,7 @@ def file_notes(records: Sequence[ProcessRecord]) -> list[str]:
     """Return notes on whose file is whose, and on agents that have the same file."""
     names = [name for record in records for name, _ in record.files]
     is_own = has_own_files(records)
-    if not is_own and not any(record.is_numbered for record in records):
+    if not is_own and not any(record.is_per_agent for record in records):
         same = f"all {len(records)} processes have the same {names[0]}, by its checksum: it was split"
         return [f"{same} into parts, one for each agent."] if len(records) > 1 else []
     owners: dict[str, list[str]] = {}

@@ -44,5 +44,6 @@ def chosen_form(agent: Agent, link: Link | None, may_send_hessians: bool) -> For
         (is_sure and unknowns <= _FEW, "newton"),
         (facts.sparse_columns and height <= _MOST_HEIGHT, "sums"),
         (link is not None and prefers_sums(link, sizes, sums, agent.x0.size), "sums"),
+        (agent.secure is not None, "root"),
     )
     return next((form for applies, form in table if applies), "edges")

@@ -60,7 +60,8 @@ class FastDCGS(Method):
     It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
     ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the first row of a table that
-    applies (docs/methods.md), by the graph and by what the data are like. For matrices in factors,
+    applies (docs/methods.md), by the graph and by what the data are like; never edges if
+    sums are masked (``minimize(secure=True)``). For matrices in factors,
     ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
@@ -119,6 +120,10 @@ class FastDCGS(Method):
     @property
     def tolerates_faults(self) -> bool:  # type: ignore[override]  # depends on the form
         return self.form in ("auto", "edges")
+
+    @property
+    def sums_only(self) -> bool:  # type: ignore[override]  # depends on the form
+        return self.form != "edges" and self.eta is None and self.stops_itself
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())

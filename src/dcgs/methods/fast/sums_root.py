@@ -176,6 +176,11 @@ class SumsRoot:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
         agent, shape = self._agent, self._agent.x0.shape
         grad, numbers, *curvatures = total
+        # Errors of fixed point, where sums are masked: (f(x), f(y)), error, …, noise, excess, dual.
+        fixed = np.broadcast_to(agent.sum_error(1), numbers.shape)
+        numbers = numbers + fixed * (0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, -1.0)
+        numbers[2] += fixed[:2].max()
+        numbers[5] += agent.sum_noise(0, grad.size)
         h = at.preconditioner
         if curvatures:
             h = summed_preconditioner(curvatures[0].reshape(shape), agent.facts.sizes.has_uneven_columns)
