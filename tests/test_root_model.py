@@ -14,6 +14,7 @@ import pytest
 import dcgs
 import stacked
 from dcgs import FastDCGS, L1Ball, L2Ball, LeastSquares, Logistic, Objective
+from dcgs.counting import CountedOracle
 from dcgs.datasets import lasso_synthetic
 from dcgs.facts import SizeFacts
 from dcgs.link import LINKS, Link
@@ -131,7 +132,7 @@ def agent_of(graph: nx.Graph, unknowns: int, sizes: SizeFacts, **facts: Any) -> 
         index=0,
         f=LeastSquares(np.eye(1, unknowns), [1.0]),
         X=X,
-        lmo=Any,
+        lmo=CountedOracle(X),
         x0=X.start(),
         degrees={},
         facts=replace(known, sizes=sizes, **facts),

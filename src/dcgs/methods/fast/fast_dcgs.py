@@ -71,12 +71,13 @@ class FastDCGS(Method):
     their Wolfe gap end at gaps that fall with the iterations at the latest.
 
     ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
-    ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
-    are reliable, and an iteration by sums takes less than 2.5 times as long as one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
-    the tree and the largest number of entries of an agent's data. In all forms but edges, what is summed
-    along the tree is sent in pieces where that takes less time: more rounds, of smaller messages, and the
-    same bits. Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves
-    time over links of 100 Mbit/s with 20 ms a round.
+    ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time:
+    links are reliable, and an iteration by sums takes less than 2.5 times as long as one over edges. The
+    times are computed from the dimension, the largest number of neighbors, the height of the tree and the
+    largest number of entries of an agent's data. In all forms but edges, what is summed along the tree is
+    sent in pieces where that takes less time: more rounds, of smaller messages, and the same bits.
+    Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves time
+    over links of 100 Mbit/s with 20 ms a round.
 
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
