@@ -51,8 +51,7 @@ _INEXACT = 0.1
 class Fitted:
     """A model of each fold at one radius, their losses, and sums over the rows that were held out.
 
-    ``finished`` is False if the models have not reached the gap of the path: with ``too_large`` they were
-    left because they are clearly worse than one of smaller radius, without it they ran out of steps.
+    ``finished`` is False if the models ran out of steps, so that their errors say nothing of the radius.
     """
 
     radius: float
@@ -60,12 +59,6 @@ class Fitted:
     losses: tuple[float, ...]
     held_out: Sums
     finished: bool = True
-    too_large: bool = False
-
-    @property
-    def ran_out(self) -> bool:
-        """Whether the models ran out of steps, so that their errors say nothing of the radius."""
-        return not (self.finished or self.too_large)
 
 
 Stops: TypeAlias = Callable[[Sequence[Fitted]], str | None]
@@ -80,6 +73,8 @@ class Finder(ABC):
     """The weight of all rows that are trained on, over all folds."""
     at_once: int = 1
     """How many radii are tried at once."""
+    beside: tuple[float, ...] = ()
+    """Where radii beside the best are, between that and the next ones."""
     gives_up: bool = False
     """True if no larger radius is tried after a model that ran out of steps."""
 
@@ -96,6 +91,23 @@ class Finder(ABC):
         self, radii: Sequence[float], known: Sequence[Fitted], stops: Stops | None
     ) -> Steps[list[Fitted]]:
         """Return the models of increasing radii, up to the one after which ``stops`` needs no larger one."""
+
+
+@final
+class HeldOut:
+    """Sums over the rows that the agents of this process hold out, with differences from no model."""
+
+    def __init__(self, folds: Sequence[Fold], hosts: Sequence[int], start: Any) -> None:
+        self.folds = folds
+        self.null = {i: [fold.held_out_losses(i, start) for fold in folds] for i in hosts}
+
+    def sums(self, i: int, n: int, x: Any) -> Sums:
+        """Return those of agent i and fold n, at x."""
+        return self.folds[n].held_out_sums(i, x, self.null[i][n])
+
+    def total(self, i: int, models: Sequence[Any]) -> Sums:
+        """Return those of agent i over all folds, given a model of each."""
+        return np.asarray(np.sum([self.sums(i, n, x) for n, x in enumerate(models)], axis=0))
 
 
 @final
@@ -132,6 +144,7 @@ class NewtonFinder(Finder):
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
         self.folds, self.set_of, self.start = folds, set_of, start
         self.hosts, self.agents = list(network.hosts), len(network.graph)
+        self.held_out = HeldOut(folds, self.hosts, start)
 
     def begin(self) -> Steps[None]:
         folds, size = self.folds, self.start.size
@@ -189,9 +202,7 @@ class NewtonFinder(Finder):
             fitted.append(_fitted(radius, [tangents[-1] for tangents in self.known]))
             if stops is not None and stops([*known, *fitted]):
                 break
-        values = {
-            i: [[_held_out(self.folds, i, candidate.models) for candidate in fitted]] for i in self.hosts
-        }
+        values = {i: [[self.held_out.total(i, candidate.models) for candidate in fitted]] for i in self.hosts}
         (sums,) = yield Request("held-out losses", values)
         return [replace(candidate, held_out=local) for candidate, local in zip(fitted, sums, strict=True)]
 
@@ -281,7 +292,7 @@ class NewtonFinder(Finder):
                     f.loss.value(image),
                     f.map.adjoint(f.loss.grad(image)),
                     hessian,
-                    self.folds[n].held_out_sums(i, x),
+                    self.held_out.sums(i, n, x),
                 )
             )
         return [np.array(part) for part in zip(*parts, strict=True)]
@@ -304,7 +315,7 @@ class RunFinder(Finder):
 
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Any) -> None:
         self.folds, self.set_of, self.network = folds, set_of, network
-        self.models = [start] * len(folds)
+        self.models, self.held_out = [start] * len(folds), HeldOut(folds, list(network.hosts), start)
 
     def begin(self) -> Steps[None]:
         values = {i: [_once(self.folds, i), *self._values(i)] for i in self.network.hosts}
@@ -346,7 +357,7 @@ class RunFinder(Finder):
 
     def _values(self, i: int) -> list[Any]:
         losses = [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]
-        return [losses, _held_out(self.folds, i, self.models)]
+        return [losses, self.held_out.total(i, self.models)]
 
 
 def _start(x: Any, X: ConvexSet) -> Any:
@@ -385,12 +396,6 @@ def _fitted(radius: float, tangents: Sequence[_Tangent], finished: bool = True) 
     held_out = np.asarray(np.sum([tangent.held_out for tangent in tangents], axis=0))
     models = tuple(tangent.x for tangent in tangents)
     return Fitted(radius, models, tuple(tangent.value for tangent in tangents), held_out, finished)
-
-
-def _held_out(folds: Sequence[Fold], i: int, models: Sequence[Any]) -> Sums:
-    """Return the sums over the held-out rows of agent i, over all folds."""
-    sums = [fold.held_out_sums(i, x) for fold, x in zip(folds, models, strict=True)]
-    return np.asarray(np.sum(sums, axis=0))
 
 
 def _atom_weight(slope: float, curvature: float) -> float:
