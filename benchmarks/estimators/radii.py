@@ -3,16 +3,16 @@
     python benchmarks/estimators/radii.py [small] [reviews] [--seeds N] [--json F]
 
 ``small``: problems with few rows, of seven kinds (dense, sparse, fewer rows than features, a weak signal,
-both, no signal, uneven columns and sites), for least squares and for classes, with five seeds each. The regret of a
-model is (its error − the least of a fine grid of penalties) / (the error of no model − that least), on 4,000
-rows that no fit sees; without a signal it is the share by which it is worse than no model. Beside it are
-LassoCV and LogisticRegressionCV of scikit-learn on all rows in one place, with five folds. ``renamed`` is by
-what factor the radius changes if the sites get other names.
+both, no signal, uneven columns and sites), for least squares and for classes, with five seeds each. The
+regret of a model is (its error − the least of a fine grid of penalties) / (the error of no model − that
+least), on 4,000 rows that no fit sees; without a signal it is the share by which it is worse than no
+model. Beside it are LassoCV and LogisticRegressionCV of scikit-learn on all rows in one place, with five
+folds. ``renamed`` is by what factor the radius changes if the sites get other names.
 
-``reviews``: words of texts and a class, over ten sites on a cycle and on a star. ``loss_ratio`` is the log
-loss on 2,000 rows that no fit sees, divided by the least of a fine grid of penalties, pooled; ``rounds_ratio``
-and ``bytes_ratio`` compare with one fit at the radius that was found. The texts are read from the folder
-``sparse-regression`` of the folder that DCGS_DATA names.
+``reviews``: words of texts and a class, over ten sites on a cycle and on a star. ``loss_ratio`` is the
+log loss on 2,000 rows that no fit sees, divided by the least of a fine grid of penalties, pooled;
+``rounds_ratio`` and ``bytes_ratio`` compare with one fit at the radius that was found. The texts are read
+from the folder ``sparse-regression`` of the folder that DCGS_DATA names.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def problem(kind: str, of_classes: bool, seed: int) -> tuple[Any, ...]:
 
 
 def least_error(of_classes: bool, X: Any, y: Any, X_test: Any, y_test: Any) -> float:
-    """Return the least test error of a fine grid of penalties, on all rows in one place; that of no model too."""
+    """Return the least test error of a fine grid of penalties, on pooled rows, and of no model."""
     null = error(of_classes, np.full(len(y_test), y.mean()), y_test)
     if not of_classes:
         means, centered = X.mean(axis=0), X - X.mean(axis=0)
@@ -85,6 +85,7 @@ def least_error(of_classes: bool, X: Any, y: Any, X_test: Any, y_test: Any) -> f
 
 
 def logistic(C: float) -> LogisticRegression:
+    """Return a pooled model whose intercept is hardly bounded."""
     return LogisticRegression(
         l1_ratio=1.0, C=C, solver="liblinear", intercept_scaling=100.0, tol=1e-4, max_iter=1000
     )
@@ -121,7 +122,12 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
     pooled: Any = LassoCV(cv=5)
     if of_classes:
         pooled = LogisticRegressionCV(
-            l1_ratios=(1.0,), Cs=10, cv=5, solver="liblinear", scoring="neg_log_loss", use_legacy_attributes=False
+            l1_ratios=(1.0,),
+            Cs=10,
+            cv=5,
+            solver="liblinear",
+            scoring="neg_log_loss",
+            use_legacy_attributes=False,
         )
     pooled.fit(Z, y)
     null = error(of_classes, np.full(len(y_test), y.mean()), y_test)
@@ -137,7 +143,7 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
 
 
 def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
-    """Return words and classes of some texts to fit, and of others to judge by; words of five texts at least."""
+    """Return words and classes of some texts to fit, and of others to judge by."""
     with np.load(Path(os.environ["DCGS_DATA"], "sparse-regression", f"{name}.npz")) as npz:
         parts = [npz[part] for part in ("data", "indices", "indptr")]
         X, y = sp.csr_array(tuple(parts), shape=tuple(npz["shape"])), npz["y"].astype(float)

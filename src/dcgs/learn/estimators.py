@@ -71,8 +71,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     gap : float, default=1e-4
         The loss exceeds the least one by at most this share of what the model explains; certified.
     folds : int, default=None
-        How many folds ``radius="auto"`` uses. None is five for at most 63 features, and one fold, a quarter
-        of the rows of each site, for more.
+        How many folds ``radius="auto"`` uses. None is five, and one fold, a quarter of the rows of each
+        site, for at least 1,000 features and 4,000 rows.
     rule : {"best", "one_standard_error"}, default="best"
         Which radius of ``"auto"`` is taken: that of the smallest error on held-out rows, or the smallest one
         within one standard error of it, for a model with fewer features.

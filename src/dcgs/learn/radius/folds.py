@@ -120,7 +120,7 @@ def fold_numbers(rows: Rows, how: HoldOut) -> Numbers:
     for places in _classes(rows) if how.by_class else [np.arange(len(hashes))]:
         distinct, which = np.unique(hashes[places], return_inverse=True)
         weights = np.bincount(which, weights=rows.counts[places], minlength=len(distinct))
-        total, first = float(weights.sum()) or 1.0, float(distinct.sum())
+        total, first = float(weights.sum()) or 1.0, float(distinct[weights > 0.0].sum())
         middle = (np.cumsum(weights) - 0.5 * weights) / total + first
         parts[places] = np.floor(how.parts * (middle % 1.0)).astype(np.intp)[which]
     return parts

@@ -232,12 +232,12 @@ def _stopped_coarse(fitted: Sequence[Fitted], enough: float) -> str | None:
 
 def _refined(finder: Finder, fitted: list[Fitted], ratio: float, enough: float) -> Steps[list[Fitted]]:
     """Return models of further radii, which are beside the best of these."""
-    finished = _finished(fitted)
-    if len(finished) == 1:
-        return []
-    best = _first_as_good(finished, enough) or min(finished[1:], key=_error)
-    near = [best.radius * ratio**share for share in finder.beside]
-    return (yield from finder.fit([r for r in near if r < finished[-1].radius], finished, None))
+    finished, near = _finished(fitted), list[float]()
+    if len(finished) > 1:
+        best = _first_as_good(finished, enough) or min(finished[1:], key=_error)
+        beside = (best.radius * ratio**share for share in finder.beside)
+        near = [radius for radius in beside if radius < finished[-1].radius]
+    return (yield from finder.fit(near, finished, None)) if near else []
 
 
 def _finished(fitted: Sequence[Fitted]) -> list[Fitted]:

@@ -40,8 +40,10 @@ from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.sets.base import ProjectableSet
 
-# The most sums of one batch of radii.
+# The most sums of one batch of radii. A batch has up to _MOST_AT_ONCE radii if its sums have at most _SHORT
+# numbers, and at least _LEAST_AT_ONCE.
 _MOST_SUMS = 400
+_MOST_AT_ONCE, _LEAST_AT_ONCE, _SHORT = 6, 4, 1 << 14
 # With at least this number of rows at a site, on average, the root's own data are the model of everyone's.
 # The estimate of Λ then begins at this share of the one without them.
 _MANY_ROWS, _ALIKE = 100, 0.05
@@ -78,7 +80,8 @@ class _Run:
 
     def accept(self, told: Sequence[float]) -> None:
         """Learn what the root found at x: whether it is better, f, and the sums over held-out rows."""
-        is_better, self.is_finished, lowest, *held_out = told
+        is_better, is_finished, lowest, *held_out = told
+        self.is_finished = bool(is_finished)
         if is_better:
             self.best, self.lowest, self.held_out = self.x, lowest, np.array(held_out)
 
@@ -170,7 +173,6 @@ class _Control:
 class SumsFinder(Finder):
     """Models of any size over sets with a cheap projection, several radii at once."""
 
-    at_once = 2
     beside = (-0.5, 0.5)
     gives_up = True
 
@@ -178,6 +180,7 @@ class SumsFinder(Finder):
         self.folds, self.set_of, self.hosts, self.start = folds, set_of, list(network.hosts), start
         self.root, self.agents = network.root, len(network.graph)
         self.held_out = HeldOut(folds, self.hosts, start)
+        self.at_once = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, _SHORT // (len(folds) * start.size)))
 
     def begin(self) -> Steps[None]:
         folds = self.folds
