@@ -157,11 +157,12 @@ def parquet(folder: Path) -> None:
 
 def secure(folder: Path) -> None:
     """Exchange keys, sum masked numbers, and agree on texts."""
+    from dcgs.floors import Floors
     from dcgs.secure.journal import Journal
     from dcgs.secure.keys import Ed25519Signatures, KeyPair, exchange_keys
     from dcgs.secure.masks import PairwiseMasks
     from dcgs.secure.sum import MaskedReduction, secure_answer
-    from dcgs.secure.union import Floors, secure_union
+    from dcgs.secure.union import secure_union
 
     private = [KeyPair.generate().private for _ in range(4)]
     public = [Ed25519Signatures(key, ()).public for key in private]

@@ -27,9 +27,9 @@ from scipy.linalg import null_space
 from scipy.optimize import nnls
 
 import dcgs
-from dcgs.datasets.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from dcgs.runtime import Runtime
 from dcgs.sets.product_set import Product
+from dcgs_bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from junk import EndlessError, bounds
 from membership import MOST, roundings
 

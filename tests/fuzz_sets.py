@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 import dcgs
-from dcgs.datasets.random_problems import LOSSES, AgentData
+from dcgs_bench.random_problems import LOSSES, AgentData
 from fuzz import GAPS, GRAPHS, SHAPES, Array, Judgment, Problem, Region, Sum, Term, any_set, inside, judge
 
 # Parts of a product, and their shapes: few corners, so that the judge can list them.

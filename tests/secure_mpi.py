@@ -12,12 +12,13 @@ import networkx as nx
 import numpy as np
 
 import dcgs
+from dcgs.floors import Floors
 from dcgs.learn.sums import run_programs
 from dcgs.protocol import Program
 from dcgs.secure.keys import KeyPair, exchange_keys
 from dcgs.secure.masks import Masks, NoMasks, PairwiseMasks
 from dcgs.secure.sum import MaskedReduction, Reduce, Total, Value, secure_answer
-from dcgs.secure.union import Floors, SecureUnion, secure_union
+from dcgs.secure.union import SecureUnion, secure_union
 from dcgs.tree import TreeNode
 from secure_runs import along_tree
 

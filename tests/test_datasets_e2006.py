@@ -23,7 +23,7 @@ from dcgs.datasets import (
     SourceKind,
     e2006,
     e2006_lookalike,
-    e2006_tfidf,
+    published,
     read_libsvm,
     store,
 )
@@ -53,9 +53,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, test = e2006_tfidf.SPLITS["train"], e2006_tfidf.SPLITS["test"]
-    monkeypatch.setitem(e2006_tfidf.SPLITS, "train", replace(train, rows=3, nonzeros=6))
-    monkeypatch.setitem(e2006_tfidf.SPLITS, "test", replace(test, rows=3, highest_index=150_360))
+    train, test = published.SPLITS["train"], published.SPLITS["test"]
+    monkeypatch.setitem(published.SPLITS, "train", replace(train, rows=3, nonzeros=6))
+    monkeypatch.setitem(published.SPLITS, "test", replace(test, rows=3, highest_index=150_360))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def parses(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         files.append(path)
         return read_libsvm(path, features)
 
-    monkeypatch.setattr(e2006_tfidf, "read_libsvm", noted)
+    monkeypatch.setattr(published, "read_libsvm", noted)
     return files
 
 
@@ -141,9 +141,9 @@ def test_missing_data_are_downloaded_with_progress_and_read(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = put(tmp_path, bz2.compress(TEXT), f"{TRAIN}.bz2")
-    train = e2006_tfidf.SPLITS["train"]
+    train = published.SPLITS["train"]
     wanted = replace(train.wanted, remote=replace(train.wanted.remote, url=packed.as_uri()))
-    monkeypatch.setitem(e2006_tfidf.SPLITS, "train", replace(train, wanted=wanted))
+    monkeypatch.setitem(published.SPLITS, "train", replace(train, wanted=wanted))
     steps: list[tuple[int, int | None]] = []
     data = e2006(progress=lambda done, total: steps.append((done, total)))
     assert data.b[0] == -3.5
@@ -178,7 +178,7 @@ def test_an_incomplete_file_is_refused_with_every_fact_that_fails(
 
 
 def test_the_facts_of_the_real_files_are_the_known_ones() -> None:
-    train, test = e2006_tfidf.SPLITS["train"], e2006_tfidf.SPLITS["test"]
+    train, test = published.SPLITS["train"], published.SPLITS["test"]
     assert (train.rows, train.highest_index, train.nonzeros) == (16_087, 150_360, 19_971_015)
     assert train.labels == (-7.89957807, -0.51940953)
     assert (test.rows, test.highest_index) == (3_308, 150_358)

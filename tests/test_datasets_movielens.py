@@ -17,9 +17,9 @@ from dcgs.datasets import (
     DataNotFoundError,
     Ratings,
     SourceKind,
-    movielens,
     movielens1m,
     movielens100k,
+    published,
 )
 from dcgs.datasets.store import Remote
 
@@ -44,8 +44,8 @@ def nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let three lines be all there is of either edition."""
     for name, content in (("ML_100K", SMALL), ("ML_1M", SMALL_1M)):
-        edition = replace(getattr(movielens, name), count=3, sha256=hashlib.sha256(content).hexdigest())
-        monkeypatch.setattr(movielens, name, edition)
+        edition = replace(getattr(published, name), count=3, sha256=hashlib.sha256(content).hexdigest())
+        monkeypatch.setattr(published, name, edition)
 
 
 def packed(file: Path, member: str, content: bytes) -> Path:
@@ -116,8 +116,8 @@ def test_ratings_are_found_through_the_environment_in_a_subfolder(
 def test_missing_ratings_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed_up = packed(tmp_path / "ml-100k.zip", "u.data", SMALL)
     remote = Remote(packed_up.as_uri(), hashlib.sha256(packed_up.read_bytes()).hexdigest())
-    edition = movielens.ML_100K
-    monkeypatch.setattr(movielens, "ML_100K", replace(edition, wanted=replace(edition.wanted, remote=remote)))
+    edition = published.ML_100K
+    monkeypatch.setattr(published, "ML_100K", replace(edition, wanted=replace(edition.wanted, remote=remote)))
     steps: list[tuple[int, int | None]] = []
     first = movielens100k(progress=lambda done, total: steps.append((done, total)))
     assert steps == [(packed_up.stat().st_size, packed_up.stat().st_size)]
@@ -265,7 +265,7 @@ def test_the_real_100k_without_its_last_bytes_names_its_last_line(tmp_path: Path
 def test_an_archive_that_unpacks_to_too_many_bytes_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(movielens, "_LARGEST", 1000)
+    monkeypatch.setattr(published, "_LARGEST", 1000)
     file = packed(tmp_path / "ml-100k.zip", "u.data", b"1\t" * 600)
     with pytest.raises(BrokenDataError, match=r"must have at most 1,000 bytes; it has 1,200\."):
         movielens100k(file)

@@ -27,6 +27,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
+from threadpoolctl import threadpool_limits
 
 import dcgs
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
@@ -250,6 +251,15 @@ def test_completion_finds_a_radius_and_predicts_better_than_offsets() -> None:
     known.fit(frame["row"], frame["col"], frame["value"])
     assert known.score(rows[~seen], cols[~seen], values[~seen]) > 0.9
     assert known.predict(["nobody"], ["nothing"])[0] == pytest.approx(values[seen].mean(), abs=0.2)
+
+
+def test_a_fit_has_the_same_bits_for_any_number_of_threads_that_blas_may_use() -> None:
+    products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(X_CANCER), 100)
+    models = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"), pytest.warns(ConvergenceWarning):
+            models.append(DecentralizedLasso(gap=0.1).fit(products, Y_CANCER, sites=np.arange(569) % 2))
+    assert models[0].coef_.tolist() == models[1].coef_.tolist()
 
 
 def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:

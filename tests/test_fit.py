@@ -23,7 +23,7 @@ from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Model, RatingsFile, load_model
 from dcgs.learn.files.rows import Preparation, RowsLoader
 from dcgs.learn.files.source import DataSource
-from dcgs.learn.problems import PROBLEMS
+from dcgs.learn.files.specs import PROBLEMS
 from dcgs.learn.sums import Reductions
 from dcgs.runtime import Runtime
 from dcgs.sets import ConvexSet

@@ -14,7 +14,7 @@ import pytest
 from dcgs import registry
 from dcgs.cli import main
 from dcgs.datasets import write_patients
-from dcgs.learn.problems import PROBLEMS
+from dcgs.learn.files.specs import PROBLEMS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "fit.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]

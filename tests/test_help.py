@@ -13,7 +13,7 @@ import pytest
 import dcgs
 from dcgs import registry
 from dcgs.cli import main, make_parser
-from dcgs.learn.problems import PROBLEMS
+from dcgs.learn.files.specs import PROBLEMS
 
 
 def parsers(parser: argparse.ArgumentParser, argv: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

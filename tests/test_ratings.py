@@ -19,9 +19,9 @@ import pytest
 import dcgs
 from dcgs.cli import main
 from dcgs.learn.files import ratings as reader
-from dcgs.learn.files.entries import split_places
 from dcgs.learn.files.layout import EntriesLayout
 from dcgs.learn.files.model import RatingsFile, load_model
+from dcgs.learn.files.ratings import split_places
 from dcgs.learn.files.source import DataSource
 from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_ratings
 from dcgs.learn.ratings.ids import Ids

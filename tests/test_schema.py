@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from dcgs.cli.errors import REMEDIES
+from dcgs.cli import REMEDIES
 from dcgs.learn.schema import (
     MOST_LEVELS,
     ColumnSchema,

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dcgs.floors import Floors
 from dcgs.protocol import Program
 from dcgs.secure import union as union_module
 from dcgs.secure.fixed_point import Integers
 from dcgs.secure.lookup_table import Entry, read_table, table, table_width
 from dcgs.secure.masks import Masks
 from dcgs.secure.sum import MaskedReduction, Reduce, SecureSumError, Value
-from dcgs.secure.union import Floors, SecureUnion, secure_union
+from dcgs.secure.union import SecureUnion, secure_union
 from dcgs.tree import TreeNode
 from secure_runs import GRAPHS, Record, all_masks, along_tree, chi_square, no_masks, run_masked
 

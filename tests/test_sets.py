@@ -33,7 +33,7 @@ from dcgs.sets import (
     Polytope,
     Simplex,
     Spectraplex,
-    linear_program,
+    polytope,
 )
 from dcgs.sets.base import lowest
 from set_cases import CASES, CLOUD, CUBE, ROUNDING, TURN, Case, corners
@@ -513,7 +513,7 @@ def test_the_diameter_of_very_many_points_is_a_bound() -> None:
 
 def test_a_program_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     X = Polytope(CUBE @ TURN, np.ones(6))
-    monkeypatch.setitem(linear_program.OPTIONS, "maxiter", 0)
+    monkeypatch.setitem(polytope.OPTIONS, "maxiter", 0)
     with pytest.raises(
         RuntimeError, match=r"HiGHS must find a minimizer over the polytope; it says: .*limit"
     ):

@@ -24,10 +24,9 @@ from dcgs.atoms import Atom
 from dcgs.counting import CountedOracle
 from dcgs.inner import Accuracy, Exact, Inner, Solver, Subproblem, Task
 from dcgs.methods import Agent
-from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, summable_tolerance
 from dcgs.methods.fast import sums_root
 from dcgs.methods.fast.sums import Sample
-from dcgs.methods.tolerance import summable_tolerance
 from dcgs.network import as_network
 from dcgs.points import Point
 from dcgs.protocol import Program

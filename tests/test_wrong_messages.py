@@ -43,7 +43,7 @@ def test_a_message_of_a_shape_that_is_not_due_names_its_sender(
         sent += i == 1 and len(right) > 0
         return packets(i, spoiled(reply, spoil), neighbors) if i == 1 and right and sent == when else right
 
-    monkeypatch.setattr("dcgs.runtime.lockstep.packets", spoil_once)
+    monkeypatch.setattr("dcgs.runtime.base.packets", spoil_once)
     with pytest.raises(ValueError, match=rf"^a message must {MUST} .*; agent 1 sent one of shapes? [(\[]"):
         dcgs.minimize(objectives, dcgs.L1Ball(7), graph, method, iterations=30)
 
@@ -62,6 +62,6 @@ def test_a_message_without_its_numbers_names_its_sender(
         wrong = {j: spoil(message) for j, message in reply.items()}
         return packets(i, wrong if i == 1 else reply, neighbors)
 
-    monkeypatch.setattr("dcgs.runtime.lockstep.packets", without)
+    monkeypatch.setattr("dcgs.runtime.base.packets", without)
     with pytest.raises(ValueError, match=rf"^a message must hold .*; agent 1 sent one of shapes {given}, "):
         dcgs.minimize(objectives, dcgs.L1Ball(7), nx.path_graph(3), dcgs.FastDCGS(form="edges"), iterations=3)

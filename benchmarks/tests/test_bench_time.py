@@ -13,13 +13,13 @@ import scipy.sparse as sp
 
 import dcgs
 from dcgs.cli import main
-from dcgs.datasets.random_problems import random_problem
 from dcgs.link import LINKS, Link
 from dcgs_bench import growth
 from dcgs_bench.entries import entry
 from dcgs_bench.instances import instance
 from dcgs_bench.optimum import Optimum, solve
 from dcgs_bench.pooled import pool, pooled_objective
+from dcgs_bench.random_problems import random_problem
 from dcgs_bench.ranking import (
     POOL,
     TIME_LEVELS,

@@ -9,6 +9,7 @@ from dcgs.atoms import Atom, RankOne, Sparse, Spike, Vertex
 from dcgs.checkpoints.folder import Checkpoint
 from dcgs.comparison import Comparison, compare
 from dcgs.facts import Facts
+from dcgs.floors import Floors
 from dcgs.inner import *
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path
@@ -24,15 +25,16 @@ from dcgs.protocol import Inbox, Message, Outbox, Program
 from dcgs.run.minimize import minimize
 from dcgs.run.result import History, Result, Snapshot
 from dcgs.run.stopping import Status
-from dcgs.runtime import MPI, Faults, Lockstep, load_faults
+from dcgs.runtime import MPI, Faults, Lockstep, MessageRecorder, load_faults, recorded_messages
 from dcgs.schedules import Params, Theorem1, Theorem2
 from dcgs.sets import *
 
 __all__ = ["Checkpoint", "Comparison", "History", "Result", "Snapshot", "Status", "compare", "minimize"]
 __all__ += ["AgreedTexts", "Reduced", "agree_on_texts", "allreduce"]
 __all__ += ["Fold", "Path", "PathPoint", "RadiusPath", "Reductions", "Sent", "WeightedLoss", "path"]
-__all__ += ["MPI", "Faults", "Inbox", "Lockstep", "Message", "Outbox", "Program", "load_faults"]
-__all__ += ["Facts", "Params", "Theorem1", "Theorem2"]
+__all__ += ["MPI", "Faults", "Inbox", "Lockstep", "Message", "MessageRecorder", "Outbox", "Program"]
+__all__ += ["load_faults", "recorded_messages"]
+__all__ += ["Facts", "Floors", "Params", "Theorem1", "Theorem2"]
 __all__ += ["Atom", "Point", "RankOne", "Sparse", "Spike", "Vertex"]
 __all__ += ["Derivative", "LowRank", "ProjectedPoint", "norm", "onto_l1_ball", "onto_simplex", "vdot"]
 __all__ += [*inner.__all__, *methods.__all__, *objectives.__all__, *sets.__all__]

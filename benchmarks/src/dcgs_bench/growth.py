@@ -16,12 +16,12 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
-from dcgs.datasets.random_problems import random_problem
 from dcgs.methods import FastDCGS
 from dcgs.objectives import LeastSquares
 from dcgs.run.minimize import versions
 from dcgs.runtime import Lockstep
 from dcgs.sets import L1Ball
+from dcgs_bench.random_problems import random_problem
 from dcgs_bench.record import TextTable
 from dcgs_bench.study import Budget, StudyProblem, StudyTask, alone, execute, peak_memory
 

@@ -5,27 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from dcgs.cli.errors import command_errors
+from dcgs.cli import command_errors
 from dcgs.cli.fit_options import add_options, config_of
-from dcgs.cli.fit_print import print_fit
 from dcgs.cli.launch import launch
-from dcgs.learn.files.describe import describe, history, models
+from dcgs.learn.files.describe import describe, history, models, reading_lines, summary_of
 from dcgs.learn.files.fit import FileFit, FitConfig, Watch, fit_files
 from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, OutputFolder, locked
+from dcgs.learn.linear.scores import warning
+from dcgs.learn.summary import agents_table, classes_table, path_table, scores_table
 from dcgs.parallel import cores
 from dcgs.processes.supervisor import mark_printed, print_interrupted, set_hint
+from dcgs.report.numbers import screen_table, size
 from dcgs.report.progress import ObservedRuntime, Progress
 from dcgs.runtime import (
     MPI,
     Lockstep,
+    MessageRecorder,
     ProcessGroup,
     RunAbortedError,
     Runtime,
@@ -59,7 +64,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     group = runtime.group()
     with command_errors(group, args.checkpoint):
         try:
-            with group.reporting_failures():
+            with group.reporting_failures(), _recorded(runtime, args.record_messages) as runtime:
                 return _fit(args, console, runtime, group)
         except (KeyboardInterrupt, SystemExit, RunAbortedError) as stop:
             status = interrupt_status(stop)
@@ -160,6 +165,11 @@ def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:
     """Return what to fit and where to write it; raise if either is impossible."""
     config, output = config_of(args), OutputFolder(args.out)
     config.check()
+    if args.runtime == "mpi" and args.record_messages is not None:
+        raise ValueError(
+            "--record-messages needs all agents in one process; with MPI they are in several. Leave it out, "
+            "or add --runtime lockstep."
+        )
     if args.report and not _is_installed(_NEEDS[REPORT]):
         raise ValueError(f"--report {_not_installed(REPORT)}")
     output.check(_replaces(args))
@@ -172,6 +182,16 @@ def _runtime(args: argparse.Namespace) -> Runtime:
         return Lockstep(threads=args.threads)
     given = {"timeout": args.timeout, "start_timeout": args.start_timeout}
     return MPI(**{name: value for name, value in given.items() if value is not None})
+
+
+@contextmanager
+def _recorded(runtime: Runtime, file: Path | None) -> Iterator[Runtime]:
+    """Give the runtime; if there is a file, every message is written to it."""
+    if file is None or not isinstance(runtime, Lockstep):
+        yield runtime
+        return
+    with MessageRecorder(file) as recorder:
+        yield replace(runtime, on_message=recorder)
 
 
 def _ranks(args: argparse.Namespace, agents: int) -> int:
@@ -199,3 +219,49 @@ def _fit_with_progress(
             config = replace(config, run=replace(config.run, callback=task.measured))
         watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round))
         return fit_files(config, runtime, watch)
+
+
+_PRINTED_AGENTS = 20
+
+
+def print_fit(fit: FileFit, described: Mapping[str, Any], out: Path, page: bool, console: Console) -> None:
+    """Print why the run ended, what it cost, how good the models are, and where they are."""
+    say, summary = partial(console.print, soft_wrap=True), summary_of(fit, described)
+    say(summary.status)
+    if summary.classes:
+        console.print(screen_table(classes_table(summary)))
+    console.print(screen_table(agents_table(summary, fit.config.method.projects), _PRINTED_AGENTS))
+    if summary.count > _PRINTED_AGENTS:
+        say(f"and {summary.count - _PRINTED_AGENTS} agents more, in summary.json")
+    say(f"{summary.rounds} rounds, {size(summary.bytes)} in all, {described['seconds']:.2f} s")
+    rounds, sent = sum(entry.rounds for entry in summary.sent), sum(entry.bytes for entry in summary.sent)
+    beside = f"{rounds} rounds and {size(sent)}"
+    say(f"beside the run {beside}, for what the agents agree on: summary.json lists it")
+    if described.get("checkpoint", {}).get("resumed"):
+        say(f"resumed after iteration {described['checkpoint']['resumed']}")
+    for line in (*reading_lines(fit), *_measures(described.get("measures", {}))):
+        say(line)
+    what = "rows" if fit.prepared is not None else "ratings"
+    for label, path in fit.paths.items():
+        console.print(screen_table(path_table(summary.all_paths[label], label, what)))
+        say(str(path))
+    if summary.scores is not None and fit.scores is not None:
+        console.print(screen_table(scores_table(summary.scores), _PRINTED_AGENTS))
+        worse = warning(dict(fit.scores.everyone.scores), summary.balanced)
+        if worse:
+            say(f"warning: {worse}")
+    for note in described["notes"]:
+        say(note)
+    if fit.notes:
+        say(f"notes: {len(fit.notes)}, above and in summary.json")
+    written = [f"{out}/agent-000.npz{' …' if summary.count > 1 else ''}", "summary.json"]
+    say(f"written: {', '.join(written + [REPORT] * page)}")
+
+
+def _measures(measures: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the last measures; those of several classes with their label."""
+    for name, value in measures.items():
+        if isinstance(value, Mapping):
+            yield f"{name}: " + ", ".join(f"{measure} {number:.6g}" for measure, number in value.items())
+        else:
+            yield f"{name} {value:.6g}"

@@ -29,9 +29,16 @@ from dcgs.learn.files.fit import FitConfig, RowsOptions
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
 from dcgs.learn.files.rows import Preparation
-from dcgs.learn.files.sets import SetSpec, built_in_options, sets_with
 from dcgs.learn.files.source import DataSource, option_text
-from dcgs.learn.problems import PROBLEMS, Problem, method_named, problem_named
+from dcgs.learn.files.specs import (
+    PROBLEMS,
+    Problem,
+    SetSpec,
+    built_in_options,
+    method_named,
+    problem_named,
+    sets_with,
+)
 from dcgs.learn.schema import NOT_GIVEN
 from dcgs.learn.sites import RunSpec
 from dcgs.sets import OptionKind
@@ -252,6 +259,8 @@ def _add_running(add: Callable[..., None]) -> None:
     add("--timeout S", text, positive)
     text = "of mpi: seconds in which all processes must have started MPI (default: 120, and 2 for each)"
     add("--start-timeout S", text, positive)
+    text = "write every message between agents to this .npz file; of lockstep (docs/privacy.md)"
+    add("--record-messages FILE", text, path)
     add("--threads N", "for lockstep (default: chosen by the size of the data)", count)
 
 
@@ -273,7 +282,7 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
 # compared when it is known.
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
-_OWN_OUTPUT = ("out", "force", "report", "checkpoint")
+_OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
 _LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}

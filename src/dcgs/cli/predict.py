@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dcgs.cli.console import EscapingConsole
+from dcgs.cli import EscapingConsole
 from dcgs.cli.fit_options import add_reading_options, columns_of, text_format
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, seed

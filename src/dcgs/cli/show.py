@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dcgs.cli.jobs import HELP
-from dcgs.cli.tables import screen_table
 from dcgs.cli.values import count, job, option, seed
 from dcgs.learn.files.folder import find_model
 from dcgs.learn.files.model import Coefficients, Model, RatingsFile, load_model
-from dcgs.learn.problems import PROBLEMS
+from dcgs.learn.files.specs import PROBLEMS
 from dcgs.learn.summary import scores_table, sent_table
-from dcgs.report.numbers import size
+from dcgs.report.numbers import screen_table, size
 
 _ABOUT = """\
 Print what a model of dcgs fit is: its largest coefficients by name, the set and the radius, the certified

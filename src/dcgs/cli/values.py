@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dcgs import registry
-from dcgs.learn.files.sets import AUTO, parse_value
+from dcgs.learn.files.specs import AUTO, parse_value
 from dcgs.link import Link
 
 Number = TypeVar("Number", int, float)

@@ -9,9 +9,8 @@ from dcgs.datasets.base import (
     Source,
     SourceKind,
 )
-from dcgs.datasets.e2006_tfidf import e2006
 from dcgs.datasets.libsvm import read_libsvm
-from dcgs.datasets.movielens import movielens1m, movielens100k
+from dcgs.datasets.published import e2006, movielens1m, movielens100k
 from dcgs.datasets.store import cache_folder
 from dcgs.datasets.synthetic import completion_synthetic, e2006_lookalike, lasso_synthetic, write_patients
 

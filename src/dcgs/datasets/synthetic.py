@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dcgs.datasets.base import Ratings, Regression, Source, SourceKind
-from dcgs.datasets.e2006_tfidf import COLUMNS
+from dcgs.datasets.published import COLUMNS
 from dcgs.files import atomic_write
 from dcgs.validation import COUNT, NOT_NEGATIVE, PATH, SEED, SHAPE, whole
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task, gap_at_most
 from dcgs.inner.block import Block
-from dcgs.inner.cg import CG
+from dcgs.inner.conditional_gradients import CG, PCG
 from dcgs.inner.corrective import Corrective
 from dcgs.inner.newton import Newton
-from dcgs.inner.pcg import PCG
 from dcgs.inner.projected import Exact, Projected
 from dcgs.objectives.objective import Objective
 from dcgs.sets.base import ConvexSet, ProjectableSet

@@ -17,7 +17,7 @@ from dcgs.learn.files.source import Indices, Numbers
 from dcgs.learn.files.tables import Column, Table
 from dcgs.learn.schema import Note, Schema
 from dcgs.learn.sums import Request, Steps
-from dcgs.learn.words import listed
+from dcgs.validation import listed
 
 # The rows that a note on values needs; with fewer, much is chance.
 _FEWEST_ROWS = 10

@@ -21,8 +21,8 @@ from typing import Any, final
 from dcgs import __version__
 from dcgs.learn.sites import Remedy, SitesError
 from dcgs.learn.sums import Reductions, Request, Steps
-from dcgs.learn.words import Label, label_text, listed, numbered
 from dcgs.state import from_plain, to_plain
+from dcgs.validation import Label, label_text, listed, numbered
 
 MOST_LEVELS = 100
 """The most levels that a column of words may have at a site, unless the user says that it is a category."""

@@ -7,6 +7,7 @@ a run passes through :func:`_reduce` or :func:`run_programs`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -16,17 +17,19 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dcgs.floors import Floors
 from dcgs.methods.reduction import Combine, Value, tree_answer
 from dcgs.network import as_network
 from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
+from dcgs.secure.union import SecureUnion
 from dcgs.tree import TreeNode
 from dcgs.validation import finite, instance, one_of, reals, shown
 
 Arrays: TypeAlias = tuple[NDArray[np.float64], ...]
 Answer = TypeVar("Answer")
 
-_UNION = "union"
+_UNION, _COUNTS = "union", "counts"
 
 
 class Counted(Protocol):
@@ -123,15 +126,17 @@ def agree_on_texts(
 class Request:
     """What the agents of this process put into a reduction; a program that yields it gets the result.
 
-    ``values`` has for each agent its arrays or, for the operation ``"union"``, its texts. The other
-    operations are ``"sum"``, ``"min"`` and ``"max"``. With ``answer`` all agents get what the root of the
-    tree makes of the results: as many arrays as there are results, of one dimension. It is called in the
-    process that runs the root, and nowhere else.
+    ``values`` has for each agent its arrays or, for the operation ``"union"``, its texts. For ``"counts"`` it
+    has texts with the number of people that each is about: the result has those above ``floors``, with their
+    counts. The other operations are ``"sum"``, ``"min"``, ``"max"`` and, for flags of 0 and 1, ``"any"``.
+    With ``answer`` all agents get what the root of the tree makes of the results: as many arrays as there are
+    results, of one dimension. It is called in the process that runs the root, and nowhere else.
     """
 
     name: str
-    values: Mapping[int, Sequence[Any]]
+    values: Mapping[int, Any]
     operation: str = "sum"
+    floors: Floors | None = None
     answer: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 
 
@@ -361,7 +366,7 @@ def _reduce(
             raise ValueError(f"values must be given for the agents {hosts}; got them for {given}.")
     arrays = {i: [_arrays(request, i) for request in requests] for i in hosts}
     shapes = {i: [[array.shape for array in local] for local in arrays[i]] for i in hosts}
-    has_texts = any(request.operation == _UNION for request in requests)
+    has_texts = any(request.operation in (_UNION, _COUNTS) for request in requests)
     for i in hosts:
         if not has_texts and shapes[i] != shapes[hosts[0]]:
             raise ValueError(
@@ -388,6 +393,8 @@ def _reduce(
         total = list(islice(flat, len(local)))
         if request.operation == _UNION:
             results.append(tuple(_unpacked(total[0])))
+        elif request.operation == _COUNTS:
+            results.append(SecureUnion.above(_counts(total[0]), request.floors or Floors(1, 1)))
         else:
             results.append(_shaped(total, local) if request.answer is None else tuple(total))
     return results, traffic
@@ -401,12 +408,14 @@ def _arrays(request: Request, i: int) -> list[NDArray[Any]]:
     """Return what an agent sends: its arrays, or its texts as bytes."""
     if request.operation == _UNION:
         return [_packed(request.values[i])]
+    if request.operation == _COUNTS:
+        return [_packed_counts({text: (count, 1) for text, count in request.values[i].items()})]
     return [np.asarray(finite(reals(array, "values"), "values")) for array in request.values[i]]
 
 
 def _size(request: Request) -> int:
     """Return how many numbers, or distinct texts, an agent of this process puts in at most."""
-    if request.operation == _UNION:
+    if request.operation in (_UNION, _COUNTS):
         return max(len(set(texts)) for texts in request.values.values())
     return max(sum(np.size(array) for array in arrays) for arrays in request.values.values())
 
@@ -458,9 +467,28 @@ def _union(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     return _packed([*_unpacked(a), *_unpacked(b)])
 
 
+def _packed_counts(counts: Mapping[str, tuple[int, int]]) -> NDArray[Any]:
+    return _packed(json.dumps([text, *numbers]) for text, numbers in counts.items())
+
+
+def _counts(data: NDArray[Any]) -> dict[str, tuple[int, int]]:
+    """Return texts with their counts and the number of agents that have them."""
+    return {text: (count, agents) for text, count, agents in map(json.loads, _unpacked(data))}
+
+
+def _added_counts(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    counts = _counts(a)
+    for text, (count, agents) in _counts(b).items():
+        known = counts.get(text, (0, 0))
+        counts[text] = known[0] + count, known[1] + agents
+    return _packed_counts(counts)
+
+
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "sum": np.add,
     "min": np.minimum,
     "max": np.maximum,
+    "any": np.maximum,
     _UNION: _union,
+    _COUNTS: _added_counts,
 }

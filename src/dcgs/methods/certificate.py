@@ -153,3 +153,14 @@ def excess(f: Objective, value: float) -> float:
         return _UNKNOWN
     least = f.loss.size * f.loss.least
     return value - least + _SUMMED * EPS * (abs(value) + abs(least))
+
+
+# The tolerance is of order k^(−_EARLY), and from k = _TURN on of order k^(−_LATE), so that its root is
+# summable.
+_EARLY, _LATE, _TURN = 1.5, 2.5, 100
+
+
+def summable_tolerance(k: int, scale: float) -> float:
+    """Return the error in a value that step k may have, for losses of this scale."""
+    late = max(k / _TURN, 1.0) ** (_LATE - _EARLY)
+    return float(scale / ((k + 1) ** _EARLY * late))

@@ -93,7 +93,7 @@ def minimize(
         checkpoint,
     )
     settings.setup.start()
-    # One BLAS thread gives the same bits in every run. Runtimes use more only where bits stay the same.
+    # Runtimes use more BLAS threads only where bits stay the same.
     with blas_threads(1):
         run = build(check(objectives, X, graph, x0, settings))
         run.run()

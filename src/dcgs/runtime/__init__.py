@@ -7,8 +7,9 @@ what arrives. ``wire`` turns messages into buffers with a header, ``encoding`` e
 I/O. A ``transport`` sends the buffers; ``mpi_transport`` implements it, and another transport would be a
 module beside that.
 
-``faults`` says which messages are lost, late or noisy and which agents sleep. ``asynchronous`` runs agents at
-their own pace: on a simulated clock, over several processes, or as a record says.
+``recording`` writes all messages to a file. ``faults`` says which messages are lost, late or noisy and which
+agents sleep. ``asynchronous`` runs agents at their own pace: on a simulated clock, over several processes, or
+as a record says.
 
 A ``group`` has collective operations of all processes. The ``heartbeat`` detects a process that has stopped,
 and sends reports of failures. ``errors`` decides which process prints an error, and ends all processes after
@@ -33,6 +34,7 @@ from dcgs.runtime.group import ProcessGroup, SingleProcess, agreed, check_same
 from dcgs.runtime.lockstep import Lockstep, PartitionedError
 from dcgs.runtime.messages import Traffic
 from dcgs.runtime.mpi import MPI
+from dcgs.runtime.recording import MessageRecorder, recorded_messages
 
 __all__ = [
     "MPI",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 __all__ += ["FaultSchedule", "Faults", "PartitionedError", "load_faults"]
 __all__ += ["RunAbortedError", "Scope", "interrupt_status", "report", "scope_of"]
+__all__ += ["MessageRecorder", "recorded_messages"]
 __all__ += ["run_as_rank", "run_worker", "started_by_mpi"]
 
 # A process that raises or returns before it starts MPI must not leave the others waiting.

@@ -25,7 +25,7 @@ from dcgs.protocol import Inbox, Message
 from dcgs.runtime.base import Job, Programs
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.exchange import NeighborExchange
-from dcgs.runtime.messages import Packets, Reply, packets
+from dcgs.runtime.messages import Packets, Reply
 from dcgs.runtime.transport import MailTransport
 from dcgs.runtime.wire import (
     HEADER,
@@ -252,7 +252,7 @@ def run_by_clock(
         if kind == 0:
             if replies[i] is None:
                 return
-            sent = packets(i, replies[i], job.neighbors[i])
+            sent = job.packets(i, replies[i])
             job.traffic.count_messages(i, sent)
             done = record.steps.get(i, 0)
             for j, packet in sent.items():
@@ -285,7 +285,7 @@ def run_recorded(job: Job, programs: Programs, record: Record) -> None:
     def send(i: int) -> None:
         if replies[i] is None:
             return
-        sent = packets(i, replies[i], job.neighbors[i])
+        sent = job.packets(i, replies[i])
         job.traffic.count_messages(i, sent)
         for j, packet in sent.items():
             if (i, done[i], j) in wanted:
@@ -354,7 +354,7 @@ def _work(
             if reply is None:
                 mail.announce(Ending.LIMIT)
                 continue
-            sent = packets(i, reply, job.neighbors[i])
+            sent = job.packets(i, reply)
             job.traffic.count_messages(i, sent)
             mail.post(i, record.steps.get(i, 0), sent)
 

@@ -23,7 +23,15 @@ from dcgs.runtime.encoding import Array
 from dcgs.runtime.exchange import NeighborExchange, carry_out
 from dcgs.runtime.faults import AgentLinks, FaultSchedule
 from dcgs.runtime.group import ProcessGroup
-from dcgs.runtime.messages import Reply, Traffic, all_sent, blaming_senders, packets
+from dcgs.runtime.messages import (
+    OnMessage,
+    Packets,
+    Reply,
+    Traffic,
+    all_sent,
+    blaming_senders,
+    packets,
+)
 from dcgs.runtime.transport import Transport
 
 
@@ -39,7 +47,8 @@ class Job:
     matrix product uses all threads. ``spent``, if given, is called after each step. Its argument is whether
     an agent of this process has used up its budget; it returns whether an agent of any process has. An agent
     whose turn comes when ``is_out_of_time`` returns True has used up its budget.
-    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads.
+    ``point_nbytes`` is the size of a point, by which a runtime may choose its threads. ``on_message`` sees
+    every message as it is sent.
 
     ``edges_up``, if given, returns which edges are there in a round. ``links`` is the state of links that are
     not reliable. With ``repeats``, missing messages are replaced by older ones of the same ``slot``, which is
@@ -64,6 +73,15 @@ class Job:
     is_over: Callable[[], bool] = lambda: False
     is_late: Callable[[], bool] = lambda: False
     allgather: Callable[[Iterable[Array]], list[Array]] = list
+    on_message: OnMessage | None = None
+
+    def packets(self, i: int, reply: Reply) -> Packets:
+        """Return what agent i sends to each neighbor in this round; raise unless its messages are valid."""
+        sent = packets(i, reply, self.neighbors[i])
+        if self.on_message is not None:
+            for j, packet in sent.items():
+                self.on_message(self.traffic.rounds + 1, i, j, packet.arrays)
+        return sent
 
 
 class Runtime(ABC):
@@ -185,7 +203,7 @@ def run_hosted(job: Job, transport: Transport) -> None:
             inboxes: dict[int, Inbox] = {}
             while all_sent(replies):
                 with blaming_senders(inboxes):
-                    sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                    sent = {i: job.packets(i, reply) for i, reply in replies.items()}
                 del inboxes
                 start = time.perf_counter()
                 inboxes = carry_out(exchange.round(sent), transport, exchange.peers)

@@ -20,8 +20,8 @@ from dcgs.runtime.asynchronous import Record, run_by_clock, run_recorded
 from dcgs.runtime.base import Job, Programs, Runtime
 from dcgs.runtime.faults import AgentLinks, FaultSchedule, RecordedFaults, RoundFaults, SentMessage
 from dcgs.runtime.group import ProcessGroup, SingleProcess
-from dcgs.runtime.messages import Packets, all_sent, packets
-from dcgs.validation import COUNT, FLAG, NOT_NEGATIVE, PATH, POSITIVE, instance
+from dcgs.runtime.messages import OnMessage, Packets, all_sent
+from dcgs.validation import COUNT, FLAG, NOT_NEGATIVE, PATH, POSITIVE, function_or_none, instance
 
 # Bytes of a point from which agents are faster in parallel. With smaller points most of the time is spent
 # in Python, and threads that wait for its lock are slower than one thread (docs/measuring.md).
@@ -47,6 +47,10 @@ class Lockstep(Runtime):
     which it has used none in its last ``staleness`` steps. ``record`` is a file to which such a run writes
     which messages were used when, and ``replay`` such a file to repeat.
 
+    ``on_message(round, sender, receiver, arrays)`` sees every message as it is sent, before it may be lost:
+    of runs, and of all sums beside them. Each run and each sum counts its rounds from 1. The arrays are
+    read-only copies. :class:`MessageRecorder` writes them to a file.
+
     >>> import dcgs, networkx as nx
     >>> from dcgs.datasets import lasso_synthetic
     >>> data = lasso_synthetic(samples=40, features=20, nonzeros=3)
@@ -66,6 +70,7 @@ class Lockstep(Runtime):
     staleness: int = 50
     record: str | os.PathLike[str] | None = None
     replay: str | os.PathLike[str] | None = None
+    on_message: OnMessage | None = None
 
     def __post_init__(self) -> None:
         COUNT.or_none(self.threads, "threads")
@@ -79,6 +84,7 @@ class Lockstep(Runtime):
         COUNT(self.staleness, "staleness")
         PATH.or_none(self.record, "record")
         PATH.or_none(self.replay, "replay")
+        function_or_none(self.on_message, "on_message", "a round, a sender, a receiver and arrays")
         if self.record is not None and self.speeds is None:
             raise ValueError("record must be None unless speeds are given: other runs repeat by themselves.")
         given = [name for name in ("faults", "speeds", "replay") if getattr(self, name) is not None]
@@ -99,6 +105,7 @@ class Lockstep(Runtime):
         return replace(self, faults=None, speeds=None, record=None, replay=None)
 
     def run(self, job: Job) -> None:
+        job = replace(job, on_message=self.on_message)
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
             stack.enter_context(blas_threads(self.blas_threads))
@@ -119,7 +126,7 @@ class Lockstep(Runtime):
             if self.threads is None and job.point_nbytes >= _LARGE:
                 pool = self._pool(stack, job, cores())
             while all_sent(replies):
-                sent = {i: packets(i, reply, job.neighbors[i]) for i, reply in replies.items()}
+                sent = {i: job.packets(i, reply) for i, reply in replies.items()}
                 job.traffic.count_round(sent, job.neighbors)
                 inboxes = {
                     i: {j: sent[j][i].copy for j in near if i in sent[j]}
@@ -259,7 +266,7 @@ def run_with_faults(programs: Programs, delivery: Delivery, pool: Executor | Non
         round = job.traffic.rounds + 1
         ready = {i for i, links in job.links.items() if links.is_unsent and replies[i] is not None}
         awake = sorted(ready - faults.asleep)
-        sent = {i: packets(i, replies[i], job.neighbors[i]) for i in awake}
+        sent = {i: job.packets(i, replies[i]) for i in awake}
         job.traffic.count_round(sent, job.neighbors)
         delivery.send(round, faults, sent)
         delivery.check_connected(round)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeAlias, final
@@ -16,6 +16,9 @@ from dcgs.points import Point, is_finite, read_only
 from dcgs.protocol import Inbox, Message
 from dcgs.runtime.encoding import MAX_DIMENSIONS, EncodedArray, where_not_finite
 from dcgs.runtime.wire import FRAME, HEADER
+
+OnMessage: TypeAlias = Callable[[int, int, int, tuple[Any, ...]], object]
+"""Called with the round, the sender, the receiver and the arrays of every message as it is sent."""
 
 Reply: TypeAlias = Any
 """What a program yields, or None once it has returned."""
@@ -42,8 +45,12 @@ class Packet:
     @cached_property
     def copy(self) -> Message:
         """A read-only copy, which later changes by the sender do not affect."""
-        arrays = tuple(read_only(part.array.copy()) for part in self.parts)
-        return arrays if self.is_tuple else arrays[0]
+        return self.arrays if self.is_tuple else self.arrays[0]
+
+    @cached_property
+    def arrays(self) -> tuple[Point, ...]:
+        """Read-only copies of its arrays."""
+        return tuple(read_only(part.array.copy()) for part in self.parts)
 
 
 Packets: TypeAlias = dict[int, Packet]

@@ -30,6 +30,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.floors import Floors
 from dcgs.protocol import Program
 from dcgs.secure.fixed_point import Integers
 from dcgs.secure.lookup_table import KEY_BYTES, MOST_AGENTS, Entry, read_table, table, table_width
@@ -38,15 +39,6 @@ from dcgs.secure.sum import MaskedReduction, SecureSumError, Value, secure_integ
 _MOST_ATTEMPTS = 8
 # Words of a text that are sent together with its length.
 _FIRST_WORDS = 3
-
-
-@final
-@dataclass(frozen=True)
-class Floors:
-    """A text is told if its count over all agents, and the number of agents with it, are at least these."""
-
-    min_count: int = 10
-    min_sites: int = 3
 
 
 @final
@@ -60,6 +52,18 @@ class SecureUnion:
     texts: tuple[str, ...]
     counts: tuple[int, ...]
     rest: int | None
+
+    @classmethod
+    def above(cls, counts: Mapping[str, tuple[int, int]], floors: Floors) -> SecureUnion:
+        """Return what may be told of all texts, each with its count and the number of agents that have it.
+
+        >>> SecureUnion.above({"surgery": (50, 3), "prison": (1, 1)}, Floors())
+        SecureUnion(texts=('surgery',), counts=(50,), rest=None)
+        """
+        allowed = sorted(text for text, numbers in counts.items() if floors.allow(*numbers))
+        told = {text: counts[text][0] for text in allowed}
+        rest = sum(count for count, _ in counts.values()) - sum(told.values())
+        return cls(tuple(told), tuple(told.values()), None if 0 < rest < floors.min_count else rest)
 
 
 def secure_union(
@@ -135,11 +139,7 @@ class _Tables:
     def _answer(self, entries: Mapping[bytes, Entry]) -> Value:
         """Return what the root tells: keys above the floors, counts, and the count of the rest."""
         floors = self.floors
-        keys = sorted(
-            key
-            for key, entry in entries.items()
-            if entry.count >= floors.min_count and entry.agents >= floors.min_sites
-        )
+        keys = sorted(key for key, entry in entries.items() if floors.allow(entry.count, entry.agents))
         self.holders = tuple(entries[key].agents for key in keys)
         counts = np.array([entries[key].count for key in keys], dtype=np.float64)
         rest = sum(entry.count for entry in entries.values()) - sum(entries[key].count for key in keys)

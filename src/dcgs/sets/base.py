@@ -272,7 +272,7 @@ def lowest(values: Point, level: float, most: int) -> list[int]:
 
 
 class OptionKind(Enum):
-    """What the text of an option stands for; ``dcgs.learn.files.sets`` reads it.
+    """What the text of an option stands for; ``dcgs.learn.files.specs`` reads it.
 
     >>> import dcgs
     >>> dcgs.OptionKind.COUNT.value

@@ -12,9 +12,9 @@ from dcgs.learn.files.model import Model, RatingsFile
 from dcgs.learn.linear.fit import RowsFit
 from dcgs.learn.ratings.fit import RatingsFit
 from dcgs.learn.summary import FitSummary, Gap
-from dcgs.learn.words import label_text
 from dcgs.run.result import Result
 from dcgs.run.stopping import Status
+from dcgs.validation import label_text
 
 _COUNTERS = ("messages", "bytes", "lmo_calls", "projections", "computing", "waiting")
 _MEASURES = ("local_loss", "mean_loss", "worst_loss", "disagreement", "gap")

@@ -11,11 +11,10 @@ import numpy as np
 
 from dcgs import __version__, registry
 from dcgs.learn.encoding import scale_notes
-from dcgs.learn.files.entries import RatingsLoader
 from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
+from dcgs.learn.files.ratings import RatingsLoader
 from dcgs.learn.files.rows import Preparation, PreparedRows, RowsLoader
-from dcgs.learn.files.sets import SetSpec
 from dcgs.learn.files.source import (
     DataSource,
     ProcessRecord,
@@ -24,10 +23,10 @@ from dcgs.learn.files.source import (
     has_own_files,
     option_text,
 )
+from dcgs.learn.files.specs import Problem, SetSpec
 from dcgs.learn.linear.design import DesignSpec, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
 from dcgs.learn.linear.scores import FitScores, fit_scores
-from dcgs.learn.problems import Problem
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
 from dcgs.learn.sites import RUN, Rows, RunSpec

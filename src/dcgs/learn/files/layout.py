@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias, final
 
 from dcgs.datasets import BrokenDataError
-from dcgs.learn.words import listed
+from dcgs.validation import listed
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _ROLES = ("user", "item", "rating")

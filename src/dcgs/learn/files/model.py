@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from dcgs.datasets.store import unreadable
 from dcgs.files import NpzReader
 from dcgs.learn.encoding import EncodedColumn, Encoding
-from dcgs.learn.problems import Problem, problem_named
+from dcgs.learn.files.specs import Problem, problem_named
 from dcgs.learn.ratings.ids import Ids
 from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, Numbering, RatingsModel
 from dcgs.learn.ratings.offsets import Offsets
 from dcgs.learn.summary import FitSummary
-from dcgs.learn.words import label_text
 from dcgs.low_rank import LowRank
 from dcgs.state import from_plain
+from dcgs.validation import label_text
 
 FORMAT = 2
 _OLD = 1

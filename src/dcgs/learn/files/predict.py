@@ -12,10 +12,10 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
-from dcgs.learn.files.entries import read_rated_table
 from dcgs.learn.files.folder import find_model, models_in, no_formula
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
 from dcgs.learn.files.model import Model, RatingsFile, load_model
+from dcgs.learn.files.ratings import read_rated_table
 from dcgs.learn.files.readers import kind_of, read_entries, read_ids, read_samples, read_words
 from dcgs.learn.files.rows import TABLES
 from dcgs.learn.files.source import Indices, Numbers
@@ -34,7 +34,7 @@ from dcgs.learn.linear.scores import (
 )
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.ratings.model import AgentRatings, Labels, Numbering, together
-from dcgs.learn.words import Label, listed
+from dcgs.validation import Label, listed
 
 
 @final

@@ -35,7 +35,7 @@ from dcgs.learn.files.parquet import read_parquet, read_parquet_columns
 from dcgs.learn.files.source import Entries, Indices, Numbers, Samples
 from dcgs.learn.files.tables import Column, Table
 from dcgs.learn.files.text import read_cells, read_header, read_text, with_points
-from dcgs.learn.words import listed
+from dcgs.validation import listed
 
 _COMPRESSED = (".gz", ".bz2", ".xz")
 _KINDS = {

@@ -26,7 +26,7 @@ from dcgs.learn.linear.classes import balancing, class_numbers
 from dcgs.learn.schema import MOST_LEVELS, ColumnSchema, MergeRules, Note, Schema, SiteSchema, agree
 from dcgs.learn.sites import Remedy, Rows, SitesError
 from dcgs.learn.sums import Reductions, Request, Steps
-from dcgs.learn.words import Label, label_text, listed, shortened
+from dcgs.validation import Label, label_text, listed, shortened
 
 Missing: TypeAlias = Literal["mean", "drop", "error"]
 TABLES = ("text", "parquet")

@@ -23,9 +23,9 @@ from dcgs.datasets import BrokenDataError, DataNotFoundError
 from dcgs.datasets.base import Matrix, cuts
 from dcgs.datasets.store import sha256_of
 from dcgs.learn.schema import NOT_GIVEN, check_options
-from dcgs.learn.words import numbered
 from dcgs.runtime import ProcessGroup, agreed
 from dcgs.state import from_plain, to_plain
+from dcgs.validation import numbered
 
 Numbers: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]

@@ -16,7 +16,7 @@ import numpy as np
 
 from dcgs.datasets import BrokenDataError
 from dcgs.learn.files.source import Indices, Numbers
-from dcgs.learn.words import label_text
+from dcgs.validation import label_text
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 """The texts that mean that a value is missing."""

@@ -22,7 +22,7 @@ from dcgs.datasets.store import whole_lines
 from dcgs.learn.files.layout import PLAIN_TEXT, Choose, Header, TextFormat
 from dcgs.learn.files.source import Numbers
 from dcgs.learn.files.tables import MISSING
-from dcgs.learn.words import shortened
+from dcgs.validation import shortened
 
 COMMA = re.compile(r"\s*[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?\s*")
 """A number with a decimal comma; points may separate its thousands."""

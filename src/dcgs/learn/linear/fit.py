@@ -22,13 +22,13 @@ from dcgs.learn.radius.result import RULE, RadiusPath
 from dcgs.learn.schema import ColumnSchema, MergeRules, Schema, SiteSchema, agree
 from dcgs.learn.sites import RUN, Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Sent, Steps, side_by_side
-from dcgs.learn.words import Label, label_text
 from dcgs.objectives.losses import LogisticLoss
+from dcgs.parallel import blas_threads
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import MPI, Lockstep, Runtime
 from dcgs.sets import Box, ConvexSet, L1Ball, ProductSet
-from dcgs.validation import COUNT, FLAG, POSITIVE, shown, takes
+from dcgs.validation import COUNT, FLAG, POSITIVE, Label, label_text, shown, takes
 
 GAP = 1e-4
 """The gap of a fit of rows: its loss exceeds the least one by at most this share of what it explains."""
@@ -206,6 +206,7 @@ def fit_models(
     return solve(problem, network, spec)
 
 
+@blas_threads(1)
 def rows_problem(
     rows: Mapping[int, Rows],
     classes: Sequence[Label],
@@ -224,6 +225,7 @@ def rows_problem(
     return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes)), answers
 
 
+@blas_threads(1)
 def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     """Find the radius, if that is asked for, and the model of each problem."""
     spec = replace(spec, run=spec.run.with_default(GAP))

@@ -17,6 +17,7 @@ from dcgs.learn.radius.result import SAME, PathPoint, RadiusPath, from_sums
 from dcgs.learn.radius.sums_finder import SumsFinder
 from dcgs.learn.sums import Reductions, Steps
 from dcgs.low_rank import LowRank
+from dcgs.parallel import blas_threads
 from dcgs.points import Point
 from dcgs.runtime import Lockstep, Runtime
 from dcgs.sets.base import ConvexSet, ProjectableSet
@@ -47,6 +48,7 @@ _RISES_AGAIN = "the error on held-out rows rises with a larger radius"
 _IS_STILL = "a larger radius does not change the model"
 
 
+@blas_threads(1)
 def path(
     folds: Fold | Sequence[Fold],
     set_of: SetOf,

@@ -33,6 +33,7 @@ from dcgs.learn.sites import RUN, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import MatrixCompletion
+from dcgs.parallel import blas_threads
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import Runtime
@@ -252,6 +253,7 @@ def _inspected(
     return kept, schemas
 
 
+@blas_threads(1)
 def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
     """Fit a model to ratings whose rows and columns have numbers."""
     task, run = placed.task(spec.ridge), spec.run.with_default(GAP)

@@ -11,11 +11,11 @@ from typing import final
 
 from dcgs.inner import Accuracy, DistanceAccuracy, Inner, Solver, Subproblem
 from dcgs.methods.base import Agent
+from dcgs.methods.certificate import summable_tolerance
 from dcgs.methods.fast.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.fast.epoch import Epoch
 from dcgs.methods.fast.preconditioner import uneven_curvatures
 from dcgs.methods.fast.step_size import StepSize, local_eta
-from dcgs.methods.tolerance import summable_tolerance
 from dcgs.points import Point, norm
 from dcgs.protocol import Program
 

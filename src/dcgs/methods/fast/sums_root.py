@@ -11,11 +11,10 @@ import numpy as np
 
 from dcgs.inner import Inner, Solver, Subproblem, gap_at_most
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise
+from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise, summable_tolerance
 from dcgs.methods.fast.preconditioner import summed_preconditioner
 from dcgs.methods.fast.sums_control import SmoothnessEstimate, SummedModel
 from dcgs.methods.reduction import Value
-from dcgs.methods.tolerance import summable_tolerance
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
 from dcgs.points import Point, norm
