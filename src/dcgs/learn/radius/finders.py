@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dcgs.counting import CountedOracle, Tally
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.learn.radius.folds import Fold
+from dcgs.learn.radius.result import PathPoint, from_sums
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
 from dcgs.methods.fast.second_order import symmetric
@@ -32,8 +33,11 @@ Sums: TypeAlias = NDArray[np.float64]
 
 # A model of the path is found to this Wolfe gap, relative to the decrease of the loss from no model.
 GAP = 0.03
-# A matrix in factors to this one: held-out errors differ little, and radii for half the rounds.
-_MATRIX_GAP = 0.1
+# A matrix in factors to this one: held-out errors differ little, and radii for half the rounds. At the best
+# radius gaps that are smaller by _TIGHTER follow, down to _LEAST, while the held-out error falls clearly.
+_MATRIX_GAP, _TIGHTER, _LEAST = 0.1, 0.25, 1e-3
+CLEAR = 0.1
+"""An error is clearly less than another one of the same kind by this share of its standard error."""
 ROUNDING = 1e3 * EPS
 """How much a loss may exceed a bound by rounding error, relative to its value."""
 # The most Newton steps of a batch of radii; the most radii of a batch, and numbers in one of its sums: with
@@ -59,6 +63,23 @@ class Fitted:
     losses: tuple[float, ...]
     held_out: Sums
     finished: bool = True
+
+    @property
+    def point(self) -> PathPoint:
+        """The error on held-out rows, with sums of losses over the rows trained on."""
+        return from_sums(self.radius, self.held_out.tolist(), sum(self.losses), 0.0)
+
+    @property
+    def error(self) -> float:
+        """The error on held-out rows; the loss on training rows, if none was held out."""
+        error = self.point.error
+        return error if error == error else sum(self.losses)
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the error; 0 if no row was held out."""
+        error = self.point.standard_error
+        return error if error == error else 0.0
 
 
 Stops: TypeAlias = Callable[[Sequence[Fitted]], str | None]
@@ -335,11 +356,31 @@ class RunFinder(Finder):
     def fit(
         self, radii: Sequence[float], known: Sequence[Fitted], stops: Stops | None
     ) -> Steps[list[Fitted]]:
-        (radius,), network = radii, self.network
+        (radius,) = radii
+        gap = _MATRIX_GAP if isinstance(self.models[0], LowRank) else GAP
+        return [(yield from self._fit(radius, gap))]
+
+    def enough_gap(self, best: Fitted) -> Steps[float]:
+        """Return the gap at which the held-out error of the best model falls no more.
+
+        A model that has the next gap already, such as one that leaves hardly any loss, gets the one after.
+        """
+        gap, self.models, self.losses = _MATRIX_GAP, list(best.models), best.losses
+        is_better = self.null.error - best.error > best.point.paired_error
+        while is_better and best.finished and gap > _LEAST:
+            tighter = yield from self._fit(best.radius, _TIGHTER * gap)
+            falls = tighter.error < best.error - CLEAR * best.standard_error
+            had_gap = sum(best.losses) - sum(tighter.losses) <= ROUNDING * sum(self.null.losses)
+            if not (tighter.finished and (falls or had_gap)):
+                break
+            gap, best = _TIGHTER * gap, tighter
+        return gap
+
+    def _fit(self, radius: float, gap: float) -> Steps[Fitted]:
+        network = self.network
         X, models, finished = self.set_of(radius), [], True
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
-            gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             runtime, x0 = network.runtime.in_rounds(), _start(self.models[n], X)
             result = minimize(dict(fold.train), X, network.graph, runtime=runtime, x0=x0, every=None, **rule)
@@ -353,7 +394,7 @@ class RunFinder(Finder):
             "losses, and held-out losses", {i: self._values(i) for i in network.hosts}
         )
         self.losses = tuple(losses.tolist())
-        return [Fitted(radius, tuple(models), self.losses, held_out, finished)]
+        return Fitted(radius, tuple(models), self.losses, held_out, finished)
 
     def _values(self, i: int) -> list[Any]:
         losses = [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]

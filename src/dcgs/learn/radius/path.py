@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,9 +13,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from dcgs.learn.radius.finders import Finder, Fitted, NewtonFinder, RunFinder, SetOf, Stops
+from dcgs.learn.radius.finders import CLEAR, Finder, Fitted, NewtonFinder, RunFinder, SetOf, Stops
 from dcgs.learn.radius.folds import Fold
-from dcgs.learn.radius.result import SAME, PathPoint, RadiusPath, from_sums
+from dcgs.learn.radius.result import PathPoint, RadiusPath
 from dcgs.learn.radius.sums_finder import SumsFinder
 from dcgs.learn.sums import Reductions, Steps
 from dcgs.low_rank import LowRank
@@ -34,7 +36,8 @@ _COARSE_RATIO = 2.0
 # many times in a row above it by one. The set bounds nothing more if the loss on training rows fell as often
 # by less than this share; if radii are far apart, once by less than the second one.
 _TIMES, _STILL, _COARSE_STILL = 2, 1e-3, 2e-3
-# Errors of matrices in factors differ smoothly from radius to radius: two that rise in a row are enough.
+# Errors of matrices in factors differ smoothly from radius to radius: two that are not clearly better are
+# enough.
 _RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
@@ -45,6 +48,7 @@ _GIVEN = "all radii that were given"
 _NOT_BETTER = "nearly all of the loss is explained, and a larger radius is not clearly better"
 _RAN_OUT = "the steps ran out, so that no larger radius was tried"
 _RISES_AGAIN = "the error on held-out rows rises with a larger radius"
+_IS_FLAT = "the error on held-out ratings does not fall clearly with a larger radius"
 _IS_STILL = "a larger radius does not change the model"
 
 
@@ -123,11 +127,16 @@ def path_steps(
         stopped += f"; the steps were not enough for the models of radius {which}, {left_out}"
         fitted = others if len(others) > 1 else fitted
     count = _feature_count(set_of(1.0))
-    null, *points = [_point(candidate, finder.weight or 1.0, count) for candidate in fitted]
+    null, *points = [_with_features(candidate, finder.weight or 1.0, count) for candidate in fitted]
+    gap = math.nan
+    if isinstance(finder, RunFinder) and isinstance(x0, LowRank):
+        gap = yield from finder.enough_gap(min(fitted[1:], key=_error))
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     models = tuple(candidate.models for candidate in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return RadiusPath(tuple(points), null, rounds, sent, len(folds), stopped, models, size, enough, ran_out)
+    return RadiusPath(
+        tuple(points), null, rounds, sent, len(folds), stopped, models, size, enough, ran_out, gap
+    )
 
 
 def _check(network: Reductions, folds: Sequence[Fold], radii: Sequence[float] | None) -> None:
@@ -218,9 +227,9 @@ def _stopped(fitted: Sequence[Fitted], enough: float) -> str | None:
         return _NOT_BETTER
     if _is_still(fitted, _STILL, _TIMES):
         return _IS_STILL
-    if _has_turned(fitted) or _has_risen(fitted):
+    if _has_turned(fitted):
         return _RISES_AGAIN
-    return None
+    return _IS_FLAT if _is_flat(fitted) else None
 
 
 def _stopped_coarse(fitted: Sequence[Fitted], enough: float) -> str | None:
@@ -256,11 +265,9 @@ def _first_as_good(fitted: Sequence[Fitted], enough: float) -> Fitted | None:
     """Return the model of the smallest radius that is as good as the best by this rule; None if none is."""
     if not enough:
         return None
-    null, least = _point(fitted[0]), _point(min(fitted, key=_error))
+    null, least = fitted[0].point, min(fitted, key=_error).point
     smaller = (candidate for candidate in fitted if candidate.radius <= least.radius)
-    return next(
-        (candidate for candidate in smaller if _point(candidate).is_as_good_as(least, null, enough)), None
-    )
+    return next((one for one in smaller if one.point.is_as_good_as(least, null, enough)), None)
 
 
 def _is_still(fitted: Sequence[Fitted], least: float, times: int) -> bool:
@@ -272,7 +279,7 @@ def _is_still(fitted: Sequence[Fitted], least: float, times: int) -> bool:
 
 def _has_turned(fitted: Sequence[Fitted]) -> bool:
     """Return True if the error rose by two standard errors, or was two times above the best by one."""
-    points = [_point(candidate) for candidate in fitted]
+    points = [candidate.point for candidate in fitted]
     best = min(points, key=lambda point: point.error)
     above = [(point.error - best.error) / (best.standard_error or 1.0) for point in points[-_TIMES:]]
     return (
@@ -280,23 +287,22 @@ def _has_turned(fitted: Sequence[Fitted]) -> bool:
     )
 
 
-def _has_risen(fitted: Sequence[Fitted]) -> bool:
-    """Return True if the models are matrices in factors, and the error rose with each of the last radii."""
+def _is_flat(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the models are matrices in factors, and the last radii are not clearly better."""
     if len(fitted) <= _RISES or not isinstance(fitted[-1].models[0], LowRank):
         return False
-    points = [_point(candidate) for candidate in fitted[-_RISES - 1 :]]
-    return all(a.error + SAME * a.standard_error < b.error for a, b in pairwise(points))
+    best = min(fitted[:-_RISES], key=_error)
+    return min(map(_error, fitted[-_RISES:])) > best.error - CLEAR * best.standard_error
 
 
 def _error(candidate: Fitted) -> float:
-    """Return the error on held-out rows; the loss on training rows, if none was held out."""
-    error = _point(candidate).error
-    return error if error == error else sum(candidate.losses)
+    return candidate.error
 
 
-def _point(candidate: Fitted, weight: float = 1.0, count: Callable[[Any], int] = lambda x: 0) -> PathPoint:
+def _with_features(candidate: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:
+    """Return the point of the path: the mean loss on the rows trained on, and the size of the model."""
     features = float(np.mean([count(x) for x in candidate.models])) if candidate.radius > 0.0 else 0.0
-    return from_sums(candidate.radius, candidate.held_out.tolist(), sum(candidate.losses) / weight, features)
+    return replace(candidate.point, loss=sum(candidate.losses) / weight, features=features)
 
 
 def _feature_count(X: Any) -> Callable[[Any], int]:

@@ -65,7 +65,7 @@ class RadiusPath:
     ``size`` says what ``features`` of the points count: features, or the rank of a matrix. With a share
     ``enough`` above 0 the best radius is the smallest that :meth:`PathPoint.is_as_good_as` the others.
     ``ran_out`` are radii whose models ran out of steps: the path has no points for them, unless it has no
-    other ones.
+    other ones. ``gap`` is, for ratings, that of the best model at which its held-out error falls no more.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -90,6 +90,7 @@ class RadiusPath:
     size: str = "features"
     enough: float = 0.0
     ran_out: tuple[float, ...] = ()
+    gap: float = math.nan
 
     @property
     def best(self) -> PathPoint:
@@ -153,6 +154,7 @@ class RadiusPath:
             "stopped": self.stopped,
             "needs_no_model": self.needs_no_model,
             "ran_out": list(self.ran_out),
+            "gap": None if math.isnan(self.gap) else self.gap,
         }
 
     def to_json(self) -> str:

@@ -19,10 +19,12 @@ from dcgs.learn.radius.result import RULE, RadiusPath
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
 from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
+    RIDGE,
     Numbers,
     OffsetsTask,
     Part,
     RatingsFacts,
+    best_ridge,
     facts_steps,
     prepare,
     values_note,
@@ -41,7 +43,8 @@ from dcgs.sets import ConvexSet, NuclearNormBall
 from dcgs.validation import POSITIVE, finite, vector
 
 GAP = 1e-3
-"""The gap of a fit of ratings: its loss exceeds the least one by at most this share of what it explains."""
+"""The gap of a fit of ratings with a given radius: its loss exceeds the least one by at most this share of
+what it explains. With a radius that is found, the gap is that at which held-out errors fall no more."""
 AUTO = "auto"
 # One rating of this number is held out.
 _PARTS = 10
@@ -57,20 +60,21 @@ Ratings: TypeAlias = tuple[Any, Any, Any]
 class RatingsSpec:
     """How ratings are fitted: the radius of the nuclear norm or ``"auto"``, the ridge of offsets, the run.
 
-    ``ridge`` None means no offsets. ``rule`` says which radius of the path is taken. ``set`` is None for the
-    nuclear norm, or a function of the shape and the radius. ``options`` are what the sites must have given
-    alike, as texts.
+    ``ridge`` None means no offsets; ``"auto"`` finds it if the radius is to be found, and is 5 else. ``rule``
+    says which radius of the path is taken. ``set`` is None for the nuclear norm, or a function of the shape
+    and the radius. ``options`` are what the sites must have given alike, as texts.
     """
 
     radius: float | str = AUTO
-    ridge: float | None = 5.0
+    ridge: float | str | None = AUTO
     rule: str = "best"
     set: Callable[[tuple[int, int], float], ConvexSet] = NuclearNormBall
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        POSITIVE.or_none(self.ridge, "ridge")
+        if self.ridge != AUTO:
+            POSITIVE.or_none(self.ridge, "ridge (or 'auto')")
         if self.radius != AUTO:
             POSITIVE(self.radius, "radius (or 'auto')")
         RULE(self.rule, "rule")
@@ -101,12 +105,14 @@ class PlacedRatings:
 class RatingsFit:
     """A fit of ratings: the models of the agents of this process, the run, and how the radius was found.
 
-    ``explained`` is the decrease of the loss up to the start of the run, if that was a model of the path.
+    ``ridge`` is that of the offsets, None if there are none. ``explained`` is the decrease of the loss up to
+    the start of the run, if that was a model of the path.
     """
 
     agents: Mapping[int, AgentRatings]
     placed: PlacedRatings
     radius: float
+    ridge: float | None
     path: RadiusPath | None
     result: Result
     network: Reductions
@@ -256,15 +262,18 @@ def _inspected(
 @blas_threads(1)
 def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
     """Fit a model to ratings whose rows and columns have numbers."""
-    task, run = placed.task(spec.ridge), spec.run.with_default(GAP)
-    path, x0, explained = None, None, 0.0
+    ridge = RIDGE if isinstance(spec.ridge, str) else spec.ridge
+    path, x0, explained, gap = None, None, 0.0, GAP
     if spec.radius == AUTO:
-        path = ratings_path(placed.parts, task, network, run.seed)
+        task, finds_ridge = placed.task(ridge), spec.ridge == AUTO
+        ridge, path = ratings_path(placed.parts, task, network, spec.run.seed, finds_ridge)
+        gap = path.gap
         point = path.chosen(spec.rule)
         radius, decrease = point.radius, (path.null.loss - point.loss) * placed.facts.count
         x0, explained = path.model(point), max(decrease, 0.0)
     else:
         radius = float(spec.radius)
+    task, run = placed.task(ridge), spec.run.with_default(gap)
     prepared = prepare(placed.parts, task, placed.facts, network)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
     result = minimize(prepared.objectives, X, network.graph, runtime=network.runtime, x0=x0, **arguments)
@@ -276,7 +285,7 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         x = answers[i] if isinstance(answers[i], LowRank) else _factors(answers[i])
         model = RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), prepared.offsets[i])
         agents[i] = AgentRatings(model, placed.naming[i])
-    return RatingsFit(agents, placed, radius, path, result, network, explained)
+    return RatingsFit(agents, placed, radius, ridge, path, result, network, explained)
 
 
 def _check_runtime(runtime: Runtime) -> None:
@@ -308,19 +317,25 @@ def _factors(x: NDArray[np.float64]) -> LowRank:
 
 
 def ratings_path(
-    parts: Mapping[int, Part], task: OffsetsTask, network: Reductions, seed: int = 0
-) -> RadiusPath:
-    """Return the errors of radii of the nuclear norm; all agents hold out a tenth of their ratings.
+    parts: Mapping[int, Part],
+    task: OffsetsTask,
+    network: Reductions,
+    seed: int = 0,
+    finds_ridge: bool = False,
+) -> tuple[float | None, RadiusPath]:
+    """Return the ridge of offsets and the errors of radii; all agents hold out a tenth of their ratings.
 
     The offsets are fitted to the other ratings. ``seed`` decides which ratings are held out.
     """
     before = network.rounds, network.bytes
     out = {i: held_out(part, task.shape[1], seed) for i, part in parts.items()}
     kept = {i: part.some(~out[i]) for i, part in parts.items()}
+    lefts = {i: part.some(out[i]) for i, part in parts.items()}
     (facts,) = network.run(facts_steps(kept))
+    if finds_ridge:
+        task = replace(task, ridge=best_ridge(kept, lefts, task, facts, network))
     prepared, tested = prepare(kept, task, facts, network, "offsets of the path"), {}
-    for i, part in parts.items():
-        left = part.some(out[i])
+    for i, left in lefts.items():
         values = left.values - prepared.offsets[i].of(left.rows, left.cols)
         tested[i] = MatrixCompletion(left.rows, left.cols, values, task.shape)
     start: Any = LowRank.zeros(task.shape)
@@ -328,7 +343,7 @@ def ratings_path(
     steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
     (path,) = network.run(steps)
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
-    return replace(path, rounds=rounds, bytes=sent)
+    return task.ridge, replace(path, rounds=rounds, bytes=sent)
 
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:
