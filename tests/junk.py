@@ -457,6 +457,8 @@ PARAMETERS: dict[str, Parameter] = {
     "rank": Parameter("2", whole_between(1, 4)),
     "record": Parameter("None", optional(path)),
     "operation": Parameter("'sum'", one_of("sum", "min", "max")),
+    "on_message": Parameter("None", optional(function)),
+    "secure": Parameter("False", either(flag, one_of("unmasked"))),
     "optimum": Parameter("None", optional(number())),
     "results": Parameter("{'run': RUN}", runs),
     "sent": Parameter("[]", instance(list)),
@@ -565,12 +567,17 @@ PARTS |= {
 ERRORS = {"BrokenDataError", "DataNotFoundError", "DownloadError"}
 NOTHING = {"cache_folder"}
 # What takes any number of arguments, or a function that it calls; tests/test_bad_input.py has their refusals.
-OTHERS = {"ProductSet", "path"}
+# Two read and write a file, by whatever name there may be.
+OTHERS = {"MessageRecorder", "ProductSet", "path", "recorded_messages"}
 EXCLUDED = OUTPUTS | INTERFACES | ENUMERATIONS | ERRORS | NOTHING | ALIASES | PARTS | OTHERS
 # A legitimate value that is too large to look at: 2⁴⁰ points of shape (1, 1), as one number in memory.
 TOO_LARGE = {("ConvexHull", "points", "np.broadcast_to(1.0, (2**40, 1, 1))")}
 # What a callback raises is its own: a class is one that is called, and raises.
-CALLED = {("callback", kind) for kind in ("int", "dcgs.L1Ball", "dcgs.FastDCGS", "dcgs.SquaredLoss")}
+CALLED = {
+    (name, kind)
+    for name in ("callback", "on_message")
+    for kind in ("int", "dcgs.L1Ball", "dcgs.FastDCGS", "dcgs.SquaredLoss")
+}
 # Data in the sizes that are asked for are made, if there is room for them.
 BY_SIZE = {
     ("write_patients", "2**40"),

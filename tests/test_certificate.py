@@ -19,7 +19,7 @@ from dcgs import FastDCGS, LeastSquares, Objective, Result, Status
 from dcgs.methods import certifier
 from dcgs.methods.attachment import Parts, attached
 from dcgs.methods.base import Dual
-from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget, excess
+from dcgs.methods.certificate import UNKNOWN, Bounds, CertifiedGap, GapKind, GapTarget, excess
 from dcgs.methods.certifier import Certifier, Lane, Shares
 from dcgs.methods.outlook import Outlook, Request, View
 from dcgs.methods.reduction import Value
@@ -116,8 +116,8 @@ def test_a_wrong_bound_of_an_agent_is_noticed_by_these_tests(monkeypatch: pytest
     def wrong(self: Certifier, lane: Lane, x: Point, dual: Dual | None) -> Value:
         numbers, *grad = CONTRIBUTION(self, lane, x, dual)
         shares = Shares(*numbers.tolist())
-        more = 0.05 * (self.agent.index == largest) * shares.local_decrease
-        return np.array(shares._replace(bound=shares.bound + more)), *grad
+        more = 0.05 * (self.agent.index == largest) * max(shares.decrease, 0.0)
+        return np.array(shares._replace(bound=shares.bound + more))[: len(numbers)], *grad
 
     monkeypatch.setattr(Certifier, "_contribution", wrong)
     result = minimize(rounds=400)
@@ -152,12 +152,11 @@ def test_the_root_gets_decreases_bounds_and_gradients_of_everyone_s_data(
     graph = GRAPHS[name]
     objectives = random_fits(len(graph), rows=5, columns=6, seed=92).objectives()
     seen: list[tuple[int, Array, Shares, Array, float]] = []
-    read: Callable[[Certifier, Lane], CertifiedGap | None] = Certifier._read
+    read: Callable[[Certifier, Lane], tuple[CertifiedGap, int]] = Certifier._read
     request: Callable[..., Request | None] = Outlook.request
 
-    def recorded(self: Certifier, lane: Lane) -> CertifiedGap | None:
+    def recorded(self: Certifier, lane: Lane) -> tuple[CertifiedGap, int]:
         gap, (numbers, *vectors) = read(self, lane), lane.reduction.total()
-        assert (lane.model is None) == (not vectors)
         seen.extend(
             (self.agent.index, lane.model, Shares(*numbers.tolist()), grad, self.at.bounds.lower)
             for grad in vectors
@@ -167,7 +166,7 @@ def test_the_root_gets_decreases_bounds_and_gradients_of_everyone_s_data(
 
     def with_gradient(self: Outlook, view: View, is_alone: bool) -> Request | None:
         asked = request(self, view, is_alone)
-        return None if asked is None else replace(asked, gradient=True)
+        return None if asked is None else replace(asked, gradient=True, floods=False)
 
     monkeypatch.setattr(Certifier, "_read", recorded)
     monkeypatch.setattr(Outlook, "request", with_gradient)
@@ -180,7 +179,7 @@ def test_the_root_gets_decreases_bounds_and_gradients_of_everyone_s_data(
         np.testing.assert_allclose(grad, sum(f.grad(y) for f in objectives), rtol=0.0, atol=1e-11)
         fall = start - sum(f.value(y) for f in objectives)
         assert sums.decrease == pytest.approx(fall, rel=1e-11, abs=1e-11)
-        assert sums.excess == pytest.approx(start - fall, rel=1e-11)
+        assert sums.excess == pytest.approx(start - fall, rel=1e-11, abs=1e-11)
         # The reference is within 1e-9 of the decrease, which is at most a thousand.
         assert lower <= least - start + 1e-6
 
@@ -215,7 +214,7 @@ def test_all_agents_bound_f_by_dual_variables_of_one_iteration_which_sum_to_zero
         value = CONTRIBUTION(self, lane, x, dual)
         if lane.request.tolerance > 0.0 and dual is not None and lane.model is not None:
             used.setdefault((lane.due, lane.model.tobytes()), []).append(dual)
-            assert Shares(*value[0].tolist()).agents == 1.0
+            assert Shares(*value[0].tolist()).bound > -UNKNOWN
         return value
 
     monkeypatch.setattr(Certifier, "_contribution", recorded)

@@ -18,10 +18,10 @@ from dcgs import Agent, ConvexSet, LeastSquares, Method, Objective, Point, Progr
 from dcgs.facts import Facts
 from dcgs.inner import Newton
 from dcgs.methods.base import Dual
-from dcgs.methods.certificate import GapTarget
+from dcgs.methods.certificate import UNKNOWN, CertifiedGap, GapTarget
 from dcgs.methods.certifier import Certifier, Lane, Shares
 from dcgs.methods.local_bound import DualShare, LocalBound
-from dcgs.methods.outlook import Outlook, Proposal, Request
+from dcgs.methods.outlook import Outlook, Proposal, Request, View
 from dcgs.methods.reduction import Value
 from dcgs.objectives.objective import Baseline
 from dcgs.points import EPS
@@ -216,6 +216,88 @@ def test_an_agent_alone_certifies_by_its_dual_function(method: str) -> None:
     assert result.certificates["gap"][-1] <= error + 0.5 * GAP * result.certificates["decrease"][-1]
 
 
+# Shares that are flooded.
+
+
+@pytest.fixture
+def flooding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages of these small problems are short: flooding would be too dear."""
+    monkeypatch.setattr(Outlook, "_may_flood", lambda self, view: view.agent.reliable)
+
+
+@pytest.mark.usefixtures("flooding")
+@pytest.mark.parametrize("graph", ["cycle", "path", "complete", "one"])
+@pytest.mark.parametrize("method", [name for name in WITH_DUAL if "oracle" not in name])
+def test_agents_that_flood_their_shares_stop_together_with_a_true_certificate(
+    method: str, graph: str
+) -> None:
+    data = data_of(GRAPHS[graph], seed=3)
+    result = dcgs.minimize(
+        objectives_of(data), SETS["l2"], GRAPHS[graph], METHODS[method], gap=GAP, rounds=2000, every=None
+    )
+    assert_true(result, data, SETS["l2"], GAP)
+
+
+@pytest.mark.usefixtures("flooding")
+def test_flooded_shares_give_the_same_gaps_to_all_agents_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of older shares, which took a longer way, are still there when the next ones come."""
+    graph = nx.random_regular_graph(3, 10, seed=1)
+    gaps: dict[int, set[CertifiedGap]] = {}
+    read: Callable[[Certifier, Lane], tuple[CertifiedGap, int]] = Certifier._read
+
+    def noted(self: Certifier, lane: Lane) -> tuple[CertifiedGap, int]:
+        found = read(self, lane)
+        if lane.request.floods:
+            gaps.setdefault(lane.round or lane.due, set())
+            gaps[lane.round or lane.due].add(found[0])
+        return found
+
+    def always(self: Outlook, view: View, is_alone: bool) -> Request:
+        return Request(Proposal.MODEL, tolerance=1e-3, effort=20, floods=True)
+
+    monkeypatch.setattr(Certifier, "_read", noted)
+    monkeypatch.setattr(Outlook, "request", always)
+    data = data_of(graph)
+    result = dcgs.minimize(
+        objectives_of(data), SETS["l2"], graph, dcgs.NIDS(), gap=1e-3, rounds=100, every=None
+    )
+    assert len(gaps) >= 5
+    assert {len(found) for found in gaps.values()} == {1}
+    assert_true(result, data, SETS["l2"], 1e-3)
+
+
+@pytest.mark.usefixtures("flooding")
+@pytest.mark.parametrize("method", ["edges", "NIDS", "DCGS"])
+def test_a_run_that_was_interrupted_while_shares_were_flooded_goes_on_as_before(
+    method: str, tmp_path: Path
+) -> None:
+    data, graph = data_of(GRAPHS["cycle"]), GRAPHS["cycle"]
+
+    def run(**rules: Any) -> Result:
+        return dcgs.minimize(objectives_of(data), SETS["l2"], graph, METHODS[method], gap=0.3, **rules)
+
+    whole = run(rounds=600)
+    assert whole.status is Status.AGREED
+    for k in range(max(1, whole.iterations - 6), whole.iterations):
+        saved = tmp_path / str(k)
+        run(iterations=k, checkpoint=dcgs.Checkpoint(saved, every=k))
+        same(run(rounds=600, checkpoint=dcgs.Checkpoint(saved, every=1000, resume=True)), whole)
+
+
+def test_on_a_cycle_flooding_saves_rounds() -> None:
+    """Nine agents: the height is four, as the diameter. So the answer comes four rounds sooner."""
+    data, graph, rounds = data_of(nx.cycle_graph(9)), nx.cycle_graph(9), []
+    for floods in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Outlook, "_may_flood", lambda self, view, floods=floods: floods)
+            result = dcgs.minimize(
+                objectives_of(data), SETS["l2"], graph, METHODS["edges"], gap=GAP, every=None
+            )
+        assert_true(result, data, SETS["l2"], GAP)
+        rounds.append(result.rounds)
+    assert rounds[1] <= rounds[0] - 4
+
+
 # Methods of a user's own.
 
 
@@ -400,13 +482,13 @@ def test_an_agent_whose_share_is_of_another_iteration_says_so(monkeypatch: pytes
         lane.due -= 3 * (self.agent.index == 2)
         value = made(self, lane, x, dual)
         if lane.request.tolerance > 0.0:
-            said.append((self.agent.index == 2, Shares(*value[0].tolist()).agents))
+            said.append((self.agent.index == 2, Shares(*value[0].tolist()).bound))
         return value
 
     monkeypatch.setattr(Certifier, "_contribution", noted)
     result, data = tracked(Tracking("dual"), GRAPHS["path"])
-    assert {agents for is_late, agents in said if is_late} == {0.0}
-    assert {agents for is_late, agents in said if not is_late} == {1.0}
+    assert {bound for is_late, bound in said if is_late} == {-UNKNOWN}
+    assert all(bound > -UNKNOWN for is_late, bound in said if not is_late)
     assert "dual" not in result.certificates["kind"]
     assert_true(result, data, SETS["l2"], GAP)
 
@@ -440,10 +522,12 @@ def test_rounding_errors_count_against_a_bound_and_against_a_decrease(
     lane = Lane(due=7, request=Request(Proposal.MODEL, tolerance=1.0), model=np.zeros(6))
     (numbers,) = given._contribution(lane, np.zeros(6), Dual(np.zeros(6), drift=0.5, eta=1.0))
     shares = Shares(*numbers.tolist())
-    assert (shares.bound, shares.left, shares.agents) == (-5.0 - 0.25 - 0.5 * X.diameter, 0.125, 1.0)
+    assert shares.bound == -5.0 - 0.25 - 0.5 * X.diameter
     # The sum over one agent rounds the decrease of 4 once.
     error = 0.5 + EPS * 4.0
-    assert (shares.decrease, shares.error) == (4.0 - error, error)
+    assert shares.decrease == 4.0 - error
+    # f(x⁰) − f(x) is at most 4.5, and f = 6 above the least value 0 of squares.
+    assert -shares.decrease - shares.excess <= -4.5 - 6.0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -60,11 +60,13 @@ def test_a_name_without_a_number_is_the_own_file_of_each_site() -> None:
 
 def test_options_that_differ_at_one_site_are_refused_with_sites_and_values() -> None:
     plain = f"{FIT} --data patients.csv"
-    status, _, errors = at_sites([plain, f"{plain} --class-weight balanced", f"{plain} --missing drop"])
+    status, _, errors = at_sites(
+        [f"{plain} --name ulm", f"{plain} --class-weight balanced", f"{plain} --missing drop --name graz"]
+    )
     assert status == 2
     (line,) = own_lines(errors)
-    assert "--class-weight is not given at agents 0 and 2, and 'balanced' at agent 1. Give the" in line
-    assert "same options; --missing is 'mean' at agents 0 and 1, and 'drop' at agent 2; " in line
+    assert "--class-weight is not given at ulm and graz, and 'balanced' at agent 1. Give the" in line
+    assert "same options; --missing is 'mean' at ulm and agent 1, and 'drop' at graz; " in line
 
 
 def test_another_target_and_a_missing_file_are_named_with_their_site() -> None:
@@ -83,8 +85,9 @@ def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = f"{FIT} --data patients.csv".replace("--radius 1", "--radius auto --folds 3")
-    status, printed, errors = at_sites([command] * 3)
+    status, printed, errors = at_sites([f"{command} --name {name}" for name in ("ulm", "graz", "bern")])
     assert (status, own_lines(errors)) == (0, [])
+    assert [printed.count(f"│ {name} │") for name in ("ulm", "graz", "bern")] == [2, 2, 2]
     assert printed.count("written: m/agent-000.npz …, summary.json, report.html") == 1
     names = ["path.json", "path.png", "report.html", "summary.json"]
     for i in range(3):
@@ -96,9 +99,21 @@ def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
     monkeypatch.chdir("site2")
     capsys.readouterr()
     assert main(["show", "m"]) == 0
-    assert "age" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "age" in shown
+    assert "site: bern\n" in shown
     assert main(shlex.split("predict m --data patients.csv --out p.csv")) == 0
     assert len(Path("p.csv").read_text().splitlines()) == 27
+
+
+def test_every_site_describes_its_own_file_under_its_name() -> None:
+    names = ("ulm", "graz", "bern")
+    status, printed, errors = at_sites([f"describe --data patients.csv --name {name}" for name in names])
+    assert (status, own_lines(errors)) == (0, [])
+    assert "┃ all ┃ ulm ┃ graz ┃ bern ┃" in printed
+    assert "│ rows │ 75 │ 24 │ 25 │ 26 │" in printed
+    assert "note: processes have different files patients.csv" in printed
+    assert printed.count("not told: a number of less than 10") == 1
 
 
 def test_a_misspelled_option_of_one_site_is_printed_there() -> None:

@@ -583,7 +583,7 @@ def test_ids_and_copies_of_the_target_are_noted() -> None:
     assert first.startswith(
         "agent 0 (s-0.csv) has another whole number in each row of 'pid'; agent 1 (s-1.csv)"
     )
-    assert first.endswith("; if these are ids, leave them out with --drop.")
+    assert first.endswith("; if these are ids, leave them out (of tables with --drop).")
     assert "agent 0 (s-0.csv) has a copy of the target in 'dead'; agent 1" in second
     for i, table in enumerate(tables):
         table |= {"died": (np.arange(40.0) ** 2 + i).tolist(), "dead": (np.arange(40.0) ** 2 + i).tolist()}
@@ -625,3 +625,38 @@ def test_a_graph_whose_names_are_no_utf8_is_refused(capsys: pytest.CaptureFixtur
     Path("net.edges").write_bytes("Köln Ulm\nKäln Ulm\n".encode("latin-1"))  # not one node of two names
     text = refused(f"{FIT} --graph net.edges --out m", capsys)
     assert r"line 1 of net.edges must be text in utf-8; it has 'K\xf6ln Ulm'. Save it as UTF-8." in text
+
+
+# Names of sites.
+
+
+def test_names_of_sites_are_in_notes_tables_the_summary_the_page_and_errors(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sites(PLAIN, PLAIN, PLAIN.replace("3,5,2", "3,5,9"))
+    run(f"{FIT} --out m --name ulm,graz,bern")
+    out = printed(capsys)
+    assert "ulm and graz have the same file" in out
+    assert [out.count(f"│ {name} │") for name in ("ulm", "graz", "bern")] == [2, 2, 2]
+    assert [agent["name"] for agent in summary()["agents"]] == ["ulm", "graz", "bern"]
+    page = Path("m/report.html").read_text()
+    assert page.count('<th scope="row">graz</th>') == 2
+    Path("s-1.csv").write_text(PLAIN.replace("b", "weight"))
+    error = refused(f"{FIT} --out m --force --name ulm,graz,bern", capsys)
+    assert "ulm (s-0.csv) has no column 'weight'; graz (s-1.csv) has no column 'b'" in error
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("ulm,graz,ulm", "every site must have a name of its own; agents 0 and 2 have the name 'ulm'."),
+        ("x,x,bern", "every site must have a name of its own; agents 0 and 1 have the name 'x'."),
+        ("ulm,graz", "--name must have a name for each of the 3 agents of this process; got 2"),
+        ("ulm,,bern", "must be names of at most 60 characters without brackets, separated by commas"),
+    ],
+)
+def test_names_that_do_not_tell_sites_apart_are_refused(
+    names: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites(PLAIN, PLAIN, PLAIN)
+    assert message in refused(f"{FIT} --out m --name {shlex.quote(names)}", capsys)

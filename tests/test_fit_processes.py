@@ -22,7 +22,8 @@ from thread_transport import Network
 
 def record(*agents: int, files: str = "a", is_numbered: bool = False) -> ProcessRecord:
     """Return the record of a process whose files have these checksums."""
-    return ProcessRecord(agents, {}, tuple(("p.csv", checksum) for checksum in files), is_numbered)
+    names = tuple(f"agent {i}" for i in agents)
+    return ProcessRecord(agents, {}, tuple(("p.csv", checksum) for checksum in files), is_numbered, names)
 
 
 def test_processes_of_different_fits_are_named_before_they_read(tmp_path: Path) -> None:

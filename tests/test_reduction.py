@@ -99,7 +99,8 @@ def of_all_sizes(agents: int, count: int, seed: int = 101) -> Array:
 def network_sum(value: Array, agent: Agent) -> Program[Array]:
     """Return the sum of all agents' values."""
     if agent.facts.is_complete:
-        return (yield from complete_sum(value, agent))
+        (total,) = yield from complete_sum((value,), agent, lambda total: total)
+        return total
     (total,) = yield from network_answer((value,), agent, lambda total: total)
     return total
 

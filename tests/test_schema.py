@@ -78,9 +78,9 @@ PLAIN = table(0, A, B)
 DIFFERENCES: dict[str, tuple[dict[int, SiteSchema], MergeRules, str]] = {
     "options": (
         {
-            0: replace(PLAIN, options={"--missing": "'mean'", "--gap": "not given"}),
-            1: replace(PLAIN, options={"--missing": "'drop'", "--gap": "0.01"}),
-            2: replace(PLAIN, options={"--missing": "'mean'"}),
+            0: replace(PLAIN, name="agent 0 (a.csv)", options={"--missing": "'mean'", "--gap": "not given"}),
+            1: replace(PLAIN, name="agent 1", options={"--missing": "'drop'", "--gap": "0.01"}),
+            2: replace(PLAIN, name="agent 2", options={"--missing": "'mean'"}),
         },
         MergeRules(),
         "all sites must be given the same options; --missing is 'mean' at agents 0 and 2, and 'drop' at "
@@ -205,7 +205,7 @@ def test_notes_of_one_kind_are_one_sentence() -> None:
     sites = {0: replace(PLAIN, facts=odd), 1: table(1, A, B), 2: replace(table(2, A, B), facts=odd)}
     assert merged(sites).notes == (
         "agent 0 (t-0.csv) has another whole number in each row of 'id'; agent 2 (t-2.csv) has another whole "
-        "number in each row of 'id'; if these are ids, leave them out with --drop.",
+        "number in each row of 'id'; if these are ids, leave them out (of tables with --drop).",
     )
 
 

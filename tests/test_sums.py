@@ -138,7 +138,7 @@ def test_an_iteration_is_one_sum_of_a_gradient_and_a_few_numbers(name: str) -> N
     result = dcgs.minimize(objectives, L1Ball(6), graph, SUMS, iterations=9)
     assert (result.iterations, result.rounds) == (9, 9 * rounds_of(graph))
     # A value up, and an answer to each child: a number and a point. On a complete graph values only, to all.
-    value = FRAME + EncodedArray(np.ones(6 + NUMBERS)).nbytes
+    value = FRAME + EncodedArray(np.ones(6)).nbytes + EncodedArray(np.ones(NUMBERS)).nbytes
     answer = FRAME + EncodedArray(np.ones(1)).nbytes + EncodedArray(np.ones(6)).nbytes
     if rounds_of(graph) == 1:
         sent = [value * graph.degree[i] for i in range(len(graph))]

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 _EXACT_AGENTS = 1000
 # For more agents all searches together visit about this number of agents.
 _VISITS = 1_000_000
+# Up to this number of agents the diameter is exact.
+_EXACT_DIAMETER = 200
 
 
 @final
@@ -21,31 +23,41 @@ class TreeNode:
     """One agent's place in the tree: its parent (None at the root), its children, and its depth.
 
     ``height`` is the depth of the deepest agent: a sum takes that many rounds to the root, and as many back.
+    ``diameter`` is the largest distance of two agents in the graph, or a bound of it, twice the height.
+    ``load`` is the largest number of children of an agent but the root, divided by that of neighbors.
     """
 
     parent: int | None = None
     children: tuple[int, ...] = ()
     depth: int = 0
     height: int = 0
+    diameter: int = 0
+    load: float = 0.0
 
 
 def spanning_tree(neighbors: Sequence[Sequence[int]], root: int) -> tuple[TreeNode, ...]:
     """Return every agent's place in the tree of shortest paths to the root.
 
-    The parent is the neighbor with the smallest number among those nearest to the root.
+    The parent is, among the neighbors nearest to the root, the one with the fewest neighbors, which sends
+    least; of these the one with the smallest number.
     """
     depths = depths_from(neighbors, root)
-    height = max(depths)
-    parents: list[int | None] = [
-        None if i == root else min(j for j in near if depths[j] == depths[i] - 1)
-        for i, near in enumerate(neighbors)
-    ]
+    height, exact = max(depths), len(neighbors) <= _EXACT_DIAMETER
+    diameter = max(max(depths_from(neighbors, i)) for i in range(len(neighbors))) if exact else 2 * height
+
+    def parent_of(i: int) -> int:
+        nearest = [j for j in neighbors[i] if depths[j] == depths[i] - 1]
+        return min(nearest, key=lambda j: (len(neighbors[j]), j))
+
+    parents = [None if i == root else parent_of(i) for i in range(len(neighbors))]
     children: list[list[int]] = [[] for _ in neighbors]
     for i, parent in enumerate(parents):
         if parent is not None:
             children[parent].append(i)
+    most = max(map(len, neighbors))
+    load = max((len(children[i]) for i in range(len(neighbors)) if i != root), default=0) / max(most, 1)
     return tuple(
-        TreeNode(parent, tuple(below), depth, height)
+        TreeNode(parent, tuple(below), depth, height, diameter, load)
         for parent, below, depth in zip(parents, children, depths, strict=True)
     )
 

@@ -249,15 +249,19 @@ def listed(names: Sequence[str], limit: int = 8) -> str:
     return first if len(names) <= limit else f"{first} and {len(names) - limit} more"
 
 
-def numbered(numbers: Sequence[int], kind: str = "agent") -> str:
-    """Return numbers for a sentence.
+def in_words(names: Sequence[str]) -> str:
+    """Return names for a sentence; those with numbers get one plural.
 
-    >>> numbered([1]), numbered([1, 2, 3]), numbered([0, 1], "process")
-    ('agent 1', 'agents 1, 2 and 3', 'processes 0 and 1')
+    >>> in_words(["agent 1"]), in_words(["agent 1", "agent 2", "agent 3"])
+    ('agent 1', 'agents 1, 2 and 3')
+    >>> in_words(["ulm", "agent 1", "bern"])
+    'ulm, agent 1 and bern'
     """
-    *most, last = map(str, numbers)
-    plural = {"agent": "agents", "process": "processes"}[kind]
-    return f"{plural} {', '.join(most)} and {last}" if most else f"{kind} {last}"
+    for kind, plural in (("agent ", "agents "), ("process ", "processes ")):
+        if len(names) > 1 and all(name.startswith(kind) for name in names):
+            return plural + in_words([name.removeprefix(kind) for name in names])
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def shortened(text: str, most: int = 40) -> str:

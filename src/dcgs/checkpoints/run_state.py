@@ -14,15 +14,20 @@ from dcgs.checkpoints.fingerprint import Fingerprint
 from dcgs.inner import Outcome, Solver
 from dcgs.methods.certificate import GapTarget
 from dcgs.points import Point
+from dcgs.secure.session import SecureState
 
 
 class AgentWork(NamedTuple):
-    """What one agent has counted and drawn up to an iteration. ``rng`` is the random state, as JSON."""
+    """What one agent has counted and drawn up to an iteration. ``rng`` is the random state, as JSON.
+
+    ``secure`` is that of masked sums.
+    """
 
     lmo_calls: int
     projections: int
     outcomes: dict[Outcome, int]
     rng: str
+    secure: SecureState | None
 
 
 @final
@@ -35,7 +40,8 @@ class RunState:
     ``peaks`` are the most bytes of an agent of the same process, in each round since the last snapshot.
     ``history`` has a row for each snapshot: agent 0 has all of them, the others the last one.
     ``certificates`` are those of the same process, and ``sent`` has the bytes that it had sent after each
-    round; of all agents of the process the first one has them. ``rng`` is the random state, as JSON.
+    round; of all agents of the process the first one has them. ``rng`` is the random state, as JSON, and
+    ``secure`` that of masked sums.
     """
 
     iteration: int
@@ -60,6 +66,7 @@ class RunState:
     certificates: Point
     sent: dict[int, int]
     versions: dict[str, str]
+    secure: SecureState | None
 
 
 class CheckpointedRun(ABC):

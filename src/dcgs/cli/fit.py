@@ -59,8 +59,12 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         # Without --agents, the processes would count one agent per process.
         count = [] if args.agents is not None else ["--agents", str(agents)]
         return launch([*args.typed, *count], _ranks(args, agents))
+    return fit_over(_runtime(args), args, console)
+
+
+def fit_over(runtime: Runtime, args: argparse.Namespace, console: Console) -> int:
+    """Fit as the options say, in the processes of a runtime; return the exit status."""
     new = not args.out.exists()  # before any process creates it
-    runtime = _runtime(args)
     group = runtime.group()
     with command_errors(group, args.checkpoint):
         try:
@@ -70,7 +74,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
             status = interrupt_status(stop)
             if status is None:
                 raise
-            if group.is_root:
+            if group.is_root or runtime.separate_sites:
                 _print_interrupted(stop, args.checkpoint, group, console)
             else:
                 print_interrupted(group.describe(stop).rstrip("."))  # if the root cannot
@@ -94,10 +98,8 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     with locked(args.out, group) as writes_summary:
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
-        if group.is_root:
-            fit = _fit_with_progress(config, runtime, console, left_out)
-        else:
-            fit = fit_files(config, runtime)
+        prints = group.is_root or runtime.separate_sites
+        fit = _fit_with_progress(config, runtime, console, left_out) if prints else fit_files(config, runtime)
         fit = replace(fit, notes=(*fit.notes, *left_out))
         summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:
@@ -105,7 +107,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
             return 0
         files = _other_files(fit, summary, possible)
         output.write(models(fit, summary), summary, history(fit), files)
-    if group.is_root:
+    if prints:
         print_fit(fit, summary, args.out, REPORT in files, console)
     return 0
 
@@ -246,7 +248,7 @@ def print_fit(fit: FileFit, described: Mapping[str, Any], out: Path, page: bool,
         console.print(screen_table(path_table(summary.all_paths[label], label, what)))
         say(str(path))
     if summary.scores is not None and fit.scores is not None:
-        console.print(screen_table(scores_table(summary.scores), _PRINTED_AGENTS))
+        console.print(screen_table(scores_table(summary.scores, summary.labels), _PRINTED_AGENTS))
         worse = warning(dict(fit.scores.everyone.scores), summary.balanced)
         if worse:
             say(f"warning: {worse}")

@@ -17,6 +17,7 @@ from dcgs.cli.values import (
     fraction,
     job,
     name_of,
+    names,
     option,
     path,
     positive,
@@ -114,6 +115,8 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add("--ridge R", text, positive)
     add = partial(option, parser.add_argument_group("agents"))
     add("--agents M", "how many (default: as many as files or nodes)", count)
+    text = "the site's name; in one process those of all agents, by commas (default: agent 0, …)"
+    add("--name NAME", text, names)
     add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
     _add_set(partial(option, parser.add_argument_group("set of models")))
     add = partial(option, parser.add_argument_group("intercept, scales and weights (not for completion)"))
@@ -161,7 +164,7 @@ def _add_data(group: Any) -> None:
         "of tables, an empty cell: filled with the mean of all sites (default), its row dropped, or refused"
     )
     add("--missing", text, choices=["mean", "drop", "error"])
-    text = "share of each site's rows to hold out of the fit and score models on (default: 0.1; 0: none)"
+    text = "share of each site's rows or ratings to hold out and score models on (default: 0.1; 0: none)"
     add("--held-out SHARE", text, share)
     text = (
         "how one file is split: in order (default), shuffled by the seed, or sorted by target or row "
@@ -173,16 +176,21 @@ def _add_data(group: Any) -> None:
 def add_reading_options(group: Any, columns: str, base: str) -> None:
     """Add the options about tables that fit and predict share, with their help and their defaults."""
     option(group, "--columns ROW,COL,VALUE", columns)
+    add_text_options(group)
+    exclusive = group.add_mutually_exclusive_group()
+    for name, first in (("--zero-based", 0), ("--one-based", 1)):
+        text = f"rows and columns count from {first} (default: {base})"
+        exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
+
+
+def add_text_options(group: Any) -> None:
+    """Add the options about tables of text."""
     text = "the first line has names (default: found from the file)"
     option(group, "--header", text, bool, default=None)
     text = "of text, such as latin-1 or cp1252 (default: utf-8); of this site's file only"
     option(group, "--encoding NAME", text, encoding, default="utf-8")
     text = "of tables of text, the decimal mark (default: found from each file); of this site's file only"
     option(group, "--decimal", text, choices=[".", ","])
-    exclusive = group.add_mutually_exclusive_group()
-    for name, first in (("--zero-based", 0), ("--one-based", 1)):
-        text = f"rows and columns count from {first} (default: {base})"
-        exclusive.add_argument(name, dest="base", action="store_const", const=first, help=text)
 
 
 def text_format(args: argparse.Namespace) -> TextFormat:
@@ -284,12 +292,12 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
 # What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
 # compared when it is known.
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
-_OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents")
+_OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
-_LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
+LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
-_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
+_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing")
 
 
 def config_of(args: argparse.Namespace) -> FitConfig:
@@ -299,9 +307,10 @@ def config_of(args: argparse.Namespace) -> FitConfig:
     set_options = {name: value for name, value in flags.items() if value is not None} | dict(args.set_option)
     method_options = {name: getattr(args, name) for name in _METHOD_OPTIONS}
     own_options = dict(args.method_option), dict(args.inner_option)
+    split: Any = args.split or ("sorted" if problem.entries else "even")
     return FitConfig(
         problem=problem,
-        source=DataSource(args.data, args.split or ("sorted" if problem.entries else "even"), args.seed),
+        source=DataSource(args.data, split, args.seed, names=args.name or ()),
         layout=_layout(args, problem),
         graph=GraphSpec(args.graph, args.seed),
         set=SetSpec(args.set or problem.usual_set, set_options),
@@ -323,7 +332,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options that must be the same at all sites, by flag; targets in files are local."""
-    given = {name: value for name, value in vars(args).items() if name not in _LOCAL}
+    given = {name: value for name, value in vars(args).items() if name not in LOCAL}
     given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"

@@ -40,6 +40,11 @@ OWN: Mapping[str, CommandJob] = {
             "                                  fit a model to your own data; see dcgs fit --help",
         ),
     ),
+    "describe": CommandJob(
+        "what sites have in each column, without small counts",
+        "dcgs.cli.describe:add",
+        ("dcgs describe --data 'hospital-{agent}.csv'    table one of all sites, before a fit",),
+    ),
     "predict": CommandJob(
         "apply a model of dcgs fit to new data",
         "dcgs.cli.predict:add",
@@ -50,6 +55,9 @@ OWN: Mapping[str, CommandJob] = {
         "dcgs.cli.show:add",
         ("dcgs show model/                  the largest coefficients, the certified gap, what was sent",),
     ),
+    "study": CommandJob("make a study between organizations", "dcgs.cli.study:add"),
+    "site": CommandJob("take part in a study between organizations", "dcgs.cli.site:add"),
+    "relay": CommandJob("keep sealed messages for sites that only dial out", "dcgs.cli.relay:add"),
 }
 HELP = {name: job.text for name, job in OWN.items()}
 _PACKAGES = dict.fromkeys(("bench", "reproduce", "report"), "dcgs-bench")

@@ -76,6 +76,15 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Return names that commas separate; brackets are for the files after them."""
+    given = tuple(name.strip() for name in text.split(","))
+    if not all(given) or any("(" in name or len(name) > 60 for name in given):
+        must = "names of at most 60 characters without brackets, separated by commas"
+        raise argparse.ArgumentTypeError(f"must be {must}; got {text!r}")
+    return given
+
+
 def encoding(text: str) -> str:
     """Return the name of an encoding in which lines end as in ASCII."""
     with suppress(LookupError, UnicodeError):

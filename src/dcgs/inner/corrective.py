@@ -123,10 +123,12 @@ class _CorrectiveSolver(Solver):
             most = max(_FEW, int(_PART * len(S)))
             count = len(S)
             hull.add([s, *self.task.lmo.more(g, least + (1.0 - _ADDED_SHARE) * gap, most)])
-            falls, lowest = gap < _FALL * lowest, min(gap, lowest)
-            useless_passes = 0 if falls or len(S) > count else useless_passes + 1
+            is_new, falls = len(S) > count, gap < _FALL * lowest
+            # Over a larger hull the gap over X may rise at first: it is compared with those of this hull.
+            lowest = math.inf if is_new else min(gap, lowest)
+            useless_passes = 0 if falls or is_new else useless_passes + 1
             steps = hull.correct(phi, max(_SHARE * gap, _END * e, noise), min(steps_left, _LONGEST))
-            if useless_passes == _PASSES or (steps == 0 and len(S) == count):
+            if useless_passes == _PASSES or (steps == 0 and not is_new):
                 outcome = Outcome.ROUNDING  # no further progress is possible in floating point
                 break
             steps_left -= max(1, steps)

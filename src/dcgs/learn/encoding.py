@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dcgs.learn.files.source import Indices, Numbers
 from dcgs.learn.files.tables import Column, Table
@@ -111,8 +112,12 @@ class TableSums:
     missing: Numbers
 
     @classmethod
-    def of(cls, A: Numbers, held_out: Indices) -> TableSums:
+    def of(cls, A: Any, held_out: Indices) -> TableSums:
         """Return the sums of an agent, given the rows that it holds out."""
+        if sparse.issparse(A):  # of a file without holes
+            rest = A[np.setdiff1d(np.arange(A.shape[0]), held_out)]
+            sums = [np.asarray(some.sum(axis=0), dtype=float).reshape(-1) for some in (rest, rest.power(2))]
+            return cls(sums[0], np.full(A.shape[1], float(rest.shape[0])), sums[1], np.zeros(A.shape[1]))
         rest = np.delete(A, held_out, axis=0)
         there = (~np.isnan(rest)).sum(axis=0).astype(float)
         missing = np.isnan(A).sum(axis=0).astype(float)
@@ -122,13 +127,13 @@ class TableSums:
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedTables:
-    """The tables of the agents of this process as numbers with NaN, how they are filled, and notes.
+    """The tables or arrays of the agents of this process as numbers with NaN, how they are filled, and notes.
 
     ``sums`` are those of each agent and, under −1, of all agents.
     """
 
     encoding: Encoding
-    matrices: Mapping[int, Numbers]
+    matrices: Mapping[int, Any]
     sums: Mapping[int, TableSums]
     notes: tuple[str, ...]
 
@@ -165,6 +170,16 @@ def encode(
     return EncodedTables(encoding, matrices, {-1: everyone, **local}, tuple(notes))
 
 
+def inspect(matrices: Mapping[int, Any], held_out: Mapping[int, Indices], width: int) -> Steps[EncodedTables]:
+    """Return arrays as they are, with the sums of their columns over all sites, for notes on these."""
+    local = {i: TableSums.of(A, held_out[i]) for i, A in matrices.items()}
+    values = {i: [sums.total, sums.there, sums.squares] for i, sums in local.items()}
+    total, there, squares = yield Request("sums and squares of features", values)
+    encoding = Encoding(tuple(EncodedColumn(f"feature {k + 1}") for k in range(width)))
+    everyone = TableSums(total, there, squares, np.zeros(width))
+    return EncodedTables(encoding, matrices, {-1: everyone, **local}, ())
+
+
 def _levels_there(encoding: Encoding, table: Table) -> Numbers:
     """Return for each level of each category whether a table has it."""
     flags: list[float] = []
@@ -193,8 +208,7 @@ def scale_notes(encoded: EncodedTables, schema: Schema) -> Steps[list[str]]:
     numeric = [(column.name, start) for column, start in encoded.encoding.starts if column.levels is None]
     starts, flags = [start for _, start in numeric], {}
     for i, A in encoded.matrices.items():
-        is_flag = (np.isin(A, (0.0, 1.0)) | np.isnan(A)).all(axis=0)  # the mean of a flag is a share
-        odd = _have_other_scale(encoded.sums[i], encoded.sums[-1]) & ~is_flag
+        odd = have_other_scale(encoded.sums[i], encoded.sums[-1]) & ~_are_flags(A)
         table = np.zeros((len(schema.sites), len(numeric)))
         table[i] = odd[starts]
         flags[i] = [table]
@@ -207,7 +221,16 @@ def scale_notes(encoded: EncodedTables, schema: Schema) -> Steps[list[str]]:
     return schema.noted(facts, Note.SCALES)
 
 
-def _have_other_scale(local: TableSums, everyone: TableSums) -> NDArray[np.bool_]:
+def _are_flags(A: Any) -> NDArray[np.bool_]:
+    """Return which columns are of 0 and 1; the mean of such a column is a share."""
+    if not sparse.issparse(A):
+        return np.asarray((np.isin(A, (0.0, 1.0)) | np.isnan(A)).all(axis=0))
+    stored = A.tocoo()
+    odd = stored.coords[1][~np.isin(stored.data, (0.0, 1.0))]
+    return np.asarray(np.bincount(odd, minlength=A.shape[1]) == 0)
+
+
+def have_other_scale(local: TableSums, everyone: TableSums) -> NDArray[np.bool_]:
     """Return where the mean of a site is so far from that of the other sites that units may differ.
 
     The means differ by over ten deviations of the others, or by over one deviation and a power of ten.

@@ -22,7 +22,7 @@ from dcgs import __version__
 from dcgs.learn.sites import Remedy, SitesError
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.state import from_plain, to_plain
-from dcgs.validation import Label, label_text, listed, numbered
+from dcgs.validation import Label, in_words, label_text, listed
 
 MOST_LEVELS = 100
 """The most levels that a column of words may have at a site, unless the user says that it is a category."""
@@ -37,12 +37,13 @@ class Note(Enum):
 
     COMMAS = ", which were read as such"
     CODES = "; if such a value stands for a missing one, write NA in its place"
-    IDS = "; if these are ids, leave them out with --drop"
-    COPIES = "; leave it out with --drop if it is not known when you predict"
+    IDS = "; if these are ids, leave them out (of tables with --drop)"
+    COPIES = "; leave it out (of tables with --drop) if it is not known when you predict"
     EMPTY = "; the means of the other sites take its place"
     SCALES = " (ten deviations, or a power of ten); see whether all sites use the same unit"
     REPEATED = "; the mean counts"
     OUTSIDE = ""
+    CONSTANT = ", which cannot help to predict there"
 
 
 @final
@@ -87,6 +88,11 @@ class SiteSchema:
     facts: dict[str, str] = field(default_factory=dict)
     error: str | None = None
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def short_name(self) -> str:
+        """The name without the file after it."""
+        return self.name.partition(" (")[0]
 
 
 @final
@@ -169,7 +175,7 @@ def unpacked(texts: Iterable[str]) -> tuple[dict[int, SiteSchema], dict[str, tup
     entries = [json.loads(text) for text in texts]
     parts = {digest: json.loads(part) for kind, digest, part in entries if kind == "part"}
     given = {agent: site for kind, agent, site in entries if kind == "site"}
-    check_options({i: {"the version of dcgs": given[i]["version"]} for i in sorted(given)})
+    check_options({f"agent {i}": {"the version of dcgs": given[i]["version"]} for i in sorted(given)})
     sites = {}
     for i in sorted(given):
         plain = given[i]["schema"]
@@ -184,10 +190,10 @@ def unpacked(texts: Iterable[str]) -> tuple[dict[int, SiteSchema], dict[str, tup
 
 def merge(sites: Mapping[int, SiteSchema], levels: Mapping[str, Sequence[str]], rules: MergeRules) -> Schema:
     """Return what the schemas of all sites have in common; raise if something differs that must not."""
-    check_options({i: site.options for i, site in sites.items()})
-    for i, site in sites.items():
+    check_options({site.short_name: site.options for site in sites.values()})
+    for site in sites.values():
         if site.error is not None:
-            raise SitesError(f"agent {i} failed: {site.error}")
+            raise SitesError(f"{site.short_name} failed: {site.error}")
     empty = [site.name for site in sites.values() if site.rows == 0]
     if empty:
         problem = f"every site must have rows; there are none at {', '.join(empty)}."
@@ -205,21 +211,21 @@ def merge(sites: Mapping[int, SiteSchema], levels: Mapping[str, Sequence[str]], 
     return Schema(sites, width, columns, places, labels, tuple(notes))
 
 
-def check_options(options: Mapping[int, Mapping[str, str]], kind: str = "agent") -> None:
+def check_options(options: Mapping[str, Mapping[str, str]]) -> None:
     """Raise if options differ that must be the same at all sites; name each with its values and sites.
 
-    >>> check_options({0: {"--missing": "'mean'"}, 1: {"--missing": "'drop'"}, 2: {"--missing": "'mean'"}})
+    >>> check_options({"ulm": {"--missing": "'mean'"}, "graz": {"--missing": "'drop'"}})
     Traceback (most recent call last):
-    dcgs.learn.sites.SitesError: all sites must be given the same options; --missing is 'mean' at agents 0 and
-    2, and 'drop' at agent 1. Give the same at all sites.
+    dcgs.learn.sites.SitesError: all sites must be given the same options; --missing is 'mean' at ulm, and
+    'drop' at graz. Give the same at all sites.
     """
     differences = []
     for name in dict.fromkeys(name for given in options.values() for name in given):
-        owners: dict[str, list[int]] = {}
-        for i, given in options.items():
-            owners.setdefault(given.get(name, NOT_GIVEN), []).append(i)
+        owners: dict[str, list[str]] = {}
+        for site, given in options.items():
+            owners.setdefault(given.get(name, NOT_GIVEN), []).append(site)
         if len(owners) > 1:
-            values = ", and ".join(f"{value} at {numbered(who, kind)}" for value, who in owners.items())
+            values = ", and ".join(f"{value} at {in_words(who)}" for value, who in owners.items())
             differences.append(f"{name} is {values}")
     if differences:
         problem = f"all sites must be given the same options; {'; '.join(differences)}."

@@ -80,6 +80,7 @@ class ScoresSummary:
     agents: tuple[SiteScores, ...] = ()
     rows: int = 0
     scores: dict[str, Score] = field(default_factory=dict)
+    what: str = "rows"
 
     @property
     def of_all(self) -> SiteScores:
@@ -100,6 +101,12 @@ class AgentSummary:
     computing: float = 0.0
     waiting: float = 0.0
     rows: int | None = None
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name of the site, or the number of the agent."""
+        return self.name or str(self.agent)
 
 
 @final
@@ -108,6 +115,7 @@ class FitSummary:
     """The description of a fit. Entries that a file does not have keep their defaults.
 
     ``agents`` is their number, or a summary of each. ``constant`` is the constant prediction.
+    ``name`` is that of the site whose model it is, if it has one.
     """
 
     set: dict[str, Option] = field(default_factory=dict)
@@ -127,6 +135,7 @@ class FitSummary:
     path: PathSummary | None = None
     paths: dict[str, PathSummary] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    name: str = ""
 
     @classmethod
     def read(cls, plain: Plain) -> FitSummary:
@@ -139,6 +148,12 @@ class FitSummary:
         return self.agents if isinstance(self.agents, int) else len(self.agents)
 
     @property
+    def labels(self) -> list[str]:
+        """The name or number of each site."""
+        known = () if isinstance(self.agents, int) else self.agents
+        return [item.label for item in known] or list(map(str, range(self.count)))
+
+    @property
     def all_paths(self) -> dict[str, PathSummary]:
         """The paths of radii by the label of the class; that of one model has an empty label."""
         return self.paths if self.path is None else {"": self.path}
@@ -149,7 +164,8 @@ class FitSummary:
         options = dict(self.set)
         name = str(options.pop("name", "?"))
         chosen = ", ".join([name, *(f"{key} {_option(value)}" for key, value in options.items())])
-        facts = {"set": chosen, "status": self.status}
+        facts = {"site": self.name} if self.name else {}
+        facts |= {"set": chosen, "status": self.status}
         if self.gap is not None:
             share = "" if self.gap.share is None else f", {self.gap.share:.2g} of the decrease of the loss"
             facts["certified gap"] = f"{self.gap.gap:.3g}{share}"
@@ -182,18 +198,20 @@ class FitTable:
     last: int = 0
 
 
-def scores_table(scores: ScoresSummary) -> FitTable:
+def scores_table(scores: ScoresSummary, labels: Sequence[str] = ()) -> FitTable:
     """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     everyone = scores.of_all
     names = list(everyone.scores)
-    where = "rows held out" if scores.held_out else "the rows of the fit"
+    what = scores.what
+    where = f"{what} held out" if scores.held_out else "the rows of the fit"
     rows: list[list[Any]] = [
-        [str(i), site.rows, *(_score(site, name, "model") for name in names)]
-        for i, site in enumerate(scores.agents)
+        [label, site.rows, *(_score(site, name, "model") for name in names)]
+        for label, site in zip(labels, scores.agents, strict=True)
     ]
     rows.append(["all", everyone.rows, *(_score(everyone, name, "model") for name in names)])
-    rows.append(["all, without features", None, *(_score(everyone, name, "constant") for name in names)])
-    columns = {"agent": "text", "rows": "count"} | dict.fromkeys(names, "number")
+    constant = "all, by the mean alone" if what == "ratings" else "all, without features"
+    rows.append([constant, None, *(_score(everyone, name, "constant") for name in names)])
+    columns = {"agent": "text", what: "count"} | dict.fromkeys(names, "number")
     return FitTable(f"scores on {where}", columns, rows, last=2)
 
 
@@ -228,7 +246,7 @@ def agents_table(summary: FitSummary, projects: bool = False) -> FitTable:
     work = "projections" if projects else "oracle calls"
     rows = [
         [
-            str(item.agent),
+            item.label,
             item.rows,
             item.messages,
             item.bytes,

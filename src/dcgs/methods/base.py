@@ -19,8 +19,9 @@ from dcgs.link import Link
 from dcgs.low_rank import LowRank
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget
 from dcgs.objectives.objective import Baseline, Objective
-from dcgs.points import Point, vdot
+from dcgs.points import Point, norm, vdot
 from dcgs.protocol import Program
+from dcgs.secure.session import SecureSums
 from dcgs.sets.base import ConvexSet, ProjectableSet
 from dcgs.state import ResumePoint
 from dcgs.tree import TreeNode
@@ -104,6 +105,8 @@ class Agent:
       methods: the models that they observe are certified around them. Agents that stop because of it call
       ``agree`` with the certified gap first. The root of the spanning tree reports every gap that was
       certified on the way by ``certify``.
+    * ``secure`` masks the sums of the network; None if they are open. :meth:`sum_error`
+      bounds their errors.
     * ``save`` and ``restore`` are for checkpoints: see :attr:`Method.State`.
 
     >>> import dcgs, networkx as nx, numpy as np
@@ -144,6 +147,19 @@ class Agent:
     link: Link | None = None
     on_save: OnSave = lambda k, state, inner, certifier=None: None
     resume: ResumePoint | None = None
+    secure: SecureSums | None = None
+
+    def sum_error(self, part: int) -> Any:
+        """Return a bound of the error that fixed point adds to each number of an array of a total.
+
+        It is called where the root reads the total, of which the array is the part of this number. The bound
+        is an array if each number has an exponent of its own, else one number; 0 if sums are open.
+        """
+        return 0.0 if self.secure is None else self.secure.errors[part]
+
+    def sum_noise(self, part: int, size: int) -> float:
+        """Return a bound of the length of the errors that fixed point adds to such an array of this size."""
+        return float(norm(np.broadcast_to(self.sum_error(part), size)))
 
     def restore(self, kind: type[T]) -> T | None:
         """Return the method's state from a checkpoint; None in a new run. Call it once."""
@@ -244,6 +260,8 @@ class Method(ABC):
     """True if its programs work with missing, late and old messages."""
     projects: bool = False
     """True if it projects onto X and calls no oracle. Facts then include smoothness and eigenvalues of W."""
+    sums_only: bool = False
+    """True if all that its agents send are sums over the network, which can be masked, and their answers."""
     uses_sizes: bool = False
     """True if Facts are to include sizes of data and graph, by which the method chooses what to do."""
     State: ClassVar[Any] = None

@@ -21,8 +21,9 @@ from dcgs.points import EPS, Point
 
 # Sums over agents and inner products round more than once: this multiple of one rounding error bounds all.
 _SUMMED = 4.0
-# What an agent says of a least value that its loss does not know; sums of it are finite.
-_UNKNOWN = 1e300
+UNKNOWN = 1e300
+"""What an agent says of a least value that its loss does not know, and minus this of a lower bound that it
+does not have; sums are finite."""
 
 
 class GapKind(IntEnum):
@@ -127,7 +128,7 @@ class Bounds:
 
         ``decrease`` is an upper bound of f(x⁰) − f(x), and ``excess`` the sum of :func:`excess` at x.
         """
-        if excess < _UNKNOWN:
+        if excess < UNKNOWN:
             self.add(-decrease - excess, GapKind.LEAST)
 
     def gap(self, decrease: float, at_start: bool = False) -> CertifiedGap:
@@ -150,7 +151,7 @@ class Bounds:
 def excess(f: Objective, value: float) -> float:
     """Return an upper bound of f(x) minus the least value that its loss can take, given f(x)."""
     if f.loss.least == -math.inf:
-        return _UNKNOWN
+        return UNKNOWN
     least = f.loss.size * f.loss.least
     return value - least + _SUMMED * EPS * (abs(value) + abs(least))
 

@@ -1,11 +1,12 @@
 """The agents of any method certify a model and stop together, with the messages that they send anyway.
 
-Reductions along the spanning tree go on beside the method: their parts are attached to messages. When the
-root expects its point y to be good enough, it sends y down the tree as a model, and says what it needs. Every
-agent adds its decrease fᵢ(x⁰) − fᵢ(y) and its share of a lower bound of f* to the sums that go up. The root
-compares the two, and if the gap is small enough, it sends down that y is the answer. This takes three times
-the height of the tree, and no round of its own. A second model can be proposed while the first is on its way.
-docs/methods.md has the proofs of the bounds.
+When the root of the spanning tree expects its point y to be good enough, it sends y down the tree as a model,
+and says what it needs. Every agent has a few numbers for the others: bounds of fᵢ(x⁰) − fᵢ(y), and shares of
+lower bounds of f*. If they are flooded, all agents compare the sums by themselves and stop together, as many
+rounds later as the height of the tree and the diameter of the graph. Else they are added on their way up the
+tree, the root compares, and sends down that y is the answer: three heights, which is the same on a tree, and
+fewer bytes. All that is attached to messages of the method, and takes no round of its own. A second model can
+be proposed while the first is on its way. docs/methods.md has the proofs of the bounds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from dcgs.inner import Inner, Solver, best_inner
 from dcgs.low_rank import LowRank
 from dcgs.methods.attachment import Parts, attached, detached
 from dcgs.methods.base import Agent, Dual, Method
-from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, excess, gap_noise
+from dcgs.methods.certificate import UNKNOWN, Bounds, CertifiedGap, GapKind, excess, gap_noise
 from dcgs.methods.fast.step_size import local_eta
+from dcgs.methods.flood import Flood
 from dcgs.methods.local_bound import LocalBound, gradient_multiplier
 from dcgs.methods.outlook import Measured, Outlook, Proposal, Request, View
 from dcgs.methods.reduction import Reduction, Value
@@ -31,33 +33,30 @@ from dcgs.protocol import Inbox, Outbox, Program
 # Models that can be on their way at the same time.
 _LANES = 2
 
-# Lanes are the channels 0 and 1 of attachments; on this one, numbers say what has arrived.
-_ACKNOWLEDGES = 2
+# Sums along the tree have the channels 0 and 1 of attachments, one for each lane. On channel 2 numbers say
+# what has arrived. What is flooded has the channels from 3 on.
+_ACKNOWLEDGES, _FLOODS = 2, 3
 
 
 class Shares(NamedTuple):
-    """What an agent contributes to a reduction, or the sums over all agents.
+    """What an agent says of a model y, or the sums over all agents.
 
-    At the model: a lower bound of the ``decrease`` f(x⁰) − f(y), its rounding ``error``, the ``excess`` of f
-    over the least value of the losses, and the ``noise`` of the gradient. ``bound`` is a share of a lower
-    bound of f* − f(x⁰), which counts if all ``agents`` gave one; it may be by ``left`` too low.
-    ``local_decrease`` is Σ fᵢ(x⁰) − fᵢ(xᵢ) at the agents' own points.
+    ``decrease`` is a lower bound of f(x⁰) − f(y), and ``excess`` an upper bound of what f(y) is above the
+    least value of the losses, as seen from there. ``bound`` is a share of a lower bound of f* − f(x⁰); it
+    counts if all agents have one. ``noise`` is that of the gradient, and ``error`` that of the decrease.
     """
 
-    decrease: float = 0.0
-    error: float = 0.0
-    excess: float = 0.0
+    decrease: float
+    excess: float
+    bound: float = -UNKNOWN
     noise: float = 0.0
-    bound: float = 0.0
-    agents: float = 0.0
-    left: float = 0.0
-    local_decrease: float = 0.0
+    error: float = 0.0
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the root sends to all agents: a request for the next reduction, or that the last model is final.
+    """What the root sends to all agents: a request for shares, or that the last model is final.
 
     ``at`` is the iteration after which agents contribute; if the run ends, the round after which they stop.
     ``center`` is the mean gradient at the last model, if multipliers are made of it.
@@ -71,33 +70,37 @@ class Answer:
 
     def value(self) -> Value:
         """Return the answer as arrays."""
-        gap = np.zeros(0) if self.certified is None else self.certified.as_array()
-        numbers = np.array([self.at, *self.request.numbers(), *gap], dtype=np.float64)
+        if self.certified is not None:
+            return (np.array([self.at, *self.certified.as_array()]),)
+        numbers = np.array([self.at, *self.request.numbers()])
         return numbers, *(vector for vector in (self.center, self.model) if vector is not None)
 
     @classmethod
     def of(cls, value: Value) -> Answer:
         """Return the answer that these arrays represent."""
-        numbers, *vectors = value
-        at, code, tolerance, *gap = numbers.tolist()
-        request = Request.of(code, tolerance)
+        (at, *numbers), *vectors = value[0].tolist(), *value[1:]
+        if len(numbers) > len(Request().numbers()):
+            return cls(int(at), certified=CertifiedGap.of(numbers))
+        request = Request.of(*numbers)
         center = vectors.pop(0) if request.uses_gradients else None
-        model = vectors[0] if vectors else None
-        return cls(int(at), request, CertifiedGap.of(gap) if gap else None, center, model)
+        return cls(int(at), request, None, center, vectors[0] if vectors else None)
 
 
 @final
 @dataclass(eq=False)
 class Lane:
-    """A series of reductions, in which one model after the other is certified.
+    """One model after the other that is certified.
 
-    ``request`` is what the root has asked for at ``model``; agents contribute after iteration ``due``.
-    ``center`` is the mean gradient at the last ``anchor`` of all lanes, if multipliers are made of it. At the
-    root, ``is_read`` is True after the sums of the reduction were read, and ``expected`` is the gap that was
-    expected of the model, proposed in ``round``.
+    ``request`` is what the root has asked for at ``model``; all agents have it after round ``spread``. They
+    contribute after iteration ``due``, to the ``reduction`` along the tree or to the ``flood``.
+    ``center`` is the mean gradient at the last ``anchor`` of all lanes, if multipliers are made of it.
+    ``is_read`` is True after all shares were read: at the root, or at all agents if they are flooded. At the
+    root, ``expected`` is the gap that was expected of the model, proposed in ``round``.
     """
 
     reduction: Reduction = field(default_factory=lambda: Reduction(None))
+    flood: Flood = field(default_factory=Flood)
+    spread: int = 0
     due: int = 0
     request: Request = field(default_factory=Request)
     model: Point | None = None
@@ -113,9 +116,9 @@ class CertifierState:
     """One agent's part in the certificate, which is saved in checkpoints with the state of the method.
 
     ``rounds`` counts those of the run, and ``k`` its iterations, the last of which was ``observed`` after so
-    many rounds; none took fewer than ``fewest``. ``anchor`` is the last model whose gradient
-    was summed; at the root, ``mean`` is the mean gradient there. The run ends by ``ending`` with ``model``
-    after round ``stop``. The root also has the best bounds and its expectations.
+    many rounds; none took fewer than ``fewest``. ``anchor`` is the last model whose gradient was summed; at
+    the root, ``mean`` is the mean gradient there. The run ends by ``ending`` with ``model`` after round
+    ``stop``. The root also has the best bounds and its expectations.
     """
 
     lanes: list[Lane]
@@ -202,11 +205,17 @@ class Certifier:
         rounds = at.rounds - at.observed
         at.k, at.observed, at.fewest = k, at.rounds, min(at.fewest or rounds, rounds)
         for lane in at.lanes:
-            is_due = k >= lane.due or not agent.reliable
-            if lane.reduction.own is None and lane.reduction.number > 0 and is_due:
+            # All have the request by then, unless some agents' iterations take fewer rounds than the root's.
+            is_due = (k >= lane.due and at.rounds >= lane.spread) or not agent.reliable
+            is_due = is_due and lane.request.proposal is not Proposal.NOTHING
+            if is_due and lane.request.floods and agent.index not in lane.flood.known:
+                numbers = np.array([at.rounds, *self._contribution(lane, x, dual)[0]])
+                lane.flood.add(agent.index, numbers, agent.degrees)
+            elif is_due and not lane.request.floods and lane.reduction.own is None:
                 lane.reduction.own = self._contribution(lane, x, dual)
+        self._conclude()
         if agent.tree.parent is None and at.ending is None:
-            self._decide(x, dual)
+            self._propose(x, dual)
 
     def send(self, outbox: Outbox) -> Outbox:
         """Return the messages of the method, with the parts of the reductions attached."""
@@ -215,6 +224,9 @@ class Certifier:
         for number, lane in enumerate(at.lanes):
             for j, value in lane.reduction.outgoing(agent.tree, agent.reliable).items():
                 parts.setdefault(j, []).append((number, value))
+            for j, rows in lane.flood.outgoing().items():
+                numbered = np.concatenate([[lane.reduction.number], rows])
+                parts.setdefault(j, []).append((_FLOODS + number, (numbered,)))
         if not agent.reliable:
             (lane,), tree = at.lanes, agent.tree
             for j in (*tree.children, *(() if tree.parent is None else (tree.parent,))):
@@ -227,6 +239,7 @@ class Certifier:
         at, agent = self.at, self.agent
         at.rounds += 1
         own, parts = detached(inbox)
+        answers = list[tuple[Lane, Value]]()
         for j, each in parts.items():
             theirs = None
             for channel, value in each:
@@ -234,11 +247,19 @@ class Certifier:
                     theirs, has_partial = map(int, value[0])
                     at.lanes[0].reduction.acknowledge(agent.tree, j, theirs, bool(has_partial))
                     continue
+                if channel >= _FLOODS:
+                    lane, (of, *rows) = at.lanes[channel - _FLOODS], value[0]
+                    if of == lane.reduction.number:  # else it has arrived before, on a shorter way
+                        lane.flood.receive(j, np.array(rows), agent.degrees)
+                    continue
                 lane = at.lanes[channel]
                 number = lane.reduction.number + (j == agent.tree.parent) if theirs is None else theirs
                 answer = lane.reduction.receive(agent.tree, j, number, value)
                 if answer is not None:
-                    self._accept(lane, answer)
+                    answers.append((lane, answer))
+        self._conclude()  # the last shares of a lane may arrive together with its next request
+        for lane, answer in answers:
+            self._accept(lane, answer)
         return own
 
     def stops(self) -> bool:
@@ -252,66 +273,77 @@ class Certifier:
         return agent.reliable  # else neighbors may not know the answer yet: send it until the run ends
 
     def _accept(self, lane: Lane, value: Value) -> None:
-        """Take an answer of the root, and begin the next reduction."""
+        """Take an answer of the root, and send it on to the children."""
         at, agent, answer = self.at, self.agent, Answer.of(value)
         lane.reduction = lane.reduction.following(agent.tree, None, value)
-        lane.request, lane.due, lane.is_read = answer.request, answer.at, False
+        lane.request, lane.due, lane.is_read = answer.request, answer.at, answer.certified is not None
+        lane.spread = at.rounds + agent.tree.height - agent.tree.depth
         if answer.certified is not None:
-            lane.due = 0
-            if self._suffices(answer.certified):
-                at.ending, at.model, at.stop = answer.certified, lane.model, answer.at
+            self._end(lane, answer.certified, answer.at)
             return
-        lane.center = answer.center
+        lane.flood, lane.center = Flood(), answer.center
         if answer.request.proposal is Proposal.START:
             lane.model = agent.x0
         elif answer.request.proposal is Proposal.MODEL:
             assert answer.model is not None
             lane.model = frozen(answer.model)
 
+    def _end(self, lane: Lane, certified: CertifiedGap, stop: int) -> None:
+        """End the run with the model of this lane after round ``stop``, unless another one ends it before."""
+        at = self.at
+        if self._suffices(certified) and (at.ending is None or stop < at.stop):
+            at.ending, at.model, at.stop = certified, lane.model, stop
+
     def _contribution(self, lane: Lane, x: Point, dual: Dual | None) -> Value:
         """Return the agent's shares, and the gradient at the model if the root has asked for it."""
-        agent, f, request = self.agent, self.agent.f, lane.request
-        shares = Shares(local_decrease=agent.baseline.decrease(x, f.map.image(x))[0])
-        if request.proposal is Proposal.NOTHING:
-            return (np.array(shares),)
-        assert lane.model is not None
-        multiplier = self._multiplier(lane, dual)
-        if multiplier is not None and request.tolerance > 0.0:
+        agent, f, request, model = self.agent, self.agent.f, lane.request, lane.model
+        assert model is not None
+        multiplier = self._multiplier(lane, dual) if request.tolerance > 0.0 else None
+        bound = -UNKNOWN
+        if multiplier is not None:
             found = self._local_bound(multiplier, x, request.tolerance, request.effort)
-            noise = found.noise + multiplier.drift * agent.X.diameter
-            is_common = lane.center is not None or self.at.k == lane.due
-            shares = shares._replace(bound=found.value - noise, agents=float(is_common), left=found.gap)
-        image = f.map.image(lane.model)
-        decrease, error = agent.baseline.decrease(lane.model, image)
+            bound = found.value - found.noise - multiplier.drift * agent.X.diameter
+        image = f.map.image(model)
+        decrease, error = agent.baseline.decrease(model, image)
         error += EPS * agent.facts.agents * abs(decrease)  # of the sum over all agents
-        above = excess(f, f.loss.value(image)) + error
-        shares = shares._replace(decrease=decrease - error, error=error, excess=above)
+        # A lower bound by the least value is minus the decrease minus the excess: both are rounded down here.
+        above = excess(f, f.loss.value(image)) + 3.0 * error
+        numbers = [decrease - error, above, bound][: 2 + (request.tolerance > 0.0 or request.gradient)]
         if not request.gradient:
-            return (np.array(shares),)
-        self.at.anchor = lane.model
-        shares = shares._replace(noise=f.grad_error(lane.model, image))
-        return np.array(shares), f.map.adjoint(f.loss.grad(image))
+            return (np.array(numbers),)
+        self.at.anchor = model
+        numbers += [f.grad_error(model, image), error]
+        return np.array(numbers), f.map.adjoint(f.loss.grad(image))
 
     def _multiplier(self, lane: Lane, dual: Dual | None) -> Dual | None:
         """Return the multiplier for the agent's share of the dual function, if there is one."""
         agent = self.agent
-        if lane.center is None:
-            return _own(agent, dual)
+        if lane.center is None:  # those of different iterations need not sum to zero
+            return _own(agent, dual) if self.at.k == lane.due else None
         assert self.at.anchor is not None
         return gradient_multiplier(agent, lane.center, agent.f.grad(self.at.anchor))
 
-    def _decide(self, x: Point, dual: Dual | None) -> None:
-        """Read the sums that are complete; end the run, or propose a model, if it is time."""
+    def _conclude(self) -> None:
+        """Read the shares that are complete; end the run if the gap is small enough."""
         at, agent = self.at, self.agent
+        is_root = agent.tree.parent is None
         for lane in at.lanes:
-            if lane.is_read or not lane.reduction.is_complete(agent.tree):
+            floods, is_known = lane.request.floods, len(lane.flood.known) == agent.facts.agents
+            is_complete = is_known if floods else is_root and lane.reduction.is_complete(agent.tree)
+            if lane.is_read or not is_complete:
                 continue
-            gap, lane.is_read = self._read(lane), True
-            if gap is not None:
+            lane.is_read = True
+            gap, stop = self._read(lane)
+            if is_root:
                 agent.certify(gap)
-                if self._suffices(gap):
-                    self._accept(lane, Answer(at.rounds + agent.tree.height, certified=gap).value())
-                    return
+            if floods:
+                self._end(lane, gap, stop)
+            elif self._suffices(gap) and at.ending is None:
+                self._accept(lane, Answer(stop, certified=gap).value())
+
+    def _propose(self, x: Point, dual: Dual | None) -> None:
+        """Ask for the shares at a model, if it is time."""
+        at, agent = self.at, self.agent
         free = [lane for lane in at.lanes if lane.is_read]
         if not free:
             return
@@ -350,35 +382,39 @@ class Certifier:
             dual_gap,
         )
 
-    def _read(self, lane: Lane) -> CertifiedGap | None:
-        """Return the gap at the model from the sums over all agents, if there is one."""
+    def _read(self, lane: Lane) -> tuple[CertifiedGap, int]:
+        """Return the gap at the model from all agents' shares, and the round in which all agents may stop.
+
+        If shares are flooded, all agents compute the same gap, of these shares alone.
+        """
         at, agent = self.at, self.agent
-        numbers, *vectors = lane.reduction.total()
-        sums, grad = Shares(*numbers.tolist()), vectors[0] if vectors else None
-        at.outlook.local = sums.local_decrease
-        if lane.request.proposal is Proposal.NOTHING:
-            return None
         assert lane.model is not None
+        floods, vectors = lane.request.floods, list[Point]()
+        if floods:
+            rounds, *rows = lane.flood.in_order().T
+            numbers, stop = [float(row.sum()) for row in rows], int(rounds.max()) + agent.tree.diameter
+        else:
+            total, *vectors = lane.reduction.total()
+            numbers, stop = total.tolist(), at.rounds + agent.tree.height
+        sums, bounds = Shares(*numbers), Bounds() if floods else at.bounds
         at_start, wolfe, dual = lane.request.proposal is Proposal.START, None, None
-        most = sums.decrease + 2.0 * sums.error  # f(x⁰) − f(y), rounded up
-        at.bounds.add_least(most, sums.excess)
-        if round(sums.agents) == agent.facts.agents:
+        bounds.add_least(sums.decrease, sums.excess)
+        if -sums.bound < UNKNOWN:
             dual = -sums.decrease - sums.bound
-            at.bounds.add(sums.bound, GapKind.DUAL)
-        if grad is not None:
-            gap, error = agent.proven_gap(grad, lane.model)
+            bounds.add(sums.bound, GapKind.DUAL)
+        if vectors:
+            gap, error = agent.proven_gap(vectors[0], lane.model)
             noise = gap_noise(sums.noise, norm(lane.model), agent.X.diameter) + error
             wolfe = CertifiedGap(gap, sums.decrease, noise, at_start)
-            at.bounds.add(-most - gap - noise, GapKind.WOLFE)
-            at.mean = grad / agent.facts.agents
-        best = at.bounds.gap(sums.decrease, at_start)
+            bounds.add_wolfe(wolfe, sums.error)
+            at.mean = vectors[0] / agent.facts.agents
+        best = bounds.gap(sums.decrease, at_start)
         if wolfe is not None:
-            best = at.bounds.best(wolfe, agent.target)
-        known = Measured(
-            lane.round, lane.expected, best, None if wolfe is None else wolfe.gap, dual, sums.left
-        )
+            best = bounds.best(wolfe, agent.target)
+        at.bounds.add(bounds.lower, bounds.kind)
+        known = Measured(lane.round, lane.expected, best, None if wolfe is None else wolfe.gap, dual)
         at.outlook.read(known)
-        return best
+        return best, stop
 
 
 def _own(agent: Agent, dual: Dual | None) -> Dual | None:

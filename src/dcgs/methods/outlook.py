@@ -39,11 +39,13 @@ _HOPELESS = 3.0
 # Steps of the inner solver with which the root computes it. They grow by the factor _MORE where they leave
 # more than the share _LEFT of it open, and what was found then holds for _HOLDS rounds. What is open counts
 # with the share _OPEN. Agents take _MORE times the steps for their shares, but not more than _MOST_EFFORT.
+# Their solves may have been too short if they find _SHORT times the gap that was expected.
+_SHORT = 1.5
 _EFFORT, _MORE, _MOST_EFFORT, _LEFT, _OPEN, _HOLDS = 20, 16, 2560, 0.9, 0.3, 10
 # A model is proposed if its gap is expected to be at most this multiple of the gap asked for: the second
 # number if it is cheap, that is if models and gradients take at most the share _CHEAP of all that is sent. A
 # second model is proposed while the first is on its way if its gap is expected to be _BETTER times as large.
-_GOOD, _GENEROUS, _CHEAP, _BETTER = 0.7, 1.0, 0.012, 0.5
+_GOOD, _GENEROUS, _CHEAP, _BETTER = 0.7, 1.0, 0.015, 0.5
 # A model is proposed at the latest after this multiple of the rounds at the last proposal, and this many
 # heights of the tree; the first one after so many rounds.
 _LATEST, _HEIGHTS, _FIRST = 1.5, 4, 100
@@ -55,8 +57,9 @@ _TOLERANCE, _COARSE = 0.25, 0.75
 _WOLFE, _ALWAYS = 2.0, 5
 # The gap falls as a power of the number of rounds, between these.
 _SLOWEST, _FASTEST = 0.5, 6.0
-# x⁰ may be optimal if Σ fᵢ(x⁰) − fᵢ(xᵢ) has fallen to this share of what it was: agents return to x⁰.
-_VANISHED = 0.2
+# Shares are flooded if that saves rounds and is cheap in this sense. A row is of so many numbers, what is
+# attached has a header of as many, and a message of the method.
+_ROW, _HEADER, _MESSAGE = 4, 4, 14
 
 
 class Proposal(IntEnum):
@@ -77,7 +80,8 @@ class Request:
 
     ``tolerance`` is that of an agent's share of the dual function, 0 for none, and ``effort`` limits the
     steps of its inner solver. With ``gradient``, the gradients at the model are summed. The multipliers are
-    the method's own, or with ``uses_gradients`` those of the gradients at the last model.
+    the method's own, or with ``uses_gradients`` those of the gradients at the last model. With ``floods``
+    shares are flooded, else added along the tree.
     """
 
     proposal: Proposal = Proposal.NOTHING
@@ -85,17 +89,19 @@ class Request:
     uses_gradients: bool = False
     tolerance: float = 0.0
     effort: int = 0
+    floods: bool = False
 
     def numbers(self) -> tuple[float, float]:
         """Return the request as two numbers."""
-        code = self.proposal + 4 * self.gradient + 8 * self.uses_gradients + 16 * self.effort
+        code = self.proposal + 4 * self.gradient + 8 * self.uses_gradients
+        code += 16 * self.floods + 32 * self.effort
         return float(code), self.tolerance
 
     @classmethod
     def of(cls, code: float, tolerance: float) -> Request:
         """Return the request with the numbers of :meth:`numbers`."""
-        effort, rest = divmod(int(code), 16)
-        return cls(Proposal(rest % 4), bool(rest & 4), bool(rest & 8), tolerance, effort)
+        effort, rest = divmod(int(code), 32)
+        return cls(Proposal(rest % 4), bool(rest & 4), bool(rest & 8), tolerance, effort, bool(rest & 16))
 
 
 @final
@@ -108,7 +114,6 @@ class Measured:
     best: CertifiedGap
     wolfe: float | None
     dual: float | None
-    left: float
 
 
 @final
@@ -148,9 +153,9 @@ class Outlook:
     ``dual_gap`` in the round ``looked``, falls at this ``rate``, and is computed with this ``effort``, not
     before the round ``look_dual``. Nothing is computed before the round ``look``, and the root's own decrease
     not before ``look_own``. ``gap`` is the last gap, of a model of the round ``measured``, and falls as this
-    ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y), ``local`` the
-    sum of the agents' own decreases, ``first`` the first one. ``entries`` counts those of the root's
-    ``points`` so far, and ``spent`` those of models and gradients along the tree.
+    ``power`` of rounds; ``wolfe`` is the last Wolfe gap. ``decrease`` is the last f(x⁰) − f(y), and ``local``
+    what the root's own data tell of it before. ``entries`` counts those of the root's ``points`` so far, and
+    ``spent`` the numbers that certificates have added to the messages for one neighbor, where they add most.
     """
 
     ratio: float = _RATIO
@@ -169,7 +174,6 @@ class Outlook:
     wolfe: float = math.inf
     decrease: float = 0.0
     local: float = 0.0
-    first: float = -1.0
     requests: int = 0
     tried_start: bool = False
     may_be_start: bool = False
@@ -197,7 +201,7 @@ class Outlook:
             self.look_dual = int(_LATEST * measured.round) + 1
         if measured.dual is not None and measured.dual > 0.0:
             self.dual_gap, self.looked = measured.dual / self.ratio, measured.round
-            if measured.left > 0.5 * measured.dual:
+            if measured.dual > _SHORT * measured.expected:
                 self._raise_effort()
 
     def request(self, view: View, is_alone: bool) -> Request | None:
@@ -208,29 +212,27 @@ class Outlook:
         self.entries += int(np.count_nonzero(view.x))
         self.points += 1
         goal = self._goal(view)
-        vanished = self.requests > 0 and self.local <= _VANISHED * self.first
-        if not self.tried_start and (self.may_be_start or goal <= 0.0 or vanished):
+        if not self.tried_start and (self.may_be_start or goal <= 0.0):
             self.tried_start = True
             self._propose(view, math.inf)
             return Request(Proposal.START, gradient=True)
         if not is_alone and (not view.has_dual or view.rounds < self.round + max(2, view.height // 2)):
             return None
         expected = self._expected(view, goal, is_alone)
-        is_better = is_alone or (expected <= _BETTER * self.expected and self._is_cheap(view))
+        is_better = is_alone or (expected <= _BETTER * self.expected and self._share(view) <= _CHEAP)
         if not (is_better and self._is_due(view, expected, goal)):
             return None
         uses_gradients = not view.has_dual and self.wolfe < math.inf
         gradient = not view.has_dual or self._wants_gradient(view, goal)
-        agents, children = view.agent.facts.agents, len(view.agent.tree.children)
-        self.spent += (agents - 1 - children) * int(np.count_nonzero(view.x))
-        self.spent += (agents - 1) * view.x.size * (gradient + uses_gradients)
+        floods = not gradient and self._may_flood(view)
+        self.spent += self._cost(view, floods) + view.x.size * (gradient + uses_gradients)
         self._propose(view, expected)
         has_multipliers = view.has_dual or uses_gradients
         wants_dual = has_multipliers and not self.is_least and view.rounds >= self.look_dual
-        tolerance = _TOLERANCE * goal / agents if wants_dual else 0.0
+        tolerance = _TOLERANCE * goal / view.agent.facts.agents if wants_dual else 0.0
         # Where nothing is known of the gap, the dual function is tried with little effort.
         effort = self.effort if expected == math.inf else min(_MORE * self.effort, _MOST_EFFORT)
-        return Request(Proposal.MODEL, gradient, uses_gradients, tolerance, effort)
+        return Request(Proposal.MODEL, gradient, uses_gradients, tolerance, effort, floods)
 
     def _goal(self, view: View) -> float:
         """Return the gap asked for, as far as the decrease of f is known."""
@@ -238,8 +240,6 @@ class Outlook:
         assert target is not None
         if self.decrease <= 0.0 and view.rounds >= self.look_own:
             self.local, self.look_own = agents * view.decrease(), 2 * view.rounds
-        if self.first < 0.0:
-            self.first = self.local
         return target.threshold(max(self.decrease if self.decrease > 0.0 else self.local, 0.0))
 
     def _expected(self, view: View, goal: float, is_alone: bool) -> float:
@@ -314,10 +314,20 @@ class Outlook:
         latest = max(_LATEST * self.round, self.round + _HEIGHTS * view.height)
         if view.rounds >= max(latest, _FIRST if self.requests == 0 else 0):
             return True
-        return expected <= (_GENEROUS if self._is_cheap(view) else _GOOD) * goal
+        return expected <= (_GENEROUS if self._share(view) <= _CHEAP else _GOOD) * goal
 
-    def _is_cheap(self, view: View) -> bool:
-        """Return True if a model costs little beside all that has been sent so far."""
-        facts = view.agent.facts
-        traffic = view.rounds * facts.agents * facts.mean_degree * self.entries / max(self.points, 1)
-        return self.spent + (facts.agents - 1) * int(np.count_nonzero(view.x)) <= _CHEAP * traffic
+    def _may_flood(self, view: View) -> bool:
+        """Return True if flooding of shares saves rounds, and costs little."""
+        tree = view.agent.tree
+        return view.agent.reliable and tree.diameter < 2 * tree.height and self._share(view, True) <= _CHEAP
+
+    def _share(self, view: View, floods: bool = False) -> float:
+        """Return the share of certificates, with another one, in all that is sent until they are known."""
+        size, rounds = _MESSAGE + self.entries / self.points, view.rounds + 2 * view.height
+        return (self.spent + self._cost(view, floods)) / (rounds * size)
+
+    def _cost(self, view: View, floods: bool) -> float:
+        """Return about how many numbers a certificate adds to each message of the agent that sends most."""
+        tree, agents = view.agent.tree, view.agent.facts.agents
+        numbers = 0.5 * _ROW * agents + _HEADER * tree.diameter if floods else 0.0
+        return numbers + tree.load * int(np.count_nonzero(view.x))

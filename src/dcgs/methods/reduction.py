@@ -15,16 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 import numpy as np
 
 from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
-from dcgs.methods.mixing import check_shapes
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.secure.sum import complete_answer
 from dcgs.tree import TreeNode
+
+T = TypeVar("T")
 
 Value: TypeAlias = tuple[Point, ...]
 """Some arrays, which are combined one by one."""
@@ -103,12 +105,15 @@ class Reduction:
         return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
 
 
-def complete_sum(value: Point, agent: Agent) -> Program[Point]:
-    """Return the sum of all agents' values on a complete graph, equal to the last bit, after one round."""
+def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
+    if agent.secure is not None:
+        return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
     inbox = yield value
-    check_shapes(inbox, value.shape)
     values = {**inbox, agent.index: value}
-    return _sum([values[i] for i in sorted(values)])
+    for j, theirs in inbox.items():
+        _check_parts(j, theirs, value)
+    return answer(_sum([values[i] for i in sorted(values)]))
 
 
 def network_answer(
@@ -117,13 +122,15 @@ def network_answer(
     answer: Callable[[Value], Value],
     nbytes: int | None = None,
     sparse_answer: bool = False,
+    name: str = "",
 ) -> Program[Value]:
     """Return at all agents what the root computes from the sum of all agents' values.
 
     Only the root calls ``answer``. It takes twice the height of the tree rounds, and at least one; more if
     the value is cut. If the agent has a link, a rule chooses the number of pieces. Agents whose values differ
     in size pass as ``nbytes`` a number that is the same for all. The answer is cut into as many pieces;
-    into fewer with ``sparse_answer``, if most of its entries are zero.
+    into fewer with ``sparse_answer``, if most of its entries are zero. Masked sums of one ``name`` have the
+    same exponents, array by array.
     """
     pieces, link, height = 1, agent.link, agent.tree.height
     answer_pieces = None
@@ -135,8 +142,21 @@ def network_answer(
             def answer_pieces(given: Value) -> int:
                 return pieces_of(sparse_bytes(given))
 
-    summed = tree_answer(value, agent.tree, added, answer, pieces=pieces, answer_pieces=answer_pieces)
-    return (yield from summed)
+    reduce = partial(tree_answer, tree=agent.tree, combine=added, pieces=pieces, answer_pieces=answer_pieces)
+    if agent.secure is not None:
+        return (yield from agent.secure.answer(value, reduce, answer, _names(name, value)))
+    return (yield from reduce(value, answer=answer))
+
+
+def _names(name: str, value: Value) -> list[str]:
+    return [f"{name} {k}".lstrip() for k in range(len(value))]
+
+
+def with_keys(program: Program[T], agent: Agent) -> Program[T]:
+    """Run the program of an agent; exchange the keys of its sums first, if they are masked."""
+    if agent.secure is not None:
+        yield from agent.secure.begin(partial(tree_answer, tree=agent.tree, combine=added))
+    return (yield from program)
 
 
 def tree_answer(
@@ -227,8 +247,8 @@ def _check_parts(sender: int, message: Value, own: Value) -> None:
         )
 
 
-def _sum(values: list[Point]) -> Point:
+def _sum(values: list[Value]) -> Value:
     total = values[0]
     for value in values[1:]:
-        total = total + value
+        total = added(total, value)
     return total

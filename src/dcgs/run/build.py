@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, final
@@ -20,12 +20,17 @@ from dcgs.facts import Facts
 from dcgs.methods import Agent
 from dcgs.methods.certificate import GapTarget
 from dcgs.methods.certifier import program_of
-from dcgs.run.checks import RunProblem
+from dcgs.methods.reduction import with_keys
+from dcgs.run.checks import MASKED, OPEN, RunProblem
 from dcgs.run.distributed import facts_of
 from dcgs.run.observer import Observer
 from dcgs.run.result import as_rows, from_rows
 from dcgs.run.stopping import Counters, Status, Stopwatch
 from dcgs.runtime import AgentLinks, Job, PartitionedError, Traffic
+from dcgs.secure.session import SecureSums
+
+# The journal of an agent's masked sums, in the folder of its checkpoints.
+JOURNAL = "sums.journal"
 
 Checkpoints: TypeAlias = CheckpointManager | NoCheckpoints
 
@@ -48,7 +53,7 @@ class Run(CheckpointedRun):
     def run(self) -> None:
         """Run the agents until the observer ends the run, or an agent may not call its oracle again."""
         observer = self.observer
-        with self.checkpoints.listening(), self.problem.f.group.reporting_failures():
+        with closing(self), self.checkpoints.listening(), self.problem.f.group.reporting_failures():
             observer.end_setup()
             if observer.status is None:
                 self.counters.clock.start()
@@ -61,6 +66,12 @@ class Run(CheckpointedRun):
             if not self.checkpoints.interrupted:
                 observer.finish()
 
+    def close(self) -> None:
+        """Close the journals of masked sums."""
+        for agent in self.agents.values():
+            if agent.secure is not None:
+                agent.secure.close()
+
     def _job(self) -> Job:
         """Return what the runtime runs."""
         problem, observer = self.problem, self.observer
@@ -68,7 +79,7 @@ class Run(CheckpointedRun):
         limited = limits.lmo_calls is not None or limits.seconds is not None
         synchronous = not problem.settings.runtime.asynchronous
         return Job(
-            program=lambda i: program_of(problem.method, self.agents[i]),
+            program=lambda i: with_keys(program_of(problem.method, self.agents[i]), self.agents[i]),
             neighbors=problem.network.neighbors,
             traffic=self.counters.traffic,
             after_round=lambda: self.checkpoints.after_round(observer.after_round()),
@@ -96,7 +107,7 @@ class Run(CheckpointedRun):
     def fingerprint(self, i: int) -> Fingerprint:
         problem = self.problem
         known = fingerprint(self.agents[i], problem.method, problem.network, problem.settings.seed)
-        return known | problem.faults
+        return known | problem.faults | {"sums": problem.settings.sums}
 
     def work(self, i: int) -> AgentWork:
         return AgentWork(
@@ -104,6 +115,7 @@ class Run(CheckpointedRun):
             projections=self.counters.projections[i].count,
             outcomes=dict(self.agents[i].outcomes),
             rng=json.dumps(self.agents[i].rng.bit_generator.state),
+            secure=None if (sums := self.agents[i].secure) is None else sums.state(),
         )
 
     def state(self, i: int, k: int, steps: int, work: AgentWork) -> RunState:
@@ -159,6 +171,8 @@ class Run(CheckpointedRun):
             counters.projections[i].count = state.projections
             self.agents[i].outcomes.update(state.outcomes)
             self.agents[i].rng.bit_generator.state = json.loads(state.rng)
+            if (sums := self.agents[i].secure) is not None:
+                sums.restore(state.secure)
         observer.iterations = first.iteration
         observer.snapshots = from_rows(first.history) or observer.snapshots
         return _notes(first, self.agents[min(states)].target)
@@ -191,7 +205,10 @@ def build(problem: RunProblem) -> Run:
     )
     agents = {i: _agent(i, problem, facts, observer, checkpoints) for i in f.local}
     run = Run(problem, counters, observer, agents, links, checkpoints)
-    checkpoints.begin(run)
+    with ExitStack() as stack:
+        stack.callback(run.close)
+        checkpoints.begin(run)
+        stack.pop_all()
     return run
 
 
@@ -229,7 +246,18 @@ def _agent(i: int, problem: RunProblem, facts: Facts, observer: Observer, checkp
         projections=observer.counters.projections[i],
         on_save=partial(checkpoints.save, i),
         resume=checkpoints.resume_point(i),
+        secure=_secure(i, problem),
     )
+
+
+def _secure(i: int, problem: RunProblem) -> SecureSums | None:
+    """Return how agent i masks its sums; None if they are open."""
+    settings, agents = problem.settings, len(problem.network)
+    if settings.sums == OPEN:
+        return None
+    folder = None if settings.checkpoint is None else settings.checkpoint.file(i, 0).parent
+    is_masked = settings.sums == MASKED
+    return SecureSums(i, agents, is_masked, folder / JOURNAL if folder is not None and is_masked else None)
 
 
 def _counters(problem: RunProblem) -> Counters:

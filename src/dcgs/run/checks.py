@@ -28,8 +28,22 @@ from dcgs.sets.base import ConvexSet
 from dcgs.state import unsupported
 from dcgs.validation import SEED, function_or_none, instance, nonfinite, shown
 
+# Of two agents, each knows the other's value from the total and its own.
+LEAST_AGENTS = 3
 # Products of four numbers of at most this size, or of at least its reciprocal, do not overflow or underflow.
 _LARGEST = 1e70
+
+
+OPEN, MASKED, UNMASKED = "open", "masked", "unmasked"
+
+
+def sums_of(secure: object) -> str:
+    """Return what ``secure`` of :func:`dcgs.minimize` says of sums."""
+    if isinstance(secure, bool):
+        return MASKED if secure else OPEN
+    if not isinstance(secure, str) or secure != UNMASKED:
+        raise ValueError(f"secure must be True, False or {UNMASKED!r}; got {shown(secure)}.")
+    return UNMASKED
 
 
 @final
@@ -37,7 +51,8 @@ _LARGEST = 1e70
 class Settings:
     """How a run is made; ``limits`` are as the user gave them, without defaults.
 
-    ``setup`` counts the time until the run is built.
+    ``sums`` is "open", "masked", or "unmasked" for sums of the same integers without masks. ``setup`` counts
+    the time until the run is built.
     """
 
     method: Method
@@ -46,6 +61,7 @@ class Settings:
     seed: int
     callback: Callback | None
     checkpoint: Checkpoint | None
+    sums: str = OPEN
     setup: Stopwatch = field(default_factory=Stopwatch)
 
 
@@ -112,6 +128,7 @@ def check(
         f = DistributedObjective(local, group)
         problem = RunProblem(f, X, network, settings, edges_up(graph, network.nodes))
         check_reliability(problem)
+        check_secure(problem)
         return problem
 
     problem = agreed(group, check_locally)
@@ -125,6 +142,7 @@ def check(
             check_same(group, _identity(problem))
             problem = replace(problem, x0=form.checked_start(start, X, group))
         check_certifiable(problem)
+        check_alike(problem)
     return problem
 
 
@@ -139,6 +157,7 @@ def _identity(problem: RunProblem) -> dict[str, str]:
         "limits": repr(problem.limits),
         "seed": repr(int(problem.settings.seed)),
         "x0": f"a point {_digest(problem.form.common_bytes(problem.x0))}",
+        "secure": problem.settings.sums,
         "checkpoint": "none" if checkpoint is None else f"every={checkpoint.every}, {checkpoint.resume!r}",
     }
 
@@ -272,6 +291,54 @@ def check_reliability(problem: RunProblem) -> None:
         raise ValueError(
             f"a run with faults can be checkpointed only if its method tolerates them; {name} does not. "
             "Leave checkpoint out."
+        )
+
+
+def check_secure(problem: RunProblem) -> None:
+    """Raise if sums are to be masked and cannot be, or if more than sums would be sent."""
+    settings, method = problem.settings, problem.method
+    if settings.sums == OPEN:
+        return
+    agents, name = len(problem.network), type(method).__name__
+    if agents < LEAST_AGENTS:
+        raise ValueError(
+            f"masked sums need at least {LEAST_AGENTS} agents; there are {agents}: with two, the total and "
+            "its own value tell each the other's. Leave secure out, or add agents."
+        )
+    if not isinstance(method, Method) or not method.sums_only:
+        raise ValueError(
+            "with secure=True, agents may send sums over all agents only, which can be masked; "
+            f"{name} with these settings sends points or gradients of single agents to their neighbors. Use "
+            "dcgs.FastDCGS() in its forms by sums, without eta, whose agents stop by themselves."
+        )
+    if settings.limits.every is not None:
+        raise ValueError(
+            "with secure=True nothing may be measured: the observer of a run reads the models, losses and "
+            f"gradients of single agents; got every={settings.limits.every!r}. Give every=None."
+        )
+    if not problem.reliable:
+        raise ValueError(
+            "masked sums need rounds in which every message arrives: masks of a lost message do not cancel. "
+            "Use a runtime without faults, in rounds, and a graph that does not change; or leave secure out."
+        )
+    if settings.sums == MASKED:
+        import dcgs.secure.keys  # noqa: F401  # raises, with what to install, without the package cryptography
+
+
+def check_alike(problem: RunProblem) -> None:
+    """Raise if sums are to be masked and agents would send arrays of other shapes than others."""
+    if problem.settings.sums == OPEN:
+        return
+
+    def quadratic(_: int, part: Objective) -> list[float]:
+        lower, upper = part.loss.curvature
+        return [float(lower == upper)]
+
+    quadratics = problem.f.numbers(quadratic)[:, 0]
+    if quadratics.any() and not quadratics.all():
+        raise ValueError(
+            "with secure=True the losses of all agents or of none must be quadratic, else some send Hessians "
+            f"and others none; those of agents {np.flatnonzero(quadratics).tolist()} are. Leave secure out."
         )
 
 

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from dcgs.network import GraphArgument
 from dcgs.objectives.objective import Objective
 from dcgs.parallel import blas_threads
 from dcgs.run.build import Run, build
-from dcgs.run.checks import RunProblem, Settings, check
+from dcgs.run.checks import RunProblem, Settings, check, sums_of
 from dcgs.run.observer import Observer
 from dcgs.run.result import CERTIFICATES, Callback, Result, as_history
 from dcgs.run.stopping import LIMITS, Limits, Status
@@ -55,6 +55,7 @@ def minimize(
     every: int | None = 1,
     callback: Callback | None = None,
     checkpoint: Checkpoint | None = None,
+    secure: bool | Literal["unmasked"] = False,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, which communicate over the graph.
 
@@ -74,6 +75,11 @@ def minimize(
     ``x0``, by default ``X.start()``. ``checkpoint`` saves the state of all agents to disk and resumes from
     there; see :class:`Checkpoint`.
 
+    With ``secure=True`` every sum over the network is masked: neighbors see uniform words, the root totals
+    (docs/privacy.md says who sees what). It needs three agents, ``every=None``, a runtime without faults,
+    FastDCGS in a form by sums, which ``form="auto"`` then is, and the package cryptography, which the extra
+    ``dcgs[secure]`` installs. ``"unmasked"`` sums the same integers without masks, to the same bits.
+
     With ``runtime=dcgs.MPI()`` every process calls this with the same arguments, except for ``objectives``: a
     process needs only those of its own agents, as a mapping from agent to objective. All processes return the
     same result, unless ``every`` is None.
@@ -91,6 +97,7 @@ def minimize(
         seed,
         callback,
         checkpoint,
+        sums_of(secure),
     )
     settings.setup.start()
     # Runtimes use more BLAS threads only where bits stay the same.
@@ -130,7 +137,7 @@ def collect(run: Run) -> Result:
             *_silent_links(run),
             *_short_solves(counted[4].tolist(), int(counted[5].sum())),
         ),
-        about=_about(run.problem) | run.checkpoints.about() | _certificate(observer),
+        about=_about(run.problem) | run.checkpoints.about() | _certificate(observer) | _secured(run),
         certificates=certificates,
     )
 
@@ -184,6 +191,15 @@ def _certificate(observer: Observer) -> dict[str, Any]:
         return {}
     kind = last.kind.name.lower()
     return {"certified": {"gap": last.gap, "decrease": last.decrease, "noise": last.noise, "kind": kind}}
+
+
+def _secured(run: Run) -> dict[str, Any]:
+    """Return how many sums were masked, the rounds of keys, magnitudes and repeats, and the keys."""
+    sums = next(iter(run.agents.values())).secure
+    if sums is None:
+        return {}
+    secure = {"masked": sums.is_masked, "sums": sums.sums, "rounds": sums.rounds, "keys": sums.fingerprint}
+    return {"secure": secure}
 
 
 def _notes_on_the_end(observer: Observer) -> Iterator[str]:

@@ -92,6 +92,9 @@ class Runtime(ABC):
 
     allow_faults: bool = False
     faults: FaultSchedule | None = None
+    separate_sites: bool = False
+    """Whether each process is at a site of its own, with its own data and someone who reads what it
+    prints."""
 
     @property
     def reliable(self) -> bool:

@@ -82,6 +82,11 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
 
     @property
+    def position(self) -> int:
+        """How far this process is, as one number: its run and its step in it."""
+        return (self._run << 32) + self._step
+
+    @property
     def period(self) -> float:
         """Seconds between two heartbeat messages."""
         return min(_PERIOD, self.timeout / 5.0)
@@ -134,7 +139,7 @@ class Heartbeat:
                 silence = min(now - self._received_at[rank], self.timeout)
                 if now - self._sent_at[rank] >= max(0.9 * self.period, silence / 4.0):
                     self._sent_at[rank] = now
-                    self._transport.send(_ALIVE % self._position(rank), rank, _HEARTBEAT)
+                    self._transport.send(_ALIVE % self._position_for(rank), rank, _HEARTBEAT)
             while (message := self._transport.receive()) is not None:
                 self._record(*message, now)
 
@@ -148,7 +153,7 @@ class Heartbeat:
             self._received_at[rank] = now
             self._positions[rank] = Position(*map(int, text[1:].split()))
 
-    def _position(self, rank: int) -> Position:
+    def _position_for(self, rank: int) -> Position:
         return Position(self._run, self._step, rank in self._awaited)
 
     def check(self, peers: Sequence[int]) -> None:
@@ -180,7 +185,7 @@ class Heartbeat:
     def _check_awaited(self, now: float) -> None:
         """Raise if a message that is awaited was lost."""
         for rank in self._awaited:
-            theirs, ours = self._positions.get(rank, Position()), self._position(rank)
+            theirs, ours = self._positions.get(rank, Position()), self._position_for(rank)
             is_past = theirs[:2] > ours[:2]
             if not (is_past or theirs == ours):
                 self._suspected.pop(rank, None)

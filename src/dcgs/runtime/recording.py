@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.validation import PATH
+
 
 class SentArrays(NamedTuple):
     """A message: the round in which it was sent, the sender, the receiver and its arrays."""
@@ -36,7 +38,7 @@ class MessageRecorder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = PATH(path, "path")
         self._rows: list[tuple[int, int, int, int]] = []
         self._arrays = 0
         self._lock = threading.Lock()
@@ -75,7 +77,7 @@ def recorded_messages(path: str | os.PathLike[str]) -> Iterator[SentArrays]:
     >>> [message.arrays for message in dcgs.recorded_messages(recorder.path)]
     [(array([0., 0.]), array([1.]))]
     """
-    with np.load(path, allow_pickle=False) as file:
+    with np.load(PATH(path, "path"), allow_pickle=False) as file:
         first = 0
         for round, sender, receiver, count in file["messages"].tolist():
             arrays = tuple(file[f"array-{k}"] for k in range(first, first + count))

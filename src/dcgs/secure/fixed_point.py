@@ -34,7 +34,11 @@ def largest_integer(agents: int) -> int:
     return (2**63 - 1) // agents
 
 
-def encode(values: Point, exponent: int, agents: int) -> Words | None:
+Exponent: TypeAlias = "int | NDArray[np.int64]"
+"""One exponent of all numbers of an array, or one for each of them."""
+
+
+def encode(values: Point, exponent: Exponent, agents: int) -> Words | None:
     """Return the integers nearest to values · 2^exponent; None if one of them is too large.
 
     >>> encode(np.array([0.75, -1.0]), 2, agents=3).astype(np.int64)
@@ -42,6 +46,12 @@ def encode(values: Point, exponent: int, agents: int) -> Words | None:
     >>> encode(np.array([2.0]), 61, agents=3) is None
     True
     """
+    words, too_large = encode_some(values, exponent, agents)
+    return None if too_large.any() else words
+
+
+def encode_some(values: Point, exponent: Exponent, agents: int) -> tuple[Words, NDArray[np.bool_]]:
+    """Return the integers nearest to values · 2^exponent, and which are too large; those are 0."""
     if not is_finite(values):
         where = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
         raise FloatingPointError(f"values of a secure sum must be finite; got {values[where]} at {where}.")
@@ -50,20 +60,19 @@ def encode(values: Point, exponent: int, agents: int) -> Words | None:
     largest = float(largest_integer(agents))
     if int(largest) > largest_integer(agents):
         largest = math.nextafter(largest, 0.0)
-    if np.abs(scaled).max(initial=0.0) > largest:
-        return None
-    words: Words = scaled.astype(np.int64).view(np.uint64)
-    return words
+    too_large = np.abs(scaled) > largest
+    words: Words = np.where(too_large, 0.0, scaled).astype(np.int64).view(np.uint64)
+    return words, too_large
 
 
-def decode(total: Words, exponent: int) -> Point:
+def decode(total: Words, exponent: Exponent) -> Point:
     """Return the numbers that a sum of encoded values stands for.
 
     >>> total = encode(np.array([0.75]), 2, agents=3) + encode(np.array([-1.0]), 2, agents=3)
     >>> decode(total, 2)
     array([-0.25])
     """
-    numbers: Point = np.ldexp(total.view(np.int64).astype(np.float64), -exponent)
+    numbers: Point = np.ldexp(total.view(np.int64).astype(np.float64), -np.asarray(exponent))
     return numbers
 
 
@@ -76,9 +85,13 @@ def entry_error(total: Point, exponent: int, agents: int) -> float:
     >>> entry_error(np.zeros(1), 10, agents=4) >= 4 * 2.0**-11
     True
     """
-    rounding = math.ldexp(agents, -exponent - 1)
-    conversion = 0.5 * float(np.spacing(np.abs(total).max(initial=0.0)))
-    return math.nextafter(rounding + conversion, math.inf)
+    return float(entry_errors(np.abs(total).max(initial=0.0), exponent, agents))
+
+
+def entry_errors(total: Point | float, exponent: Exponent, agents: int) -> Point:
+    """Return such bounds for every entry, where each has an exponent."""
+    rounding = np.ldexp(float(agents), -np.asarray(exponent) - 1)
+    return np.asarray(np.nextafter(rounding + 0.5 * np.spacing(np.abs(total)), np.inf))
 
 
 def exponent_for(magnitude: int, agents: int) -> int:

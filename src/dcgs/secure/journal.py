@@ -54,6 +54,10 @@ class Journal:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; nothing more can be masked."""
         self._file.close()
 
     def digests(self, transcript: str) -> list[str]:
@@ -69,7 +73,7 @@ class Journal:
 
     def erase(self) -> None:
         """Remove the file and the key in it: nobody can read recorded messages of this run later on."""
-        self._file.close()
+        self.close()
         self.path.unlink()
 
     def _read_header(self, run: str) -> KeyPair:

@@ -122,7 +122,8 @@ class Ed25519Signatures(Signatures):
 class AgentKeys:
     """What one agent has after the exchange of keys.
 
-    ``shared`` has the secret with each partner. ``noise_key`` is known to this agent only.
+    ``shared`` has the secret with each partner. ``noise_key`` is known to this agent only, ``publics`` to all
+    agents: their public keys.
     """
 
     index: int
@@ -130,6 +131,7 @@ class AgentKeys:
     transcript: bytes
     shared: Mapping[int, bytes] = field(repr=False)
     noise_key: bytes = field(repr=False)
+    publics: tuple[bytes, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -175,7 +177,8 @@ def agree(pair: KeyPair, index: int, publics: Sequence[bytes], run: str) -> Agen
                 f"public keys must be points of large order; that of agent {j} is not. Make a new one."
             ) from error
         shared[j] = _derived(point, transcript, b"mask" + _number(min(index, j)) + _number(max(index, j)))
-    return AgentKeys(index, agents, transcript, shared, _derived(pair.private, transcript, b"noise"))
+    noise_key = _derived(pair.private, transcript, b"noise")
+    return AgentKeys(index, agents, transcript, shared, noise_key, tuple(publics))
 
 
 def _check_publics(pair: KeyPair, index: int, publics: Sequence[bytes]) -> None:

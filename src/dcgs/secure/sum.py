@@ -37,15 +37,18 @@ from typing import Any, Protocol, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.fixed_point import (
     LEAST_EXPONENT,
     MOST_EXPONENT,
+    Exponent,
     Integers,
     Words,
     decode,
-    encode,
+    encode_some,
     entry_error,
+    entry_errors,
     largest_integer,
 )
 from dcgs.secure.masks import Masks
@@ -90,60 +93,74 @@ class MaskedReduction:
 @final
 @dataclass(frozen=True, eq=False)
 class Total:
-    """What the root reads: the total of every array, and a bound of the error of each of its entries."""
+    """What the root reads: the total of every array, and a bound of the error of each of its entries.
+
+    The bound is a number, or an array where each entry has its own exponent.
+    """
 
     arrays: tuple[NDArray[np.float64], ...]
-    errors: tuple[float, ...]
+    errors: tuple[Any, ...]
 
 
 def secure_answer(
     value: Value,
     reduction: MaskedReduction,
     answer: Callable[[Total], Value],
-    exponents: Sequence[int],
+    exponents: Sequence[Exponent],
     name: str,
-) -> Program[tuple[Value, tuple[int, ...]]]:
+) -> Program[tuple[Value, tuple[Any, ...]]]:
     """Return at all agents what the root computes from the total, and the exponents that were used.
 
-    There is one exponent for each array of float64; all agents have the same ones. An exponent that is too
-    large for the array of some agent is lowered, and the sum repeated. Begin the next sum of this kind with
-    the exponents that are returned. Only the root calls ``answer``.
+    There is one exponent for each array of float64, or an array with one for each of its numbers; all agents
+    have the same ones. An exponent that is too large for some agent is lowered, and the sum repeated. Begin
+    the next sum of this kind with the exponents that are returned. Only the root calls ``answer``.
     """
     masks, shapes, tried = reduction.masks, [array.shape for array in value], tuple(exponents)
-    if not all(LEAST_EXPONENT <= e <= MOST_EXPONENT for e in tried):
+    if not all(np.all((np.asarray(e) >= LEAST_EXPONENT) & (np.asarray(e) <= MOST_EXPONENT)) for e in tried):
         raise ValueError(
             f"exponents must be between {LEAST_EXPONENT} and {MOST_EXPONENT}; got {list(tried)}."
         )
     while True:
-        encoded = [encode(array, e, masks.agents) for array, e in zip(value, tried, strict=True)]
-        words = [
-            np.zeros(array.size, dtype=np.uint64) if integers is None else integers.reshape(-1)
-            for integers, array in zip(encoded, value, strict=True)
+        encoded = [encode_some(array, e, masks.agents) for array, e in zip(value, tried, strict=True)]
+        words = [integers.reshape(-1) for integers, _ in encoded]
+        flags = [
+            np.array([large.any()]) if np.ndim(e) == 0 else large.reshape(-1)
+            for (_, large), e in zip(encoded, tried, strict=True)
         ]
 
-        def opened(totals: Words, used: tuple[int, ...] = tried) -> Value:
+        def opened(totals: Words, used: tuple[Exponent, ...] = tried) -> Value:
             parts = np.split(totals, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
             arrays = tuple(
-                decode(part, e).reshape(shape) for part, e, shape in zip(parts, used, shapes, strict=True)
+                decode(part.reshape(shape), e) for part, e, shape in zip(parts, used, shapes, strict=True)
             )
-            errors = [entry_error(array, e, masks.agents) for array, e in zip(arrays, used, strict=True)]
+            errors = [
+                entry_error(array, e, masks.agents)
+                if isinstance(e, int)
+                else entry_errors(array, e, masks.agents)
+                for array, e in zip(arrays, used, strict=True)
+            ]
             return answer(Total(arrays, tuple(errors)))
 
-        flags = np.array([integers is None for integers in encoded], dtype=np.bool_)
-        label = f"{name} of shapes {shapes} with exponents {list(tried)}"
-        raised, answered = yield from _masked_sum(_Sent(flags, _joined(words)), reduction, label, opened)
+        label = f"{name} of shapes {shapes} with exponents {[np.asarray(e).tolist() for e in tried]}"
+        sent = _Sent(np.concatenate([np.zeros(0, dtype=np.bool_), *flags]), _joined(words))
+        raised, answered = yield from _masked_sum(sent, reduction, label, opened)
         if not raised.any():
             return answered, tried
-        tried = tuple(_lowered(e) if high else e for e, high in zip(tried, raised, strict=True))
+        cuts = np.split(raised, np.cumsum([len(some) for some in flags])[:-1])
+        tried = tuple(_lowered(e, high) for e, high in zip(tried, cuts, strict=True))
 
 
-def _lowered(exponent: int) -> int:
-    if exponent == LEAST_EXPONENT:
+def _lowered(exponent: Exponent, too_large: Flags) -> Exponent:
+    """Return the exponent, or exponents, lowered where a number was too large."""
+    if isinstance(exponent, int):
+        return int(_lowered(np.array([exponent]), too_large)[0]) if too_large.any() else exponent  # type: ignore[index]
+    if (too_large & (exponent.reshape(-1) == LEAST_EXPONENT)).any():
         raise OverflowError(
             "values of a secure sum must be less than 2^1023 divided by the number of agents; those of some "
             "agent are not. Scale the data."
         )
-    return max(LEAST_EXPONENT, exponent - EXPONENT_STEP)
+    lower = np.maximum(LEAST_EXPONENT, exponent - EXPONENT_STEP)
+    return np.where(too_large.reshape(exponent.shape), lower, exponent)
 
 
 def secure_integers(
@@ -176,11 +193,20 @@ def secure_max_exponent(value: Value, reduction: MaskedReduction, name: str) -> 
     It is the maximum over all agents, from a logical or over thresholds: nobody learns another agent's b.
     ``exponent_for`` makes an exponent of it. The least b is −1072, also of zeros.
     """
-    largest = [float(np.abs(array).max(initial=0.0)) for array in value]
-    powers = [math.frexp(number)[1] if number > 0.0 else int(_MAGNITUDES[0]) for number in largest]
-    above = np.array(powers)[:, None] > _MAGNITUDES
+    largest = np.array([np.abs(array).max(initial=0.0) for array in value])
+    told = yield from secure_powers(largest, _MAGNITUDES, reduction, name)
+    return tuple(told.tolist())
+
+
+def secure_powers(sizes: Point, powers: Integers, reduction: MaskedReduction, name: str) -> Program[Integers]:
+    """Return for each entry the least b of ``powers`` for which the sizes of all agents are below 2^b.
+
+    The powers increase up to 1024; the first also stands for a size of 0.
+    """
+    own = np.where(sizes > 0.0, np.frexp(sizes)[1], powers[0])
+    above = own[:, None] > powers
     raised = yield from secure_any(above.reshape(-1), reduction, name)
-    return tuple(int(_MAGNITUDES[count]) for count in raised.reshape(above.shape).sum(axis=1))
+    return np.asarray(powers[raised.reshape(above.shape).sum(axis=1)])
 
 
 def complete_answer(value: Value, *, answer: Callable[[Value], Value]) -> Program[Value]:
@@ -232,11 +258,11 @@ def _masked_sum(
         error = f"in sum {counter}, {name!r}, of {masks.agents} agents"
         flags, values = _checked(totals, sent, masks.agents, weights, error)
         raised = flags != 0
-        return (raised.astype(np.float64), *(() if raised.any() else answer(values)))
+        return (raised.astype(np.uint8), *(() if raised.any() else answer(values)))
 
     masked = masks.seal(sent.words(masks, weights), name)
     raised, *answered = yield from reduction.reduce((masked,), answer=opened)
-    return raised != 0.0, tuple(answered)
+    return raised != 0, tuple(answered)
 
 
 def _checked(totals: Value, sent: _Sent, agents: int, weights: Words, error: str) -> tuple[Words, Words]:

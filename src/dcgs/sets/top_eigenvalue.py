@@ -31,6 +31,8 @@ _RANDOM, _BLOCK = 16, 24
 _COLUMNS, _MOST_ENTRIES = 64, 1 << 24
 # Residuals below this share of the largest Ritz value are rounding error.
 _LEAST = 1e-11
+# An eigenvalue changes by at most this multiple of the errors of products.
+_SUMMED = 4.0
 # The residual h(λ) is bounded on intervals of λ by Taylor polynomials with this number of terms. Half the
 # width of an interval is this share of the distance of its center from the largest Ritz value.
 _TERMS, _WIDTH = 16, 0.2
@@ -42,6 +44,7 @@ class TopEigenvalue:
     """The search for the largest eigenvalue λ₁ of a symmetric A: ``value`` ≤ λ₁ ≤ ``bound``.
 
     ``block`` are the vectors B of the next product A B. The bound holds with probability 1 − FAILURE.
+    ``disturbance`` bounds the length of the errors of products, beyond rounding.
 
     Theorem. Let the columns of Ω be r independent Gaussian vectors that do not depend on A. Let Q be any
     orthonormal basis whose span contains them, T = QᵀAQ, and R = A Q − Q T. For λ above all eigenvalues of T
@@ -63,6 +66,7 @@ class TopEigenvalue:
     value: float = 0.0
     bound: float = np.inf
     steps: int = 0
+    disturbance: float = 0.0
 
     @classmethod
     def start(cls, near: Matrix, rng: np.random.Generator) -> TopEigenvalue:
@@ -74,8 +78,12 @@ class TopEigenvalue:
 
     @property
     def noise(self) -> float:
-        """The rounding error of the value and the bound."""
-        return len(self.basis) * EPS * max(abs(self.value), abs(self.bound))
+        """The error of the value and the bound: by rounding, and 4 ‖E‖ by errors E of products.
+
+        For there is a symmetric Δ with Δ Q = E up to the skew part of QᵀE, and ‖Δ‖ ≤ 2 ‖E‖.
+        """
+        rounding = len(self.basis) * EPS * max(abs(self.value), abs(self.bound))
+        return rounding + _SUMMED * self.disturbance
 
     @property
     def ended(self) -> bool:

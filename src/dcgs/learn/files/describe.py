@@ -73,7 +73,7 @@ def about(fit: FileFit, summary: Mapping[str, Any]) -> dict[str, Any]:
     entries = {name: summary[name] for name in _ABOUT if name in summary}
     entries |= {"method": repr(fit.config.method), "agents": len(summary["agents"])}
     if "scores" in summary:
-        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "everyone")}
+        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "what", "everyone")}
     return entries
 
 
@@ -85,13 +85,14 @@ def summary_of(fit: FileFit, summary: Mapping[str, Any]) -> FitSummary:
 def models(fit: FileFit, summary: Mapping[str, Any]) -> dict[int, Model | RatingsFile]:
     """Return the models of the agents of this process, as they are written to files."""
     described = about(fit, summary)
+    named: dict[int, dict[str, Any]] = {i: {"agent": i} | _name(fit, i) for i in range(len(fit.graph.graph))}
     if isinstance(fit.fit, RatingsFit):
-        return {i: RatingsFile(agent, {"agent": i} | described) for i, agent in fit.fit.agents.items()}
+        return {i: RatingsFile(agent, named[i] | described) for i, agent in fit.fit.agents.items()}
     assert fit.prepared is not None
     deviation = fit.fit.fitted[0].design.statistics.deviation
     reading, problem = fit.prepared.reading, fit.config.problem
     return {
-        i: Model(model.coef, problem, reading, {"agent": i} | described, model.intercept, deviation)
+        i: Model(model.coef, problem, reading, named[i] | described, model.intercept, deviation)
         for i, model in fit.fit.models.items()
     }
 
@@ -214,7 +215,7 @@ def _ratings_part(fit: FileFit, ratings: RatingsFit) -> dict[str, Any]:
     return {
         "offsets": None if ridge is None else {"mean": facts.mean, "ridge": ridge},
         "range of ratings": [facts.low, facts.high],
-    }
+    } | ({} if ratings.scores is None else {"scores": ratings.scores.to_json()})
 
 
 def _shape(fit: FileFit) -> list[int]:
@@ -235,7 +236,14 @@ def _agents(fit: FileFit) -> list[dict[str, Any]]:
         counters = {name: sum(getattr(run, name)[i].item() for run in runs) for name in _COUNTERS}
         agents.append({"agent": i, "model": model_name(i), **counters})
         agents[-1] |= {"rows": rows[i]} if i in rows else {}
+        agents[-1] |= _name(fit, i)
     return agents
+
+
+def _name(fit: FileFit, i: int) -> dict[str, str]:
+    """Return the name of a site as an entry of JSON, if the user has given it one."""
+    name = fit.config.source.name(i)
+    return {} if name == f"agent {i}" else {"name": name}
 
 
 def _data(fit: FileFit) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from dcgs.learn.files.source import (
     file_notes,
     has_own_files,
     option_text,
+    site_names,
 )
 from dcgs.learn.files.specs import Problem, SetSpec
 from dcgs.learn.linear.design import DesignSpec, LossOf
@@ -120,19 +121,7 @@ class FitConfig:
 
     def count_agents(self, processes: int) -> int:
         """Return the number of agents: as given, or the number of nodes, of processes or of files."""
-        if self.agents is not None:
-            agents = self.agents
-        elif processes == 1 and self.source.is_per_agent:
-            agents = self.source.count_files()
-        else:
-            agents = self.graph.node_count() or (processes if processes > 1 else 0)
-        if agents == 0:
-            raise ValueError(
-                "the number of agents must be given for one file of data; give --agents N, "
-                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
-            )
-        self.source.check(agents)
-        return agents
+        return self.source.count_agents(self.agents, self.graph.node_count(), processes)
 
 
 @final
@@ -197,13 +186,16 @@ class Watch:
 def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
     """Read the data of the agents of this process, and fit a model to those of all."""
     watch = watch or Watch()
+    config = replace(config, source=replace(config.source, own=runtime.separate_sites))
     config.check()
     group = runtime.group()
     agents = config.count_agents(group.size)
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        config = replace(config, source=replace(config.source, own=has_own_files(records)))
+        own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=own, names=site_names(records))
+        config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     network = Reductions(graph.graph, runtime)
@@ -246,14 +238,15 @@ def _fit_ratings(
     network: Reductions,
     watch: Watch,
 ) -> FileFit:
-    placed, read = RatingsLoader(config.source, layout, config.shape, config.options).load(network)
+    share = config.rows.preparation.held_out
+    placed, read = RatingsLoader(config.source, layout, config.shape, config.options, share).load(network)
     watch.noted(placed.notes)
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)
     spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
     fit = fit_placed(placed, watch.of(network), spec)
     fit = replace(fit, path=_with_all_bytes(fit.path, network))
-    return FileFit(config, graph, fit, placed.notes, _beside(network), read=read)
+    return FileFit(config, graph, fit, placed.notes, _beside(network), scores=fit.scores, read=read)
 
 
 def _fit_rows(

@@ -7,7 +7,7 @@ over the network.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, final
@@ -16,12 +16,12 @@ import numpy as np
 from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
-from dcgs.learn.encoding import EncodedTables, encode
+from dcgs.learn.encoding import EncodedTables, encode, inspect
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Reading
 from dcgs.learn.files.readers import kind_of, read_samples, read_words
 from dcgs.learn.files.source import DataSource, Indices, Numbers, Samples, path_of_agent
-from dcgs.learn.files.tables import Column, Table, copies_target, looks_like_id, odd_values
+from dcgs.learn.files.tables import Column, Table, odd_facts, suspects
 from dcgs.learn.linear.classes import balancing, class_numbers
 from dcgs.learn.schema import MOST_LEVELS, ColumnSchema, MergeRules, Note, Schema, SiteSchema, agree
 from dcgs.learn.sites import Remedy, Rows, SitesError
@@ -31,10 +31,12 @@ from dcgs.validation import Label, label_text, listed, shortened
 Missing: TypeAlias = Literal["mean", "drop", "error"]
 TABLES = ("text", "parquet")
 """The formats of files that may have words and holes."""
+MOST_INSPECTED = 500
+"""The most features of arrays whose means sites compare, and describe."""
 _LARGEST = 1e140  # squares of such numbers can still be added up
 # A class with fewer rows is noted: its label may be a misspelled one.
 _RARE = 5
-_ERRORS = (ValueError, OSError, ImportError, ArithmeticError, MemoryError)
+ERRORS = (ValueError, OSError, ImportError, ArithmeticError, MemoryError)
 """Errors of files, which a site tells the others."""
 
 
@@ -70,16 +72,18 @@ class PreparedRows:
 
     def constant_notes(self, constant: Sequence[int]) -> list[str]:
         """Return notes on columns with one value: at all sites, the features ``constant``, or at one site."""
-        if self.encoded is None:
-            return []
-        encoding, notes = self.encoded.encoding, list[str]()
-        everywhere = [encoding.features[k] for k in constant]
+        notes = list[str]()
+        features = None if self.encoded is None else self.encoded.encoding.features
+        everywhere = [f"feature {k + 1}" if features is None else features[k] for k in constant]
         if everywhere:
             notes.append(
                 f"{listed(everywhere)} {'has' if len(everywhere) == 1 else 'have'} the same value in all "
                 "rows of all sites, and cannot help to predict."
             )
-        numeric = {column.name for column in encoding.columns if column.levels is None} - set(everywhere)
+        if self.encoded is None:
+            return notes
+        columns = self.encoded.encoding.columns
+        numeric = {column.name for column in columns if column.levels is None} - set(everywhere)
         facts = {}
         for i, site in self.schema.sites.items():
             names = [column.name for column in site.columns if column.constant and column.name in numeric]
@@ -110,7 +114,7 @@ class RowsLoader:
         try:
             data = self._read(len(network.graph), network.hosts)
             schemas = {i: self._described(i, local) for i, local in data.items()}
-        except _ERRORS as error:
+        except ERRORS as error:
             if network.runtime.group().size == 1:
                 raise
             schemas = {i: replace(self._blank(i), error=str(error)) for i in network.hosts}
@@ -130,13 +134,7 @@ class RowsLoader:
         return kind_of(self.source.file(0)) in TABLES
 
     def _read(self, agents: int, hosts: range) -> dict[int, Any]:
-        read: Callable[[Path, SamplesLayout], Any] = read_words if self.is_table else read_samples
-
-        def read_for(file: Path, agent: int) -> Any:
-            target = None if self.layout.target is None else path_of_agent(self.layout.target, agent)
-            return read(file, replace(self.layout, target=target))
-
-        parts = self.source.parts(agents, hosts, read_for)
+        parts = read_files(self.source, self.layout, agents, hosts)
         return {i: self._complete(i, local) if self.is_table else local for i, local in parts.items()}
 
     def _complete(self, agent: int, table: Table) -> Table:
@@ -172,7 +170,8 @@ class RowsLoader:
         held = len(self._held_out(agent, len(data)))
         schema = replace(self._blank(agent), rows=len(data), held_out=held, labels=self._labels(agent, data))
         if not isinstance(data, Table):
-            return replace(schema, width=int(data.A.shape[1]), is_open=data.open)
+            facts = dict(odd_facts(suspects(data), _target(data), self.of_classes))
+            return replace(schema, width=int(data.A.shape[1]), is_open=data.open, facts=facts)
         names = data.names or tuple(map(str, range(1, len(data.columns) + 1)))
         columns, levels = [], {}
         kept = np.delete(np.arange(len(data)), self._held_out(agent, len(data)))
@@ -183,13 +182,15 @@ class RowsLoader:
                 column.has_words and not column.has_numbers and columns[-1].levels <= MOST_LEVELS
             ):
                 levels[name] = tuple(column.levels)
+        facts = {Note.COMMAS.name: "decimal commas"} if data.commas else {}
+        named = zip(names, data.columns, strict=True)
         return replace(
             schema,
             width=len(columns),
             has_names=data.names is not None,
             columns=tuple(columns),
             lacking=data.lacking,
-            facts=dict(self._facts(data, names, levels)),
+            facts=facts | dict(odd_facts(list(named), data.target, self.of_classes, levels)),
             levels=levels,
         )
 
@@ -206,30 +207,6 @@ class RowsLoader:
             )
         labels = target.levels if target.has_words else sorted(map(float, target.levels))
         return tuple(json.dumps(label) for label in labels)
-
-    def _facts(
-        self, table: Table, names: Sequence[str], levels: Mapping[str, Any]
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what is odd about a table, by the names of notes."""
-        if table.commas:
-            yield Note.COMMAS.name, "decimal commas"
-        named = list(zip(names, table.columns, strict=True))
-        numeric = [(name, column) for name, column in named if name not in levels]
-        odd = [(name, *odd_value) for name, column in numeric for odd_value in odd_values(column).items()]
-        if odd:
-            counts = (f"{count} × {value:g} in {name!r}" for name, value, count in odd[:8])
-            yield Note.CODES.name, ", ".join(counts)
-        ids = [name for name, column in numeric if looks_like_id(column)]
-        if ids:
-            yield Note.IDS.name, f"another whole number in each row of {listed(ids)}"
-        assert table.target is not None
-        target = table.target
-        copies = [name for name, column in named if copies_target(column, target, self.of_classes)]
-        if copies:
-            yield Note.COPIES.name, f"a copy of the target in {listed(copies)}"
-        empty = [name for name, column in named if column.missing.all()]
-        if empty:
-            yield Note.EMPTY.name, f"no value in {listed(empty)}"
 
     def _held_out(self, agent: int, rows: int) -> Indices:
         """Return the rows of an agent that are held out; they depend on the seed and the agent alone."""
@@ -256,12 +233,16 @@ class RowsLoader:
         self, parts: Mapping[int, Samples], held: Mapping[int, Indices], schema: Schema, network: Reductions
     ) -> PreparedRows:
         targets = {i: _numbers(_target(part), schema.labels) for i, part in parts.items()}
-        ((totals,),) = network.run(_target_sums(targets, held, schema))
-        rows = {i: Rows(_widened(part.A, schema.width), targets[i]) for i, part in parts.items()}
+        matrices = {i: _widened(part.A, schema.width) for i, part in parts.items()}
+        programs: list[Steps[Any]] = [_target_sums(targets, held, schema)]
+        if schema.width <= MOST_INSPECTED:
+            programs.append(inspect(matrices, held, schema.width))
+        (totals,), *inspected = network.run(*programs)
+        rows = {i: Rows(A, targets[i]) for i, A in matrices.items()}
         first = next(iter(parts.values()))
         reading = Reading(None, first.target, first.target_at, None, schema.labels or ())
         prepared = self._prepared(rows, held, schema, reading, totals)
-        return replace(prepared, notes=(*schema.notes, *prepared.notes))
+        return replace(prepared, notes=(*schema.notes, *prepared.notes), encoded=next(iter(inspected), None))
 
     def _prepared(
         self,
@@ -286,6 +267,20 @@ class RowsLoader:
         weights = dict(zip(schema.labels, balancing(totals.tolist()), strict=True))
         notes.append(_balance_note(weights))
         return PreparedRows(fitted, outside, schema, reading, constant, weights, tuple(notes))
+
+
+def read_files(
+    source: DataSource, layout: SamplesLayout, agents: int, hosts: Sequence[int]
+) -> dict[int, Any]:
+    """Return the tables or samples of the agents of this process."""
+    is_table = kind_of(source.file(0)) in TABLES
+    read: Callable[[Path, SamplesLayout], Any] = read_words if is_table else read_samples
+
+    def read_for(file: Path, agent: int) -> Any:
+        target = None if layout.target is None else path_of_agent(layout.target, agent)
+        return read(file, replace(layout, target=target))
+
+    return source.parts(agents, hosts, read_for)
 
 
 def _column_schema(name: str, column: Column, table: Table, kept: Indices) -> ColumnSchema:

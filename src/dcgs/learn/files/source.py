@@ -25,7 +25,7 @@ from dcgs.datasets.store import sha256_of
 from dcgs.learn.schema import NOT_GIVEN, check_options
 from dcgs.runtime import ProcessGroup, agreed
 from dcgs.state import from_plain, to_plain
-from dcgs.validation import numbered
+from dcgs.validation import in_words, listed
 
 Numbers: TypeAlias = NDArray[np.float64]
 Indices: TypeAlias = NDArray[np.intp]
@@ -115,7 +115,8 @@ Data = TypeVar("Data", bound=Rows)
 class DataSource:
     """The user's ``--data``: a path with ``{agent}`` (or ``{rank}``) in it, or one path for all agents.
 
-    With ``own`` the path is another file in each process, that of its only agent.
+    With ``own`` the path is another file in each process, that of its only agent. ``names`` are the
+    user's for the agents of this process or for all; once processes have met, those of all agents.
 
     >>> DataSource("site-{agent:02d}.npz").file(3)
     PosixPath('site-03.npz')
@@ -125,6 +126,7 @@ class DataSource:
     split: Split = "even"
     seed: int = 0
     own: bool = False
+    names: tuple[str, ...] = ()
 
     @property
     def is_numbered(self) -> bool:
@@ -141,8 +143,37 @@ class DataSource:
         return Path(path_of_agent(self.data, agent)).expanduser()
 
     def describe(self, agent: int) -> str:
-        """Return what errors and notes call an agent: its number and its file."""
-        return f"agent {agent} ({self.file(agent)})"
+        """Return what errors and notes call an agent: its name or number, and its file."""
+        return f"{self.name(agent)} ({self.file(agent)})"
+
+    def name(self, agent: int) -> str:
+        """Return the name of a site, or the number of its agent."""
+        return self.names[agent] if self.names else f"agent {agent}"
+
+    def local_names(self, hosts: Sequence[int], agents: int) -> tuple[str, ...]:
+        """Return the names of the agents of this process, which the user has given for them or for all."""
+        if not self.names:
+            return tuple(f"agent {i}" for i in hosts)
+        if len(self.names) not in (len(hosts), agents):
+            raise ValueError(
+                f"--name must have a name for each of the {len(hosts)} agents of this process; got "
+                f"{len(self.names)}, {listed(self.names)}. Separate names by commas."
+            )
+        return tuple(self.names[i] for i in hosts) if len(self.names) == agents else self.names
+
+    def count_agents(self, agents: int | None, nodes: int | None, processes: int) -> int:
+        """Return the number of agents: as given, or the number of nodes, of processes or of files."""
+        if agents is None and processes == 1 and self.is_per_agent:
+            agents = self.count_files()
+        elif agents is None:
+            agents = nodes or (processes if processes > 1 else 0)
+        if agents == 0:
+            raise ValueError(
+                "the number of agents must be given for one file of data; give --agents N, "
+                "a graph that has a number of nodes, or a file for each agent with {agent} in its name."
+            )
+        self.check(agents)
+        return agents
 
     def count_files(self) -> int:
         """Return how many agents have files; they must be numbered from 0 on, without a gap."""
@@ -216,17 +247,18 @@ def path_of_agent(path: str, agent: int) -> str:
 @final
 @dataclass(frozen=True)
 class ProcessRecord:
-    """The agents of a process, the options that say which fit it is, and the files of its data.
+    """The agents of a process, their names, the options that say which fit it is, and the files of its data.
 
     ``files`` has an entry for each agent, or one entry if there is one file: its name and its SHA-256, with
-    that of the targets if they are in a file of their own. ``is_numbered`` says that the names of files have
-    the numbers of agents in them.
+    that of the targets if they are in a file of their own. ``is_per_agent`` says that every
+    agent has its own file, before checksums are compared.
     """
 
     agents: tuple[int, ...]
     options: dict[str, str]
     files: tuple[tuple[str, str], ...]
-    is_numbered: bool
+    is_per_agent: bool
+    names: tuple[str, ...] = ()
 
 
 def exchange_records(
@@ -239,18 +271,33 @@ def exchange_records(
     """Return the records of all processes, in the order of their agents; raise if their options differ."""
 
     def record() -> ProcessRecord:
-        files = []
-        for i in hosts if source.is_numbered else hosts[:1]:
+        files, names = [], source.local_names(hosts, int(options["--agents"]))
+        for i, site in zip(hosts, names, strict=True) if source.is_per_agent else [(hosts[0], names[0])]:
             read = [source.file(i)]
             read += [] if targets is None else [Path(path_of_agent(targets, i)).expanduser()]
-            files.append((str(read[0]), " ".join(_checksum(file, i, group.size > 1) for file in read)))
-        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_numbered)
+            label = site if group.size > 1 else ""
+            files.append((str(read[0]), " ".join(_checksum(file, label) for file in read)))
+        return ProcessRecord(tuple(hosts), options, tuple(files), source.is_per_agent, names)
 
     texts = group.allgather_texts([json.dumps(to_plain(agreed(group, record)))])
     records = [from_plain(ProcessRecord, json.loads(text)) for text in texts]
     with group.common_errors():
-        check_options({rank: item.options for rank, item in enumerate(records)}, "process")
+        check_options({f"process {rank}": item.options for rank, item in enumerate(records)})
+        site_names(records)
     return records
+
+
+def site_names(records: Sequence[ProcessRecord]) -> tuple[str, ...]:
+    """Return the names of all agents; raise if two have the same."""
+    names = [name for record in records for name in record.names]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        owners = in_words([f"agent {i}" for i, name in enumerate(names) if name == twice[0]])
+        raise ValueError(
+            f"every site must have a name of its own; {owners} have the name {twice[0]!r}. Give others by "
+            "--name."
+        )
+    return tuple(names)
 
 
 def has_own_files(records: Sequence[ProcessRecord]) -> bool:
@@ -258,12 +305,12 @@ def has_own_files(records: Sequence[ProcessRecord]) -> bool:
 
     Raise if some of these processes have several agents.
     """
-    if all(record.is_numbered for record in records) or len({f[1] for r in records for f in r.files}) == 1:
+    if all(record.is_per_agent for record in records) or len({f[1] for r in records for f in r.files}) == 1:
         return False
-    several = next((record for record in records if len(record.agents) > 1 and not record.is_numbered), None)
+    several = next((record for record in records if len(record.agents) > 1 and not record.is_per_agent), None)
     if several is not None:
         raise BrokenDataError(
-            f"every process must have one agent if the files of processes differ; {numbered(several.agents)} "
+            f"every process must have one agent if the files of processes differ; {in_words(several.names)} "
             "are in one process. Start a process for each agent, name the files by {agent}, or give all "
             "processes the same file, which is then split."
         )
@@ -274,16 +321,16 @@ def file_notes(records: Sequence[ProcessRecord]) -> list[str]:
     """Return notes on whose file is whose, and on agents that have the same file."""
     names = [name for record in records for name, _ in record.files]
     is_own = has_own_files(records)
-    if not is_own and not any(record.is_numbered for record in records):
+    if not is_own and not any(record.is_per_agent for record in records):
         same = f"all {len(records)} processes have the same {names[0]}, by its checksum: it was split"
         return [f"{same} into parts, one for each agent."] if len(records) > 1 else []
-    owners: dict[str, list[int]] = {}
+    owners: dict[str, list[str]] = {}
     for record in records:
-        for agent, (_, checksum) in zip(record.agents, record.files, strict=True):
-            owners.setdefault(checksum, []).append(agent)
+        for name, (_, checksum) in zip(record.names, record.files, strict=True):
+            owners.setdefault(checksum, []).append(name)
     local = f"processes have different files {names[0]}: each was taken as that of its own agent."
     return [local] * is_own + [
-        f"{numbered(agents)} have the same file, by its checksum: its rows count {len(agents)} times."
+        f"{in_words(agents)} have the same file, by its checksum: its rows count {len(agents)} times."
         for agents in owners.values()
         if len(agents) > 1
     ]
@@ -304,8 +351,8 @@ def option_text(value: object, may_be_file: bool = False) -> str:
     return repr(value)
 
 
-def _checksum(file: Path, agent: int, name_agent: bool) -> str:
+def _checksum(file: Path, site: str) -> str:
     try:
         return sha256_of(file)
     except DataNotFoundError as error:
-        raise DataNotFoundError(f"agent {agent} failed: {error}") if name_agent else error from error
+        raise DataNotFoundError(f"{site} failed: {error}") if site else error from error

@@ -7,16 +7,18 @@ both is refused, unless the user says that it is a category: a misspelled number
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
+from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
-from dcgs.learn.files.source import Indices, Numbers
-from dcgs.validation import label_text
+from dcgs.learn.files.source import Indices, Numbers, Samples
+from dcgs.learn.schema import Note
+from dcgs.validation import label_text, listed
 
 MISSING = ("", "?", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None")
 """The texts that mean that a value is missing."""
@@ -187,6 +189,62 @@ _HUGE = 1e15
 _FEWEST_ROWS = 10
 """The rows that a note on values needs; with fewer, much is chance."""
 _FEWEST_IDS = 30
+
+
+def odd_facts(
+    columns: Sequence[tuple[str, Column]],
+    target: Column | None,
+    of_classes: bool,
+    categories: Container[str] = (),
+    fewest: int = 1,
+) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about columns, by the names of notes; with ``of_classes`` targets are classes.
+
+    A number of rows below ``fewest`` is not told.
+    """
+    numeric = [(name, column) for name, column in columns if name not in categories]
+    odd = [(name, *odd_value) for name, column in numeric for odd_value in odd_values(column).items()]
+    if odd:
+        counts = [
+            (f"{count} × {value:g}" if count >= fewest else "a code such as -999") + f" in {name!r}"
+            for name, value, count in odd[:8]
+        ]
+        yield Note.CODES.name, ", ".join(dict.fromkeys(counts))
+    ids = [name for name, column in numeric if looks_like_id(column)]
+    if ids:
+        yield Note.IDS.name, f"another whole number in each row of {listed(ids)}"
+    copies = []
+    if target is not None:
+        copies = [name for name, column in columns if copies_target(column, target, of_classes)]
+    if copies:
+        yield Note.COPIES.name, f"a copy of the target in {listed(copies)}"
+    empty = [name for name, column in columns if column.missing.all()]
+    if empty:
+        yield Note.EMPTY.name, f"no value in {listed(empty)}"
+
+
+def suspects(samples: Samples) -> list[tuple[str, Column]]:
+    """Return the columns of an array that may be odd, by name; sparse ones are not filled in to see that.
+
+    A column is left out if it has no value that may be a code, zeros in more than one row, and not as many as
+    a copy of the target has.
+    """
+    A, rows = samples.A, len(samples)
+    stored: Any = sparse.csc_array(A) if sparse.issparse(A) else A
+    data = stored.data if sparse.issparse(A) else A
+    odd = (np.abs(data) >= _HUGE) | np.logical_or.reduce([data == code for code in _CODES])
+    if sparse.issparse(A):
+        ends = np.cumsum(np.append(0, odd))[stored.indptr]
+        has_odd, filled = np.diff(ends) > 0, np.diff(stored.indptr)
+    else:
+        has_odd, filled = odd.any(axis=0), np.count_nonzero(A, axis=0)
+    counts = [rows] if samples.b is None else np.unique(samples.b, return_counts=True)[1]
+    may_be = has_odd | (filled >= rows - 1) | np.isin(filled, rows - np.asarray(counts))
+    places = np.flatnonzero(may_be).tolist()
+    return [
+        (f"feature {k + 1}", Column(stored[:, [k]].toarray()[:, 0] if sparse.issparse(A) else A[:, k]))
+        for k in places
+    ]
 
 
 def odd_values(column: Column) -> dict[float, int]:

@@ -143,7 +143,11 @@ class _Worker:
         grad = self.agent.f.loss.grad(at.x.image)
         G = self.entries.adjoint(grad)
         slope = np.array([float(grad @ at.x.image)])
-        return (yield from network_answer((np.asarray(G.T @ (G @ B)), slope), self.agent, root.certify))
+        return (
+            yield from network_answer(
+                (np.asarray(G.T @ (G @ B)), slope), self.agent, root.certify, name="gap"
+            )
+        )
 
     def step(self, at: CompletionState, W: Matrix, answer: Value, is_back: bool) -> None:
         """Move x to the projection of Z that the root has found, or back if the last step was too long."""

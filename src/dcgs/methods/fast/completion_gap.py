@@ -17,7 +17,7 @@ from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapTarget, gap_noise
 from dcgs.methods.reduction import Value
-from dcgs.points import EPS, content_rng
+from dcgs.points import EPS, Point, content_rng
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall
 from dcgs.sets.top_eigenvalue import TopEigenvalue
 
@@ -104,11 +104,11 @@ class GapSearch:
         self._search = at, gap, search
         return np.array([Command.CERTIFY], dtype=np.float64), search.block
 
-    def proceed(self, total: Value, bounds: Bounds) -> tuple[Value | None, float]:
+    def proceed(self, total: Value, bounds: Bounds, error: float = 0.0) -> tuple[Value | None, float]:
         """Return the next block, or the end of the run; None if the gap is too large, and by how much.
 
         ``total`` is Gᵀ(G B) for the block B and the gradient G at x, and ⟨G, x⟩. The number is the gap
-        divided by its estimate.
+        divided by its estimate. ``error`` bounds the length of the error of G B, where that is a sum as well.
         """
         assert self._search is not None
         at, (estimate, grad_noise, _), search = self._search
@@ -117,9 +117,10 @@ class GapSearch:
         least = max(estimate, float(slope) + self.radius * _root(search.value))
         tolerance = max(_ACCURACY * threshold, _SHARE * (threshold - least)) / self.radius
         search.add(image, tolerance * (2.0 * _root(search.value) + tolerance))
+        search.disturbance += self.agent.sum_noise(0, image.size) + error * _root(search.bound)
         value, bound = _root(search.value), _root(search.bound)
         gap, least = (float(slope) + self.radius * sigma for sigma in (bound, value))
-        noise = gap_noise(grad_noise, self.radius, 2.0 * self.radius)
+        noise = gap_noise(grad_noise, self.radius, 2.0 * self.radius) + float(np.max(self.agent.sum_error(1)))
         noise += self.radius * (_root(search.bound + search.noise) - bound)
         found = CertifiedGap(gap, at.decrease, noise, at.at_start)
         bounds.add_wolfe(found, at.error)
@@ -135,6 +136,16 @@ class GapSearch:
     def _threshold(self, at: ModelValue, gap: GapEstimate) -> float:
         """Return the largest gap that is small enough, or that is rounding error."""
         return max(self.target.threshold(at.decrease), self.radius * gap.noise)
+
+
+def with_errors(numbers: Point, fixed: Point | float) -> list[float]:
+    """Return the sums over agents that begin with f(x) − f(x⁰), its error, excess and noise.
+
+    The errors of fixed point, of sums that are masked, are added to the three latter.
+    """
+    value, error, above, noise, *others = numbers.tolist()
+    of_value, *errors = np.broadcast_to(fixed, numbers.shape)[:4].tolist()
+    return [value, error + of_value + errors[0], above + errors[1], noise + errors[2], *others]
 
 
 def _root(eigenvalue: float) -> float:

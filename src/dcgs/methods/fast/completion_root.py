@@ -13,7 +13,7 @@ import numpy as np
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds
-from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue
+from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue, with_errors
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended, onto_ball
@@ -61,7 +61,9 @@ class Root:
     def answer(self, Q: Matrix, rank: int, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; Q, θ and L are those they were made with."""
         S, T, T_prev, C, CG, numbers = total
-        value, error, above, noise, slope, before, promised, squared, ascent = numbers.tolist()
+        value, error, above, noise, slope, before, promised, squared, ascent = with_errors(
+            numbers, self._search.agent.sum_error(5)
+        )
         at_start = self.state is None
         state = self.state = self.state or RootState(Q[:, :rank], Q[:, :rank])
         at = ModelValue(value, error, above, at_start)

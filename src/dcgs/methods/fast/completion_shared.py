@@ -118,8 +118,10 @@ class _Worker:
         grad = self.agent.f.loss.grad(at.image)
         G = self.entries.adjoint(grad)
         slope = np.array([float(grad @ at.image)])
-        (GB,) = yield from network_answer((np.asarray(G @ B),), self.agent, lambda total: total)
-        return (yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify))
+        (GB,) = yield from network_answer((np.asarray(G @ B),), self.agent, root.product, name="product")
+        return (
+            yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify, name="gap")
+        )
 
     def step(self, at: SharedState, answer: Value, is_back: bool) -> None:
         """Move x to the point that the root has found, or back if the last step was too long."""

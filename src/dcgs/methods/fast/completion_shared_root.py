@@ -10,7 +10,7 @@ import numpy as np
 from dcgs.low_rank import Matrix
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds
-from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue
+from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue, with_errors
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.points import Point
@@ -108,12 +108,15 @@ class SharedRoot:
         self.smoothness = agent.facts.entry_smoothness
         self.state = state
         self._search = GapSearch(agent)
+        self._error = 0.0  # of the last product with the gradient, where sums are masked
         self._sums: tuple[_Extrapolated, Matrix, Matrix] | None = None
 
     def answer(self, x: Blocks, x_prev: Blocks, theta: float, L: float, total: Value) -> Value:
         """Return what follows from the sums over all agents; x, θ and L are those they were made with."""
         GQ, GtQ, numbers = total
-        value, error, above, noise, slope, before, promised = numbers.tolist()
+        value, error, above, noise, slope, before, promised = with_errors(
+            numbers, self._search.agent.sum_error(2)
+        )
         at_start = self.state is None
         state = self.state = self.state or SharedRootState()
         at = ModelValue(value, error, above, at_start)
@@ -130,10 +133,15 @@ class SharedRoot:
         gap = GapEstimate(estimate, noise, state.trust)
         return self._search.begin(at, gap, x.right) or self._step(state)
 
+    def product(self, total: Value) -> Value:
+        """Return the product with the gradient that all agents get, and keep the error of its sum."""
+        self._error = self._search.agent.sum_noise(0, total[0].size)
+        return total
+
     def certify(self, total: Value) -> Value:
         """Return the next block of the certificate, or what follows from the gap at x."""
         assert self.state is not None
-        answer, ratio = self._search.proceed(total, self.state.bounds)
+        answer, ratio = self._search.proceed(total, self.state.bounds, self._error)
         self.state.trust = max(self.state.trust, ratio)
         return answer or self._step(self.state)
 

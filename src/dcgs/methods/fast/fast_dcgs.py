@@ -64,7 +64,8 @@ class FastDCGS(Method):
     matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
     with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others, or if every
     agent has a sparse matrix with empty columns and the tree has a height of at most 10 (docs/methods.md has
-    the rule); edges. For matrices in factors, ``form="sums"`` and ``"auto"`` are the same.
+    the rule), or if sums are masked (``minimize(secure=True)``); edges. For matrices in factors,
+    ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
@@ -124,6 +125,10 @@ class FastDCGS(Method):
         return self.form in ("auto", "edges")
 
     @property
+    def sums_only(self) -> bool:  # type: ignore[override]  # depends on the form
+        return self.form != "edges" and self.eta is None and self.stops_itself
+
+    @property
     def uses_sizes(self) -> bool:  # type: ignore[override]  # depends on the settings
         return self.link is not None
 
@@ -163,7 +168,8 @@ class FastDCGS(Method):
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(replace(agent, link=link if agent.reliable else None))
         is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
-        if self.form == "sums" or (chooses and (has_hub or is_sparse or self._prefers_sums(agent))):
+        prefers_sums = has_hub or is_sparse or agent.secure is not None or self._prefers_sums(agent)
+        if self.form == "sums" or (chooses and prefers_sums):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
         inner = self.inner_solver(agent.f, agent.X)
         omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)

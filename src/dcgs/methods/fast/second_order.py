@@ -213,7 +213,11 @@ def _nbytes(agent: Agent, first: bool) -> int | None:
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
     """Return the answer of the root: its verdict on the point that was evaluated, and the next point."""
     numbers, grad, *hessians = total
+    # Where sums are masked, the errors of fixed point count.
+    fixed = np.broadcast_to(agent.sum_error(0), numbers.shape)
+    numbers = numbers + fixed * ([0.0, 1.0, 1.0, 1.0] + [0.0] * len(_LENGTHS))
     value, error, noise, above, *values = numbers.tolist()
+    error, noise = error + float(fixed[0]), noise + agent.sum_noise(1, grad.size)
     root = at.root
     bounds = Bounds() if root is None else root.bounds
     noise = gap_noise(noise, norm(at.trial), agent.X.diameter)

@@ -105,13 +105,13 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     (fall_x, error_x), (fall_y, error_y) = (agent.baseline.decrease(p.size, p.image) for p in (at.x, y))
     above = 0.0 if agent.target is None else excess(f, f.loss.value(at.x.image)) + error_x
     own = (-fall_x, -fall_y, max(error_x, error_y), f.smoothness, f.mean_curvature, noise, above, at.share)
-    parts = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
+    value = [f.map.adjoint(f.loss.grad(y.image)).reshape(-1), np.array(own)]
     if root.preconditioned and k == 1:
-        parts.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
-    value, decide = np.concatenate(parts), partial(root.answer, k, y.x)
+        value.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
+    decide = partial(root.answer, k, y.x)
     if agent.facts.is_complete:
-        return decide(((yield from complete_sum(value, agent)),))
-    return (yield from network_answer((value,), agent, decide, sparse_answer=True))
+        return (yield from complete_sum(tuple(value), agent, decide))
+    return (yield from network_answer(tuple(value), agent, decide, sparse_answer=True))
 
 
 def _dual_share(at: SumsState, bound: LocalBound, tolerance: Point, total: Point) -> float:

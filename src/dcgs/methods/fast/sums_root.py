@@ -125,7 +125,7 @@ class SumsRoot:
         """
         at, agent = self.state, self._agent
         assert at is not None
-        sums = self._split(at, y, total[0])
+        sums = self._split(at, y, total)
         gap, is_rounding = self._gap(at, k, sums)
         ends = gap is not None and agent.target is not None and agent.target.ends(gap)
         inside = agent.X.restore(at.x) if ends and k > 1 else at.x
@@ -141,13 +141,18 @@ class SumsRoot:
         # A gap that is rounding error is measured where it has the least: at y = x.
         return np.array([0.0 if is_rounding else theta]), at.x.reshape(-1), *self._request(at, k, gap, sums)
 
-    def _split(self, at: SumsRootState, y: Point, total: Point) -> _Sums:
+    def _split(self, at: SumsRootState, y: Point, total: Value) -> _Sums:
         """Return the sums by name. If curvatures of coordinates are among them, a preconditioner follows."""
-        size, shape = self._agent.x0.size, self._agent.x0.shape
-        value, value_y, *numbers = total[size : size + 8].tolist()
-        curvatures = total[size + 8 :]
-        h = summed_preconditioner(curvatures.reshape(shape)) if len(curvatures) else at.preconditioner
-        return _Sums(SummedModel(y, value_y, total[:size].reshape(shape), h), value, *numbers)
+        agent, shape = self._agent, self._agent.x0.shape
+        grad, numbers, *curvatures = total
+        # Errors of fixed point, where sums are masked: (f(x), f(y)), error, …, noise, excess, dual.
+        fixed = np.broadcast_to(agent.sum_error(1), numbers.shape)
+        numbers = numbers + fixed * (0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, -1.0)
+        numbers[2] += fixed[:2].max()
+        numbers[5] += agent.sum_noise(0, grad.size)
+        h = summed_preconditioner(curvatures[0].reshape(shape)) if curvatures else at.preconditioner
+        value, value_y, *others = numbers.tolist()
+        return _Sums(SummedModel(y, value_y, grad.reshape(shape), h), value, *others)
 
     def _gap(self, at: SumsRootState, k: int, sums: _Sums) -> tuple[CertifiedGap | None, bool]:
         """Return f(x) minus the best lower bound of f* so far, and True if the Wolfe gap is rounding error.

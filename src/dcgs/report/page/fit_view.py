@@ -44,6 +44,7 @@ _FORMATS: dict[str, Any] = {
 def fit_page(fit: FileFit, described: Mapping[str, Any]) -> dict[str, Any]:
     """Return by name what the template of a fit shows beside the summary; ``charts`` are data of charts."""
     summary, gaps = summary_of(fit, described), gap_chart(fit)
+    scores = summary.scores
     what = "rows" if fit.prepared is not None else "ratings"
     paths = [
         {
@@ -64,8 +65,9 @@ def fit_page(fit: FileFit, described: Mapping[str, Any]) -> dict[str, Any]:
         "paths": paths,
         "coefficients": _coefficients(fit, described),
         "classes": page_table(classes_table(summary)) if summary.classes else None,
-        "scores": None if summary.scores is None else page_table(scores_table(summary.scores)),
-        "held_out": summary.scores is not None and summary.scores.held_out,
+        "scores": None if scores is None else page_table(scores_table(scores, summary.labels)),
+        "what": what,
+        "held_out": scores is not None and scores.held_out,
         "warning": None,
         "notes": [*fit.notes, *described["notes"]],
         "sent": page_table(sent_table(summary)),

@@ -1,0 +1,129 @@
+"""``dcgs site``: the life of one site of a study."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from dcgs.cli.fit import fit_over
+from dcgs.cli.jobs import HELP
+from dcgs.cli.study import describe_study, fit_arguments
+from dcgs.cli.values import job, option
+from dcgs.files import atomic_write
+from dcgs.sites.checks import check_site
+from dcgs.sites.config import site_file
+from dcgs.sites.events import EventLog
+from dcgs.sites.keys import SiteKeys
+from dcgs.sites.node import Site
+
+_ABOUT = """\
+Take part in a study: a process at each site keeps its data, and exchanges sealed messages with its neighbors.
+"""
+_MORE = """\
+dcgs site run ends when the model is certified and no other site needs this one. After anything else, a kill,
+a reboot or an update of the machine, start it again: it goes on where it was, to the bit, and the others
+wait.
+
+examples:
+  dcgs site key ulm/ --data patients.csv --listen 0.0.0.0:8443
+  dcgs site check ulm/ulm.toml
+  dcgs site agree ulm/ulm.toml
+  dcgs site run ulm/ulm.toml
+  dcgs site status ulm/ulm.toml
+"""
+
+
+def add(jobs: Any) -> None:
+    """Add the job to the command."""
+    kinds = job(jobs, "site", HELP["site"], _ABOUT, _MORE).add_subparsers(required=True, metavar="WHAT")
+    key = job(kinds, "key", "make the keys of a site, and a request to be signed", _ABOUT, _MORE)
+    key.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="the folder of the site; its name is that of the site"
+    )
+    option(key, "--data FILE", "the file of this site's data (default: data.csv)", default="data.csv")
+    option(
+        key,
+        "--study FILE",
+        "where the study will be (default: study.toml in the folder)",
+        default="study.toml",
+    )
+    option(key, "--listen HOST:PORT", "where this site takes connections (default: it only dials out)")
+    key.set_defaults(run=_key)
+    for name, text, run in (
+        ("check", "check data, certificate, study and neighbors: one line each", _check),
+        ("agree", "agree to what the study computes, as it is now", _agree),
+        ("run", "take part until it is done", _run),
+        ("status", "print how far this site is", _status),
+    ):
+        parser = job(kinds, name, text, _ABOUT, _MORE)
+        parser.add_argument("site", type=Path, metavar="SITE", help="the file of the site")
+        parser.set_defaults(run=run)
+        if name == "agree":
+            option(parser, "--yes", "agree without being asked", bool)
+
+
+def _key(args: argparse.Namespace, console: Console) -> int:
+    folder, name = args.folder, args.folder.resolve().name
+    folder.mkdir(parents=True, exist_ok=True)
+    private, request, config = (folder / f"{name}.{end}" for end in ("key", "csr", "toml"))
+    if private.exists():
+        keys = SiteKeys.load(private)  # a renewed certificate is of the same keys
+    else:
+        keys = SiteKeys.generate()
+        keys.save(private)
+    atomic_write(request, keys.request(name))
+    if not config.exists():
+        atomic_write(config, site_file(name, args.study, args.listen, args.data).encode())
+    console.print(
+        f"{private} is the private key and stays here; {request} is the request that dcgs study sign signs; "
+        f"{config} is the file of the site",
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _check(args: argparse.Namespace, console: Console) -> int:
+    lines = list(check_site(Site.load(args.site)))
+    for line in lines:
+        console.print(f"{'ok   ' if line.is_good else 'NOT  '}{line.text}", soft_wrap=True, highlight=False)
+    return 0 if all(line.is_good for line in lines) else 1
+
+
+def _agree(args: argparse.Namespace, console: Console) -> int:
+    site = Site.load(args.site)
+    text = describe_study(site.study)
+    console.print(text, soft_wrap=True, highlight=False)
+    if not args.yes and input(f"Does {site.config.name} agree? Type yes: ").strip() != "yes":
+        console.print("not agreed")
+        return 1
+    site.agree(text)
+    console.print(
+        f"{site.config.name} has agreed to this study; start with: dcgs site run {args.site}", soft_wrap=True
+    )
+    return 0
+
+
+def _run(args: argparse.Namespace, console: Console) -> int:
+    site = Site.load(args.site)
+    state = site.state.resolve()
+    os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
+    fit = fit_arguments(site.study, site.config, state)
+    log = EventLog(state / "events.jsonl")
+    note = site.certificate_note()
+    if note is not None:
+        log.say(note)
+    with site.running(log) as (runtime, mailbox):
+        if mailbox.fact("done") is not None and fit.out.exists():
+            console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)
+            return 0
+        return fit_over(runtime, fit, console)
+
+
+def _status(args: argparse.Namespace, console: Console) -> int:
+    for line in Site.load(args.site).status():
+        console.print(line, soft_wrap=True, highlight=False)
+    return 0

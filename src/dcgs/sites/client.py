@@ -1,0 +1,169 @@
+"""The HTTPS client of a site, by aiohttp: on each edge on which it dials, it puts envelopes and gets those
+for it.
+
+What fails is tried again, with growing pauses, for as long as the run goes on; each reason is said once.
+Proxies are those of the usual environment variables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar, final
+
+import aiohttp
+
+from dcgs.sites.envelope import OVERHEAD, EnvelopeError
+from dcgs.sites.events import EventLog
+from dcgs.sites.keys import host_of
+from dcgs.sites.mailbox import Pending
+from dcgs.sites.server import LONG_POLL, PLACE, STUDY
+from dcgs.sites.study import Member, Study
+
+T = TypeVar("T")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0
+_CONNECT, _TRANSFER, _MARGIN, _LAST = 20.0, 300.0, 20.0, 3.0
+
+
+class _RefusedError(Exception):
+    """The other end has answered that it does not take something."""
+
+
+@final
+class Client:
+    """The connections of a site; runs in an event loop."""
+
+    def __init__(self, study: Study, context: ssl.SSLContext, log: EventLog) -> None:
+        self._study = study
+        self._log = log
+        self._done: dict[Member, tuple[str, str]] = {}
+        timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=_MARGIN),
+            timeout=timeout,
+            trust_env=True,
+            headers={STUDY: study.hash.hex()},
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def push(
+        self,
+        server: Member,
+        hop: str,
+        next_pending: Callable[[], Awaitable[Pending]],
+        delivered: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """Put envelopes for a neighbor to a server, one after the other, forever."""
+        while True:
+            pending = await next_pending()
+            await self._retried(server, partial(self._put, server, hop, pending.envelope))
+            await delivered(pending.id)
+
+    async def pull(self, server: Member, name: str, accept: Callable[[bytes], Awaitable[None]]) -> None:
+        """Get the envelopes for this site from a server, forever."""
+        while True:
+            answer = await self._retried(server, partial(self._get, server, name))
+            if answer is None:
+                continue
+            envelope, place = answer
+            try:
+                await self._retried(server, partial(accept, envelope))
+            except EnvelopeError as error:
+                self._log.say(f"refused what {server.name} gave: {error}")
+            self._done[server] = name, place
+
+    async def acknowledge(self) -> None:
+        """Tell servers what has come from them last: no further request does."""
+        with suppress(aiohttp.ClientError, OSError, TimeoutError, _RefusedError):
+            async with asyncio.timeout(_LAST):
+                for server, (name, _) in list(self._done.items()):
+                    await self._get(server, name, wait=0)
+
+    async def _put(self, server: Member, hop: str, envelope: bytes) -> None:
+        url = f"{server.address}/v1/mail/{hop}"
+        async with self._session.put(
+            url, data=envelope, server_hostname=host_of(server.name), allow_redirects=False
+        ) as answer:
+            await _check(answer, 204)
+
+    async def _get(self, server: Member, name: str, wait: float = LONG_POLL) -> tuple[bytes, str] | None:
+        """Return the next envelope and its place; say which was the last that has been kept here."""
+        url = f"{server.address}/v1/mail/{name}"
+        done = self._done.get(server, ("", ""))[1]
+        async with self._session.get(
+            url,
+            params={"done": done, "wait": f"{wait:g}"},
+            server_hostname=host_of(server.name),
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(
+                total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN
+            ),
+        ) as answer:
+            await _check(answer, 200, 204)
+            if self._done.get(server, ("", ""))[1] == done:
+                self._done.pop(server, None)
+            if answer.status == 204:
+                return None
+            limit = self._study.limits.message_bytes + OVERHEAD
+            if answer.content_length is None or answer.content_length > limit:
+                raise _RefusedError(f"it gave an envelope of more than {limit} bytes")
+            return await answer.read(), answer.headers.get(PLACE, "")
+
+    async def _retried(self, server: Member, attempt: Callable[[], Awaitable[T]]) -> T:
+        pause, failed = _FIRST_PAUSE, False
+        while True:
+            try:
+                result = await attempt()
+            except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
+                self._log.say(
+                    f"nothing passes to or from {server.name} ({server.address}): {_reason(error)}; "
+                    "trying again"
+                )
+                failed = True
+                await asyncio.sleep(pause)
+                pause = min(2.0 * pause, _LONGEST_PAUSE)
+            else:
+                if failed:
+                    self._log.say(f"messages pass to and from {server.name} again")
+                return result
+
+
+async def _check(answer: aiohttp.ClientResponse, *expected: int) -> None:
+    if answer.status not in expected:
+        text = (await answer.content.read(1000)).decode(errors="replace")
+        raise _RefusedError(f"it answered {answer.status}: {text}")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not that of this site in this study ({error.certificate_error})"
+    return str(error) or type(error).__name__
+
+
+async def greet(study: Study, context: ssl.SSLContext, server: Member) -> tuple[str | None, str | None]:
+    """Return why a site or relay does not take this one's messages, None if it does; and its clock, if
+    known."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=context), trust_env=True, headers={STUDY: study.hash.hex()}
+    )
+    async with session:
+        try:
+            url = f"{server.address}/v1/hello"
+            async with session.get(
+                url,
+                server_hostname=host_of(server.name),
+                timeout=aiohttp.ClientTimeout(total=_CONNECT),
+                allow_redirects=False,
+            ) as answer:
+                await _check(answer, 204)
+                return None, answer.headers.get("Date")
+        except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:
+            return _reason(error), None

@@ -1,0 +1,227 @@
+"""The mailbox of a site or a relay: what came in and what is to be sent, in two files of SQLite.
+
+What has come in can be taken before it is on disk: if it is lost, so is its acknowledgment, and the sender
+sends it again. Commits of what came in are synchronous, and those of envelopes that are kept for others.
+What this site itself sends survives the end of its process; after a loss of power its program makes the same
+messages again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, final
+
+from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, digest
+
+_RECEIVED = """
+create table if not exists received (
+    sender integer, tag integer, sequence integer, round integer, message blob not null,
+    primary key (sender, tag, sequence)) without rowid;
+create table if not exists facts (name text primary key, value text not null) without rowid;
+"""
+_OUTGOING = """
+create table if not exists outgoing (
+    id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence
+    integer, digest blob not null, size integer not null, envelope blob, unique (sender, receiver, tag,
+    sequence, hop));
+create index if not exists undelivered on outgoing (hop, id) where envelope is not null;
+"""
+ROUNDS = 1
+"""The tag of agents' messages. Those of collective operations may have seconds, which differ when
+repeated."""
+_WINDOW = 10_000
+"""A sender is at most this many messages ahead of what its receiver has taken."""
+
+
+class Outgoing(NamedTuple):
+    """An envelope that is to be sent; ``hop`` is the neighbor to which it goes next."""
+
+    hop: str
+    header: EnvelopeHeader
+    envelope: bytes
+    digest: bytes
+
+
+class Pending(NamedTuple):
+    """An envelope that has not been acknowledged."""
+
+    id: int
+    envelope: bytes
+
+
+@final
+class Mailbox:
+    """Messages on disk. Its methods may be called by any thread.
+
+    ``on_outgoing`` is called with the hops of new envelopes, ``capacity`` bounds the bytes kept for others.
+    """
+
+    def __init__(self, folder: Path, capacity: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.on_outgoing: Callable[[set[str]], object] = lambda hops: None
+        self._capacity = capacity
+        self._incoming = _connection(folder / "received.db", _RECEIVED)
+        self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
+        self._locks = threading.Lock(), threading.Lock()
+        self._arrived = threading.Condition()
+        self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
+        self._taken: dict[tuple[int, int], int] = {}
+
+    def keep(self, header: EnvelopeHeader, message: bytes) -> bool:
+        """Keep a message for this site, and return when it is on disk: True if it is new.
+
+        Raise if another message has the same place, or if its place is far ahead.
+        """
+        key = header.sender, header.tag, header.sequence
+        before = self._find(*key)
+        if before is not None:
+            if header.tag == ROUNDS and digest(before[1]) != digest(message):
+                raise EnvelopeError(
+                    "a message that is sent again must be the same: its sender has other data or another "
+                    "version "
+                    "of dcgs than before it was started again."
+                )
+            self._write(key, *before)  # the first time it may not have got to the disk
+            return False
+        if header.sequence > self._taken.get(key[:2], 0) + _WINDOW:
+            raise EnvelopeError(f"message {header.sequence} is too far ahead of the run.")
+        with self._arrived:
+            self._new[key] = header.round, message
+            self._arrived.notify_all()
+        self._write(key, header.round, message)
+        return True
+
+    def _write(self, key: tuple[int, int, int], round: int, message: bytes) -> None:
+        with self._locks[0], _transaction(self._incoming):
+            row = (*key, round, message)
+            self._incoming.execute("insert or ignore into received values (?, ?, ?, ?, ?)", row)
+
+    def _find(self, sender: int, tag: int, sequence: int) -> tuple[int, bytes] | None:
+        with self._arrived:
+            if (sender, tag, sequence) in self._new:
+                return self._new[sender, tag, sequence]
+        with self._locks[0]:
+            query = "select round, message from received where sender = ? and tag = ? and sequence = ?"
+            row: tuple[int, bytes] | None = self._incoming.execute(query, (sender, tag, sequence)).fetchone()
+        return row
+
+    def take(self, sender: int, tag: int, sequence: int) -> tuple[int, bytes] | None:
+        """Return round and message if it has come; it stays on disk, for the next start."""
+        found = self._find(sender, tag, sequence)
+        if found is not None:
+            self._taken[sender, tag] = sequence
+            with self._arrived:
+                self._new.pop((sender, tag, sequence), None)
+        return found
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something comes in, or for this number of seconds."""
+        with self._arrived:
+            self._arrived.wait(seconds)
+
+    def wake(self) -> None:
+        """End a wait."""
+        with self._arrived:
+            self._arrived.notify_all()
+
+    def add(self, items: Iterable[Outgoing], of_others: bool = False) -> None:
+        """Keep envelopes to be sent; those of others are limited, and on disk when this returns."""
+        items = list(items)
+        with self._locks[1], _transaction(self._outgoing, "full" if of_others else "normal"):
+            if of_others:
+                self._check_capacity(sum(len(item.envelope) for item in items))
+            insert = (
+                "insert or ignore into outgoing (hop, sender, receiver, tag, sequence, digest, size, "
+                "envelope) "
+                "values (?, ?, ?, ?, ?, ?, ?, ?)"
+            )
+            for hop, header, envelope, known in items:
+                place = header.sender, header.receiver, header.tag, header.sequence
+                self._outgoing.execute(insert, (hop, *place, known, len(envelope), envelope))
+        self.on_outgoing({item.hop for item in items})
+
+    def _check_capacity(self, more: int) -> None:
+        query = "select coalesce(sum(length(envelope)), 0) from outgoing where envelope is not null"
+        (kept,) = self._outgoing.execute(query).fetchone()
+        if kept + more > self._capacity:
+            raise EnvelopeError(
+                f"the mailbox must keep at most {self._capacity} bytes; it has {kept}, and got {more} more."
+            )
+
+    def sent(self, header: EnvelopeHeader) -> bytes | None:
+        """Return the digest of the message that was sent in this place, None if there was none."""
+        query = "select digest from outgoing where sender = ? and receiver = ? and tag = ? and sequence = ?"
+        place = header.sender, header.receiver, header.tag, header.sequence
+        with self._locks[1]:
+            row = self._outgoing.execute(query, place).fetchone()
+        return None if row is None else row[0]
+
+    def next_for(self, hop: str) -> Pending | None:
+        """Return the first envelope for a neighbor that it has not acknowledged."""
+        query = "select id, envelope from outgoing where hop = ? and envelope is not null order by id limit 1"
+        with self._locks[1]:
+            row = self._outgoing.execute(query, (hop,)).fetchone()
+        return None if row is None else Pending(*row)
+
+    def delivered(self, hop: str, id: int) -> None:
+        """Record that a neighbor has acknowledged an envelope."""
+        with self._locks[1], _transaction(self._outgoing, "normal"):  # what is lost of it is sent twice
+            query = "update outgoing set envelope = null where id = ? and hop = ?"
+            self._outgoing.execute(query, (id, hop))
+        self.wake()
+
+    def waiting(self) -> dict[str, int]:
+        """Return how many envelopes each neighbor has not acknowledged."""
+        query = "select hop, count(*) from outgoing where envelope is not null group by hop"
+        with self._locks[1]:
+            return dict(self._outgoing.execute(query).fetchall())
+
+    def traffic(self) -> tuple[int, int]:
+        """Return the bytes of all envelopes that were sent or are to be, and of all messages that came in."""
+        with self._locks[1]:
+            (sent,) = self._outgoing.execute("select coalesce(sum(size), 0) from outgoing").fetchone()
+        with self._locks[0]:
+            query = "select coalesce(sum(length(message)), 0) from received"
+            (received,) = self._incoming.execute(query).fetchone()
+        return sent, received
+
+    def fact(self, name: str) -> str | None:
+        """Return what was recorded under a name."""
+        with self._locks[0]:
+            row = self._incoming.execute("select value from facts where name = ?", (name,)).fetchone()
+        return None if row is None else row[0]
+
+    def record(self, name: str, value: str) -> None:
+        """Record a text under a name."""
+        with self._locks[0], _transaction(self._incoming):
+            self._incoming.execute("insert or replace into facts values (?, ?)", (name, value))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._locks[0], self._locks[1]:
+            self._outgoing.close()
+            self._incoming.close()
+
+
+def _connection(file: Path, tables: str) -> sqlite3.Connection:
+    file.touch(mode=0o600)
+    connection = sqlite3.connect(file, timeout=60.0, check_same_thread=False)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    connection.executescript(tables)
+    return connection
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, synchronous: str = "full") -> Iterator[None]:
+    """Commit what is done in here, or nothing of it; raise an OSError if there is no space."""
+    try:
+        connection.execute(f"pragma synchronous = {synchronous}")
+        with connection:
+            yield
+    except sqlite3.OperationalError as error:
+        raise OSError(str(error)) from error

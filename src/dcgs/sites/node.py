@@ -1,0 +1,200 @@
+"""The life of a site: its consent, its mailbox and its connections; after an end of any kind it is started
+again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, final
+
+from dcgs.files import atomic_write
+from dcgs.runtime.errors import Scope, scope_of
+from dcgs.sites.config import SiteConfig
+from dcgs.sites.envelope import Sealer
+from dcgs.sites.events import EventLog
+from dcgs.sites.keys import Identity, SiteKeys
+from dcgs.sites.mailbox import Mailbox
+from dcgs.sites.runtime import SiteRuntime
+from dcgs.sites.server import client_context, server_context
+from dcgs.sites.study import Study
+from dcgs.sites.transport import SiteTransport
+
+_AGREED, _DONE, _INPUTS = "agreed.json", "done", "inputs"
+_SOON = timedelta(days=14)
+
+
+@final
+@dataclass(frozen=True)
+class Site:
+    """A site with its study; both have been checked."""
+
+    config: SiteConfig
+    study: Study
+    keys: SiteKeys
+
+    @classmethod
+    def load(cls, file: Path) -> Site:
+        """Return the site of a file; raise if its study, its keys or its certificate do not fit."""
+        config = SiteConfig.load(file)
+        study = Study.load(config.study)
+        study.check_signed()
+        member = study.member(config.name)
+        for name, path in (("key", config.key), ("certificate", config.certificate)):
+            if not path.exists():
+                raise ValueError(f"the {name} of {config.name} must be a file; there is no {path}.")
+        keys = SiteKeys.load(config.key)
+        if keys.publics != (member.ed25519, member.x25519):
+            raise ValueError(
+                f"the keys of {config.name} in the study must be those of {config.key}; they are others. "
+                "Sign the "
+                "request that belongs to this key."
+            )
+        shown = Identity.of_certificate(config.certificate.read_bytes())
+        if (shown.name, shown.ed25519, shown.x25519) != (config.name, *keys.publics):
+            raise ValueError(f"{config.certificate} must be the certificate of {config.key}; it is another.")
+        return cls(config, study, keys)
+
+    @property
+    def state(self) -> Path:
+        """The folder of this study."""
+        return self.config.state(self.study.hash)
+
+    @property
+    def output(self) -> Path:
+        """The folder of the models."""
+        return self.state / "model"
+
+    def certificate_note(self) -> str | None:
+        """Return a sentence if the certificate has expired or will soon, else None."""
+        until = Identity.of_certificate(self.config.certificate.read_bytes()).until
+        assert until is not None
+        left = until - datetime.now(UTC)
+        if left > _SOON:
+            return None
+        when = f"{until:%Y-%m-%d}"
+        if left < timedelta(0):
+            return (
+                f"the certificate of {self.config.name} has expired on {when}; have the request signed again"
+            )
+        return f"the certificate of {self.config.name} expires on {when}; have the request signed again"
+
+    def agree(self, text: str) -> None:
+        """Record that this site agrees to the study as it is now."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        record = {"study": self.study.hash.hex(), "time": datetime.now(UTC).isoformat(), "to": text}
+        atomic_write(self.state / _AGREED, json.dumps(record, indent=2, ensure_ascii=False).encode())
+
+    @property
+    def has_agreed(self) -> bool:
+        """Whether this site has agreed to this study, to the byte."""
+        file = self.state / _AGREED
+        return file.exists() and json.loads(file.read_text())["study"] == self.study.hash.hex()
+
+    def status(self) -> Iterator[str]:
+        """Yield lines on how far this site is; it may run or not."""
+        yield f"{self.config.name} in study {self.study.name}, SHA-256 {self.study.hash.hex()[:12]}…"
+        if not self.has_agreed:
+            yield "it has not agreed to the study"
+        elif not (self.state / "received.db").exists():
+            yield "it has agreed, and was not started yet"
+        else:
+            mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
+            sent, received = mailbox.traffic()
+            done = mailbox.fact(_DONE)
+            yield f"done at {done}; the models are in {self.output}" if done else "started, and not done yet"
+            yield f"sent {sent} bytes, received {received} bytes"
+            for hop, count in mailbox.waiting().items():
+                yield f"{count} messages wait for {hop}"
+            mailbox.close()
+        note = self.certificate_note()
+        if note is not None:
+            yield note
+
+    @contextmanager
+    def running(self, log: EventLog) -> Iterator[tuple[SiteRuntime, Mailbox]]:
+        """Connect this site with the others; when the run has ended, stay until they do not need it."""
+        if not self.has_agreed:
+            raise ValueError(
+                f"{self.config.name} must agree to the study as it is now, SHA-256 "
+                f"{self.study.hash.hex()[:12]}…; "
+                f"it has not. Read it and agree with: dcgs site agree {self.config.file}"
+            )
+        mailbox = Mailbox(self.state, self.study.limits.mailbox_bytes)
+        self._check_inputs(mailbox)
+        rank = self.study.rank(self.config.name)
+        sealer = Sealer(self.study, rank, self.keys.agreement)
+        transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
+        files = self.study, self.config.certificate, self.config.key
+        try:
+            transport.open(self.config.listen, server_context(*files), client_context(*files))
+            try:
+                yield SiteRuntime(transport), mailbox
+            except Exception as error:
+                if scope_of(error) is Scope.ALL:  # the others must hear of it, too
+                    transport.finish()
+                raise
+            transport.finish()
+            mailbox.record(_DONE, datetime.now(UTC).isoformat())
+        finally:
+            transport.close()
+
+    def _check_inputs(self, mailbox: Mailbox) -> None:
+        """Raise if this run was started with other data or on another kind of machine."""
+        inputs = {"the data": _sha256(self.data), **library_facts()}
+        before = mailbox.fact(_INPUTS)
+        if before is None:
+            mailbox.record(_INPUTS, json.dumps(inputs))
+            return
+        known = json.loads(before)
+        changed = [name for name, value in inputs.items() if known.get(name) != value]
+        if changed:
+            raise ValueError(
+                "a run that goes on must have what it began with, or sums would be told twice; "
+                f"{', '.join(changed)} changed. Put it back, or agree with the other sites on a new run: a "
+                "study with another number of run."
+            )
+
+    @property
+    def data(self) -> Path:
+        """The file of the data."""
+        return self.config.file.resolve().parent / Path(self.config.data).expanduser()
+
+
+def library_facts() -> Mapping[str, str]:
+    """Return what bits depend on beside the data."""
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("dcgs", "numpy", "scipy")}
+    return packages | {"Python": platform.python_version(), "the kind of processor": platform.machine()}
+
+
+def _sha256(file: Path) -> str:
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"the data of a site must be a file; {file}: {error.strerror}.") from error
+
+
+def as_flags(options: Mapping[str, Any]) -> list[str]:
+    """Return options of a study as those of the command.
+
+    >>> as_flags({"target": "ill", "drop": ["name", "ward"], "intercept": False, "radius": 2.5})
+    ['--target=ill', '--drop', 'name', 'ward', '--no-intercept', '--radius=2.5']
+    """
+    flags: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            flags.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, list):
+            flags += [flag, *map(str, value)]
+        else:
+            flags.append(f"{flag}={value}")
+    return flags

@@ -1,0 +1,246 @@
+"""The HTTPS server of a site or a relay, by aiohttp: it takes envelopes, and gives neighbors those for them.
+
+Every connection must have a certificate of the study before a byte of HTTP is read. Sizes and times are
+bounded before memory is spent. ``PUT /v1/mail/HOP`` brings an envelope for a site; ``GET /v1/mail/HOP``
+waits for the next envelope for the site that asks, and says by ``done`` which it has got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast, final
+from weakref import WeakSet
+
+from aiohttp import web
+
+from dcgs.sites.envelope import OVERHEAD, EnvelopeError
+from dcgs.sites.events import EventLog
+from dcgs.sites.keys import Identity
+from dcgs.sites.mailbox import Pending
+from dcgs.sites.study import Study
+
+LONG_POLL = 25.0
+"""Seconds after which a request without an answer gets an empty one; devices on the way cut idle
+connections."""
+STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
+"""Headers: the identity of the study, and the number of an envelope in the mailbox."""
+_HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
+_MOST_HANDSHAKES = 128
+_PLAINTEXT = ("http_request", "wrong_version_number", "unknown_protocol")
+
+
+class MailHandler(Protocol):
+    """What a server does with envelopes; a site and a relay do it differently."""
+
+    async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
+        """Keep an envelope, and return when it is on disk; raise an EnvelopeError to refuse it."""
+
+    async def next_for(self, caller: str, seconds: float) -> Pending | None:
+        """Return the next envelope for a neighbor, None if none comes in this time."""
+
+    async def delivered(self, caller: str, id: int) -> None:
+        """Record that a neighbor has an envelope."""
+
+    def is_neighbor(self, caller: str) -> bool:
+        """Return whether a site may use this server."""
+
+
+def server_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return TLS 1.3 that asks for a certificate of the study."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    return _with_certificates(context, study, certificate, key)
+
+
+def client_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return TLS 1.3 that shows a certificate, and checks that of the server and the name in it."""
+    return _with_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), study, certificate, key)
+
+
+def _with_certificates(context: ssl.SSLContext, study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=study.ca)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def pinned_name(study: Study, certificate: bytes | None) -> str | None:
+    """Return whose certificate it is by the keys in the study, None if it is nobody's."""
+    if certificate is None:
+        return None
+    try:
+        shown = Identity.of_certificate(certificate)
+    except ValueError:
+        return None
+    keys = shown.ed25519, shown.x25519
+    return next(
+        (m.name for m in study.members if (m.ed25519, m.x25519) == keys and m.name == shown.name), None
+    )
+
+
+@final
+class Server:
+    """Serves until it is closed; runs in an event loop."""
+
+    def __init__(self, study: Study, context: ssl.SSLContext, handler: MailHandler, log: EventLog) -> None:
+        self._study = study
+        self._context = context
+        self._handler = handler
+        self._log = log
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        self._handshakes = 0
+        self._server: asyncio.Server | None = None
+        self._http: web.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; return the port."""
+        http = web.Server(self._answer, keepalive_timeout=_IDLE, access_log=None)
+        self._http = http
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Door(lambda new: self._admit(new, http)), host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Close the port and all connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._http is not None:
+            await self._http.shutdown(1.0)
+        for transport in list(self._transports):
+            transport.abort()
+        await asyncio.sleep(0.0)
+        await asyncio.sleep(0.0)  # closed by the next passes of the loop
+
+    def _admit(self, transport: asyncio.Transport, http: web.Server) -> None:
+        """Start the handshake of a new connection; refuse it if there are too many."""
+        if self._handshakes >= _MOST_HANDSHAKES:
+            self._log.say(
+                f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet."
+            )
+            transport.abort()
+            return
+        self._handshakes += 1
+        task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _shake_hands(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
+        """Let a connection show its certificate, and hand it over to HTTP."""
+        peer = (transport.get_extra_info("peername") or ("?",))[0]
+        loop = asyncio.get_running_loop()
+        try:
+            secured = await loop.start_tls(
+                transport, protocol, self._context, server_side=True, ssl_handshake_timeout=_HANDSHAKE
+            )
+        except (OSError, ConnectionError) as error:
+            self._log.say(f"refused a connection from {peer}: {_reason(error)}.")
+            transport.abort()
+            return
+        finally:
+            self._handshakes -= 1
+        if secured is not None:
+            self._transports.add(transport)
+            protocol.connection_made(secured)
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request; a refusal is said here and there."""
+        security = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
+        caller = pinned_name(self._study, security.getpeercert(True) if security is not None else None)
+        try:
+            return await self._dispatch(request, caller)
+        except EnvelopeError as error:
+            status, text = 403, str(error)
+        except _RefusalError as error:
+            status, text = error.status, str(error)
+        except OSError as error:
+            status, text = 507, f"it cannot be kept: {error}"
+        self._log.say(f"refused what {caller or 'an unknown site'} ({request.remote}) sent: {text}")
+        return web.Response(status=status, text=text, headers={"Connection": "close"})
+
+    async def _dispatch(self, request: web.BaseRequest, caller: str | None) -> web.Response:
+        if caller is None or not self._handler.is_neighbor(caller):
+            raise _RefusalError(
+                403, "a certificate must have the keys of a neighbor in this study; it has not."
+            )
+        if request.headers.get(STUDY) != self._study.hash.hex():
+            raise _RefusalError(
+                409,
+                f"all sites must hold the same study; that of {caller} has another SHA-256 than "
+                f"{self._study.hash.hex()[:12]}…, which is that of {self._study.name} here. Compare the "
+                "files.",
+            )
+        if request.path == "/v1/hello":
+            return web.Response(status=204)
+        parts = request.path.split("/")
+        if parts[:3] != ["", "v1", "mail"] or len(parts) != 4:
+            raise _RefusalError(404, f"there is no {request.path} here.")
+        if request.method == "GET" and parts[3] == caller:
+            return await self._give(request, caller)
+        if request.method == "PUT":
+            await self._handler.accept(caller, parts[3], await self._body(request))
+            return web.Response(status=204)
+        raise _RefusalError(405, f"{request.method} {request.path} is not for {caller}.")
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        size, limit = request.content_length, self._study.limits.message_bytes + OVERHEAD
+        if size is None or size > limit:
+            raise _RefusalError(413, f"an envelope must say its size, at most {limit} bytes; got {size}.")
+        try:
+            async with asyncio.timeout(_BODY):
+                return await request.content.readexactly(size)
+        except (TimeoutError, asyncio.IncompleteReadError) as error:
+            raise _RefusalError(408, f"an envelope must arrive completely within {_BODY:.0f} s.") from error
+
+    async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
+        done = request.query.get("done", "")
+        if done.isdecimal() and len(done) < 19:
+            await self._handler.delivered(caller, int(done))
+        wait = 0.0 if request.query.get("wait") == "0" else LONG_POLL
+        pending = await self._handler.next_for(caller, wait)
+        if pending is None:
+            return web.Response(status=204)
+        return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
+
+
+class _RefusalError(Exception):
+    """A request that is refused, and its status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@final
+class _Door(asyncio.Protocol):
+    """A new connection, before TLS: nothing is read."""
+
+    def __init__(self, admit: Callable[[asyncio.Transport], None]) -> None:
+        self._admit = admit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        connection = cast(asyncio.Transport, transport)
+        connection.pause_reading()
+        self._admit(connection)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a handshake failed, in words."""
+    text = str(getattr(error, "reason", None) or error).lower()
+    if any(part in text for part in _PLAINTEXT):
+        return "it speaks no TLS; nothing is sent or taken in plaintext"
+    if "peer_did_not_return_a_certificate" in text:
+        return "it has shown no certificate"
+    if "certificate" in text:
+        detail = getattr(error, "verify_message", "") or text
+        return f"its certificate is not one of this study that is valid now ({detail})"
+    if isinstance(error, ConnectionResetError):
+        return "it was closed before it has shown a certificate"
+    if "handshake" in text or not text:
+        return f"it has not shown a certificate within {_HANDSHAKE:.0f} s"
+    return f"no connection by TLS 1.3 was made ({text})"

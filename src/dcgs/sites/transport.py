@@ -1,0 +1,343 @@
+"""The transport between sites: sealed messages through the mailbox, and the loop that sends and receives
+them.
+
+The run waits in its thread; HTTPS is in another. The order of messages between two sites, for each tag, is
+their sequence. A site that was started again sends nothing twice: what its mailbox has was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+import ssl
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dcgs.runtime.encoding import Buffer
+from dcgs.runtime.errors import RunAbortedError
+from dcgs.runtime.heartbeat import Heartbeat
+from dcgs.runtime.transport import Transfer, Transfers, Transport
+from dcgs.runtime.wire import MessageError
+from dcgs.sites.client import Client
+from dcgs.sites.config import SiteLimits
+from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
+from dcgs.sites.events import EventLog
+from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
+from dcgs.sites.server import Server
+from dcgs.sites.study import RELAY, Study
+from dcgs.sites.waiting import WaitingHops
+from dcgs.tree import spanning_tree
+
+T = TypeVar("T")
+
+_BROADCAST, _REDUCE = 2, 3  # tags; those below are of collective operations and of rounds
+_SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
+_CHECK, _CLOSING = 1.0, 5.0
+LINGER = 60.0
+"""Seconds in which a site delivers its last messages when all sites have ended."""
+
+
+@final
+class SilentHeartbeat:
+    """No heartbeat: a site may be away for days. Failures stay at their site, and the others wait."""
+
+    rank, size = 0, 1
+
+    def send(self, text: bytes, rank: int, tag: int) -> None:
+        """Send nothing."""
+
+    def receive(self) -> None:
+        """Receive nothing."""
+
+    def flush(self, seconds: float) -> None:
+        """Do not wait."""
+
+
+@final
+class SiteMail:
+    """What a site does with envelopes: it opens those for it, and forwards the others."""
+
+    def __init__(self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog) -> None:
+        self._study, self._sealer, self._mailbox, self._log = study, sealer, mailbox, log
+        self.name = study.names[sealer.rank]
+        self._hops = study.next_hops(sealer.rank)
+        self._neighbors = {study.names[j] for j in study.neighbors[sealer.rank]}
+        self.waiting = WaitingHops(mailbox)
+        self.heard: dict[str, float] = {}
+
+    def is_neighbor(self, caller: str) -> bool:
+        return caller in self._neighbors
+
+    def hop_to(self, rank: int) -> str:
+        """Return the neighbor to which an envelope for a site goes."""
+        return self._study.names[self._hops[rank]]
+
+    async def accept(self, caller: str, hop: str, envelope: bytes) -> None:
+        self.heard[caller] = time.time()
+        if hop != self.name:
+            raise EnvelopeError(f"this is {self.name}, and no relay for {hop}.")
+        header = read_header(envelope)
+        if header.receiver == self._sealer.rank:
+            header, message = self._sealer.open(envelope)
+            await asyncio.to_thread(self._mailbox.keep, header, message)
+            return
+        self._check_forward(caller, header)
+        item = Outgoing(self.hop_to(header.receiver), header, envelope, b"")
+        await asyncio.to_thread(self._mailbox.add, [item], True)
+
+    def _check_forward(self, caller: str, header: EnvelopeHeader) -> None:
+        names = self._study.names
+        if header.run != self._study.run or not {header.sender, header.receiver} < set(range(len(names))):
+            raise EnvelopeError("an envelope must be between sites of the study, and of this run.")
+        if self.hop_to(header.receiver) == caller or header.sender == self._sealer.rank:
+            raise EnvelopeError(f"an envelope for {names[header.receiver]} does not come this way.")
+
+    async def next_for(self, caller: str, seconds: float) -> Pending | None:
+        self.heard[caller] = time.time()
+        return await self.waiting.within(caller, seconds)
+
+    async def delivered(self, caller: str, id: int) -> None:
+        await asyncio.to_thread(self._mailbox.delivered, caller, id)
+
+
+@final
+class SiteTransport(Transport):
+    """The sites of a study; ranks are in the order of the study."""
+
+    def __init__(
+        self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog, limits: SiteLimits
+    ) -> None:
+        self._limits = limits
+        self._spent = SiteLimits()
+        self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
+        self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
+        self.heartbeat.name = lambda rank: study.names[rank]
+        self.awaited: tuple[str, float] | None = None
+        self.is_finishing = False
+        self.mail = SiteMail(study, sealer, mailbox, log)
+        self._sealer, self._mailbox, self._log = sealer, mailbox, log
+        self._sent: dict[tuple[int, int], int] = defaultdict(int)
+        self._taken: dict[tuple[int, int], int] = defaultdict(int)
+        self._tree = spanning_tree(study.neighbors, 0)[self.rank]
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
+        self._thread = threading.Thread(target=self._loop.run_forever, name="dcgs-https", daemon=True)
+        self._server: Server | None = None
+        self._client: Client | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._broken: BaseException | None = None
+
+    def open(
+        self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
+    ) -> int | None:
+        """Start to send and receive; return the port on which this site listens."""
+        self._thread.start()
+        self._mailbox.on_outgoing = lambda hops: self._loop.call_soon_threadsafe(
+            self.mail.waiting.notify, hops
+        )
+        port = None
+        if listen is not None:
+            self._server = Server(self.study, serving, self.mail, self._log)
+            port = self._in_loop(self._server.start(*listen))
+        self._in_loop(self._dial(dialing))
+        return port
+
+    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _dial(self, context: ssl.SSLContext) -> None:
+        """Start the tasks of the edges on which this site dials."""
+        client = self._client = Client(self.study, context, self._log)
+        mail, name = self.mail, self.mail.name
+        sources: set[str] = set()
+        for j in self.study.neighbors[self.rank]:
+            hop = self.study.names[j]
+            edge = self.study.edge(name, hop)
+            if edge.dials not in (None, name):
+                continue
+            server = self.study.member(RELAY if edge.dials is None else hop)
+            sources.add(server.name)
+            work = client.push(server, hop, partial(mail.waiting.next, hop), partial(mail.delivered, hop))
+            self._begin(work)
+        for source in sources:
+            self._begin(client.pull(self.study.member(source), name, partial(mail.accept, source, name)))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task of the event loop; an error of it ends the run."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+            self._mailbox.wake()
+
+    def close(self) -> None:
+        """Close all connections; nothing more is sent."""
+        self._in_loop(self._hang_up())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._mailbox.close()
+
+    async def _hang_up(self) -> None:
+        """Acknowledge what came in last, and end all tasks."""
+        if self._client is not None:
+            await self._client.acknowledge()
+        if self._server is not None:
+            await self._server.close()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+        end = time.monotonic() + _CLOSING
+        while len(self._selector.get_map()) > 1 and time.monotonic() < end:
+            await asyncio.sleep(0.01)  # until the other ends have closed, too; one entry is the loop's own
+
+    def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
+        self._send(sends)
+        for buffer, rank, tag in receives:
+            message = self._receive(rank, tag)
+            if len(message) > len(buffer):
+                raise MessageError(
+                    f"a message must have at most {len(buffer)} bytes; {self.study.names[rank]} sent one of "
+                    f"{len(message)}."
+                )
+            buffer[: len(message)] = np.frombuffer(message, np.uint8)
+
+    def broadcast(self, buffer: Buffer) -> None:
+        tree = self._tree
+        if tree.parent is not None:
+            self.transfer([], [Transfer(buffer, tree.parent, _BROADCAST)])
+        self._send([Transfer(buffer, child, _BROADCAST) for child in tree.children])
+
+    def allreduce_max(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        largest = np.array(values, dtype=np.float64)
+        theirs = np.empty_like(largest)
+        for child in self._tree.children:
+            self.transfer([], [Transfer(_bytes_of(theirs), child, _REDUCE)])
+            largest = np.maximum(largest, theirs)
+        if self._tree.parent is not None:
+            self._send([Transfer(_bytes_of(largest), self._tree.parent, _REDUCE)])
+        self.broadcast(_bytes_of(largest))
+        return largest
+
+    def abandon(self) -> None:
+        """Stop nothing: what was sent is delivered, and the others wait until this site is started again."""
+
+    def _send(self, sends: Transfers) -> None:
+        items = []
+        for buffer, rank, tag in sends:
+            self._sent[rank, tag] += 1
+            message = buffer.tobytes()
+            self._spend(len(message))
+            header = self._header(rank, tag, self._sent[rank, tag])
+            known = self._mailbox.sent(header)
+            if known is None:
+                envelope = self._sealer.seal(header, message)
+                items.append(Outgoing(self.mail.hop_to(rank), header, envelope, digest(message)))
+            elif tag == ROUNDS and known != digest(message):
+                raise RunAbortedError(
+                    "a site that is started again must compute the same as before; message "
+                    f"{header.sequence} to "
+                    f"{self.study.names[rank]} differs. Use the same data, machine and versions, or a new "
+                    "run."
+                )
+        self._store(items)
+
+    def _spend(self, nbytes: int) -> None:
+        """Count a message of this site; raise before it is sent if that is beyond the limits of the site."""
+        limits, spent = self._limits, self._spent
+        self._spent = SiteLimits(spent.megabytes_sent + nbytes / 1e6, spent.messages_sent + 1)
+        for name, limit in vars(limits).items():
+            if limit and getattr(self._spent, name) > limit:
+                raise RunAbortedError(
+                    f"this site must send at most {limit:g} {name.replace('_', ' ')}, as its file says; the "
+                    "next message would be beyond that, and nothing more is sent. Raise the limit to go on."
+                )
+
+    def _store(self, items: Sequence[Outgoing]) -> None:
+        """Keep envelopes to be sent; wait if there is no space."""
+        while items:
+            try:
+                self._mailbox.add(items)
+            except OSError as error:
+                self._log.say(f"what is to be sent cannot be kept: {error}; trying again")
+                time.sleep(_CHECK)
+            else:
+                return
+
+    def _header(self, rank: int, tag: int, sequence: int) -> EnvelopeHeader:
+        return EnvelopeHeader(self.rank, rank, tag, self.study.run, self.heartbeat.position, sequence)
+
+    def _receive(self, rank: int, tag: int) -> bytes:
+        """Return the next message of a site; wait for it, and say so."""
+        sequence = self._taken[rank, tag] + 1
+        found = self._mailbox.take(rank, tag, sequence)
+        if found is None:
+            found = self._wait_for(rank, tag, sequence)
+        self._taken[rank, tag] = sequence
+        round, message = found
+        if round != self.heartbeat.position:
+            raise MessageError(
+                f"a message of step {self.heartbeat.position} was expected; {self.study.names[rank]} sent "
+                "one of "
+                f"step {round}."
+            )
+        return message
+
+    def _wait_for(self, rank: int, tag: int, sequence: int) -> tuple[int, bytes]:
+        name, start = self.study.names[rank], time.time()
+        patience = 3600.0 * self.study.limits.patience_hours
+        say_at, self.awaited = start + _SAY_AFTER, (name, start)
+        said = False
+        while (found := self._mailbox.take(rank, tag, sequence)) is None:
+            now = time.time()
+            if self._broken is not None:
+                raise RunAbortedError(f"the connections of this site failed: {self._broken!r}.")
+            if now - start > patience:
+                raise RunAbortedError(
+                    f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has "
+                    "not. See "
+                    "whether it runs, and start this site again to wait as long once more."
+                )
+            if now > say_at:
+                said, say_at = True, now + _SAY_AGAIN
+                waited = timedelta(seconds=round(now - start))
+                left = timedelta(seconds=round(patience - (now - start)))
+                ended = "this site has ended, and stays for the others: " if self.is_finishing else ""
+                self._log.say(f"{ended}waiting for {name} since {waited}, for {left} more")
+            self._mailbox.wait(_CHECK)
+        self.awaited = None
+        if said:
+            self._log.say(f"{name} has answered; going on")
+        return found
+
+    def finish(self, linger: float = LINGER) -> None:
+        """Wait until all sites have ended, and have what this one has sent.
+
+        Nothing is forwarded after that. A neighbor that is away then has its model, too, so the wait for it
+        has an end.
+        """
+        self.is_finishing = True
+        self.heartbeat.begin_run()
+        self.allreduce_max(np.zeros(1))
+        end = time.monotonic() + linger
+        while self._mailbox.waiting() and time.monotonic() < end:
+            self._mailbox.wait(_CHECK)
+
+
+def _bytes_of(values: NDArray[np.float64]) -> Buffer:
+    return values.view(np.uint8).reshape(-1)

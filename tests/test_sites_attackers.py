@@ -1,0 +1,293 @@
+"""What a site refuses, and what it says then; its run is not disturbed."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import dcgs
+from dcgs.runtime.transport import Transfer
+from dcgs.runtime.wire import MessageError
+from dcgs.sites import server
+from dcgs.sites.config import SiteConfig
+from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer, read_header
+from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
+from dcgs.sites.node import Site
+from dcgs.sites.study import Study
+from site_process import answer, instance
+from site_runs import Sites, make_sites
+
+GRAPH = nx.path_graph(3)  # Ulm – Graz – Bern; Graz is dialed by both
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return make_sites(tmp_path, GRAPH, (1,))
+
+
+def context(sites: Sites, certificate: bytes | None, keys: SiteKeys, folder: Path) -> ssl.SSLContext:
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found.load_verify_locations(cadata=sites.study.ca)
+    if certificate is not None:
+        folder.mkdir(exist_ok=True)
+        (folder / "x.key").unlink(missing_ok=True)
+        keys.save(folder / "x.key")
+        (folder / "x.crt").write_bytes(certificate)
+        found.load_cert_chain(folder / "x.crt", folder / "x.key")
+    return found
+
+
+def ask(
+    sites: Sites, tls: ssl.SSLContext, method: str, path: str, body: bytes = b"", **headers: str
+) -> tuple[int, str]:
+    """Send a request to Graz, as anybody could; return status and text, 0 if the connection is closed."""
+    raw = socket.create_connection(("127.0.0.1", sites.port("graz")), timeout=60.0)
+    try:
+        connection = http.client.HTTPSConnection("127.0.0.1", context=tls)
+        connection.sock = tls.wrap_socket(raw, server_hostname=host_of("graz"))
+        connection.request(method, path, body, {"Dcgs-Study": sites.study.hash.hex()} | headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except (OSError, http.client.HTTPException):
+        return 0, ""
+    finally:
+        with suppress(UnboundLocalError):
+            connection.close()
+        raw.close()
+
+
+def envelope(sites: Sites, name: str, **changed: int) -> bytes:
+    """Return an envelope from Ulm to Graz that is sealed with the keys of a site."""
+    header = EnvelopeHeader(0, 1, 0, sites.study.run, 1, 500)
+    sealer = Sealer(sites.study, 0, sites.keys[name].agreement)
+    return sealer.seal(header._replace(**changed), b"message")
+
+
+def attack(sites: Sites, folder: Path) -> dict[str, tuple[int, str]]:
+    """Attack Graz in all ways; return the answers."""
+    ulm, other, now = sites.keys["ulm"], SiteKeys.generate(), datetime.now(UTC)
+    who = Identity("ulm", *ulm.publics)
+    signed = sites.authority.sign(who)
+    good = context(sites, signed, ulm, folder)
+    bad = {
+        "no certificate": context(sites, None, ulm, folder),
+        "another CA": context(sites, Authority.create("x").sign(who), ulm, folder),
+        "other keys": context(sites, sites.authority.sign(Identity("ulm", *other.publics)), other, folder),
+        "expired": context(sites, sites.authority.sign(who, 1, now - timedelta(days=2)), ulm, folder),
+    }
+    own = envelope(sites, "ulm")
+    flipped = bytes([*own[:-1], own[-1] ^ 1])
+    path = "/v1/mail/graz"
+    asked = {name: ask(sites, tls, "GET", "/v1/hello") for name, tls in bad.items()}
+    asked |= {
+        "sealed by another": ask(sites, good, "PUT", path, envelope(sites, "bern")),
+        "another run": ask(sites, good, "PUT", path, envelope(sites, "ulm", run=2)),
+        "a flipped bit": ask(sites, good, "PUT", path, flipped),
+        "far ahead": ask(sites, good, "PUT", path, envelope(sites, "ulm", sequence=10**9)),
+        "back to its sender": ask(sites, good, "PUT", path, envelope(sites, "ulm", sender=2, receiver=0)),
+        "another study": ask(sites, good, "PUT", path, own, **{"Dcgs-Study": "0" * 64}),
+        "10 GB": ask(sites, good, "PUT", path, b"", **{"Content-Length": str(10**10)}),
+        "the mail of another": ask(sites, good, "GET", "/v1/mail/bern"),
+        "the relay of others": ask(sites, good, "PUT", "/v1/mail/bern", own),
+        "no such path": ask(sites, good, "GET", "/v1/../secret"),
+    }
+    with socket.create_connection(("127.0.0.1", sites.port("graz"))) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        asked["plaintext"] = (0, plain.recv(100).decode(errors="replace"))
+    return asked
+
+
+def test_attackers_are_refused_with_a_sentence_and_the_run_has_the_same_bits(
+    sites: Sites, tmp_path: Path
+) -> None:
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, GRAPH, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    with ThreadPoolExecutor(1) as pool:
+        graz = pool.submit(sites.run, lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["graz"])
+        wait_for_port(sites.port("graz"))
+        asked = attack(sites, tmp_path / "attacker")
+        results = sites.run(lambda runtime: answer(runtime, GRAPH, dcgs.FastDCGS()), ["ulm", "bern"])
+        results += graz.result(300.0)
+    assert all(np.array_equal(result.x, expected.x) for result in results)
+    statuses = {name: status for name, (status, _) in asked.items()}
+    closed = dict.fromkeys(("no certificate", "another CA", "expired", "plaintext"), 0)
+    forbidden = (
+        *("other keys", "sealed by another", "another run", "a flipped bit", "far ahead"),
+        *("back to its sender", "the relay of others"),
+    )
+    assert statuses == closed | dict.fromkeys(forbidden, 403) | {
+        "another study": 409,
+        "10 GB": 413,
+        "the mail of another": 405,
+        "no such path": 404,
+    }
+    said = "\n".join(sites.said["graz"])
+    for sentence in (
+        "it has shown no certificate",
+        "its certificate is not one of this study that is valid now",
+        "certificate has expired",
+        "nothing is sent or taken in plaintext",
+        "a certificate must have the keys of a neighbor in this study",
+        "one from ulm is not: it was changed, or belongs elsewhere",
+        "an envelope must be of run 1; got one of run 2",
+        "all sites must hold the same study; that of ulm has another SHA-256",
+        "at most 67108932 bytes; got 10000000000",
+        "message 1000000000 is too far ahead of the run",
+    ):
+        assert sentence in said
+
+
+def wait_for_port(port: int) -> None:
+    for _ in range(3000):
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=0.02).close()
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nobody listens on port {port}")
+
+
+def test_idle_connections_are_closed_and_do_not_keep_others_out(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HANDSHAKE", 2.0)
+    monkeypatch.setattr(server, "_MOST_HANDSHAKES", 8)
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("graz"):
+            idle = [socket.create_connection(("127.0.0.1", sites.port("graz"))) for _ in range(20)]
+            for connection in idle:
+                with suppress(OSError):
+                    assert connection.recv(1) == b""
+                connection.close()
+            others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        others.result(300.0)
+    said = "\n".join(sites.said["graz"])
+    assert "8 others have not shown a certificate yet" in said
+    assert "it has not shown a certificate within" in said
+
+
+def test_an_envelope_that_comes_again_is_not_used_again(sites: Sites, tmp_path: Path) -> None:
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "ulm again")
+    header = EnvelopeHeader(0, 1, 1, 1, 0, 1)
+    sealer = Sealer(sites.study, 0, ulm.agreement)
+    first, again, changed = (sealer.seal(header, message) for message in (b"one", b"one", b"two"))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        with sites.running("graz") as runtime:
+            answers = [ask(sites, tls, "PUT", "/v1/mail/graz", body) for body in (first, again, changed)]
+            taken = np.zeros(10, np.uint8)
+            runtime.transport.transfer([], [Transfer(taken, 0, 1)])
+        other.result(300.0)
+    assert [status for status, _ in answers] == [204, 204, 403]
+    assert taken.tobytes().rstrip(b"\0") == b"one"
+    assert "a message that is sent again must be the same" in answers[2][1]
+
+
+def test_a_message_of_another_step_names_its_sender(sites: Sites) -> None:
+    def ahead(runtime: object) -> None:
+        transport = getattr(runtime, "transport")  # noqa: B009
+        if transport.rank == 0:
+            transport.heartbeat.begin_step()
+            transport.transfer([Transfer(np.zeros(3, np.uint8), 1, 1)], [])
+        elif transport.rank == 1:
+            with pytest.raises(
+                MessageError, match="a message of step 0 was expected; ulm sent one of step 1"
+            ):
+                transport.transfer([], [Transfer(np.zeros(3, np.uint8), 0, 1)])
+        transport.heartbeat.begin_run()
+
+    sites.run(ahead)
+
+
+def test_envelopes_are_refused_before_they_are_parsed(sites: Sites) -> None:
+    graz = Sealer(sites.study, 1, sites.keys["graz"].agreement)
+    assert graz.open(envelope(sites, "ulm"))[1] == b"message"
+    assert len(envelope(sites, "ulm")) == OVERHEAD + len(b"message")
+    for changed in ({"sender": 1}, {"receiver": 2}, {"sender": 7}):
+        with pytest.raises(EnvelopeError, match="an envelope must be from another site to this one"):
+            graz.open(EnvelopeHeader(0, 1, 0, 1, 1, 500)._replace(**changed).pack() + bytes(40))
+    with pytest.raises(EnvelopeError, match="must have at least"):
+        read_header(b"short")
+    with pytest.raises(EnvelopeError, match="must be of this version"):
+        read_header(bytes(100))
+    text = sites.study.to_toml().replace("message_mb = 64", "message_mb = 65")
+    other = Sealer(Study.read(text.encode()), 1, sites.keys["graz"].agreement)
+    with pytest.raises(EnvelopeError, match="must be sealed by its sender for this study"):
+        other.open(envelope(sites, "ulm"))
+
+
+def test_a_site_runs_only_what_it_has_agreed_to_and_with_what_it_began_with(sites: Sites) -> None:
+    site = Site.load(sites.file("ulm"))
+    assert site.has_agreed
+    with ThreadPoolExecutor(1) as pool:
+        others = pool.submit(sites.run, lambda runtime: None, ["graz", "bern"])
+        with sites.running("ulm"):
+            pass
+        others.result(300.0)
+    site.data.write_text("changed\n")
+    with pytest.raises(ValueError, match="the data changed"), sites.running("ulm"):
+        pass
+    changed = sites.study.content.replace(b"patience_hours = 0.05", b"patience_hours = 0.06")
+    sites.file("ulm").with_name("study.toml").write_bytes(changed)
+    with pytest.raises(ValueError, match="must agree to the study as it is now"), sites.running("ulm"):
+        pass
+
+
+def test_a_site_stops_before_it_sends_more_than_its_own_limits(sites: Sites) -> None:
+    file = sites.file("ulm")
+    file.write_text(file.read_text() + "[limits]\nmessages_sent = 2\n")
+
+    def sends(runtime: object) -> None:
+        transport = getattr(runtime, "transport")  # noqa: B009
+        for _ in range(3):
+            transport.transfer([Transfer(np.zeros(3, np.uint8), 1, 0)], [])
+
+    with pytest.raises(RuntimeError, match="must send at most 2 messages sent, as its file says"):
+        sites.run(sends, ["ulm"])
+
+
+def test_keys_that_others_may_read_and_certificates_of_others_are_refused(sites: Sites) -> None:
+    config = SiteConfig.load(sites.file("ulm"))
+    config.key.chmod(0o644)
+    with pytest.raises(ValueError, match="only its owner may read a private key"):
+        Site.load(config.file)
+    config.key.chmod(0o600)
+    config.certificate.write_bytes(sites.file("bern").with_suffix(".crt").read_bytes())
+    with pytest.raises(ValueError, match="must be the certificate of"):
+        Site.load(config.file)
+    soon = sites.authority.sign(Identity("ulm", *sites.keys["ulm"].publics), days=5)
+    config.certificate.write_bytes(soon)
+    assert "expires on" in (Site.load(config.file).certificate_note() or "")
+
+
+def test_a_study_is_refused_with_what_it_must_have(sites: Sites) -> None:
+    good = sites.study.content.decode()
+    for old, new, message in (
+        ("format = 1", "format = 2", "must have format = 1"),
+        ("https://127", "http://127", "nothing is sent in plaintext"),
+        ('name = "bern"', 'name = "relay"', "and not 'relay'"),
+        ('name = "bern"', 'name = "graz"', "different names"),
+        ('dials = "ulm"', 'dials = "graz"', "one end must dial the other"),
+        ('dials = "ulm"', 'via = "relay"', "or a relay"),
+        ("run = 1", 'run = 1\nserver = "x"', "known entries only; got server"),
+        ("run = 1", "run = ", "a study must be TOML"),
+    ):
+        assert old in good
+        with pytest.raises(ValueError, match=message):
+            Study.read(good.replace(old, new).encode())
+    unsigned = replace(
+        sites.study, sites=tuple(replace(site, ed25519="", x25519="") for site in sites.study.sites)
+    )
+    with pytest.raises(ValueError, match="those of ulm, graz, bern are not"):
+        unsigned.check_signed()

@@ -1,0 +1,164 @@
+"""``dcgs study``, ``dcgs site`` and ``dcgs relay``: from a new study to a certified model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from dcgs.cli import main
+from dcgs.cli.study import fit_arguments
+from dcgs.sites.config import SiteConfig
+from dcgs.sites.study import Study
+from fit_runs import ENVIRONMENT
+from site_runs import free_port, make_sites
+
+DOCS = Path(__file__).parents[1] / "docs"
+SCRIPT = DOCS / "four-sites.sh"
+MODELS = "run/*/model/agent-*.npz"
+
+
+def arrays(file: Path) -> dict[str, np.ndarray]:
+    """Return the coefficients and the scales of a model."""
+    with np.load(file) as content:
+        return {name: content[name] for name in content.files if content[name].dtype.kind == "f"}
+
+
+def test_four_hospitals_get_the_model_of_lockstep_by_the_commands_of_the_docs(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "four-sites.sh"
+    text = SCRIPT.read_text()
+    for port in sorted(set(re.findall(r"184\d\d", text.partition("set -e")[2]))):
+        text = text.replace(port, str(free_port()))
+    script.write_text(text)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", str(script), str(tmp_path)],
+        env=ENVIRONMENT | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300.0,
+    )
+    logs = "\n".join(file.read_text() for file in tmp_path.glob("*.log"))
+    assert done.returncode == 0, done.stderr + logs
+    assert "done at" in done.stdout
+    assert "certified" in done.stdout
+    names = ("ulm", "graz", "bern", "lyon")
+    for i, name in enumerate(names):
+        shutil.copy(tmp_path / f"{name}.csv", tmp_path / f"site-{i}.csv")
+    (tmp_path / "edges.txt").write_text("0 1\n0 3\n1 2\n2 3\n")
+    command = f"fit logistic --data '{tmp_path}/site-{{agent}}.csv' --target malignant --radius 10"
+    assert (
+        main([*shlex.split(command), "--graph", str(tmp_path / "edges.txt"), "--out", str(tmp_path / "m")])
+        == 0
+    )
+    for i, name in enumerate(names):
+        (file,) = (tmp_path / name).glob(MODELS)
+        expected = arrays(tmp_path / "m" / f"agent-{i:03d}.npz")
+        assert expected.keys() == arrays(file).keys()
+        assert all(np.array_equal(value, expected[key]) for key, value in arrays(file).items())
+        mine = json.loads((file.parent / "summary.json").read_text())
+        alone = json.loads((tmp_path / "m" / "summary.json").read_text())
+        assert [agent["bytes"] for agent in mine["agents"]] == [agent["bytes"] for agent in alone["agents"]]
+
+
+def test_the_page_has_the_commands_of_the_script() -> None:
+    in_script = " ".join(SCRIPT.read_text().replace("\\\n", " ").split())
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "sites.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    left_out = ("dcgs study show", "dcgs site check", "dcgs site agree")
+    commands = [" ".join(line.split()) for line in lines if not line.startswith(left_out)]
+    assert len(commands) >= 8
+    assert [command for command in commands if command not in in_script] == []
+
+
+def test_check_prints_a_line_for_each_thing_and_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites = make_sites(tmp_path, nx.path_graph(3), (1,))
+    ulm = str(sites.file("ulm"))
+    assert main(["site", "check", ulm]) == 1
+    assert "NOT  graz by https://127.0.0.1" in " ".join(capsys.readouterr().out.split("\n"))
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("graz"):
+            assert main(["site", "check", ulm]) == 0
+            others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        others.result(300.0)
+    printed = capsys.readouterr().out
+    assert [line[:5] for line in printed.splitlines()] == ["ok   "] * 6
+    assert "the clock here and that of graz are 0 s apart" in printed or "1 s apart" in printed
+    assert main(["site", "status", ulm]) == 0
+    assert "done at" in capsys.readouterr().out
+
+
+def test_a_site_agrees_to_what_it_has_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites = make_sites(tmp_path, nx.path_graph(2), (1,), {"problem": "lasso", "radius": 2.0, "rounds": 50})
+    monkeypatch.setattr("builtins.input", lambda text: "no")
+    assert main(["site", "agree", str(sites.file("ulm"))]) == 1
+    monkeypatch.setattr("builtins.input", lambda text: "yes")
+    assert main(["site", "agree", str(sites.file("ulm"))]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "fits: lasso with radius = 2.0, rounds = 50" in printed
+    assert "rounds: at most 50" in printed
+    assert sites.study.hash.hex() in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--sites ulm,graz --problem lasso --radius 1", "or a relay"),
+        ("--sites ulm=http://a:1,graz --problem lasso --radius 1", "nothing is sent in plaintext"),
+        ("--sites ulm=https://a:1,Graz --problem lasso --radius 1", "small letters, digits and hyphens"),
+    ],
+)
+def test_a_study_that_cannot_be_run_is_refused(
+    options: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["study", "new", str(tmp_path / "heart"), *shlex.split(options)])
+    assert ended.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "heart").exists()
+
+
+def test_options_of_a_study_are_read_back_as_they_were_given(tmp_path: Path) -> None:
+    folder = str(tmp_path / "heart")
+    options = (
+        "--problem logistic --target ill --radius auto --drop name ward --no-intercept --gap 1e-3 --folds 3"
+    )
+    assert main(["study", "new", folder, "--sites", "ulm=https://a:1,graz", *options.split()]) == 0
+    study = Study.load(tmp_path / "heart" / "study.toml")
+    expected = {"problem": "logistic", "target": "ill", "radius": "auto", "drop": ["name", "ward"]}
+    assert dict(study.fit) == expected | {"intercept": False, "gap": 1e-3, "folds": 3}
+    assert (tmp_path / "heart" / "ca.key").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        ({"problem": "lasso", "radius": 1.0, "method": "os:system"}, "names other code"),
+        ({"problem": "os.py:system", "radius": 1.0}, "names other code"),
+        ({"problem": "lasso", "radius": 1.0, "seconds": 3.0}, "that all sites share; got seconds"),
+        ({"problem": "lasso", "radius": 1.0, "out": "/etc"}, "that all sites share; got out"),
+    ],
+)
+def test_a_study_names_no_code_and_no_file_of_a_site(
+    fit: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    sites = make_sites(tmp_path, nx.path_graph(2), (1,), fit)
+    with pytest.raises(ValueError, match=message):
+        fit_arguments(sites.study, SiteConfig.load(sites.file("ulm")), tmp_path / "state")
