@@ -190,8 +190,7 @@ class SiteScores:
 class FitScores:
     """The scores of each agent's model on its own rows, and on the rows of everyone.
 
-    ``held_out`` is False if no site held any out: then they are on those of the fit. ``what`` is rows or
-    ratings.
+    ``held_out`` is False if no site held any out: then they are those of the fit. ``what``: rows or ratings.
     """
 
     sites: tuple[SiteScores, ...]
