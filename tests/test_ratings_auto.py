@@ -78,14 +78,14 @@ def test_radii_are_judged_on_ratings_that_were_not_fitted() -> None:
     parts = {0: part_of(range(12), 0), 1: part_of(range(12, USERS), 1)}
     task, graph = OffsetsTask((USERS, ITEMS), True, 5.0), nx.path_graph(2)
     network = Reductions(graph)
-    _, path = ratings_path(parts, task, network)
+    path = ratings_path(parts, task, network)
     assert path.size == "rank"
     assert path.rounds == network.rounds
     assert path.best.error < 0.7 * path.null.error
     out = {i: held_out(part, ITEMS, 0) for i, part in parts.items()}
     # With other values where ratings are held out, the same models are found and other errors.
     changed = {i: Part(part.rows, part.cols, np.where(out[i], 9.0, part.values)) for i, part in parts.items()}
-    _, other = ratings_path(changed, task, Reductions(graph))
+    other = ratings_path(changed, task, Reductions(graph))
     np.testing.assert_array_equal(other.models[0][0].V, path.models[0][0].V)
     assert other.points[0].loss == path.points[0].loss
     assert other.points[0].error > 4.0 * path.points[0].error
@@ -96,13 +96,13 @@ def test_a_path_of_matrices_ends_after_two_radii_that_are_not_clearly_better() -
     noise = np.random.default_rng(0)
     noisy = {i: Part(p.rows, p.cols, noise.standard_normal(len(p.values))) for i, p in parts.items()}
     task, network = OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2))
-    _, path = ratings_path(noisy, task, network)
+    path = ratings_path(noisy, task, network)
     assert len(path.points) == 2
     assert path.needs_no_model
     assert path.stopped == "the error on held-out ratings does not fall clearly with a larger radius"
     assert "offsets alone are as good as radius" in str(path)
     assert sum(sent.name.startswith("the model of radius") for sent in network.sent) == 2
-    _, path = ratings_path(parts, task, Reductions(nx.path_graph(2)))
+    path = ratings_path(parts, task, Reductions(nx.path_graph(2)))
     errors = [path.null.error, *(point.error for point in path.points)]
     best = path.points[int(np.argmin(errors[1:-2]))]
     assert min(errors[-2:]) > best.error - 0.1 * best.standard_error
@@ -141,7 +141,7 @@ def test_a_gap_is_tightened_while_the_held_out_error_falls() -> None:
     for noise in (0.0, 1.0):
         values = exact + noise * rng.standard_normal(2400)
         part = Part(rows[chosen], cols[chosen], values[chosen])
-        _, path = ratings_path({0: part}, OffsetsTask((60, 40), True), Reductions(nx.empty_graph(1)))
+        path = ratings_path({0: part}, OffsetsTask((60, 40), True), Reductions(nx.empty_graph(1)))
         gaps.append(path.gap)
     assert gaps[0] < gaps[1] == 0.1
 
@@ -152,7 +152,7 @@ def test_a_path_whose_run_ends_at_a_limit_says_that_it_is_not_finished(
     limited = partial(dcgs.minimize, iterations=1)
     monkeypatch.setattr("dcgs.learn.radius.finders.minimize", limited)
     parts = {0: part_of(range(12), 0), 1: part_of(range(12, USERS), 1)}
-    _, path = ratings_path(parts, OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2)))
+    path = ratings_path(parts, OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2)))
     assert path.ran_out == (path.best.radius,)
     assert "the steps ran out, so that no larger radius was tried" in str(path)
     assert "all of them: their errors are a guess" in str(path)
