@@ -4,8 +4,8 @@ It has five forms. ``edges.py``: one round and one inner solve an iteration, on 
 are lost. ``sums.py``: accelerated steps along the sum of all gradients; or, in the form "root", steps on a
 model of f that is made of this sum and the root's own data. ``second_order.py``: Newton steps with the sum of
 all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
-completion; ``completion_shared.py`` is its variant where agents share rows. All forms but the first sum along
-a spanning tree. In all forms the agents decide themselves when to stop. ``choice.py`` has the table of forms.
+completion, where agents have rows of their own (``completion_own.py``) or share rows
+(``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide themselves when to stop. ``choice.py`` has the table of forms.
 docs/methods.md has the algorithms and the proofs.
 """
 
@@ -20,8 +20,9 @@ from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.choice import Form, chosen_form
-from dcgs.methods.fast.completion import CompletionState, complete
-from dcgs.methods.fast.completion_shared import SharedState, complete_shared
+from dcgs.methods.fast.completion import complete
+from dcgs.methods.fast.completion_own import CompletionState, OwnRows
+from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
 from dcgs.methods.fast.link_rule import ASSUMED
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
@@ -156,7 +157,7 @@ class FastDCGS(Method):
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
-            return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
+            return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
         form: Form = "edges" if self.form == "auto" else self.form
         if self.form == "auto" and self.eta is None and agent.reliable:
             form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
