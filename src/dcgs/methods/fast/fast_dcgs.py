@@ -5,8 +5,9 @@ are lost. ``sums.py``: accelerated steps along the sum of all gradients; or, in 
 model of f that is made of this sum and the root's own data. ``second_order.py``: Newton steps with the sum of
 all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
 completion, where agents have rows of their own (``completion_own.py``) or share rows
-(``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide themselves when to stop. ``choice.py`` has the table of forms.
-docs/methods.md has the algorithms and the proofs.
+(``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide
+themselves when to stop. ``choice.py`` has the table of forms. docs/methods.md has the algorithms and the
+proofs.
 """
 
 from __future__ import annotations
