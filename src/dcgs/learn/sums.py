@@ -24,12 +24,18 @@ from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.secure.union import SecureUnion
 from dcgs.tree import TreeNode
-from dcgs.validation import finite, instance, one_of, reals, shown
+from dcgs.validation import finite, instance, one_of, reals, shown, takes
 
 Arrays: TypeAlias = tuple[NDArray[np.float64], ...]
 Answer = TypeVar("Answer")
 
 _UNION, _COUNTS = "union", "counts"
+
+
+class Named(Protocol):
+    """Told what the next messages are for; ``size`` is the number of unknowns of a model."""
+
+    def __call__(self, name: str, size: int = 0) -> object: ...
 
 
 class Counted(Protocol):
@@ -180,8 +186,9 @@ class Sent:
 class Reductions:
     """Sums, extremes and unions over the agents of a graph; ``sent`` lists what they sent for it.
 
-    ``agent_bytes`` is what each agent of this process has sent, in all. Reductions are made in rounds, and
-    every message arrives, whatever the faults and the pace of the runtime.
+    ``agent_bytes`` is what each agent of this process has sent, in all. ``named`` is told what the next
+    messages are for, and the number of unknowns of a model. Reductions are made in rounds, and every message
+    arrives, whatever the faults and the pace of the runtime.
 
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
@@ -193,6 +200,7 @@ class Reductions:
     graph: nx.Graph
     runtime: Runtime = field(default_factory=Lockstep)
     sent: list[Sent] = field(default_factory=list)
+    named: Named = field(default=lambda name, size=0: None, repr=False)
     agent_bytes: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +208,8 @@ class Reductions:
         self.agent_bytes = np.zeros(len(self.graph), dtype=np.int64)
         instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         instance(self.sent, list, "sent", "be a list, to which records are added")
+        if not takes(self.named, "a sum", 1):
+            raise TypeError(f"named must be a function of a name and a size; got {shown(self.named)}.")
 
     @property
     def hosts(self) -> range:
@@ -259,6 +269,7 @@ class Reductions:
         self, name: str, numbers: int, program: Callable[[int, TreeNode], Program[Answer]]
     ) -> dict[int, Answer]:
         """Run a program for every agent, as :func:`run_programs`, and record what was sent."""
+        self.named(name)
         answers, traffic = run_programs(program, self.graph, self.runtime)
         self.record(Sent(name, "fit", numbers, traffic.rounds, 0), traffic)
         return answers
@@ -293,11 +304,12 @@ class Reductions:
         """Return the results of several requests, by one reduction."""
         if not requests:
             return []
-        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds())
         names, operations = (
             dict.fromkeys(parts)
             for parts in ([entry.name for entry in requests], [entry.operation for entry in requests])
         )
+        self.named("; ".join(names))
+        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds())
         sent = Sent("; ".join(names), ", ".join(operations), sum(map(_size, requests)), traffic.rounds, 0)
         self.record(sent, traffic)
         return results
