@@ -63,7 +63,7 @@ class ColumnFacts:
 class SiteTable:
     """Table one of a site: its name, how many rows it has, its columns, and what is odd, by names of notes.
 
-    ``rows`` is None if there are fewer than the floor. With ``is_open`` there may be more columns, all of zeros:
+    ``rows`` is None if there are fewer than the floor. With ``is_open`` there may be more columns, of zeros;
     LIBSVM text does not say. ``error`` says why there are no data.
     """
 
