@@ -24,12 +24,18 @@ from dcgs.protocol import Program
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.secure.union import SecureUnion
 from dcgs.tree import TreeNode
-from dcgs.validation import finite, instance, one_of, reals, shown
+from dcgs.validation import finite, instance, one_of, reals, shown, takes
 
 Arrays: TypeAlias = tuple[NDArray[np.float64], ...]
 Answer = TypeVar("Answer")
 
 _UNION, _COUNTS = "union", "counts"
+
+
+class Named(Protocol):
+    """Told what the next messages are for; ``size`` is the number of unknowns of a model."""
+
+    def __call__(self, name: str, size: int = 0) -> object: ...
 
 
 class Counted(Protocol):
@@ -129,12 +135,15 @@ class Request:
     ``values`` has for each agent its arrays or, for the operation ``"union"``, its texts. For ``"counts"`` it
     has texts with the number of people that each is about: the result has those above ``floors``, with their
     counts. The other operations are ``"sum"``, ``"min"``, ``"max"`` and, for flags of 0 and 1, ``"any"``.
+    With ``answer`` all agents get what the root of the tree makes of the results: as many arrays as there are
+    results, of one dimension. It is called in the process that runs the root, and nowhere else.
     """
 
     name: str
     values: Mapping[int, Any]
     operation: str = "sum"
     floors: Floors | None = None
+    answer: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 
 
 Steps: TypeAlias = Generator["Request | list[Any]", Any, Answer]
@@ -180,8 +189,9 @@ class Sent:
 class Reductions:
     """Sums, extremes and unions over the agents of a graph; ``sent`` lists what they sent for it.
 
-    ``agent_bytes`` is what each agent of this process has sent, in all. Reductions are made in rounds, and
-    every message arrives, whatever the faults and the pace of the runtime.
+    ``agent_bytes`` is what each agent of this process has sent, in all. ``named`` is told what the next
+    messages are for, and the number of unknowns of a model. Reductions are made in rounds, and every message
+    arrives, whatever the faults and the pace of the runtime.
 
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
@@ -193,6 +203,7 @@ class Reductions:
     graph: nx.Graph
     runtime: Runtime = field(default_factory=Lockstep)
     sent: list[Sent] = field(default_factory=list)
+    named: Named = field(default=lambda name, size=0: None, repr=False)
     agent_bytes: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -200,11 +211,18 @@ class Reductions:
         self.agent_bytes = np.zeros(len(self.graph), dtype=np.int64)
         instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         instance(self.sent, list, "sent", "be a list, to which records are added")
+        if not takes(self.named, "a sum", 1):
+            raise TypeError(f"named must be a function of a name and a size; got {shown(self.named)}.")
 
     @property
     def hosts(self) -> range:
         """The agents of this process."""
         return self.runtime.hosts(len(self.graph))
+
+    @property
+    def root(self) -> int:
+        """The agent at the root of the tree along which sums are taken."""
+        return next(i for i, node in enumerate(as_network(self.graph).tree) if node.parent is None)
 
     @property
     def rounds(self) -> int:
@@ -259,6 +277,7 @@ class Reductions:
         self, name: str, numbers: int, program: Callable[[int, TreeNode], Program[Answer]]
     ) -> dict[int, Answer]:
         """Run a program for every agent, as :func:`run_programs`, and record what was sent."""
+        self.named(name)
         answers, traffic = run_programs(program, self.graph, self.runtime)
         self.record(Sent(name, "fit", numbers, traffic.rounds, 0), traffic)
         return answers
@@ -293,11 +312,12 @@ class Reductions:
         """Return the results of several requests, by one reduction."""
         if not requests:
             return []
-        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds())
         names, operations = (
             dict.fromkeys(parts)
             for parts in ([entry.name for entry in requests], [entry.operation for entry in requests])
         )
+        self.named("; ".join(names))
+        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds())
         sent = Sent("; ".join(names), ", ".join(operations), sum(map(_size, requests)), traffic.rounds, 0)
         self.record(sent, traffic)
         return results
@@ -369,8 +389,15 @@ def _reduce(
     pairs = zip(requests, shapes[hosts[0]], strict=True)
     combine = _combined([_COMBINE[request.operation] for request, local in pairs for _ in local])
 
+    def answer(totals: Value) -> Value:
+        flat, answered = iter(totals), list[Any]()
+        for request, local in zip(requests, shapes[hosts[0]], strict=True):
+            total = list(islice(flat, len(local)))
+            answered += total if request.answer is None else request.answer(_shaped(total, local))
+        return tuple(answered)
+
     def program(i: int, tree: TreeNode) -> Program[Value]:
-        return tree_answer(values[i], tree, combine, lambda total: total, same_shapes=not has_texts)
+        return tree_answer(values[i], tree, combine, answer, same_shapes=not has_texts)
 
     answers, traffic = run_programs(program, graph, runtime)
     flat, results = iter(answers[hosts[0]]), list[Any]()
@@ -381,8 +408,12 @@ def _reduce(
         elif request.operation == _COUNTS:
             results.append(SecureUnion.above(_counts(total[0]), request.floors or Floors(1, 1)))
         else:
-            results.append(tuple(array.reshape(shape) for array, shape in zip(total, local, strict=True)))
+            results.append(_shaped(total, local) if request.answer is None else tuple(total))
     return results, traffic
+
+
+def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
+    return tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True))
 
 
 def _arrays(request: Request, i: int) -> list[NDArray[Any]]:

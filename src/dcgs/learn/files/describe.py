@@ -52,6 +52,7 @@ def describe(fit: FileFit, command: str = "") -> dict[str, Any]:
         **_classes(fit),
         "gap": _whole_gap(fit),
         "sent": [record.to_dict() for record in fit.sent],
+        "ledger": [asdict(entry) for entry in fit.ledger],
         **(_rows_part(fit) if isinstance(fit.fit, RowsFit) else _ratings_part(fit, fit.fit)),
         **_paths(fit),
         "data_notes": list(fit.notes),
@@ -73,7 +74,7 @@ def about(fit: FileFit, summary: Mapping[str, Any]) -> dict[str, Any]:
     entries = {name: summary[name] for name in _ABOUT if name in summary}
     entries |= {"method": repr(fit.config.method), "agents": len(summary["agents"])}
     if "scores" in summary:
-        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "everyone")}
+        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "what", "everyone")}
     return entries
 
 
@@ -211,11 +212,11 @@ def _rows_part(fit: FileFit) -> dict[str, Any]:
 
 
 def _ratings_part(fit: FileFit, ratings: RatingsFit) -> dict[str, Any]:
-    facts, ridge = ratings.placed.facts, fit.config.ridge
+    facts, ridge = ratings.placed.facts, ratings.ridge
     return {
         "offsets": None if ridge is None else {"mean": facts.mean, "ridge": ridge},
         "range of ratings": [facts.low, facts.high],
-    }
+    } | ({} if ratings.scores is None else {"scores": ratings.scores.to_json()})
 
 
 def _shape(fit: FileFit) -> list[int]:

@@ -14,8 +14,11 @@ import networkx as nx
 import numpy as np
 
 from dcgs.checkpoints.folder import Checkpoint
+from dcgs.floors import Floors
+from dcgs.learn.floors import SiteCells, without_rare
 from dcgs.learn.linear.classes import against_rest, balancing, class_numbers, class_weights, stacked, weighted
 from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, design_steps
+from dcgs.learn.linear.floors import check_folds, without_dominated
 from dcgs.learn.radius.folds import HoldOut, Split, fold_of
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
@@ -33,9 +36,11 @@ from dcgs.validation import COUNT, FLAG, POSITIVE, Label, label_text, shown, tak
 GAP = 1e-4
 """The gap of a fit of rows: its loss exceeds the least one by at most this share of what it explains."""
 AUTO = "auto"
-# With at most this number of unknowns, several folds cost no more rounds than one.
+# With at most this number of unknowns, Hessians are sent.
 _FEW = 64
-_FOLDS = 5
+# Five folds, whose rounds are shared; one with so many rows that it is enough, and so many features that the
+# sums of five are long.
+_FOLDS, _MANY_ROWS, _LONG = 5, 4000, 1000
 # With at least this number of features, some may be in a few rows only.
 _MANY = 64
 # At most this number of paths share sums at a time: each has its own copy of the rows, for each fold.
@@ -48,10 +53,10 @@ class RowsSpec:
     """Which model is fitted to rows, and how.
 
     ``radius`` is a number, or ``"auto"`` to find it. ``set`` is None for an ℓ₁ ball, a set, or a function of
-    the number of coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of
-    many. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
+    the number of coefficients and the radius. ``folds`` is None for five folds, or one of many rows and
+    features. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
     error of the best. ``class_weight`` is None, ``"balanced"``, or weights by class. ``options`` are what all
-    sites must have given alike, as texts.
+    sites must have given alike, as texts. ``floors`` are those of this site; None for none.
     """
 
     design: DesignSpec = field(default_factory=DesignSpec)
@@ -62,6 +67,7 @@ class RowsSpec:
     class_weight: Any = None
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
 
     @property
     def of_classes(self) -> bool:
@@ -132,6 +138,7 @@ class RowsFit:
     fitted: tuple[FittedModel, ...]
     classes: tuple[Label, ...]
     network: Reductions
+    notes: tuple[str, ...] = ()
 
     @property
     def models(self) -> dict[int, LinearModel]:
@@ -164,12 +171,12 @@ def fit_rows(sites: Sites[Rows], spec: RowsSpec) -> RowsFit:
     if schema.labels is not None:
         places = {i: class_numbers(local.targets.tolist(), schema.labels) for i, local in rows.items()}
         rows = {i: local.with_targets(places[i]) for i, local in rows.items()}
-    return fit_models(rows, schema.labels or (), sites.network, spec)
+    return fit_models(rows, schema, sites.network, spec)
 
 
 def agree_on_rows(sites: Sites[Rows], labels: Mapping[int, Sequence[Any]], spec: RowsSpec) -> Schema:
     """Return what sites of arrays agree on: columns, classes and options; ``labels`` are those of rows."""
-    schemas = {}
+    schemas, cells = {}, {}
     for i, local in sites.data.items():
         names = () if local.columns is None else local.columns
         texts = tuple(json.dumps(label) for label in _distinct(labels[i])) if spec.of_classes else None
@@ -181,8 +188,11 @@ def agree_on_rows(sites: Sites[Rows], labels: Mapping[int, Sequence[Any]], spec:
             columns=tuple(ColumnSchema(name, number="numbers") for name in names),
             labels=texts,
             options=dict(spec.options),
+            floors=spec.floors,
         )
-    return agree(sites.network, schemas, MergeRules())
+        of_rows = [json.dumps(label) for label in labels[i]] if spec.of_classes else []
+        cells[i] = SiteCells(len(local), labels=of_rows, subjects=local.subjects)
+    return agree(sites.network, schemas, MergeRules(), None if spec.floors is None else cells)
 
 
 @final
@@ -194,14 +204,16 @@ class RowsProblem:
     parts: tuple[Mapping[int, Rows], ...]
     designs: tuple[Design, ...]
     classes: tuple[Label, ...]
+    notes: tuple[str, ...] = ()
 
 
-def fit_models(
-    rows: Mapping[int, Rows], classes: Sequence[Label], network: Reductions, spec: RowsSpec
-) -> RowsFit:
+def fit_models(rows: Mapping[int, Rows], schema: Schema, network: Reductions, spec: RowsSpec) -> RowsFit:
     """Fit models to rows on which sites have agreed; targets of classes are their places, from 0."""
-    problem, _ = rows_problem(rows, classes, network, spec)
-    return solve(problem, network, spec)
+    spec, notes = replace(spec, floors=schema.floors), list[str]()
+    if spec.floors is not None:
+        ((rows, notes),) = network.run(without_rare(rows, spec.floors))
+    problem, _ = rows_problem(rows, schema.labels or (), network, spec)
+    return replace(solve(problem, network, spec), notes=(*notes, *problem.notes))
 
 
 @blas_threads(1)
@@ -212,7 +224,13 @@ def rows_problem(
     spec: RowsSpec,
     *beside: Steps[Any],
 ) -> tuple[RowsProblem, list[Any]]:
-    """Return the problem of each model, and the answers of programs that share its sums."""
+    """Return the problem of each model, and the answers of programs that share its sums.
+
+    With floors, columns are 0 that few people dominate.
+    """
+    notes: list[str] = []
+    if spec.floors is not None:
+        ((rows, notes),) = network.run(without_dominated(rows, spec.floors))
     parts, labels = [dict(rows)], [""]
     if classes:
         parts = list(against_rest(_weighted(rows, classes, network, spec.class_weight), len(classes)))
@@ -220,7 +238,7 @@ def rows_problem(
     programs: list[Steps[Any]] = [design_steps(parts, spec.design), *beside]
     made, *answers = network.run(*programs)
     spec.check(made[0].features)
-    return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes)), answers
+    return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes), tuple(notes)), answers
 
 
 @blas_threads(1)
@@ -232,8 +250,12 @@ def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     pairs = list(zip(problem.parts, problem.designs, strict=True))
     paths: Sequence[RadiusPath | None] = [None] * runs
     if spec.finds_radius:
-        folds = spec.folds or (_FOLDS if features < _FEW else 1)
+        is_long = features >= _LONG and problem.designs[0].statistics.rows >= _MANY_ROWS
+        folds = spec.folds or (1 if is_long else _FOLDS)
         how = HoldOut.in_folds(folds, spec.run.seed, by_class=spec.of_classes)
+        if spec.floors is not None:
+            floors, classes = spec.floors, (-1.0, 1.0) if spec.of_classes else ()
+            network.run(*(check_folds(how.split(rows), classes, floors) for rows in problem.parts))
         paths = rows_paths(pairs, network, lambda radius: spec.ball(features, radius), how)
     fitted = []
     for k, ((rows, design), path) in enumerate(zip(pairs, paths, strict=True)):
@@ -264,6 +286,7 @@ def _fit(
     X = design.set_of(ball)
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
+    network.named(RUN, X.shape[0])
     result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)
     models = zip(result.hosted.tolist(), result.agents, strict=True)
