@@ -254,6 +254,11 @@ def _add_running(add: Callable[..., None]) -> None:
         path,
         required=True,
     )
+    text = (
+        "mask every sum over the sites, so that neighbors see uniform words and the root totals alone; needs "
+        "three sites and the package cryptography (docs/privacy.md)"
+    )
+    add("--secure", text, bool)
     add("--force", "replace the models in the folder", bool)
     text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
     add("--report", text, bool, default=None)
@@ -324,6 +329,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         rows=_rows_options(args, problem),
         ridge=_ridge(args, problem),
         options=_common_options(args),
+        secure=args.secure,
     )
 
 

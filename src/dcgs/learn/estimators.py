@@ -33,7 +33,7 @@ from dcgs.learn.sites import Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.run.result import Result
-from dcgs.validation import NOT_NEGATIVE, POSITIVE, shown, vector
+from dcgs.validation import FLAG, NOT_NEGATIVE, POSITIVE, shown, vector
 
 _COMPARED = ("radius", "fit_intercept", "standardize", "gap", "folds", "rule", "class_weight", "ridge")
 """The parameters that must be the same at all sites; a graph and a set are compared by ``minimize``."""
@@ -78,6 +78,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         within one standard error of it, for a model with fewer features.
     random_state : int, RandomState or None, default=None
         Which rows are dealt where, and held out. None is the same as 0.
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
 
     Attributes
     ----------
@@ -124,6 +126,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     folds: int | None = None
     rule: str = "best"
     random_state: Any = None
+    secure: bool = False
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
@@ -172,6 +175,9 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     class_weight : dict, "balanced" or None, default=None
         A factor for the weights of the rows of each class. ``"balanced"`` makes all classes count the same.
 
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
+
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
@@ -206,6 +212,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     rule: str = "best"
     class_weight: Any = None
     random_state: Any = None
+    secure: bool = False
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
@@ -324,6 +331,8 @@ class DecentralizedCompletion(BaseEstimator):
         within one standard error of it, for a model with fewer features.
     random_state : int, RandomState or None, default=None
         Which values are held out. None is the same as 0.
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
 
     Attributes
     ----------
@@ -351,6 +360,7 @@ class DecentralizedCompletion(BaseEstimator):
     gap: float = 1e-3
     rule: str = "best"
     random_state: Any = None
+    secure: bool = False
 
     def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
         """Fit the model to values at pairs of ids of rows and columns.
@@ -413,7 +423,9 @@ def certified_gap(result: Result) -> float:
 
 def _plan(estimator: Any) -> SitePlan:
     seed = as_seed(estimator.random_state)
-    return SitePlan(estimator.graph, estimator.n_sites, estimator.runtime, seed)
+    return SitePlan(
+        estimator.graph, estimator.n_sites, estimator.runtime, seed, FLAG(estimator.secure, "secure")
+    )
 
 
 def _rows_spec(estimator: Any, loss: LossOf) -> RowsSpec:

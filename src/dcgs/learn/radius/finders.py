@@ -331,7 +331,8 @@ class RunFinder(Finder):
             gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             runtime, x0 = network.runtime.in_rounds(), _start(self.models[n], X)
-            result = minimize(dict(fold.train), X, network.graph, runtime=runtime, x0=x0, every=None, **rule)
+            rule |= {"runtime": runtime, "secure": network.secure, "every": None}
+            result = minimize(dict(fold.train), X, network.graph, x0=x0, **rule)
             # Of a matrix, blocks of vectors with an entry for each column are sent.
             sent = Sent(f"the model of radius {radius:.4g}", "fit", X.shape[-1], result.rounds, 0)
             network.record(sent, result)

@@ -16,13 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.learn.masked import Total
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.low_rank import Index
-from dcgs.methods.reduction import Value, added, tree_answer
 from dcgs.objectives import MatrixCompletion, Objective
 from dcgs.protocol import Program
-from dcgs.tree import TreeNode
 
 Numbers = NDArray[np.float64]
 
@@ -172,19 +171,19 @@ def prepare(
 ) -> Prepared:
     """Fit the offsets over the network, and return objectives of what they leave."""
     offsets = network.run_programs(
-        name, task.shape[1], lambda i, tree: offsets_program(parts[i], tree, task, facts)
+        name, task.shape[1], lambda i, total: offsets_program(parts[i], total, task, facts)
     )
     left = {i: part.values - offsets[i].of(part.rows, part.cols) for i, part in parts.items()}
     objectives = {i: MatrixCompletion(p.rows, p.cols, left[i], task.shape) for i, p in parts.items()}
     return Prepared(objectives, offsets)
 
 
-def offsets_program(part: Part, tree: TreeNode, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
+def offsets_program(part: Part, total: Total, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
     """Find the offsets, for one agent."""
     if task.ridge is None:
         yield from ()  # nothing is sent
         return Offsets.none(facts.low, facts.high, task.shape[1])
-    system = _System(part, facts.mean, tree, task)
+    system = _System(part, facts.mean, total, task)
     b = yield from system.solve()
     a = yield from system.row_offsets(b)
     return Offsets(facts.mean, facts.low, facts.high, system.rows, a, b)
@@ -197,9 +196,9 @@ class _System:
     A is the number of ratings of each entry. ``counts`` are those of rows, plus the ridge.
     """
 
-    def __init__(self, part: Part, mean: float, tree: TreeNode, task: OffsetsTask) -> None:
+    def __init__(self, part: Part, mean: float, total: Total, task: OffsetsTask) -> None:
         assert task.ridge is not None
-        self.tree, self.task, self.ridge = tree, task, task.ridge
+        self.total, self.task, self.ridge = total, task, task.ridge
         self.rows: Index = np.unique(part.rows) if task.separate_rows else np.arange(task.shape[0])
         places = np.searchsorted(self.rows, part.rows)
         shape = len(self.rows), task.shape[1]
@@ -213,10 +212,10 @@ class _System:
     def solve(self) -> Program[Numbers]:
         """Return the offsets of columns, by conjugate gradients with a diagonal preconditioner."""
         if not self.task.separate_rows:
-            self.row_sums, self.row_counts = yield from self._total(self.row_sums, self.row_counts)
+            self.row_sums, self.row_counts = yield from self.total(self.row_sums, self.row_counts)
         counts = self.row_counts + self.ridge
         # Where all agents have all rows, every agent adds the columns of its own ratings.
-        right, col_counts = yield from self._total(
+        right, col_counts = yield from self.total(
             self.col_sums - self.A.T @ (self.row_sums / counts), self.col_counts
         )
         diagonal = col_counts + self.ridge
@@ -229,7 +228,7 @@ class _System:
             if rz <= enough:
                 break
             from_rows = yield from self._row_totals(p)
-            (product,) = yield from self._total(self.A.T @ (from_rows / counts))
+            (product,) = yield from self.total(self.A.T @ (from_rows / counts))
             Sp = diagonal * p - product
             step = rz / float(p @ Sp)
             b, r = b + step * p, r - step * Sp
@@ -248,15 +247,8 @@ class _System:
         local = np.asarray(self.A @ p)
         if self.task.separate_rows:
             return local
-        (total,) = yield from self._total(local)
+        (total,) = yield from self.total(local)
         return total
-
-    def _total(self, *arrays: Numbers) -> Program[Value]:
-        return (yield from tree_answer(arrays, self.tree, added, _same))
-
-
-def _same(total: Value) -> Value:
-    return total
 
 
 def _sums(places: Index, values: Numbers, count: int) -> Numbers:
