@@ -53,7 +53,7 @@ CASES = {
         ),
     ),
     "completion": Case(
-        "completion --radius auto --graph complete --seed 3 --no-report",
+        f"completion --radius auto {OPTIONS}",
         lambda runtime: DecentralizedCompletion(runtime=runtime, random_state=3),
     ),
 }

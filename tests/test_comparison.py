@@ -150,3 +150,10 @@ def test_a_run_that_measured_nothing_is_refused_by_name() -> None:
     run = dcgs.minimize(objectives, dcgs.L1Ball(2), nx.path_graph(2), rounds=3, every=None)
     with pytest.raises(ValueError, match=r"^results\['blind'\] must have measurements .*; it has none"):
         dcgs.compare({"blind": run})
+
+
+def test_a_run_without_measurements_cannot_be_compared() -> None:
+    data = lasso_synthetic(samples=20, features=10, nonzeros=2)
+    run = dcgs.minimize(data.objectives(2), dcgs.L1Ball(10, radius=5.0), nx.path_graph(2), every=None)
+    with pytest.raises(ValueError, match=r"results\['a'\] must have measurements to compare; it has none"):
+        dcgs.compare({"a": run})

@@ -173,7 +173,7 @@ def _set_files() -> None:
 CORNERS = np.vstack([np.eye(6), -np.eye(6)])
 MATRICES = np.stack([np.eye(6), -np.eye(6), np.ones((6, 6))])
 VECTORS = "fit lasso --data d.npy"
-MATRIX = "fit completion --data r.npz --shape 6,6 --no-offsets --split even"
+MATRIX = "fit completion --data r.npz --shape 6,6 --no-offsets --split even --held-out 0"
 MADE: dict[str, tuple[str, ConvexSet]] = {
     f"{VECTORS} --set l1 --radius 2": ("l1", dcgs.L1Ball(6, 2.0)),
     f"{VECTORS} --set l2 --radius 2": ("l2", dcgs.L2Ball(6, 2.0)),

@@ -36,6 +36,8 @@ def make_files() -> None:
     table("houses.csv", "size,rooms,age,floor,price", [*A[:, :4].T, b])
     Path("houses.csv.gz").write_bytes(gzip.compress(Path("houses.csv").read_bytes()))
     write_patients(Path(), rows=30)
+    table("new-users.csv", "user,item,rating", [[101, 101, 102], [3, 4, 3], [5, 1, 4]])
+    np.savetxt("shop.txt", np.unique(cols)[:9], "%d")
     Path("network.edges").write_text("rome oslo\noslo bonn\nbonn rome\nbonn bern\n")
 
 

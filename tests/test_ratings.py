@@ -306,7 +306,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit completion --data 'site-{agent}.csv' --radius 40 --graph path --out m")
+    run("fit completion --data 'site-{agent}.csv' --radius 40 --graph path --held-out 0 --out m")
     assert "93 rows and 17 columns, by their ids" in capsys.readouterr().out
     fitted = fitted_ratings(text_sites(3), nx.path_graph(3), RatingsSpec(40.0))
     for i in range(3):
@@ -328,7 +328,10 @@ def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixt
     ]
     printed = json.loads(Path("m/summary.json").read_text())
     assert printed["range of ratings"] == [1.0, 5.0]
-    assert [each["name"] for each in printed["sent"]][-1] == "offsets of ratings"
+    assert [each["name"] for each in printed["sent"]][-2:] == [
+        "offsets of ratings",
+        "products of residuals and factors",
+    ]
     assert printed["offsets"]["ridge"] == 5.0
 
 
@@ -347,7 +350,7 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
 ) -> None:
     Path("odd-0.csv").write_text(ODD)
     Path("odd-1.csv").write_text("user,item,rating\neve,Film 1,3\neve,film 2,4\nkim,film 2,5\n")
-    run("fit completion --data 'odd-{agent}.csv' --radius 2 --out m")
+    run("fit completion --data 'odd-{agent}.csv' --radius 2 --held-out 0 --out m")
     printed = capsys.readouterr().out
     notes = [
         "agent 0 (odd-0.csv) has 2 ratings that repeat a pair, 1 of them with another value; the mean "
@@ -364,7 +367,7 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
     assert "such as 500" in Path("m/report.html").read_text()
     kept = [line for line in ODD.splitlines() if "101" not in line and "103" not in line]
     Path("odd-0.csv").write_text("\n".join(kept).replace("film 2,2", "film 2,3.5"))
-    run("fit completion --data 'odd-{agent}.csv' --radius 2 --out merged")
+    run("fit completion --data 'odd-{agent}.csv' --radius 2 --held-out 0 --out merged")
     for name in ("U", "V", "row_offsets", "col_offsets"):
         with np.load("m/agent-000.npz") as odd, np.load("merged/agent-000.npz") as merged:
             np.testing.assert_array_equal(odd[name], merged[name])
@@ -378,7 +381,7 @@ def test_items_that_look_like_times_are_noted(folder: Path, capsys: pytest.Captu
     assert "note: all ids of columns look like times, such as '1600000000'. Choose other columns" in printed
 
 
-@pytest.mark.parametrize("option", ["--held-out 0.2", "--held-out 0", "--missing drop", "--missing mean"])
+@pytest.mark.parametrize("option", ["--missing drop", "--missing mean"])
 def test_an_option_for_rows_is_refused_for_ratings(
     option: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,7 +22,8 @@ from packaging.requirements import Requirement
 
 import dcgs
 from dcgs.checkpoints import folder as checkpoint_file
-from dcgs.datasets import lasso_synthetic
+from dcgs.cli import main
+from dcgs.datasets import lasso_synthetic, write_patients
 from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.wire import FRAME, HEADER
 from passed_files import passed_files
@@ -197,6 +198,17 @@ def test_a_reader_of_minimize_on_a_small_lasso_opens_at_most_42_files(method: dc
     passed = passed_files(lambda: dcgs.minimize(objectives, X, graph, method, iterations=50))
     assert {"run/minimize.py", "runtime/lockstep.py"} <= passed
     assert len(passed) <= 42, sorted(passed)
+
+
+def test_a_reader_of_a_fit_of_small_tables_opens_at_most_80_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_patients(tmp_path, sites=2, rows=60)
+    fit = "fit logistic --data hospital-{agent}.csv --target ill --radius 2 --no-report --out m"
+    passed = passed_files(lambda: main(fit.split()))
+    assert {"learn/files/fit.py", "learn/linear/fit.py", "run/minimize.py"} <= passed
+    assert len(passed) <= 80, sorted(passed)
 
 
 def test_a_run_without_a_checkpoint_does_not_touch_what_writes_them() -> None:

@@ -161,7 +161,7 @@ def _add_data(group: Any) -> None:
         "of tables, an empty cell: filled with the mean of all sites (default), its row dropped, or refused"
     )
     add("--missing", text, choices=["mean", "drop", "error"])
-    text = "share of each site's rows to hold out of the fit and score models on (default: 0.1; 0: none)"
+    text = "share of each site's rows or ratings to hold out and score models on (default: 0.1; 0: none)"
     add("--held-out SHARE", text, share)
     text = (
         "how one file is split: in order (default), shuffled by the seed, or sorted by target or row "
@@ -299,7 +299,7 @@ _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
 LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
-_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing", "held_out")
+_SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing")
 
 
 def config_of(args: argparse.Namespace) -> FitConfig:

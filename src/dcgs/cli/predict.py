@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from dcgs.learn.files.model import RatingsFile, load_model
 from dcgs.learn.files.predict import (
     Predictions,
     best_columns,
+    folded_in,
     load_ratings,
+    outside_catalogue,
     predict,
     predict_pairs,
     samples_layout,
@@ -49,6 +53,7 @@ examples:
   dcgs predict model/ --row u739 --top 5                      the best columns for row u739
   dcgs predict model/ --row u739 --top 5 --data ratings.csv   without those it has rated already
   dcgs predict model/ --top 10 --data ratings.csv --out best.csv   for all rows
+  dcgs predict model/ --row new7 --top 5 --fold-in new.csv --catalogue shop.txt
 """
 
 _PRINTED = 10
@@ -71,6 +76,9 @@ def add(jobs: Any) -> None:
     option(best, "--row R", "the row: its id, or its number")
     text = "how many columns (default: 10); without --row of all rows, which needs --out"
     option(best, "--top N", text, count)
+    option(best, "--catalogue FILE", "the only columns to choose from, one on each line", Path)
+    text = "ratings of users whom the model lacks: their rows are found from these, without a fit"
+    option(data, "--fold-in FILE", text, Path)
     parser.set_defaults(run=_run)
 
 
@@ -110,7 +118,7 @@ def _predictions(args: argparse.Namespace) -> Predictions | None:
     model = load_model(find_model(args.model, args.agent))
     if isinstance(model, RatingsFile):
         return _ratings(args)
-    _check_left_out(args, ("columns", "base", "row", "top"), model.problem.name)
+    _check_left_out(args, ("columns", "base", "row", "top", "fold_in", "catalogue"), model.problem.name)
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE.")
     layout = samples_layout(model, args.target, args.header)
@@ -121,20 +129,32 @@ def _ratings(args: argparse.Namespace) -> Predictions | None:
     _check_left_out(args, ("target", "decimal", "id"), "completion")
     model = load_ratings(args.model, args.agent)
     layout = EntriesLayout(columns_of(args), args.header, args.base, values=False, text=text_format(args))
+    notes, without = list[str](), None
+    if args.catalogue is not None:
+        without = outside_catalogue(model, args.catalogue, args.encoding)
+    if args.fold_in is not None:
+        model, notes = folded_in(model, args.fold_in, layout)
     if args.row is not None:
-        return best_columns(model, args.row, args.top or 10, args.data, layout)
+        return _noted(best_columns(model, args.row, args.top or 10, args.data, layout, without), notes)
     if args.top is not None:
         if args.out is None:
             raise ValueError("the best columns of all rows are written to a file; give --out FILE, or --row.")
-        _write(args.out, lambda stream: write_best_of_all(model, args.top, args.data, layout, stream))
+        write = partial(write_best_of_all, model, args.top, args.data, layout, without=without)
+        _write(args.out, write)
         return None
     if args.data is None:
         raise ValueError("there must be data to predict for; give --data FILE, or a row with --row.")
-    return predict_pairs(model, args.data, layout)
+    if args.catalogue is not None:
+        raise ValueError("--catalogue is for the best columns; got none of --row and --top. Leave it out.")
+    return _noted(predict_pairs(model, args.data, layout), notes)
+
+
+def _noted(predictions: Predictions, notes: Sequence[str]) -> Predictions:
+    return replace(predictions, notes=(*notes, *predictions.notes))
 
 
 def _check_left_out(args: argparse.Namespace, foreign: tuple[str, ...], problem: str) -> None:
-    given = [name for name in foreign if getattr(args, name) is not None]
+    given = [name.replace("_", "-") for name in foreign if getattr(args, name) is not None]
     if given:
         raise ValueError(f"--{given[0]} must be left out for a model of {problem}; got it.")
 

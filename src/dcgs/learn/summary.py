@@ -80,6 +80,7 @@ class ScoresSummary:
     agents: tuple[SiteScores, ...] = ()
     rows: int = 0
     scores: dict[str, Score] = field(default_factory=dict)
+    what: str = "rows"
 
     @property
     def of_all(self) -> SiteScores:
@@ -201,14 +202,16 @@ def scores_table(scores: ScoresSummary, labels: Sequence[str] = ()) -> FitTable:
     """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     everyone = scores.of_all
     names = list(everyone.scores)
-    where = "rows held out" if scores.held_out else "the rows of the fit"
+    what = scores.what
+    where = f"{what} held out" if scores.held_out else "the rows of the fit"
     rows: list[list[Any]] = [
         [label, site.rows, *(_score(site, name, "model") for name in names)]
         for label, site in zip(labels, scores.agents, strict=True)
     ]
     rows.append(["all", everyone.rows, *(_score(everyone, name, "model") for name in names)])
-    rows.append(["all, without features", None, *(_score(everyone, name, "constant") for name in names)])
-    columns = {"agent": "text", "rows": "count"} | dict.fromkeys(names, "number")
+    constant = "all, by the mean alone" if what == "ratings" else "all, without features"
+    rows.append([constant, None, *(_score(everyone, name, "constant") for name in names)])
+    columns = {"agent": "text", what: "count"} | dict.fromkeys(names, "number")
     return FitTable(f"scores on {where}", columns, rows, last=2)
 
 

@@ -73,7 +73,7 @@ def about(fit: FileFit, summary: Mapping[str, Any]) -> dict[str, Any]:
     entries = {name: summary[name] for name in _ABOUT if name in summary}
     entries |= {"method": repr(fit.config.method), "agents": len(summary["agents"])}
     if "scores" in summary:
-        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "everyone")}
+        entries["scores"] = {name: summary["scores"][name] for name in ("held_out", "what", "everyone")}
     return entries
 
 
@@ -215,7 +215,7 @@ def _ratings_part(fit: FileFit, ratings: RatingsFit) -> dict[str, Any]:
     return {
         "offsets": None if ridge is None else {"mean": facts.mean, "ridge": ridge},
         "range of ratings": [facts.low, facts.high],
-    }
+    } | ({} if ratings.scores is None else {"scores": ratings.scores.to_json()})
 
 
 def _shape(fit: FileFit) -> list[int]:

@@ -245,14 +245,15 @@ def _fit_ratings(
     network: Reductions,
     watch: Watch,
 ) -> FileFit:
-    placed, read = RatingsLoader(config.source, layout, config.shape, config.options).load(network)
+    share = config.rows.preparation.held_out
+    placed, read = RatingsLoader(config.source, layout, config.shape, config.options, share).load(network)
     watch.noted(placed.notes)
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)
     spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
     fit = fit_placed(placed, watch.of(network), spec)
     fit = replace(fit, path=_with_all_bytes(fit.path, network))
-    return FileFit(config, graph, fit, placed.notes, _beside(network), read=read)
+    return FileFit(config, graph, fit, placed.notes, _beside(network), scores=fit.scores, read=read)
 
 
 def _fit_rows(

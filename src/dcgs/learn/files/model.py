@@ -21,7 +21,7 @@ from dcgs.files import NpzReader
 from dcgs.learn.encoding import EncodedColumn, Encoding
 from dcgs.learn.files.specs import Problem, problem_named
 from dcgs.learn.ratings.ids import Ids
-from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, Numbering, RatingsModel
+from dcgs.learn.ratings.model import AgentRatings, FoldIn, Labels, Naming, Numbering, RatingsModel
 from dcgs.learn.ratings.offsets import Offsets
 from dcgs.learn.summary import FitSummary
 from dcgs.low_rank import LowRank
@@ -61,11 +61,12 @@ class Reading:
 @final
 @dataclass(frozen=True)
 class OffsetsMeta:
-    """The mean of ratings, and their range."""
+    """The mean of ratings, their range, and the ridge of offsets, if there are offsets."""
 
     mean: float
     low: float
     high: float
+    ridge: float | None = None
 
 
 @final
@@ -194,7 +195,7 @@ class RatingsFile:
         """Write the model to an open file."""
         naming, x, offsets = self.agent.naming, self.agent.model.x, self.agent.model.offsets
         assert x.rows is not None
-        meta = {
+        meta: dict[str, Any] = {
             "problem": "completion",
             "kind": _RATINGS,
             "shape": list(x.shape),
@@ -202,8 +203,12 @@ class RatingsFile:
             "offsets": {"mean": offsets.mean, "low": offsets.low, "high": offsets.high},
             "about": dict(self.about),
         }
+        fold_in = self.agent.model.fold_in
+        if fold_in is not None:
+            meta["offsets"] |= {"ridge": fold_in.ridge}
         arrays: dict[str, NDArray[Any]] = {"U": x.U, "V": x.V, "rows": x.rows}
         arrays |= {"row_offsets": offsets.of_rows(x.rows), "col_offsets": offsets.col_offsets}
+        arrays |= {} if fold_in is None else {"row_penalty": fold_in.penalty}
         if isinstance(naming, Labels):
             arrays |= {"users": naming.users.texts, "numbers": naming.numbers, "items": naming.items.texts}
         _write(file, meta, arrays)
@@ -348,8 +353,18 @@ def _ratings(npz: NpzReader, meta: Meta, about: Mapping[str, Any], version: int)
     if not fits:
         raise ValueError("factors and offsets do not fit together")
     offsets = Offsets(given.mean, given.low, given.high, rows, row_offsets, col_offsets)
-    model = RatingsModel(LowRank(U, V, shape, rows), offsets)
+    model = RatingsModel(LowRank(U, V, shape, rows), offsets, _fold_in(npz, given, U.shape[1]))
     return RatingsFile(AgentRatings(model, _naming(npz, meta, shape)), about)
+
+
+def _fold_in(npz: NpzReader, given: OffsetsMeta, rank: int) -> FoldIn | None:
+    """Return what finds rows of new users, if the model has it."""
+    if "row_penalty" not in npz.names:
+        return None
+    penalty = npz.array("row_penalty")
+    if penalty.dtype != np.float64 or penalty.shape != (rank, rank) or not np.isfinite(penalty).all():
+        raise _ModelError(f"its row_penalty must be of finite numbers of shape {(rank, rank)}")
+    return FoldIn(penalty, given.ridge)
 
 
 def _naming(npz: NpzReader, meta: Meta, shape: tuple[int, int]) -> Naming:

@@ -12,6 +12,7 @@ from typing import IO, Any, final
 import numpy as np
 
 from dcgs.datasets import BrokenDataError
+from dcgs.datasets.store import whole_lines
 from dcgs.learn.files.folder import find_model, models_in, no_formula
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
 from dcgs.learn.files.model import Model, RatingsFile, load_model
@@ -20,6 +21,7 @@ from dcgs.learn.files.readers import kind_of, read_entries, read_ids, read_sampl
 from dcgs.learn.files.rows import TABLES
 from dcgs.learn.files.source import Indices, Numbers
 from dcgs.learn.files.tables import Column, Table
+from dcgs.learn.files.text import decoded
 from dcgs.learn.linear.classes import class_numbers, class_probabilities
 from dcgs.learn.linear.scores import (
     CalibrationGroup,
@@ -200,23 +202,57 @@ def predict_pairs(agent: AgentRatings, data: Path, layout: EntriesLayout) -> Pre
     return Predictions(columns, {name: error for name, error in errors.items() if name != "R²"}, notes)
 
 
+def folded_in(agent: AgentRatings, file: Path, layout: EntriesLayout) -> tuple[AgentRatings, list[str]]:
+    """Return the model with rows of new users in a file of ratings, and notes on what was left out."""
+    pairs = _read_pairs(agent, file, replace(layout, values=True))
+    assert pairs.values is not None
+    users, items = np.asarray(pairs.row_names), np.asarray(pairs.col_names)
+    known, unknown = len(set(users[pairs.rows >= 0].tolist())), int((pairs.cols < 0).sum())
+    found = agent.folded_in(users, items, pairs.values)
+    new = len(found.model.x.U) - len(agent.model.x.U)
+    notes = [f"{new} new users of {file} were given rows, from their ratings."]
+    notes += [f"{known} users of {file} are in the model, and keep their rows."] if known else []
+    notes += [f"{unknown} ratings of {file} are of items that the model does not have."] if unknown else []
+    return found, notes
+
+
+def outside_catalogue(agent: AgentRatings, file: Path, encoding: str | None) -> Indices:
+    """Return the columns that a catalogue, an item on each line, does not have."""
+    ids: list[str] = []
+    for first_line, content in whole_lines(file, 1 << 20):
+        text = decoded(file, first_line, content, encoding).removeprefix("\ufeff")
+        ids += [line.strip() for line in text.split("\n") if line.strip()]
+    cols = agent.naming.cols_of(ids) if ids else np.empty(0, dtype=np.intp)
+    if not (cols >= 0).any():
+        raise BrokenDataError(
+            f"{file} must have an item of the model on each line; it has {len(ids)} lines, and none is one."
+        )
+    return np.setdiff1d(np.arange(agent.model.x.shape[1]), cols)
+
+
 def best_columns(
-    agent: AgentRatings, row: str, count: int, rated: Path | None, layout: EntriesLayout
+    agent: AgentRatings,
+    row: str,
+    count: int,
+    rated: Path | None,
+    layout: EntriesLayout,
+    without: Indices | None = None,
 ) -> Predictions:
     """Return the columns with the highest predictions in a row, except those that ``rated`` has there.
 
-    A row that the fit has not seen gets the columns that are best by their offsets.
+    A row that the fit has not seen gets the columns that are best by their offsets. ``without`` are columns
+    that are left out.
     """
     if row in agent.doubles:
         raise ValueError(
             f"the row must be that of one agent; several agents have a user {row!r}. Choose with --agent."
         )
     number = int(agent.rows_of([row])[0])
-    left_out = None
+    left_out = np.empty(0, dtype=np.intp) if without is None else without
     if rated is not None:
         pairs = _read_pairs(agent, rated, layout)
         is_row = np.array([str(name) == row for name in pairs.row_names])
-        left_out = pairs.cols[is_row & (pairs.cols >= 0)]
+        left_out = np.union1d(left_out, pairs.cols[is_row & (pairs.cols >= 0)])
     best, scores = agent.model.top(number, count, left_out)
     unseen = f"row {row} was not in the fit: its predictions are offsets alone."
     columns = {"column": agent.naming.col_names(best), "prediction": scores.tolist()}
@@ -224,7 +260,12 @@ def best_columns(
 
 
 def write_best_of_all(
-    agent: AgentRatings, count: int, rated: Path | None, layout: EntriesLayout, stream: IO[bytes]
+    agent: AgentRatings,
+    count: int,
+    rated: Path | None,
+    layout: EntriesLayout,
+    stream: IO[bytes],
+    without: Indices | None = None,
 ) -> None:
     """Write the best columns of all rows as CSV, some rows at a time."""
     rows = np.asarray(agent.model.x.rows)
@@ -239,7 +280,7 @@ def write_best_of_all(
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "column", "prediction"))
-    for some, best, scores in agent.model.top_of_rows(rows, count, pairs):
+    for some, best, scores in agent.model.top_of_rows(rows, count, pairs, without):
         there = best >= 0
         names = np.repeat(np.arange(len(some)), there.sum(axis=1)).tolist()
         users, items = agent.naming.row_names(some), agent.naming.col_names(best[there])

@@ -295,19 +295,24 @@ class RatingsLoader:
     """Reads the ratings of the agents of this process.
 
     ``shape`` is that of the matrix, if rows and columns have numbers and it is given. ``options`` are the
-    user's, which must be the same at all sites.
+    user's, which must be the same at all sites. A share of the ratings is ``held_out``.
     """
 
     source: DataSource
     layout: EntriesLayout
     shape: tuple[int, int] | None
     options: Mapping[str, str]
+    held_out: float = 0.0
 
     @property
     def has_numbers(self) -> bool:
         """Whether rows and columns have numbers, the same for all agents, and no ids."""
         given = self.shape is not None or self.layout.base is not None
         return given or kind_of(self.source.file(0)) in ("npz", "npy")
+
+    @property
+    def _split(self) -> tuple[float, int]:
+        return self.held_out, self.source.seed
 
     def load(self, network: Reductions) -> tuple[PlacedRatings, dict[str, Any]]:
         """Return the ratings, and how they were read."""
@@ -345,7 +350,7 @@ class RatingsLoader:
         if self.source.is_per_agent:
             users = {i: local.rows.ids for i, local in rated.items()}
             items = {i: local.cols.ids for i, local in rated.items()}
-            placed = place_ids(sites, RatedIds(users, items, parts), self.options)
+            placed = place_ids(sites, RatedIds(users, items, parts, True, *self._split), self.options)
         else:  # every part has the ids of the whole file
             first = next(iter(rated.values()))
             naming: dict[int, Naming] = {}
@@ -353,7 +358,7 @@ class RatingsLoader:
                 here = np.unique(part.rows)
                 naming[i] = Labels(Ids(rated[i].rows.ids.texts[here]), here, first.cols.ids)
             shape = len(first.rows.ids), len(first.cols.ids)
-            placed = place_numbers(sites, parts, naming, shape, self.options)
+            placed = place_numbers(sites, parts, naming, shape, self.options, *self._split)
         used = group.allgather_texts([local.used for local in rated.values() if local.used])
         return placed, {"ids": True, "used": list(dict.fromkeys(used))}
 
@@ -368,7 +373,8 @@ class RatingsLoader:
         entries = {i: part.from_zero(base) for i, part in read.items()}
         parts = {i: self._checked(i, part, base, shape) for i, part in entries.items()}
         naming: dict[int, Naming] = {i: Numbering(base, shape) for i in parts}
-        return place_numbers(sites, parts, naming, shape, self.options), {"base": base, "used": []}
+        placed = place_numbers(sites, parts, naming, shape, self.options, *self._split)
+        return placed, {"base": base, "used": []}
 
     def _checked(self, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Part:
         file = self.source.file(agent)

@@ -178,7 +178,7 @@ class TableOne:
         yield from self.of_files
         few = [site.name for site in self.sites if site.rows is None]
         if few:
-            yield f"{', '.join(few)}: fewer than {self.floor} rows, of which nothing is told."
+            yield f"{in_words(few)}: fewer than {self.floor} rows, of which nothing is told."
         yield from (
             f"{'; '.join(_alike(odd))}{note.value}."
             for note in Note

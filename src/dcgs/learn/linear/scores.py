@@ -190,17 +190,19 @@ class SiteScores:
 class FitScores:
     """The scores of each agent's model on its own rows, and on the rows of everyone.
 
-    ``held_out`` is False if no site held rows out: then they are the rows of the fit.
+    ``held_out`` is False if no site held any out: then they are those of the fit. ``what``: rows or ratings.
     """
 
     sites: tuple[SiteScores, ...]
     everyone: SiteScores
     held_out: bool
+    what: str = "rows"
 
     def to_json(self) -> dict[str, Any]:
         """Return the scores as summary.json has them."""
         return {
             "held_out": self.held_out,
+            "what": self.what,
             "everyone": self.everyone.to_json(),
             "agents": [site.to_json() for site in self.sites],
         }

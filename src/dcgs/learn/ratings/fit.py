@@ -13,11 +13,12 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dcgs.learn.linear.scores import FitScores
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
-from dcgs.learn.ratings.model import AgentRatings, Labels, Naming, RatingsModel
+from dcgs.learn.ratings.model import AgentRatings, FoldIn, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
     Numbers,
     OffsetsTask,
@@ -28,6 +29,7 @@ from dcgs.learn.ratings.offsets import (
     values_note,
     without_duplicates,
 )
+from dcgs.learn.ratings.scores import TestedRatings, penalty_steps, scores_steps
 from dcgs.learn.schema import MergeRules, Note, SiteSchema, agree_steps
 from dcgs.learn.sites import RUN, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
@@ -82,6 +84,7 @@ class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
 
     With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
+    ``held_out`` has the ratings that are not fitted to, but scored on.
     """
 
     parts: Mapping[int, Part]
@@ -90,6 +93,7 @@ class PlacedRatings:
     separate_rows: bool
     facts: RatingsFacts
     notes: tuple[str, ...] = ()
+    held_out: Mapping[int, Part] = field(default_factory=dict)
 
     def task(self, ridge: float | None) -> OffsetsTask:
         """Return what all agents know before offsets are fitted."""
@@ -111,6 +115,7 @@ class RatingsFit:
     result: Result
     network: Reductions
     explained: float = 0.0
+    scores: FitScores | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -173,13 +178,16 @@ def place(
 class RatedIds:
     """Ratings with the places of users and items among the ids of their agent.
 
-    With ``merges`` the mean counts, where there are several ratings of one user and item.
+    With ``merges`` the mean counts, where there are several ratings of one user and item. A ``share`` of the
+    ratings is held out, chosen by ``seed``.
     """
 
     users: Mapping[int, Ids]
     items: Mapping[int, Ids]
     parts: Mapping[int, Part]
     merges: bool = True
+    share: float = 0.0
+    seed: int = 0
 
 
 def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) -> PlacedRatings:
@@ -188,6 +196,7 @@ def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) ->
     columns = {i: len(items) for i, items in rated.items.items()}
     parts, schemas = _inspected(sites, rated.parts, columns, options)
     parts = parts if rated.merges else dict(rated.parts)
+    parts, tested = _split(parts, columns, rated.share, rated.seed)
     m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
     texts = {i: items.tolist() for i, items in rated.items.items()}
     rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
@@ -201,12 +210,16 @@ def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) ->
     items = Ids.of(agreed)
     ends = np.cumsum(users).astype(np.intp)
     firsts, shape = np.concatenate([[0], ends[:-1]]), (int(ends[-1]), len(items))
-    placed, naming = {}, {}
-    for i, part in parts.items():
-        cols = items.places(rated.items[i].texts)[part.cols]
-        placed[i] = Part(part.rows + firsts[i], cols, part.values)
-        naming[i] = Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items)
-    return PlacedRatings(placed, dict(naming), shape, True, facts, (*schema.notes, *ids_notes(items)))
+    naming = {i: Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items) for i in parts}
+    placed, outside = (
+        {
+            i: Part(part.rows + firsts[i], items.places(rated.items[i].texts)[part.cols], part.values)
+            for i, part in some.items()
+        }
+        for some in (parts, tested)
+    )
+    notes = (*schema.notes, *ids_notes(items))
+    return PlacedRatings(placed, dict(naming), shape, True, facts, notes, outside)
 
 
 def place_numbers(
@@ -215,10 +228,17 @@ def place_numbers(
     naming: Mapping[int, Naming],
     shape: tuple[int, int],
     options: Mapping[str, str],
+    share: float = 0.0,
+    seed: int = 0,
 ) -> PlacedRatings:
-    """Return ratings whose rows and columns have numbers that are the same at all agents."""
+    """Return ratings whose rows and columns have numbers that are the same at all agents.
+
+    A ``share`` of them is held out, chosen by ``seed``.
+    """
     network, m = sites.network, len(sites.network.graph)
-    parts, schemas = _inspected(sites, numbered, dict.fromkeys(numbered, shape[1]), options)
+    columns = dict.fromkeys(numbered, shape[1])
+    parts, schemas = _inspected(sites, numbered, columns, options)
+    parts, outside = _split(parts, columns, share, seed)
     ends = {i: np.zeros((m, 2)) for i in parts}
     for i, part in parts.items():
         ends[i][i] = part.rows.min(), part.rows.max()
@@ -233,7 +253,20 @@ def place_numbers(
     separate = bool((first[order][1:] > last[order][:-1]).all())
     labels = next(iter(naming.values()))
     odd = ids_notes(labels.items) if isinstance(labels, Labels) else ()
-    return PlacedRatings(parts, dict(naming), shape, separate, facts, (*schema.notes, *odd))
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, (*schema.notes, *odd), outside)
+
+
+def _split(
+    parts: Mapping[int, Part], columns: Mapping[int, int], share: float, seed: int
+) -> tuple[dict[int, Part], dict[int, Part]]:
+    """Return the ratings to fit to, and a share that is held out by a hash, without an agent's first."""
+    if share == 0.0:
+        return dict(parts), {}
+    out = {i: _hashed(part, columns[i], seed + 1) < np.uint64(share * 2.0**64) for i, part in parts.items()}
+    for mask in out.values():
+        mask[0] = False
+    kept = {i: part.some(~out[i]) for i, part in parts.items()}
+    return kept, {i: part.some(out[i]) for i, part in parts.items()}
 
 
 def _reduced(request: Request) -> Steps[Any]:
@@ -277,7 +310,31 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         x = answers[i] if isinstance(answers[i], LowRank) else _factors(answers[i])
         model = RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), prepared.offsets[i])
         agents[i] = AgentRatings(model, placed.naming[i])
-    return RatingsFit(agents, placed, radius, path, result, network, explained)
+    scores, penalty = _judged(placed, {i: agent.model for i, agent in agents.items()}, network, spec, X)
+    if penalty is not None:
+        agents = {i: agent.with_fold_in(FoldIn(penalty, spec.ridge)) for i, agent in agents.items()}
+    return RatingsFit(agents, placed, radius, path, result, network, explained, scores)
+
+
+def _judged(
+    placed: PlacedRatings,
+    models: Mapping[int, RatingsModel],
+    network: Reductions,
+    spec: RatingsSpec,
+    X: ConvexSet,
+) -> tuple[FitScores | None, NDArray[np.float64] | None]:
+    """Return scores on the ratings held out, if there are some, and the penalty of new rows, by one sum."""
+    radius = X.radius if isinstance(X, NuclearNormBall) else None
+    programs: list[Steps[Any]] = []
+    if placed.held_out:
+        task = placed.task(spec.ridge)
+        tested = TestedRatings(placed.parts, placed.held_out, placed.facts, task, radius)
+        programs.append(scores_steps(tested, models, len(network.graph)))
+    if radius is not None and placed.separate_rows:
+        programs.append(penalty_steps(models, placed.parts))
+    answers = network.run(*programs)
+    scores = answers[0] if placed.held_out else None
+    return scores, answers[-1] if radius is not None and placed.separate_rows else None
 
 
 def _check_runtime(runtime: Runtime) -> None:
@@ -334,9 +391,14 @@ def ratings_path(
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:
     """Return which ratings are held out, by a hash of their row and column; the first one never is."""
+    out: NDArray[np.bool_] = _hashed(part, columns, seed) % np.uint64(_PARTS) == 0
+    out[0] = False
+    return out
+
+
+def _hashed(part: Part, columns: int, seed: int) -> NDArray[np.uint64]:
+    """Return a number for each rating that follows from its row and column."""
     code = (part.rows * columns + part.cols).astype(np.uint64) + np.uint64((1 + seed) * _GOLDEN % 2**64)
     for shift, factor in _MIX:
         code = (code ^ (code >> np.uint64(shift))) * np.uint64(factor)
-    out: NDArray[np.bool_] = (code ^ (code >> np.uint64(31))) % np.uint64(_PARTS) == 0
-    out[0] = False
-    return out
+    return np.asarray(code ^ (code >> np.uint64(31)))

@@ -23,14 +23,28 @@ _BLOCK = 1 << 22
 
 @final
 @dataclass(frozen=True, eq=False)
+class FoldIn:
+    """What finds the row w of a new user without a fit: K of the penalty ⟨w, K w⟩, and the ridge of offsets.
+
+    ``ridge`` None means no offsets.
+    """
+
+    penalty: Numbers
+    ridge: float | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class RatingsModel:
     """What an agent knows after a fit: the offsets of its rows and of all columns, and a matrix in factors.
 
     A row or a column with the number −1 is one that the fit has not seen; it gets the offsets that are known.
+    ``fold_in`` is None for models before version 0.11, and where rows are with several agents.
     """
 
     x: LowRank
     offsets: Offsets
+    fold_in: FoldIn | None = None
 
     def predict(self, rows: Index, cols: Index) -> Numbers:
         """Return predictions for pairs of a row and a column."""
@@ -38,6 +52,34 @@ class RatingsModel:
         seen = (rows >= 0) & (cols >= 0) & (cols < self.x.shape[1])
         entries = self.x.entries(np.where(seen, rows, 0), np.where(seen, cols, 0))
         return self._clipped(self.offsets.of(rows, cols) + np.where(seen, entries, 0.0))
+
+    def with_rows(self, rows: Index, cols: Index, values: Numbers) -> RatingsModel:
+        """Return the model with new rows, found from their ratings: offset and factors of least squares.
+
+        The factors of columns and their offsets stay as they are. ``rows`` are numbers that the model lacks.
+        """
+        if self.fold_in is None:
+            raise ValueError(
+                "the model must say how rows of new users are found; it does not, since it is of an older "
+                "version, of another set, or of rows that several agents have. Fit it again."
+            )
+        offsets, ridge, numbers = self.offsets, self.fold_in.ridge, np.unique(rows)
+        V, K, shifts = self.x.V, self.fold_in.penalty, np.zeros(len(numbers))
+        U = np.zeros((len(numbers), self.x.rank))
+        for k, row in enumerate(numbers.tolist()):
+            some = rows == row
+            left = values[some] - offsets.mean - offsets.col_offsets[cols[some]]
+            if ridge is not None:
+                shifts[k] = left.sum() / (len(left) + ridge)
+            W = V[cols[some]]
+            U[k] = np.linalg.lstsq(W.T @ W + K, W.T @ (left - shifts[k]), rcond=None)[0]
+        every = np.concatenate([np.asarray(self.x.rows), numbers])
+        order = np.argsort(every, kind="stable")
+        shape = (max(self.x.shape[0], int(numbers[-1]) + 1), self.x.shape[1])
+        x = LowRank(np.concatenate([self.x.U, U])[order], V, shape, every[order])
+        known = offsets.of_rows(np.asarray(self.x.rows))
+        found = replace(offsets, rows=every[order], row_offsets=np.concatenate([known, shifts])[order])
+        return replace(self, x=x, offsets=found)
 
     def top(self, row: int, count: int, without: Index | None = None) -> tuple[Index, Numbers]:
         """Return the columns with the largest predictions in a row, without some, and the predictions.
@@ -52,11 +94,16 @@ class RatingsModel:
         return order, self._clipped(scores[order])
 
     def top_of_rows(
-        self, rows: Index, count: int, rated: tuple[Index, Index] | None = None
+        self,
+        rows: Index,
+        count: int,
+        rated: tuple[Index, Index] | None = None,
+        without: Index | None = None,
     ) -> Iterator[tuple[Index, Index, Numbers]]:
         """Yield rows, their best columns and the predictions, for some rows at a time.
 
-        ``rated`` are pairs of a place among the rows and a column that are left out. Arrays of columns and
+        ``rated`` are pairs of a place among the rows and a column that are left out; ``without`` are columns
+        that are left out of all rows. Arrays of columns and
         predictions have a row for each row; a column that is left out because a row has no more is −1.
         """
         count = min(count, self.x.shape[1])
@@ -70,6 +117,7 @@ class RatingsModel:
             scores = self._scores(some)
             first, last = np.searchsorted(places, [start, start + len(some)])
             scores[places[first:last] - start, cols[first:last]] = -np.inf
+            scores[:, [] if without is None else without] = -np.inf
             best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
             best.sort(axis=1)
             highest = np.take_along_axis(scores, best, axis=1)
@@ -106,6 +154,15 @@ class Labels:
         """Return the columns with these names."""
         return self.items.places(names)
 
+    def with_users(self, users: ArrayLike, first: int) -> Labels:
+        """Return the names with new users, in place of equal ids; their rows count from ``first``."""
+        new = Ids.of(users)
+        kept = new.places(self.users.texts) < 0
+        texts = np.concatenate([self.users.texts[kept], new.texts])
+        numbers = np.concatenate([self.numbers[kept], first + np.arange(len(new))])
+        order = np.argsort(texts, kind="stable")
+        return Labels(Ids(texts[order]), numbers[order], self.items)
+
     def row_names(self, rows: Index) -> list[Any]:
         order = np.argsort(self.numbers, kind="stable")
         return self.users[order[np.searchsorted(self.numbers[order], rows)]]
@@ -128,6 +185,11 @@ class Numbering:
 
     def cols_of(self, names: ArrayLike) -> Index:
         return self.within(self._numbers(names), 1)
+
+    def with_users(self, users: ArrayLike, first: int) -> Numbering:
+        """Return a numbering that has the numbers of new users."""
+        highest = int(max(self._numbers(users).max(initial=-1) + 1, first))
+        return replace(self, shape=(highest, self.shape[1]))
 
     def _numbers(self, names: ArrayLike) -> Index:
         texts = [text.decode() for text in as_texts(names).tolist()]
@@ -169,6 +231,23 @@ class AgentRatings:
         """Return the rows, −1 for those that the model does not have."""
         return np.where(places_in(np.asarray(self.model.x.rows), rows) >= 0, rows, -1)
 
+    def with_fold_in(self, fold_in: FoldIn) -> AgentRatings:
+        """Return the model with what finds the rows of new users."""
+        return replace(self, model=replace(self.model, fold_in=fold_in))
+
+    def folded_in(self, users: ArrayLike, items: ArrayLike, values: Numbers) -> AgentRatings:
+        """Return the model with rows of new users, found from their ratings of known items, without a fit.
+
+        Users that the model has keep their rows.
+        """
+        texts, cols = as_texts(users), self.naming.cols_of(items)
+        is_new = (self.rows_of(texts) < 0) & (cols >= 0)
+        if not is_new.any():
+            return self
+        naming = self.naming.with_users(texts[is_new], self.model.x.shape[0])
+        rows = naming.rows_of(texts[is_new])
+        return replace(self, model=self.model.with_rows(rows, cols[is_new], values[is_new]), naming=naming)
+
     def predict(self, users: ArrayLike, items: ArrayLike) -> Numbers:
         """Return predictions for pairs of a user and an item; unseen ones get the offsets that are known."""
         return self.model.predict(self.rows_of(users), self.naming.cols_of(items))
@@ -191,7 +270,7 @@ def together(agents: Sequence[AgentRatings]) -> AgentRatings:
     U = np.concatenate([x.U for x in xs])[place]
     shifts = np.concatenate([agent.model.offsets.row_offsets for agent in agents])[place]
     offsets = replace(first.model.offsets, rows=rows, row_offsets=shifts)
-    model = RatingsModel(LowRank(U, xs[0].V, xs[0].shape, rows), offsets)
+    model = replace(first.model, x=LowRank(U, xs[0].V, xs[0].shape, rows), offsets=offsets)
     if not isinstance(first.naming, Labels):
         return replace(first, model=model)
     namings = [agent.naming for agent in agents if isinstance(agent.naming, Labels)]

@@ -66,6 +66,7 @@ def fit_page(fit: FileFit, described: Mapping[str, Any]) -> dict[str, Any]:
         "coefficients": _coefficients(fit, described),
         "classes": page_table(classes_table(summary)) if summary.classes else None,
         "scores": None if scores is None else page_table(scores_table(scores, summary.labels)),
+        "what": what,
         "held_out": scores is not None and scores.held_out,
         "warning": None,
         "notes": [*fit.notes, *described["notes"]],
