@@ -67,7 +67,7 @@ def fitted(model: Any, X: Any, y: Any, sites: int = 4) -> Any:
     return model.fit(X, y, sites=np.arange(len(y)) % sites)
 
 
-DATA = {
+DATA: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "diabetes": (DecentralizedLasso, load_diabetes, {}),
     "breast cancer": (DecentralizedLogisticRegression, load_breast_cancer, {"radius": 8.0}),
     "digits": (DecentralizedLogisticRegression, load_digits, {"radius": 3.0, "gap": 1e-2}),
@@ -106,9 +106,9 @@ def test_a_path_is_masked_too() -> None:
     rng = np.random.default_rng(0)
     A = rng.standard_normal((3, 60, 8))
     b = A @ [3.0, -2.0, 0, 0, 0, 0, 0, 0] + rng.standard_normal((3, 60))
-    fold = dcgs.Fold(
-        *({i: dcgs.LeastSquares(A[i, k], b[i, k]) for i in range(3)} for k in (slice(40), slice(40, 60)))
-    )
+    cuts = slice(40), slice(40, 60)
+    train, held_out = ({i: dcgs.LeastSquares(A[i, k], b[i, k]) for i in range(3)} for k in cuts)
+    fold = dcgs.Fold(train, held_out)
     seen: list[np.ndarray] = []
     runtime = dcgs.Lockstep(on_message=lambda r, i, j, arrays: seen.extend(arrays if j == 1 else ()))
 

@@ -56,7 +56,8 @@ def masked_results(
     requests: Sequence[Request], i: int, packed: Mapping[int, Any], tree: TreeNode, secure: SecureSums
 ) -> Program[list[Any]]:
     """Return the results of requests for agent i; ``packed`` has its texts of unions as one array."""
-    reduce, results = along(tree), [None] * len(requests)
+    reduce = along(tree)
+    results: list[Any] = [None] * len(requests)
     yield from secure.begin(reduce)
     sums = [k for k, request in enumerate(requests) if request.operation == "sum"]
     arrays = {k: [np.asarray(array, dtype=np.float64) for array in requests[k].values[i]] for k in sums}

@@ -264,7 +264,7 @@ def _fit(
     X = design.set_of(ball)
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
-    where = {"runtime": network.runtime, "secure": network.secure}
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
     result = minimize(objectives, X, network.graph, x0=start, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)
     models = zip(result.hosted.tolist(), result.agents, strict=True)

@@ -300,7 +300,7 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         radius = float(spec.radius)
     prepared = prepare(placed.parts, task, placed.facts, network)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
-    where = {"runtime": network.runtime, "secure": network.secure}
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
     result = minimize(prepared.objectives, X, network.graph, x0=x0, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
     answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
