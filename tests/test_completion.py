@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -15,10 +14,9 @@ from dcgs import FastDCGS, MatrixCompletion, NuclearNormBall, Objective, Result,
 from dcgs.low_rank import LowRank, inner, sampled_product, stacked
 from dcgs.methods import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, GapTarget
-from dcgs.methods.fast import completion_shared_root
+from dcgs.methods.fast import completion_shared
 from dcgs.methods.fast.completion import complete
 from dcgs.methods.fast.completion_gap import Command, GapSearch, ModelValue
-from dcgs.methods.fast.completion_shared import complete_shared
 from dcgs.objectives.sampling import SampledEntries, Sampling
 from dcgs.sets.nuclear_norm_ball import onto_ball
 from dcgs.sets.top_eigenvalue import TopEigenvalue
@@ -100,8 +98,8 @@ def messages_of(
     """Return every array of every message of a run, and the result."""
     arrays: list[Any] = []
 
-    def recorded(original: Any, agent: Any) -> Any:
-        program = original(agent)
+    def recorded(agent: Any, kind: Any) -> Any:
+        program = complete(agent, kind)
         try:
             outbox = next(program)
             while True:
@@ -111,8 +109,7 @@ def messages_of(
         except StopIteration as end:
             return end.value
 
-    for form in (complete, complete_shared):
-        monkeypatch.setattr(f"dcgs.methods.fast.fast_dcgs.{form.__name__}", partial(recorded, form))
+    monkeypatch.setattr("dcgs.methods.fast.fast_dcgs.complete", recorded)
     return arrays, dcgs.minimize(objectives, X, nx.cycle_graph(5), gap=1e-4, iterations=500)
 
 
@@ -260,7 +257,7 @@ def test_a_step_of_fewer_triples_is_the_projection_of_a_matrix_near_enough(
     radius: float, tolerance: float
 ) -> None:
     sigma = np.array([3.0, 2.5, 2.0, 1.0, 0.5, 0.2, 0.1])
-    rank = completion_shared_root._rank(sigma, radius, tolerance)
+    rank = completion_shared._rank(sigma, radius, tolerance)
     c = np.zeros(len(sigma))
     c[:rank] = onto_ball(sigma[:rank], radius)
     tau = float((sigma[:rank] - c[:rank]).min())

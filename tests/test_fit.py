@@ -441,6 +441,7 @@ def test_existing_models_are_replaced_only_with_force(capsys: pytest.CaptureFixt
         "agent-000.npz",
         "agent-001.npz",
         "agent-002.npz",
+        "ledger-000.jsonl",
         "summary.json",
     ]
 

@@ -91,7 +91,11 @@ def test_every_site_gets_model_page_and_summary_and_can_show_and_predict(
     assert printed.count("written: m/agent-000.npz …, summary.json, report.html") == 1
     names = ["path.json", "path.png", "report.html", "summary.json"]
     for i in range(3):
-        assert sorted(file.name for file in Path(f"site{i}/m").iterdir()) == [f"agent-00{i}.npz", *names]
+        assert sorted(file.name for file in Path(f"site{i}/m").iterdir()) == [
+            f"agent-00{i}.npz",
+            f"ledger-00{i}.jsonl",
+            *names,
+        ]
     summaries = [json.loads(Path(f"site{i}/m/summary.json").read_text()) for i in range(3)]
     for name in ("status", "rounds", "bytes", "scores", "sent", "path", "gap", "set", "data_notes"):
         assert summaries[1][name] == summaries[2][name] == summaries[0][name]

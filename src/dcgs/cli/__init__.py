@@ -42,6 +42,9 @@ REMEDIES = {
     Remedy.SAME_COLUMNS: _SAME,
     Remedy.CORRECT_COLUMN: _CORRECT,
     Remedy.LEAVE_OUT_COLUMN: "Leave it out with --drop {}.",
+    Remedy.NO_FLOORS: "Leave out --min-count and --min-sites, or fit with more sites.",
+    Remedy.COARSER: "Give a number as --radius, or a lower --min-count.",
+    Remedy.FEWER_FLOORS: "Give a lower --min-count or --min-sites.",
     Remedy.NO_CATEGORY: "Leave it out with --drop, or if it is a category, name it with --categorical.",
     Remedy.FEWER_HELD_OUT: "Hold out fewer rows with --held-out.",
 }

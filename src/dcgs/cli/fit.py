@@ -7,7 +7,7 @@ import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,9 +20,10 @@ from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.launch import launch
 from dcgs.learn.files.describe import describe, history, models, reading_lines, summary_of
 from dcgs.learn.files.fit import FileFit, FitConfig, Watch, fit_files
-from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, OutputFolder, locked
+from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, OutputFolder, ledger_name, locked
 from dcgs.learn.linear.scores import warning
 from dcgs.learn.summary import agents_table, classes_table, path_table, scores_table
+from dcgs.learn.sums import Named
 from dcgs.parallel import cores
 from dcgs.processes.supervisor import mark_printed, print_interrupted, set_hint
 from dcgs.report.numbers import screen_table, size
@@ -40,6 +41,7 @@ from dcgs.runtime import (
     scope_of,
     started_by_mpi,
 )
+from dcgs.runtime.ledger import Entry, Ledger, LedgerRuntime, added
 
 _RANKS_PER_CORE = 4
 _NEEDS = {REPORT: "jinja2", PATH_PICTURE: "matplotlib"}
@@ -95,12 +97,16 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
     output = replace(output, barrier=group.barrier)
     if config.run.checkpoint is not None:
         set_hint("continue with --resume")
-    with locked(args.out, group) as writes_summary:
+    with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
+        runtime = LedgerRuntime(runtime, ledger, runtime.separate_sites)
         agreed(group, lambda: output.check(_replaces(args)))  # another fit may just have ended
         possible, left_out = _optional_files(args.report is not False, config.set.finds_radius)
-        prints = group.is_root or runtime.separate_sites
-        fit = _fit_with_progress(config, runtime, console, left_out) if prints else fit_files(config, runtime)
-        fit = replace(fit, notes=(*fit.notes, *left_out))
+        prints, named = group.is_root or runtime.separate_sites, ledger.named
+        if prints:
+            fit = _fit_with_progress(config, runtime, console, left_out, named)
+        else:
+            fit = fit_files(config, runtime, Watch(named=named))
+        fit = replace(fit, notes=(*fit.notes, *left_out), ledger=_of_all(ledger, group))
         summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:
             output.write(models(fit, summary))
@@ -196,13 +202,27 @@ def _recorded(runtime: Runtime, file: Path | None) -> Iterator[Runtime]:
         yield replace(runtime, on_message=recorder)
 
 
+def _ledger(args: argparse.Namespace, config: FitConfig, runtime: Runtime) -> Ledger:
+    """Return the ledger of this process, which is written as messages are sent, also if the fit fails."""
+    total = config.count_agents(runtime.group().size)
+    agents = runtime.hosts(total)
+    path, command = args.out / ledger_name(agents[0]), shlex.join(["dcgs", *args.typed])
+    return Ledger(path, agents, command, alone=len(agents) == total)
+
+
+def _of_all(ledger: Ledger, group: ProcessGroup) -> tuple[Entry, ...]:
+    """Return what left the agents of all processes."""
+    texts = group.allgather_texts([json.dumps([asdict(entry) for entry in ledger.totals])])
+    return added([[Entry(**entry) for entry in json.loads(text)] for text in texts])
+
+
 def _ranks(args: argparse.Namespace, agents: int) -> int:
     """Return how many processes to start: one per agent, but at most four per core."""
     return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
 
 
 def _fit_with_progress(
-    config: FitConfig, runtime: Runtime, console: Console, notes: Sequence[str]
+    config: FitConfig, runtime: Runtime, console: Console, notes: Sequence[str], named: Named
 ) -> FileFit:
     """Fit, and print progress and notes: these ones, and those on files and data."""
 
@@ -219,7 +239,7 @@ def _fit_with_progress(
         task = progress.rounds(config.problem.name, min(limits, default=None))
         if config.run.every is not None:
             config = replace(config, run=replace(config.run, callback=task.measured))
-        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round))
+        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round), named)
         return fit_files(config, runtime, watch)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from dcgs.cli.values import (
     shape,
     share,
 )
+from dcgs.floors import Floors
 from dcgs.learn.files.fit import FitConfig, RowsOptions
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
@@ -66,8 +68,9 @@ free intercept, and columns are scaled by deviations of all sites; coefficients 
 
 The folder gets the model of each agent, agent-000.npz, agent-001.npz, …, summary.json and
 report.html, a page about the fit. dcgs show prints a model, dcgs predict applies it. Agents send each other
-vectors of the size of the model, and sums that summary.json lists; rows of data, and labels or
-ratings of rows, are never sent. docs/fit.md has all details.
+vectors of the size of the model, Hessians if it is small, and sums; ledger-000.jsonl has a line for each
+message, and dcgs ledger adds them up. A sum about few people tells about these: see docs/privacy.md and
+--min-count.
 
 Progress is a bar on a terminal, and lines on stderr elsewhere.
 
@@ -115,6 +118,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     text = "the site's name; in one process those of all agents, by commas (default: agent 0, …)"
     add("--name NAME", text, names)
     add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
+    _add_floors(partial(option, parser.add_argument_group("floors: nothing about few people leaves")))
     _add_set(partial(option, parser.add_argument_group("set of models")))
     add = partial(option, parser.add_argument_group("intercept, scales and weights (not for completion)"))
     text = "a free intercept, which the set does not bound (default: yes)"
@@ -168,6 +172,19 @@ def _add_data(group: Any) -> None:
         "(default for completion: every row has one agent)"
     )
     add("--split", text, choices=["even", "random", "sorted"])
+
+
+def _add_floors(add: Callable[..., None]) -> None:
+    text = (
+        "levels, classes, columns, scores and items are about at least this many people of all sites, or are "
+        "merged, left out or refused (10 if --min-sites is given). A site may set more than others"
+    )
+    add("--min-count N", text, count)
+    add("--min-sites N", "and at so many sites (3 if --min-count is given)", count)
+    text = "of tables, the column that says whose row it is; it is no feature (default: each row is a person)"
+    add("--subject COLUMN", text)
+    text = "columns of numbers that are about fewer people are left out (drop, the default), or refused"
+    add("--rare-columns", text, choices=["drop", "refuse"])
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
@@ -290,12 +307,13 @@ def _problem(text: str) -> str:
 
 _METHOD_OPTIONS = ("inner", "eta", "step", "answer")
 _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
-_TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal")
+_TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal", "subject")
 # What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
 # compared when it is known.
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
+_OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
 LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
@@ -330,12 +348,22 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         ridge=_ridge(args, problem),
         options=_common_options(args),
         secure=args.secure,
+        floors=_floors(args),
     )
+
+
+def _floors(args: argparse.Namespace) -> Floors | None:
+    """Return the floors of this site; None for none."""
+    names = ("min_count", "min_sites", "rare_columns")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    if not given and args.subject is not None:
+        raise ValueError("--subject says how people are counted for floors; there are none. Add --min-count.")
+    return Floors(**given) if given else None
 
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
     """Return the options that must be the same at all sites, by flag; targets in files are local."""
-    given = {name: value for name, value in vars(args).items() if name not in LOCAL}
+    given = {name: value for name, value in vars(args).items() if name not in (*LOCAL, *_OWN_FLOORS)}
     given |= {name: value for name, value in _DEFAULTS.items() if given[name] is None}
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"
@@ -389,7 +417,8 @@ def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | Entri
         return EntriesLayout(columns_of(args), args.header, args.base, text=text_format(args))
     use = None if args.use is None else tuple(args.use)
     drop, form = tuple(args.drop), text_format(args)
-    return SamplesLayout(args.target, args.header, args.features, use=use, drop=drop, text=form)
+    layout = SamplesLayout(args.target, args.header, args.features, use=use, drop=drop, text=form)
+    return replace(layout, subject=args.subject)
 
 
 def _checkpoint(args: argparse.Namespace) -> Checkpoint | None:

@@ -55,6 +55,11 @@ OWN: Mapping[str, CommandJob] = {
         "dcgs.cli.show:add",
         ("dcgs show model/                  the largest coefficients, the certified gap, what was sent",),
     ),
+    "ledger": CommandJob(
+        "verify and add up what left the sites in a fit",
+        "dcgs.cli.ledger:add",
+        ("dcgs ledger model/                what was sent, for what, masked or open",),
+    ),
     "study": CommandJob("make a study between organizations", "dcgs.cli.study:add"),
     "site": CommandJob("take part in a study between organizations", "dcgs.cli.site:add"),
     "relay": CommandJob("keep sealed messages for sites that only dial out", "dcgs.cli.relay:add"),

@@ -60,7 +60,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         console.print(screen_table(scores_table(summary.scores)))
     if summary.sent:
         console.print(screen_table(sent_table(summary)))
-    console.print("rows of data were never sent", highlight=False)
+    told = "a sum over few people tells about these people: docs/privacy.md says what neighbors can find"
+    console.print(told, highlight=False, soft_wrap=True)
     return 0
 
 

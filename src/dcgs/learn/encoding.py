@@ -27,11 +27,17 @@ _FEWEST_ROWS = 10
 @final
 @dataclass(frozen=True)
 class EncodedColumn:
-    """A column of a table: its name, the means of its features, and its levels if it is a category."""
+    """A column of a table: its name, the means of its features, and its levels if it is a category.
+
+    With ``other`` a value that is not among the levels is the last of them, "other"; so is a missing one with
+    ``missing_is_other``. A column that is left out of the model has no levels.
+    """
 
     name: str
     fill: tuple[float, ...] = ()
     levels: tuple[str, ...] | None = None
+    other: bool = False
+    missing_is_other: bool = False
 
     @property
     def features(self) -> list[str]:
@@ -44,7 +50,9 @@ class EncodedColumn:
             return column.numbers[:, None]
         place = {level: number for number, level in enumerate(self.levels)}
         texts = column.texts
-        codes = np.array([-1 if text is None else place.get(text, -1) for text in texts], dtype=np.intp)
+        rare = len(self.levels) - 1 if self.other else -1
+        missing = rare if self.missing_is_other else -1
+        codes = np.array([missing if text is None else place.get(text, rare) for text in texts], np.intp)
         one_hot = np.full((len(codes), len(self.levels)), np.nan)
         known = codes >= 0
         one_hot[known] = np.eye(len(self.levels))[codes[known]]
@@ -52,6 +60,8 @@ class EncodedColumn:
 
     def unknown(self, column: Column) -> list[str]:
         """Return the levels of a column that the category does not have."""
+        if self.other or not self.levels:
+            return []
         return sorted(set(column.levels) - set(self.levels or ()))
 
 
@@ -65,8 +75,14 @@ class Encoding:
     @classmethod
     def of(cls, schema: Schema) -> Encoding:
         """Return the encoding that sites have agreed on, without means."""
-        names = schema.columns or tuple(map(str, range(1, schema.width + 1)))
-        return cls(tuple(EncodedColumn(name, (), schema.levels.get(k)) for k, name in enumerate(names)))
+        return cls(
+            tuple(
+                EncodedColumn(name, (), () if k in schema.left_out else schema.levels.get(k))
+                if k not in schema.others
+                else EncodedColumn(name, (), schema.levels[k], True, schema.others[k])
+                for k, name in enumerate(schema.names)
+            )
+        )
 
     @property
     def features(self) -> list[str]:
@@ -75,9 +91,10 @@ class Encoding:
 
     @property
     def starts(self) -> list[tuple[EncodedColumn, int]]:
-        """Each column with the place of its first feature."""
+        """Each column with the place of its first feature; without those that are left out."""
         places = np.cumsum([0, *(len(column.features) for column in self.columns)])[:-1]
-        return list(zip(self.columns, places.tolist(), strict=True))
+        pairs = zip(self.columns, places.tolist(), strict=True)
+        return [(column, place) for column, place in pairs if column.features]
 
     def matrix(self, table: Table) -> Numbers:
         """Return a row of numbers for each row of a table, with NaN where a value is missing."""
@@ -91,11 +108,12 @@ class Encoding:
 
     def with_fill(self, means: Sequence[float]) -> Encoding:
         """Return the encoding with these means, one for each feature."""
-        ends = [start + len(column.features) for column, start in self.starts]
-        pairs = zip(self.starts, ends, strict=True)
-        return Encoding(
-            tuple(replace(column, fill=tuple(map(float, means[start:end]))) for (column, start), end in pairs)
-        )
+        ends = np.cumsum([len(column.features) for column in self.columns]).tolist()
+        pairs = zip(self.columns, ends, strict=True)
+        fills = [
+            (column, tuple(map(float, means[end - len(column.features) : end]))) for column, end in pairs
+        ]
+        return Encoding(tuple(replace(column, fill=fill) for column, fill in fills))
 
 
 @final
@@ -146,24 +164,27 @@ def encode(
     tables: Mapping[int, Table], held_out: Mapping[int, Indices], schema: Schema
 ) -> Steps[EncodedTables]:
     """Encode tables as sites have agreed; the means of all sites and who has a level are found by one sum."""
-    encoding = Encoding.of(schema)
+    encoding, floors = Encoding.of(schema), schema.floors
     matrices = {i: encoding.matrix(table) for i, table in tables.items()}
     local = {i: TableSums.of(A, held_out[i]) for i, A in matrices.items()}
     values = {}
     for i, table in tables.items():
-        has = _levels_there(encoding, table)
-        sums = [local[i].total, local[i].there, local[i].missing, local[i].squares]
-        values[i] = [*sums, has, i * has]
-    name = "sums and squares of features, how many values are there, and how many sites have a level"
-    total, there, missing, squares, count, index = yield Request(name, values)
+        values[i] = [local[i].total, local[i].there, local[i].missing, local[i].squares]
+        if floors is None:
+            has = _levels_there(encoding, table)
+            values[i] += [has, i * has]
+    name = "sums and squares of features, how many values are there"
+    name += ", and how many sites have a level" if floors is None else ""
+    total, there, missing, squares, *alone = yield Request(name, values)
     means = np.asarray(total / np.maximum(there, 1.0))
-    notes = _level_notes(encoding, schema, count, index) if len(schema.sites) > 1 else []
+    notes = _level_notes(encoding, schema, *alone) if alone and len(schema.sites) > 1 else []
     for column, start in encoding.starts:
         if missing[start]:
             filled = f"the mean of all sites, {means[start]:.4g}"
             if column.levels is not None:
                 filled = "the shares of its levels at all sites"
-            number = int(missing[start])
+            few = floors is not None and missing[start] < floors.min_count
+            number = f"fewer than {floors.min_count}" if floors and few else str(int(missing[start]))
             notes.append(f"column {column.name!r} has {number} missing values, filled with {filled}.")
     everyone = TableSums(total, there, squares, missing)
     encoding = encoding.with_fill(means.tolist())
@@ -212,7 +233,10 @@ def scale_notes(encoded: EncodedTables, schema: Schema) -> Steps[list[str]]:
         table = np.zeros((len(schema.sites), len(numeric)))
         table[i] = odd[starts]
         flags[i] = [table]
-    (table,) = yield Request("sites with a mean far from that of the others", flags)
+    if schema.floors is None:
+        (table,) = yield Request("sites with a mean far from that of the others", flags)
+    else:  # of other sites nothing is told
+        table = np.sum([table for (table,) in flags.values()], axis=0)
     facts = {
         i: f"a mean of {listed([numeric[k][0] for k in np.flatnonzero(row)])} far from that of the others"
         for i, row in enumerate(table)

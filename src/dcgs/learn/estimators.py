@@ -22,6 +22,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dcgs.floors import Floors
 from dcgs.learn.arrays import SitePlan, as_seed, nodes_of, row_weights, site_labels
 from dcgs.learn.linear.classes import class_numbers, class_probabilities
 from dcgs.learn.linear.design import DesignSpec, LossOf
@@ -33,7 +34,7 @@ from dcgs.learn.sites import Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.run.result import Result
-from dcgs.validation import FLAG, NOT_NEGATIVE, POSITIVE, shown, vector
+from dcgs.validation import FLAG, NOT_NEGATIVE, POSITIVE, instance, shown, vector
 
 _COMPARED = ("radius", "fit_intercept", "standardize", "gap", "folds", "rule", "class_weight", "ridge")
 """The parameters that must be the same at all sites; a graph and a set are compared by ``minimize``."""
@@ -80,6 +81,9 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         Which rows are dealt where, and held out. None is the same as 0.
     secure : bool, default=False
         Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
+    floors : dcgs.Floors or None, default=None
+        How many people, at how many sites, all must be about that leaves a site; every row is a person. None
+        is no floors. Floors hold for sums over all sites: between neighbors they need secure sums.
 
     Attributes
     ----------
@@ -127,6 +131,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     rule: str = "best"
     random_state: Any = None
     secure: bool = False
+    floors: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
@@ -142,6 +147,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         self.gap_, self.radius_ = certified_gap(fitted.result), fitted.radius
         self.path_, self.result_ = fitted.path, fitted.result
         _set_counts(self, fit.network)
+        _warn_of_notes(fit.notes)
         _warn([fitted.path], [fitted.result], self.gap)
         return self
 
@@ -170,7 +176,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    radius, set, graph, n_sites, runtime, fit_intercept, standardize, gap, folds, rule, random_state
+    radius, set, graph, n_sites, runtime, fit_intercept, standardize, gap, folds, rule, random_state, floors
         As those of :class:`DecentralizedLasso`.
     class_weight : dict, "balanced" or None, default=None
         A factor for the weights of the rows of each class. ``"balanced"`` makes all classes count the same.
@@ -213,6 +219,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     class_weight: Any = None
     random_state: Any = None
     secure: bool = False
+    floors: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
@@ -223,8 +230,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         rows, spec = Rows(X, codes, weights, columns=_column_names(self)), _rows_spec(self, LogisticLoss)
         places = _plan(self).places(rows, sites)
         labels = {i: y[local].tolist() for i, local in places.rows.items()}
-        agreed = agree_on_rows(places.split(rows), labels, spec).labels or ()
-        classes = np.array(agreed)
+        agreed = agree_on_rows(places.split(rows), labels, spec)
+        classes = np.array(agreed.labels)
         texts = y.dtype.kind in "OUS" and classes.dtype.kind == "U"
         self.classes_ = classes if texts else classes.astype(y.dtype)
         spec = replace(spec, class_weight=self._class_weight())
@@ -232,7 +239,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         for local in places.rows.values():
             codes[local] = class_numbers(y[local].tolist(), self.classes_.tolist())
         split = places.split(rows.with_targets(codes))
-        self._keep(fit_models(split.data, self.classes_.tolist(), places.network, spec))
+        self._keep(fit_models(split.data, agreed, places.network, spec))
         return self
 
     def _class_weight(self) -> Any:
@@ -265,6 +272,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.path_: Any = [item.path for item in fitted]
         self.result_: Any = [item.result for item in fitted]
         _set_counts(self, fit.network)
+        _warn_of_notes(fit.notes, 4)
         _warn(self.path_, self.result_, self.gap, 4)
         if len(fitted) == 1:
             self.gap_, self.radius_ = float(self.gap_[0]), float(self.radius_[0])
@@ -361,6 +369,7 @@ class DecentralizedCompletion(BaseEstimator):
     rule: str = "best"
     random_state: Any = None
     secure: bool = False
+    floors: Any = None
 
     def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
         """Fit the model to values at pairs of ids of rows and columns.
@@ -368,15 +377,15 @@ class DecentralizedCompletion(BaseEstimator):
         ``sites`` has the label of a site for each value. None deals rows out.
         """
         run = RunSpec({"gap": POSITIVE(self.gap, "gap")}, seed=as_seed(self.random_state))
-        spec = RatingsSpec(self.radius, self.ridge, self.rule, run=run, options=_options(self))
+        options, floors = _options(self), _floors(self)
+        spec = RatingsSpec(self.radius, self.ridge, self.rule, run=run, options=options, floors=floors)
         given = as_texts(rows), as_texts(cols), vector(values, "values")
         self.ratings_ = fit_ratings(self._split(*given, sites), spec)
         self.result_, self.path_ = self.ratings_.result, self.ratings_.path
         self.radius_, self.n_iter_ = self.ratings_.radius, self.result_.iterations
         self.gap_ = certified_gap(self.result_)
         _set_counts(self, self.ratings_.network)
-        for note in self.ratings_.notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
+        _warn_of_notes(self.ratings_.notes)
         _warn([self.path_], [self.result_], self.gap)
         return self
 
@@ -438,7 +447,15 @@ def _rows_spec(estimator: Any, loss: LossOf) -> RowsSpec:
         estimator.rule,
         run=RunSpec({"gap": POSITIVE(estimator.gap, "gap")}, seed=as_seed(estimator.random_state)),
         options=_options(estimator),
+        floors=_floors(estimator),
     )
+
+
+def _floors(estimator: Any) -> Floors | None:
+    """Return the floors of an estimator; raise unless they are such."""
+    if estimator.floors is not None:
+        instance(estimator.floors, Floors, "floors", "be dcgs.Floors(), or None")
+    return estimator.floors  # type: ignore[no-any-return]
 
 
 def _options(estimator: Any) -> dict[str, str]:
@@ -457,6 +474,12 @@ def _set_counts(estimator: Any, network: Reductions) -> None:
     """Set the attributes on what was sent."""
     estimator.rounds_, estimator.bytes_ = network.rounds, network.bytes
     estimator.sent_ = list(network.sent)
+
+
+def _warn_of_notes(notes: Sequence[str], level: int = 3) -> None:
+    """Warn of what is odd in the data, and of columns that are left out."""
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=level)
 
 
 def _warn(paths: Sequence[RadiusPath | None], results: Sequence[Result], gap: float, level: int = 3) -> None:

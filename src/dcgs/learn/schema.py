@@ -15,10 +15,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import reduce
 from hashlib import blake2b
 from typing import Any, final
 
 from dcgs import __version__
+from dcgs.floors import Floors
+from dcgs.learn.floors import SiteCells, Told, check_sites, told_cells
 from dcgs.learn.sites import Remedy, SitesError
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.state import from_plain, to_plain
@@ -46,6 +49,10 @@ class Note(Enum):
     CONSTANT = ", which cannot help to predict there"
 
 
+_COUNTED = (Note.CODES, Note.REPEATED, Note.OUTSIDE)
+"""Notes with values and counts of rows, which are not told with floors."""
+
+
 @final
 @dataclass(frozen=True)
 class ColumnSchema:
@@ -71,7 +78,7 @@ class SiteSchema:
     ``columns`` are those of a table or a data frame, with names if ``has_names``. ``labels`` are the classes
     of its rows, as JSON; None for a model of numbers. ``lacking`` are columns to drop that it does not have.
     ``facts`` has what is odd, by the name of a :class:`Note`. ``levels`` has the levels of its categories.
-    ``error`` says why there are no data, and nothing else is known then.
+    ``floors`` are those of the site. ``error`` says why there are no data, and nothing else is known then.
     """
 
     name: str
@@ -86,6 +93,7 @@ class SiteSchema:
     options: dict[str, str] = field(default_factory=dict)
     checksum: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
     error: str | None = None
     levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -93,6 +101,25 @@ class SiteSchema:
     def short_name(self) -> str:
         """The name without the file after it."""
         return self.name.partition(" (")[0]
+
+    def structure(self) -> SiteSchema:
+        """Return what may be told with floors: nothing that is counted in rows, no word, label or level.
+
+        Labels and levels are found by counts of people.
+        """
+        columns = tuple(
+            replace(
+                column,
+                word=None if column.word is None else "words",
+                number=None if column.number is None else "numbers",
+                levels=MOST_LEVELS + 1 if column.levels > MOST_LEVELS else 0,
+                constant=False,
+            )
+            for column in self.columns
+        )
+        facts = {name: text for name, text in self.facts.items() if Note[name] not in _COUNTED}
+        some = replace(self, rows=min(self.rows, 1), held_out=min(self.held_out, 1), labels=None, levels={})
+        return replace(some, columns=columns, facts=facts)
 
 
 @final
@@ -118,6 +145,8 @@ class Schema:
 
     ``columns`` are the names in the order of agent 0, or None. ``levels`` are those of each category, by the
     place of its column. ``labels`` are the classes in increasing order; None for a model of numbers.
+    ``others`` has the places of categories with a level "other", and whether a missing value is that.
+    ``left_out`` are the places of columns about too few people.
     """
 
     sites: Mapping[int, SiteSchema]
@@ -126,6 +155,14 @@ class Schema:
     levels: Mapping[int, tuple[str, ...]]
     labels: tuple[Label, ...] | None
     notes: tuple[str, ...]
+    floors: Floors | None = None
+    others: Mapping[int, bool] = field(default_factory=dict)
+    left_out: frozenset[int] = frozenset()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, or their numbers from 1."""
+        return self.columns or tuple(map(str, range(1, self.width + 1)))
 
     @property
     def held_out(self) -> int:
@@ -138,23 +175,60 @@ class Schema:
         return [f"{_listed(self.sites, facts)}{end}."] if facts else []
 
 
-def agree(network: Reductions, schemas: Mapping[int, SiteSchema], rules: MergeRules) -> Schema:
-    """Return what all sites agree on, by one union over the network.
+def agree(
+    network: Reductions,
+    schemas: Mapping[int, SiteSchema],
+    rules: MergeRules,
+    cells: Mapping[int, SiteCells] | None = None,
+) -> Schema:
+    """Return what all sites agree on, by one union over the network; with floors also by counts of people.
 
     >>> import networkx as nx
     >>> own = {i: SiteSchema(f"site {i}", rows=5, width=2, labels=('"no"', '"yes"')) for i in range(3)}
     >>> agree(Reductions(nx.path_graph(3)), own, MergeRules()).labels
     ('no', 'yes')
     """
-    (schema,) = network.run(agree_steps(schemas, rules))
+    (schema,) = network.run(agree_steps(schemas, rules, cells))
     return schema
 
 
-def agree_steps(schemas: Mapping[int, SiteSchema], rules: MergeRules) -> Steps[Schema]:
-    """Find what all sites agree on, by a union that other programs may share."""
-    texts = {i: packed(i, schema) for i, schema in schemas.items()}
+def agree_steps(
+    schemas: Mapping[int, SiteSchema], rules: MergeRules, cells: Mapping[int, SiteCells] | None = None
+) -> Steps[Schema]:
+    """Find what all sites agree on, by a union that other programs may share.
+
+    With floors the union has no labels and levels; ``cells`` are what people are counted by for these.
+    """
+    shown = {i: schema if schema.floors is None else schema.structure() for i, schema in schemas.items()}
+    texts = {i: packed(i, schema) for i, schema in shown.items()}
     union = yield Request("schemas: columns, types, levels, labels and options", texts, "union")
-    return merge(*unpacked(union), rules)
+    schema = merge(*unpacked(union), rules)
+    if schema.floors is None or cells is None:
+        return schema
+    names = {i: site.name for i, site in schema.sites.items()}
+    categories = [schema.names[k] for k in schema.levels]
+    told = yield from told_cells(cells, categories, names, schema.floors)
+    return _with_told(schema, told, rules, any(site.labels is not None for site in schemas.values()))
+
+
+def _with_told(schema: Schema, told: Told, rules: MergeRules, of_classes: bool) -> Schema:
+    """Return the schema with the classes and levels that are above the floors."""
+    labels, notes = schema.labels, list(schema.notes)
+    if of_classes:
+        sites = {i: replace(site, labels=told.labels) for i, site in schema.sites.items()}
+        labels, more = merge_labels(sites, rules.own_labels)
+        notes += more
+    merged = list(told.others)
+    if merged:
+        assert schema.floors is not None
+        notes.append(
+            f"levels of {listed(merged)} with fewer than {schema.floors.min_count} people, or at fewer than "
+            f"{schema.floors.min_sites} sites, are one level, 'other'."
+        )
+    places = {name: k for k, name in enumerate(schema.names)}
+    levels = {places[name]: some for name, some in told.levels.items()}
+    others = {places[name]: missing for name, missing in told.others.items()}
+    return replace(schema, labels=labels, levels=levels, others=others, notes=tuple(notes))
 
 
 def packed(agent: int, schema: SiteSchema) -> list[str]:
@@ -208,7 +282,18 @@ def merge(sites: Mapping[int, SiteSchema], levels: Mapping[str, Sequence[str]], 
         facts = {i: site.facts[note.name] for i, site in sites.items() if note.name in site.facts}
         notes += [f"{_listed(sites, facts)}{note.value}."] if facts else []
     places = {k: tuple(levels.get(names[k], ())) for k in range(width) if k in words or k in chosen}
-    return Schema(sites, width, columns, places, labels, tuple(notes))
+    return Schema(sites, width, columns, places, labels, tuple(notes), _floors(sites))
+
+
+def _floors(sites: Mapping[int, SiteSchema]) -> Floors | None:
+    """Return the floors of all sites: the strictest; None if no site has any."""
+    given = [site.floors for site in sites.values() if site.floors is not None]
+    if not given:
+        return None
+    check_options({s.name: {"floors": NOT_GIVEN if s.floors is None else "given"} for s in sites.values()})
+    floors = reduce(Floors.stricter, given)
+    check_sites(len(sites), floors)
+    return floors
 
 
 def check_options(options: Mapping[str, Mapping[str, str]]) -> None:

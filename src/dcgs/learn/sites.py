@@ -32,7 +32,8 @@ class Rows:
     """The rows of an agent: ``A`` with one column per feature, dense or a csr_array, and one target per row.
 
     ``weights`` say how often a row counts; None means once. ``columns`` are the names of the features, which
-    must be the same at all sites; None if they have none.
+    must be the same at all sites; None if they have none. ``subjects`` are numbers of the persons of rows;
+    None if every row is another person.
 
     >>> Rows([[1.0, 2.0], [3.0, 4.0]], [0.0, 1.0]).features
     2
@@ -42,6 +43,7 @@ class Rows:
     targets: NDArray[np.float64]
     weights: NDArray[np.float64] | None = None
     columns: tuple[str, ...] | None = None
+    subjects: NDArray[np.intp] | None = None
 
     def __post_init__(self) -> None:
         matrix = sp.csr_array(self.A, dtype=np.float64) if sp.issparse(self.A) else np.asarray(self.A, float)
@@ -76,7 +78,15 @@ class Rows:
     def some(self, rows: NDArray[Any]) -> Rows:
         """Return the rows with these numbers, or where a mask is True."""
         weights = None if self.weights is None else self.weights[rows]
-        return replace(self, A=self.A[rows], targets=self.targets[rows], weights=weights)
+        subjects = None if self.subjects is None else self.subjects[rows]
+        return replace(self, A=self.A[rows], targets=self.targets[rows], weights=weights, subjects=subjects)
+
+    def without(self, columns: NDArray[np.bool_]) -> Rows:
+        """Return the same rows with 0 in some columns."""
+        if not columns.any():
+            return self
+        kept = np.where(columns, 0.0, 1.0)
+        return replace(self, A=self.A @ sp.diags_array(kept) if self.is_sparse else self.A * kept)
 
     def with_targets(self, targets: NDArray[np.float64]) -> Rows:
         """Return the same rows with other targets."""
@@ -134,6 +144,10 @@ class Remedy(Enum):
     FEWER_HELD_OUT = "Hold out fewer rows."
     SAME_OPTIONS = "Give the same at all sites."
     LEAVE_OUT_SITE = "Leave it out."
+    NO_FLOORS = "Fit without floors (floors=None), or with more sites."
+    SMALL_CLASS = "Merge small classes, or leave their rows out."
+    FEWER_FLOORS = "Lower floors, or fit without them."
+    COARSER = "Give a radius, or lower floors."
 
 
 @final

@@ -13,8 +13,10 @@ from typing import Any, TypeAlias, final
 
 from dcgs.learn.radius.result import PathPoint
 from dcgs.learn.sums import Sent
+from dcgs.runtime.ledger import Entry
 from dcgs.state import Plain, from_plain
 
+_MASKED = {True: "masked", False: "open"}
 Option: TypeAlias = bool | int | float | str | list[float] | None
 
 
@@ -135,6 +137,7 @@ class FitSummary:
     path: PathSummary | None = None
     paths: dict[str, PathSummary] = field(default_factory=dict)
     sent: tuple[Sent, ...] = ()
+    ledger: tuple[Entry, ...] = ()
     name: str = ""
 
     @classmethod
@@ -201,14 +204,14 @@ class FitTable:
 def scores_table(scores: ScoresSummary, labels: Sequence[str] = ()) -> FitTable:
     """Return the scores of each agent's model on its own rows, those of all, and of a constant prediction."""
     everyone = scores.of_all
-    names = list(everyone.scores)
+    names = list(next((site.scores for site in (everyone, *scores.agents) if site.scores), ()))
     what = scores.what
     where = f"{what} held out" if scores.held_out else "the rows of the fit"
     rows: list[list[Any]] = [
-        [label, site.rows, *(_score(site, name, "model") for name in names)]
+        [label, site.rows or None, *(_score(site, name, "model") for name in names)]
         for label, site in zip(labels, scores.agents, strict=True)
     ]
-    rows.append(["all", everyone.rows, *(_score(everyone, name, "model") for name in names)])
+    rows.append(["all", everyone.rows or None, *(_score(everyone, name, "model") for name in names)])
     constant = "all, by the mean alone" if what == "ratings" else "all, without features"
     rows.append([constant, None, *(_score(everyone, name, "constant") for name in names)])
     columns = {"agent": "text", what: "count"} | dict.fromkeys(names, "number")
@@ -279,9 +282,27 @@ def path_table(path: PathSummary, label: str, what: str) -> FitTable:
     return FitTable(f"radii{of}, with errors on {what} that the sites held out", kinds, rows)
 
 
+def ledger_table(entries: Sequence[Entry]) -> FitTable:
+    """Return all that was sent, from the ledgers: for what, in which form, masked or open."""
+    rows = [
+        [
+            entry.sum,
+            entry.form,
+            "masked" if entry.masked else "open",
+            entry.messages,
+            entry.numbers,
+            entry.bytes,
+        ]
+        for entry in entries
+    ]
+    kinds = {"what was sent": "text", "the largest part": "text", "masked": "text", "messages": "count"}
+    kinds |= {"numbers": "count", "bytes": "size"}
+    return FitTable("what was sent, by all agents", kinds, rows)
+
+
 def sent_table(summary: FitSummary) -> FitTable:
     """Return what was sent: in the run, and for what the agents agreed on."""
-    name = "the run: points, sums of gradients, and bounds of the gap"
+    name = "the run: points, gradients, bounds of the gap; with at most 64 unknowns Hessians"
     rows = [[name, "", None, summary.rounds, summary.bytes]]
     rows += [[item.name, item.operation, item.numbers, item.rounds, item.bytes] for item in summary.sent]
     kinds = {"what was sent": "text", "operation": "text", "numbers": "count", "rounds": "count"}

@@ -28,12 +28,18 @@ from dcgs.runtime import Job, Lockstep, Runtime, Traffic
 from dcgs.secure.session import SecureSums
 from dcgs.secure.union import SecureUnion
 from dcgs.tree import TreeNode
-from dcgs.validation import finite, instance, one_of, reals, shown
+from dcgs.validation import finite, instance, one_of, reals, shown, takes
 
 Arrays: TypeAlias = tuple[NDArray[np.float64], ...]
 Answer = TypeVar("Answer")
 
 _UNION, _COUNTS = "union", "counts"
+
+
+class Named(Protocol):
+    """Told what the next messages are for; ``size`` is the number of unknowns of a model."""
+
+    def __call__(self, name: str, size: int = 0) -> object: ...
 
 
 class Counted(Protocol):
@@ -185,9 +191,10 @@ class Sent:
 class Reductions:
     """Sums, extremes and unions over the agents of a graph; ``sent`` lists what they sent for it.
 
-    ``agent_bytes`` is what each agent of this process has sent, in all. Reductions are made in rounds, and
-    every message arrives, whatever the faults and the pace of the runtime. With ``secure`` sums are
-    masked, and so are those of runs (docs/privacy.md).
+    ``agent_bytes`` is what each agent of this process has sent, in all. ``named`` is told what the next
+    messages are for, and the number of unknowns of a model. Reductions are made in rounds, and every message
+    arrives, whatever the faults and the pace of the runtime. With ``secure`` sums are masked, and so are those
+    of runs (docs/privacy.md).
 
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
@@ -199,6 +206,7 @@ class Reductions:
     graph: nx.Graph
     runtime: Runtime = field(default_factory=Lockstep)
     sent: list[Sent] = field(default_factory=list)
+    named: Named = field(default=lambda name, size=0: None, repr=False)
     secure: bool | Literal["unmasked"] = False
     agent_bytes: NDArray[np.int64] = field(init=False, repr=False)
 
@@ -207,6 +215,8 @@ class Reductions:
         self.agent_bytes = np.zeros(len(self.graph), dtype=np.int64)
         instance(self.runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
         instance(self.sent, list, "sent", "be a list, to which records are added")
+        if not takes(self.named, "a sum", 1):
+            raise TypeError(f"named must be a function of a name and a size; got {shown(self.named)}.")
         self._masks = self._masked_sums() if sums_of(self.secure) != OPEN else {}
 
     def _masked_sums(self) -> dict[int, SecureSums]:
@@ -282,6 +292,7 @@ class Reductions:
 
         ``program`` takes the number of an agent, and how it adds up arrays over the network.
         """
+        self.named(name)
         masks = self._masks
         answers, traffic = run_programs(
             lambda i, tree: program(i, network_total(tree, masks.get(i), name)), self.graph, self.runtime
@@ -319,11 +330,12 @@ class Reductions:
         """Return the results of several requests, by one reduction."""
         if not requests:
             return []
-        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds(), self._masks)
         names, operations = (
             dict.fromkeys(parts)
             for parts in ([entry.name for entry in requests], [entry.operation for entry in requests])
         )
+        self.named("; ".join(names))
+        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds(), self._masks)
         sent = Sent("; ".join(names), ", ".join(operations), sum(map(_size, requests)), traffic.rounds, 0)
         self.record(sent, traffic)
         return results

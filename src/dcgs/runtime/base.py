@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -74,6 +74,18 @@ class Job:
     is_late: Callable[[], bool] = lambda: False
     allgather: Callable[[Iterable[Array]], list[Array]] = list
     on_message: OnMessage | None = None
+
+    def seen_by(self, see: OnMessage | None) -> Job:
+        """Return the job whose messages a function sees as well."""
+        first = self.on_message
+        if first is None or see is None:
+            return replace(self, on_message=first or see)
+
+        def both(round: int, sender: int, receiver: int, arrays: tuple[Any, ...]) -> None:
+            first(round, sender, receiver, arrays)
+            see(round, sender, receiver, arrays)
+
+        return replace(self, on_message=both)
 
     def packets(self, i: int, reply: Reply) -> Packets:
         """Return what agent i sends to each neighbor in this round; raise unless its messages are valid."""

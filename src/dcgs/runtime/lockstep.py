@@ -105,7 +105,7 @@ class Lockstep(Runtime):
         return replace(self, faults=None, speeds=None, record=None, replay=None)
 
     def run(self, job: Job) -> None:
-        job = replace(job, on_message=self.on_message)
+        job = job.seen_by(self.on_message)
         programs = Programs(job, range(len(job.neighbors)))
         with ExitStack() as stack:
             stack.enter_context(blas_threads(self.blas_threads))

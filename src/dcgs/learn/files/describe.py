@@ -52,6 +52,7 @@ def describe(fit: FileFit, command: str = "") -> dict[str, Any]:
         **_classes(fit),
         "gap": _whole_gap(fit),
         "sent": [record.to_dict() for record in fit.sent],
+        "ledger": [asdict(entry) for entry in fit.ledger],
         **(_rows_part(fit) if isinstance(fit.fit, RowsFit) else _ratings_part(fit, fit.fit)),
         **_paths(fit),
         "data_notes": list(fit.notes),

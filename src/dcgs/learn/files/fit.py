@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from dcgs import __version__, registry
+from dcgs.floors import Floors
 from dcgs.learn.encoding import scale_notes
 from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
@@ -27,15 +28,16 @@ from dcgs.learn.files.source import (
 from dcgs.learn.files.specs import Problem, SetSpec
 from dcgs.learn.linear.design import DesignSpec, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
-from dcgs.learn.linear.scores import FitScores, fit_scores
+from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
 from dcgs.learn.sites import RUN, Rows, RunSpec
-from dcgs.learn.sums import Reductions, Sent
+from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.methods import Method
 from dcgs.objectives import LogisticLoss, SquaredLoss
 from dcgs.run.result import Result
 from dcgs.runtime import ProcessGroup, Runtime
+from dcgs.runtime.ledger import Entry
 from dcgs.sets import ConvexSet
 
 _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
@@ -71,7 +73,8 @@ class FitConfig:
     ``rule`` says which radius is taken with ``--radius auto``. ``shape`` is the shape of a matrix to
     complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
-    must be the same at all sites. With ``secure`` all sums over the network are masked.
+    must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
+    for none. With ``secure`` all sums over the network are masked.
     """
 
     problem: Problem
@@ -87,6 +90,7 @@ class FitConfig:
     ridge: float | None = 5.0
     options: Mapping[str, str] = field(default_factory=dict)
     secure: bool = False
+    floors: Floors | None = None
 
     @property
     def method(self) -> Method:
@@ -134,9 +138,9 @@ class FitConfig:
 class FileFit:
     """A fit of files: models, their scores on rows, and what was noted.
 
-    ``sent`` is what all agents sent beside the run. ``notes`` are sentences on files and data. ``checksums``
-    are the SHA-256 of the files of data that this process read, by name. ``read`` says how files of ratings
-    were read.
+    ``sent`` is what all agents sent beside the run, ``ledger`` all that they sent. ``notes`` are sentences on
+    files and data. ``checksums`` are the SHA-256 of the files of data that this process read, by name.
+    ``read`` says how files of ratings were read.
     """
 
     config: FitConfig
@@ -148,6 +152,14 @@ class FileFit:
     prepared: PreparedRows | None = None
     scores: FitScores | None = None
     read: Mapping[str, Any] = field(default_factory=dict)
+    ledger: tuple[Entry, ...] = ()
+
+    @property
+    def floors(self) -> Floors | None:
+        """The floors of all sites."""
+        if isinstance(self.fit, RatingsFit):
+            return self.fit.placed.floors
+        return None if self.prepared is None else self.prepared.schema.floors
 
     @property
     def runs(self) -> dict[str, Result]:
@@ -171,11 +183,13 @@ class FileFit:
 class Watch:
     """How a fit is watched: ``note`` is called with each note on files and data, before the run.
 
-    ``observed`` returns the runtime of the path and the run, which may report their progress.
+    ``observed`` returns the runtime of the path and the run, which may report their progress. ``named`` is
+    told what the next messages are for.
     """
 
     note: Callable[[str], object] = lambda text: None
     observed: Callable[[Runtime], Runtime] = lambda runtime: runtime
+    named: Named = lambda name, size=0: None
 
     def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
         """Return the notes after the user has got them."""
@@ -204,7 +218,7 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     with group.common_errors():
-        network = Reductions(graph.graph, runtime, secure=config.secure)
+        network = Reductions(graph.graph, runtime, named=watch.named, secure=config.secure)
     (local,) = (record for record in records if hosts[0] in record.agents)
     checksums = {name: sums.split()[0] for name, sums in local.files}
     with group.common_errors():
@@ -246,7 +260,8 @@ def _fit_ratings(
     watch: Watch,
 ) -> FileFit:
     share = config.rows.preparation.held_out
-    placed, read = RatingsLoader(config.source, layout, config.shape, config.options, share).load(network)
+    loader = RatingsLoader(config.source, layout, config.shape, config.options, share, config.floors)
+    placed, read = loader.load(network)
     watch.noted(placed.notes)
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)
@@ -264,7 +279,7 @@ def _fit_rows(
     watch: Watch,
 ) -> FileFit:
     problem, options = config.problem, config.rows
-    how, chosen = options.preparation, config.set
+    how, chosen = replace(options.preparation, floors=config.floors), config.set
     prepared = RowsLoader(config.source, layout, how, problem.labels, config.options).load(network)
     radius = chosen.options.get("radius", 1.0)
     spec = RowsSpec(
@@ -275,13 +290,14 @@ def _fit_rows(
         config.rule,
         prepared.class_weight,
         config.run,
+        floors=prepared.schema.floors,
     )
     beside = []
     if prepared.encoded is not None and config.source.is_per_agent:
         beside = [scale_notes(prepared.encoded, prepared.schema)]
     classes = prepared.schema.labels or ()
     problems, answers = rows_problem(prepared.fitted, classes, network, spec, *beside)
-    made, notes = problems.designs[0], list(prepared.notes)
+    made, notes = problems.designs[0], [*prepared.notes, *problems.notes]
     notes += [text for texts in answers for text in texts]
     constant = made.statistics.constant.tolist() if spec.design.intercept else []
     notes += prepared.constant_notes(constant)
@@ -290,7 +306,8 @@ def _fit_rows(
     paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
     pairs = zip(fit.fitted, paths, strict=True)
     fit = replace(fit, fitted=tuple(replace(entry, path=path) for entry, path in pairs))
-    scores = _scores(prepared, fit, network)
+    scores, more = _scores(prepared, fit, network)
+    notes += watch.noted(more)
     return FileFit(config, graph, fit, tuple(notes), _beside(network), prepared=prepared, scores=scores)
 
 
@@ -321,12 +338,17 @@ def _loss(problem: Problem) -> LossOf:
     return SquaredLoss
 
 
-def _scores(prepared: PreparedRows, fit: RowsFit, network: Reductions) -> FitScores:
-    """Return the scores of each agent's model on the rows it held out, and those of all agents."""
+def _scores(prepared: PreparedRows, fit: RowsFit, network: Reductions) -> tuple[FitScores, Sequence[str]]:
+    """Return the scores of each agent's model on the rows it held out, those of all agents, and notes."""
     is_held, models = prepared.schema.held_out > 0, fit.models
     parts = prepared.held_out if is_held else prepared.fitted
     if len(fit.classes) == 2:
         parts = {i: local.with_targets(2.0 * local.targets - 1.0) for i, local in parts.items()}
     scored: dict[int, tuple[Rows, Any]] = {i: (local, models[i].image(local.A)) for i, local in parts.items()}
-    of_sites, of_all = fit_scores(scored, network, prepared.constant, bool(fit.classes))
-    return FitScores(of_sites, of_all, is_held)
+    floors = prepared.schema.floors
+    if floors is None:
+        of_sites, of_all = fit_scores(scored, network, prepared.constant, bool(fit.classes))
+        return FitScores(of_sites, of_all, is_held), ()
+    classes = (-1.0, 1.0) if len(fit.classes) == 2 else tuple(map(float, range(len(fit.classes))))
+    of_sites, of_all, note = fit_scores_above(scored, network, prepared.constant, classes, floors)
+    return FitScores(of_sites, of_all, is_held), () if note is None else (note,)

@@ -48,6 +48,11 @@ def model_name(agent: int) -> str:
     return f"agent-{agent:03d}.npz"
 
 
+def ledger_name(agent: int) -> str:
+    """Return the name of the ledger of a process, by its first agent."""
+    return f"ledger-{agent:03d}.jsonl"
+
+
 def models_in(folder: Path) -> list[Path]:
     """Return the models in a folder, in the order of agents."""
     return sorted(folder.glob(_PATTERN), key=lambda file: (len(file.name), file.name))

@@ -74,7 +74,8 @@ class SamplesLayout:
 
     ``target`` is the column to predict: a name, or a number from 1; None is the last column. It may also be
     an .npy file of targets; then all columns are features. ``features`` is the number of features.
-    ``use`` are the columns of features, None for all; ``drop`` are columns to leave out.
+    ``use`` are the columns of features, None for all; ``drop`` are columns to leave out. ``subject`` is the
+    column that says whose row it is, which is no feature.
     For new data, ``targets`` is False: the file may have no targets; ``names`` are the columns of the
     fit, and ``target_at`` is the column of its target, from 0.
     """
@@ -88,6 +89,7 @@ class SamplesLayout:
     use: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     text: TextFormat = PLAIN_TEXT
+    subject: str | None = None
 
     @property
     def target_file(self) -> str | None:
@@ -116,9 +118,10 @@ class SamplesLayout:
         """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
         used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
         dropped = {header.index(name) for name in self.drop if name not in self.lacking(header)}
+        dropped |= set() if self.subject is None else {header.index(self.subject)}
         if target in dropped or (self.use is not None and target in used):
             raise BrokenDataError(
-                f"the target of {header.file} must be neither in --use nor in --drop; column "
+                f"the target of {header.file} must be neither in --use, nor in --drop, nor --subject; column "
                 f"{(target or 0) + 1} is. Name another target with --target, or another column."
             )
         return [place for place in used if place != target and place not in dropped]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import whole_lines
+from dcgs.floors import Floors
 from dcgs.learn.files.layout import EntriesLayout, Header, used_columns
 from dcgs.learn.files.parquet import read_parquet_ids
 from dcgs.learn.files.readers import kind_of, read_entries
@@ -303,6 +304,7 @@ class RatingsLoader:
     shape: tuple[int, int] | None
     options: Mapping[str, str]
     held_out: float = 0.0
+    floors: Floors | None = None
 
     @property
     def has_numbers(self) -> bool:
@@ -350,7 +352,8 @@ class RatingsLoader:
         if self.source.is_per_agent:
             users = {i: local.rows.ids for i, local in rated.items()}
             items = {i: local.cols.ids for i, local in rated.items()}
-            placed = place_ids(sites, RatedIds(users, items, parts, True, *self._split), self.options)
+            rows = RatedIds(users, items, parts, True, *self._split)
+            placed = place_ids(sites, rows, self.options, self.floors)
         else:  # every part has the ids of the whole file
             first = next(iter(rated.values()))
             naming: dict[int, Naming] = {}
@@ -358,7 +361,7 @@ class RatingsLoader:
                 here = np.unique(part.rows)
                 naming[i] = Labels(Ids(rated[i].rows.ids.texts[here]), here, first.cols.ids)
             shape = len(first.rows.ids), len(first.cols.ids)
-            placed = place_numbers(sites, parts, naming, shape, self.options, *self._split)
+            placed = place_numbers(sites, parts, naming, shape, self.options, *self._split, self.floors)
         used = group.allgather_texts([local.used for local in rated.values() if local.used])
         return placed, {"ids": True, "used": list(dict.fromkeys(used))}
 
@@ -373,7 +376,7 @@ class RatingsLoader:
         entries = {i: part.from_zero(base) for i, part in read.items()}
         parts = {i: self._checked(i, part, base, shape) for i, part in entries.items()}
         naming: dict[int, Naming] = {i: Numbering(base, shape) for i in parts}
-        placed = place_numbers(sites, parts, naming, shape, self.options, *self._split)
+        placed = place_numbers(sites, parts, naming, shape, self.options, *self._split, self.floors)
         return placed, {"base": base, "used": []}
 
     def _checked(self, agent: int, part: Entries, base: int, shape: tuple[int, int]) -> Part:

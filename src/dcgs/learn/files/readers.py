@@ -94,7 +94,9 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
     if layout.target_file is not None:
         table = replace(table, target=Column(_targets(layout.target_file)))
     _check_size(file, layout, table.target, (len(table), len(table.columns)))
-    return table
+    if layout.subject is None:
+        return table
+    return replace(table, subjects=tuple(read_ids(file, layout.subject, layout)[1]))
 
 
 def read_ids(file: Path, column: str, layout: SamplesLayout) -> tuple[str, list[str]]:

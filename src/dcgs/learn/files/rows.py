@@ -16,12 +16,14 @@ import numpy as np
 from scipy import sparse
 
 from dcgs.datasets import BrokenDataError
+from dcgs.floors import Floors
 from dcgs.learn.encoding import EncodedTables, encode, inspect
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Reading
 from dcgs.learn.files.readers import kind_of, read_samples, read_words
 from dcgs.learn.files.source import DataSource, Indices, Numbers, Samples, path_of_agent
 from dcgs.learn.files.tables import Column, Table, odd_facts, suspects
+from dcgs.learn.floors import SiteCells, left_out_note, rare_columns, without_rare
 from dcgs.learn.linear.classes import balancing, class_numbers
 from dcgs.learn.schema import MOST_LEVELS, ColumnSchema, MergeRules, Note, Schema, SiteSchema, agree
 from dcgs.learn.sites import Remedy, Rows, SitesError
@@ -43,12 +45,16 @@ ERRORS = (ValueError, OSError, ImportError, ArithmeticError, MemoryError)
 @final
 @dataclass(frozen=True)
 class Preparation:
-    """What the user said about the rows: columns that are categories, missing values, rows to hold out."""
+    """What the user said about the rows: columns that are categories, missing values, rows to hold out.
+
+    ``floors`` are those of this site; None for none.
+    """
 
     categorical: tuple[str, ...] = ()
     missing: Missing = "mean"
     held_out: float = 0.0
     balanced: bool = False
+    floors: Floors | None = None
 
 
 @final
@@ -109,6 +115,10 @@ class RowsLoader:
 
     def load(self, network: Reductions) -> PreparedRows:
         """Return the rows as numbers; raise the same error in all processes if sites differ."""
+        if self.layout.subject is not None and not self.is_table:
+            raise ValueError(
+                "--subject is for tables, which have such a column; the data are none. Leave it out."
+            )
         data: dict[int, Any] = {}
         schemas = {}
         try:
@@ -122,7 +132,8 @@ class RowsLoader:
         rules = MergeRules(
             self.layout.drop, self.how.categorical, self.layout.features, ordered=True, own_labels=is_own
         )
-        schema = agree(network, schemas, rules)
+        cells = None if self.how.floors is None else {i: self._cells(i, local) for i, local in data.items()}
+        schema = agree(network, schemas, rules, cells)
         held = {i: self._held_out(i, len(local)) for i, local in data.items()}
         if self.is_table:
             return self._tables(data, held, schema, network)
@@ -162,8 +173,25 @@ class RowsLoader:
         return table.take(np.flatnonzero(~hole)) if hole.any() else table
 
     def _blank(self, agent: int) -> SiteSchema:
-        checksum = self.checksums.get(agent, "")
-        return SiteSchema(self.source.describe(agent), options=dict(self.options), checksum=checksum)
+        name, checksum = self.source.describe(agent), self.checksums.get(agent, "")
+        return SiteSchema(name, options=dict(self.options), checksum=checksum, floors=self.how.floors)
+
+    def _cells(self, agent: int, data: Any) -> SiteCells:
+        """Return what people are counted by at a site with floors."""
+        held, labels = self._held_out(agent, len(data)), list[str]()
+        if self.of_classes:
+            target = _target(data)
+            texts = target.texts if target.has_words else map(float, target.numbers)
+            labels = [json.dumps(label) for label in texts]
+        out = set(held.tolist())
+        rest = np.setdiff1d(np.arange(len(data)), held)
+        return SiteCells(
+            len(rest),
+            lambda name: data.column(name).take(rest).texts,
+            [label for row, label in enumerate(labels) if row not in out],
+            [labels[row] for row in out] if labels else [],
+            _subjects(data, rest),
+        )
 
     def _described(self, agent: int, data: Any) -> SiteSchema:
         """Return the schema of an agent's data; raise if its labels are no classes."""
@@ -218,27 +246,49 @@ class RowsLoader:
     ) -> PreparedRows:
         if schema.columns is not None:
             tables = {i: table.in_order(schema.columns) for i, table in tables.items()}
+        schema = self._without_rare(tables, held, schema, network)
         targets = {i: _numbers(_target(table), schema.labels) for i, table in tables.items()}
         sums = _target_sums(targets, held, schema)
         programs: list[Steps[Any]] = [encode(tables, held, schema), sums]
         encoded, (totals,) = network.run(*programs)
-        rows = {i: Rows(encoded.filled(i), targets[i]) for i in tables}
+        names = tuple(encoded.encoding.features)
+        rows = {i: Rows(encoded.filled(i), targets[i], None, names, tables[i].people) for i in tables}
         first = next(iter(tables.values()))
         columns, labels = encoded.encoding.columns, schema.labels or ()
         reading = Reading(first.names, first.target_name, first.target_at, columns, labels)
         prepared = self._prepared(rows, held, schema, reading, totals)
         return replace(prepared, notes=(*schema.notes, *encoded.notes, *prepared.notes), encoded=encoded)
 
+    def _without_rare(
+        self, tables: Mapping[int, Table], held: Mapping[int, Indices], schema: Schema, network: Reductions
+    ) -> Schema:
+        """Return the schema without columns of numbers that are about too few people."""
+        if schema.floors is None:
+            return schema
+        numeric = [k for k in range(schema.width) if k not in schema.levels]
+        rest = {i: np.setdiff1d(np.arange(len(table)), held[i]) for i, table in tables.items()}
+        matrices = {
+            i: np.array([table.columns[k].numbers[rest[i]] for k in numeric]).reshape(len(numeric), -1).T
+            for i, table in tables.items()
+        }
+        subjects = {i: _subjects(table, rest[i]) for i, table in tables.items()}
+        (rare,) = network.run(rare_columns(matrices, subjects, schema.floors))
+        left_out = [numeric[k] for k in np.flatnonzero(rare)]
+        note = left_out_note([schema.names[k] for k in left_out], schema.floors)
+        return replace(schema, left_out=frozenset(left_out), notes=(*schema.notes, *note))
+
     def _samples(
         self, parts: Mapping[int, Samples], held: Mapping[int, Indices], schema: Schema, network: Reductions
     ) -> PreparedRows:
         targets = {i: _numbers(_target(part), schema.labels) for i, part in parts.items()}
-        matrices = {i: _widened(part.A, schema.width) for i, part in parts.items()}
+        rows = {i: Rows(_widened(part.A, schema.width), targets[i]) for i, part in parts.items()}
+        if schema.floors is not None:
+            ((rows, note),) = network.run(without_rare(rows, schema.floors, held))
+            schema = replace(schema, notes=(*schema.notes, *note))
         programs: list[Steps[Any]] = [_target_sums(targets, held, schema)]
         if schema.width <= MOST_INSPECTED:
-            programs.append(inspect(matrices, held, schema.width))
+            programs.append(inspect({i: local.A for i, local in rows.items()}, held, schema.width))
         (totals,), *inspected = network.run(*programs)
-        rows = {i: Rows(A, targets[i]) for i, A in matrices.items()}
         first = next(iter(parts.values()))
         reading = Reading(None, first.target, first.target_at, None, schema.labels or ())
         prepared = self._prepared(rows, held, schema, reading, totals)
@@ -349,6 +399,11 @@ def _balance_note(weights: Mapping[Label, float]) -> str:
         return f"rows of the higher label count {higher:.4g} times and the others {lower:.4g} times; {equal}"
     entry = ", ".join(f"{label_text(label)} {weight:.4g}" for label, weight in weights.items())
     return f"rows count by their class: {entry} times; {equal}"
+
+
+def _subjects(data: Any, rows: Indices) -> Indices | None:
+    people = data.people if isinstance(data, Table) else None
+    return None if people is None else people[rows]
 
 
 def _target(data: Any) -> Column:

@@ -114,6 +114,7 @@ class Table:
 
     ``names`` are None if the file has none. ``rows`` are the lines of the file, from 1, for error messages.
     ``commas`` says that the file has decimal commas. ``lacking`` are columns to drop that it does not have.
+    ``subjects`` say whose row it is; None if every row is another person.
     """
 
     file: Path
@@ -125,6 +126,7 @@ class Table:
     rows: Indices
     commas: bool = False
     lacking: tuple[str, ...] = ()
+    subjects: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -136,12 +138,22 @@ class Table:
             columns=tuple(column.take(chosen) for column in self.columns),
             target=None if self.target is None else self.target.take(chosen),
             rows=self.rows[chosen],
+            subjects=None if self.subjects is None else tuple(np.array(self.subjects)[chosen].tolist()),
         )
+
+    @property
+    def people(self) -> Indices | None:
+        """A number for the person of each row; None if every row is another person."""
+        return None if self.subjects is None else np.unique(self.subjects, return_inverse=True)[1]
 
     def in_order(self, names: tuple[str, ...]) -> Table:
         """Return the table with its columns in the order of these names."""
         local = dict(zip(self.names or (), self.columns, strict=False))
         return replace(self, names=names, columns=tuple(local[name] for name in names))
+
+    def column(self, name: str) -> Column:
+        """Return a column of features by its name, or by its number from 1 if the file has no names."""
+        return self.columns[int(name) - 1 if self.names is None else self.names.index(name)]
 
     def sort_key(self) -> Numbers:
         """Return the target, by which ``--split sorted`` sorts; words in the order of the alphabet."""

@@ -14,8 +14,11 @@ import networkx as nx
 import numpy as np
 
 from dcgs.checkpoints.folder import Checkpoint
+from dcgs.floors import Floors
+from dcgs.learn.floors import SiteCells, without_rare
 from dcgs.learn.linear.classes import against_rest, balancing, class_numbers, class_weights, stacked, weighted
 from dcgs.learn.linear.design import Design, DesignSpec, LinearModel, design_steps
+from dcgs.learn.linear.floors import check_folds, without_dominated
 from dcgs.learn.radius.folds import HoldOut, Split, fold_of
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
@@ -51,7 +54,7 @@ class RowsSpec:
     the number of coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of
     many. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
     error of the best. ``class_weight`` is None, ``"balanced"``, or weights by class. ``options`` are what all
-    sites must have given alike, as texts.
+    sites must have given alike, as texts. ``floors`` are those of this site; None for none.
     """
 
     design: DesignSpec = field(default_factory=DesignSpec)
@@ -62,6 +65,7 @@ class RowsSpec:
     class_weight: Any = None
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
 
     @property
     def of_classes(self) -> bool:
@@ -132,6 +136,7 @@ class RowsFit:
     fitted: tuple[FittedModel, ...]
     classes: tuple[Label, ...]
     network: Reductions
+    notes: tuple[str, ...] = ()
 
     @property
     def models(self) -> dict[int, LinearModel]:
@@ -164,12 +169,12 @@ def fit_rows(sites: Sites[Rows], spec: RowsSpec) -> RowsFit:
     if schema.labels is not None:
         places = {i: class_numbers(local.targets.tolist(), schema.labels) for i, local in rows.items()}
         rows = {i: local.with_targets(places[i]) for i, local in rows.items()}
-    return fit_models(rows, schema.labels or (), sites.network, spec)
+    return fit_models(rows, schema, sites.network, spec)
 
 
 def agree_on_rows(sites: Sites[Rows], labels: Mapping[int, Sequence[Any]], spec: RowsSpec) -> Schema:
     """Return what sites of arrays agree on: columns, classes and options; ``labels`` are those of rows."""
-    schemas = {}
+    schemas, cells = {}, {}
     for i, local in sites.data.items():
         names = () if local.columns is None else local.columns
         texts = tuple(json.dumps(label) for label in _distinct(labels[i])) if spec.of_classes else None
@@ -181,8 +186,11 @@ def agree_on_rows(sites: Sites[Rows], labels: Mapping[int, Sequence[Any]], spec:
             columns=tuple(ColumnSchema(name, number="numbers") for name in names),
             labels=texts,
             options=dict(spec.options),
+            floors=spec.floors,
         )
-    return agree(sites.network, schemas, MergeRules())
+        of_rows = [json.dumps(label) for label in labels[i]] if spec.of_classes else []
+        cells[i] = SiteCells(len(local), labels=of_rows, subjects=local.subjects)
+    return agree(sites.network, schemas, MergeRules(), None if spec.floors is None else cells)
 
 
 @final
@@ -194,14 +202,16 @@ class RowsProblem:
     parts: tuple[Mapping[int, Rows], ...]
     designs: tuple[Design, ...]
     classes: tuple[Label, ...]
+    notes: tuple[str, ...] = ()
 
 
-def fit_models(
-    rows: Mapping[int, Rows], classes: Sequence[Label], network: Reductions, spec: RowsSpec
-) -> RowsFit:
+def fit_models(rows: Mapping[int, Rows], schema: Schema, network: Reductions, spec: RowsSpec) -> RowsFit:
     """Fit models to rows on which sites have agreed; targets of classes are their places, from 0."""
-    problem, _ = rows_problem(rows, classes, network, spec)
-    return solve(problem, network, spec)
+    spec, notes = replace(spec, floors=schema.floors), list[str]()
+    if spec.floors is not None:
+        ((rows, notes),) = network.run(without_rare(rows, spec.floors))
+    problem, _ = rows_problem(rows, schema.labels or (), network, spec)
+    return replace(solve(problem, network, spec), notes=(*notes, *problem.notes))
 
 
 @blas_threads(1)
@@ -212,7 +222,13 @@ def rows_problem(
     spec: RowsSpec,
     *beside: Steps[Any],
 ) -> tuple[RowsProblem, list[Any]]:
-    """Return the problem of each model, and the answers of programs that share its sums."""
+    """Return the problem of each model, and the answers of programs that share its sums.
+
+    With floors, columns are 0 that few people dominate.
+    """
+    notes: list[str] = []
+    if spec.floors is not None:
+        ((rows, notes),) = network.run(without_dominated(rows, spec.floors))
     parts, labels = [dict(rows)], [""]
     if classes:
         parts = list(against_rest(_weighted(rows, classes, network, spec.class_weight), len(classes)))
@@ -220,7 +236,7 @@ def rows_problem(
     programs: list[Steps[Any]] = [design_steps(parts, spec.design), *beside]
     made, *answers = network.run(*programs)
     spec.check(made[0].features)
-    return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes)), answers
+    return RowsProblem(tuple(labels), tuple(parts), tuple(made), tuple(classes), tuple(notes)), answers
 
 
 @blas_threads(1)
@@ -234,6 +250,9 @@ def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     if spec.finds_radius:
         folds = spec.folds or (_FOLDS if features < _FEW else 1)
         how = HoldOut.in_folds(folds, spec.run.seed, by_class=spec.of_classes)
+        if spec.floors is not None:
+            floors, classes = spec.floors, (-1.0, 1.0) if spec.of_classes else ()
+            network.run(*(check_folds(how.split(rows), classes, floors) for rows in problem.parts))
         paths = rows_paths(pairs, network, lambda radius: spec.ball(features, radius), how)
     fitted = []
     for k, ((rows, design), path) in enumerate(zip(pairs, paths, strict=True)):
@@ -264,6 +283,7 @@ def _fit(
     X = design.set_of(ball)
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
+    network.named(RUN, X.shape[0])
     where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
     result = minimize(objectives, X, network.graph, x0=start, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)

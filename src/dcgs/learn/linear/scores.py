@@ -1,7 +1,8 @@
 """How good predictions are: errors beside those of a model that knows no feature, calibration, and a warning.
 
 The scores of a fit are on rows that were held out: those of each site, and those of all sites, by a sum over
-the network. The AUC of all sites comes from a histogram of scores. No score of a row is sent.
+the network. The AUC of all sites comes from a histogram of scores. No score of a row is sent. With floors
+there is no histogram, which has cells of one row: the AUC of all is that of pairs of rows at one site.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.floors import Floors
 from dcgs.learn.files.source import Indices, Numbers
+from dcgs.learn.floors import people_of
 from dcgs.learn.linear.classes import class_log_probabilities, class_probabilities
 from dcgs.learn.sites import Rows
-from dcgs.learn.sums import Reductions
+from dcgs.learn.sums import Reductions, Request, Steps
+from dcgs.secure.union import SecureUnion
 
 _GROUPS = 10
 # Scores of rows are counted in bins of this width; the outermost bins have all beyond. Two rows in one bin
@@ -152,10 +156,12 @@ def _groups(order: Indices, p: Numbers, hit: NDArray[np.bool_]) -> list[Calibrat
 
 
 def warning(scores: dict[str, Comparison], weighted: bool = False) -> str | None:
-    """Return a warning if a model is no better than a constant prediction.
+    """Return a warning if a model is no better than a constant prediction; None if there are no scores.
 
     With class weights, probabilities are not those of the rows, so the AUC decides.
     """
+    if not scores:
+        return None
     name = ("AUC" if weighted else "log loss") if "AUC" in scores else "RMSE"
     model, constant = scores[name].model, scores[name].constant
     worse = model <= constant if name == "AUC" else model >= constant
@@ -206,6 +212,71 @@ class FitScores:
             "everyone": self.everyone.to_json(),
             "agents": [site.to_json() for site in self.sites],
         }
+
+
+def fit_scores_above(
+    sites: Mapping[int, tuple[Rows, Numbers]],
+    network: Reductions,
+    constant: float | Sequence[float],
+    classes: Sequence[float],
+    floors: Floors,
+) -> tuple[tuple[SiteScores, ...], SiteScores, str | None]:
+    """Return what :func:`fit_scores` does and a note; with floors.
+
+    The scores of a site stay there. ``classes`` are the targets of classes; none for numbers. If fewer people
+    than the floors are of a class, there are no scores of all sites, and the note says so.
+    """
+    names, names_of = list(classes) or [0.0], bool(classes)
+    parts: dict[int, list[Any]] = {}
+    counts, own = {}, [SiteScores(0, {})] * len(network.graph)
+    for i, (site, scores) in sites.items():
+        masks = {str(c): site.targets == c for c in classes} or {"0.0": np.ones(len(site), dtype=np.bool_)}
+        people = {text: people_of(chosen, site.subjects) for text, chosen in masks.items()}
+        counts[i] = {text: count for text, count in people.items() if count}
+        local = _scores(scores, site.targets, constant, names_of) if len(scores) else {}
+        own[i] = SiteScores(len(scores), local)
+        if not classes:
+            parts[i] = [[float(len(scores))], _number_sums(scores, site.targets, constant)]
+        else:
+            areas = _pair_sums(scores, site.targets, classes)
+            parts[i] = [[float(len(scores))], areas, _mean_sums(scores, local)]
+    (told,) = network.run(_counted("people of each class whose scores are summed up", counts, floors))
+    if len(told.texts) < len(names):
+        few = f"fewer than {floors.min_count} people, or fewer than {floors.min_sites} sites,"
+        which = "a class" if classes else "the rows"
+        return (
+            tuple(own),
+            SiteScores(0, {}),
+            f"no scores of all sites: {few} are in {which} that is held out.",
+        )
+    (rows,), *totals = network.sum("sums for scores of all sites", parts)
+    if not classes:
+        return tuple(own), SiteScores(int(rows), _number_totals(totals, int(rows))), None
+    areas, means = totals
+    pairs = areas.reshape(-1, 2)
+    within = mean_area([float(a / b) if b else float("nan") for a, b in pairs])
+    note = (
+        "the AUC of all sites compares rows of one site with each other: floors allow no histogram of scores."
+    )
+    return tuple(own), SiteScores(int(rows), _class_measures(within, means / rows)), note
+
+
+def _counted(name: str, counts: Mapping[int, Mapping[str, int]], floors: Floors) -> Steps[SecureUnion]:
+    told: SecureUnion = yield Request(name, counts, "counts", floors)
+    return told
+
+
+def _pair_sums(scores: Numbers, targets: Numbers, classes: Sequence[float]) -> Numbers:
+    """Return for each class how many pairs of a row of it and another are in order, and how many are."""
+    sums = []
+    columns = [(scores, 1.0)] if scores.ndim == 1 else []
+    if scores.ndim > 1:
+        columns = list(zip(class_log_probabilities(scores).T, classes, strict=True))
+    for column, label in columns:
+        signs = np.where(targets == label, 1.0, -1.0)
+        pairs = float((signs > 0.0).sum() * (signs < 0.0).sum())
+        sums += [auc(column, signs) * pairs if pairs else 0.0, pairs]
+    return np.array(sums)
 
 
 def fit_scores(
@@ -266,17 +337,26 @@ def _class_sums(scores: Numbers, targets: Numbers, local: Mapping[str, Compariso
             odds = logs - np.log(-np.expm1(np.minimum(logs, 0.0)))
         for k in range(scores.shape[1]):
             histograms += _histograms(odds[:, k], np.where(targets == k, 1.0, -1.0))
+    return [*histograms, _mean_sums(scores, local)]
+
+
+def _mean_sums(scores: Numbers, local: Mapping[str, Comparison]) -> Numbers:
+    """Return the sums over rows that accuracy and log loss are means of."""
     means = [value * len(scores) for name in local if name != "AUC" for value in asdict(local[name]).values()]
-    return [*histograms, np.array(means or [0.0] * 4)]
+    return np.array(means or [0.0] * 4)
 
 
 def _class_totals(totals: list[Any], rows: int) -> dict[str, Comparison]:
     *histograms, numbers = totals
     areas = [_area(*pair) for pair in zip(histograms[::2], histograms[1::2], strict=True)]
-    accuracy, constant_accuracy, loss, constant_loss = (numbers / rows).tolist()
+    return _class_measures(mean_area(areas), numbers / rows)
+
+
+def _class_measures(area: float, means: Numbers) -> dict[str, Comparison]:
+    accuracy, constant_accuracy, loss, constant_loss = means.tolist()
     return {
         "accuracy": Comparison(accuracy, constant_accuracy),
-        "AUC": Comparison(mean_area(areas), 0.5),
+        "AUC": Comparison(area, 0.5),
         "log loss": Comparison(loss, constant_loss),
     }
 

@@ -331,10 +331,12 @@ class RunFinder(Finder):
             gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             runtime, x0 = network.runtime.in_rounds(), _start(self.models[n], X)
+            name = f"the model of radius {radius:.4g}"
+            network.named(name, X.shape[-1])
             rule |= {"runtime": runtime, "secure": network.secure, "every": None}
             result = minimize(dict(fold.train), X, network.graph, x0=x0, **rule)
             # Of a matrix, blocks of vectors with an entry for each column are sent.
-            sent = Sent(f"the model of radius {radius:.4g}", "fit", X.shape[-1], result.rounds, 0)
+            sent = Sent(name, "fit", X.shape[-1], result.rounds, 0)
             network.record(sent, result)
             models.append(result.x)
             finished = finished and result.status not in LIMITS

@@ -8,30 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dcgs.floors import Floors
+from dcgs.learn.floors import SiteCells
 from dcgs.learn.linear.scores import FitScores
 from dcgs.learn.radius.folds import Fold
 from dcgs.learn.radius.path import path_steps
 from dcgs.learn.radius.result import RULE, RadiusPath
+from dcgs.learn.ratings.floors import clipped, count_items, facts_above, no_items, without_rare_items
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
 from dcgs.learn.ratings.model import AgentRatings, FoldIn, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
     Numbers,
+    Offsets,
     OffsetsTask,
     Part,
     RatingsFacts,
     facts_steps,
     prepare,
+    prepare_with,
     values_note,
     without_duplicates,
 )
-from dcgs.learn.ratings.scores import TestedRatings, penalty_steps, scores_steps
-from dcgs.learn.schema import MergeRules, Note, SiteSchema, agree_steps
-from dcgs.learn.sites import RUN, RunSpec, Sites
+from dcgs.learn.ratings.scores import TestedRatings, penalty_steps, scores_above, scores_steps
+from dcgs.learn.schema import MergeRules, Note, Schema, SiteSchema, agree_steps
+from dcgs.learn.sites import RUN, Remedy, RunSpec, Sites, SitesError
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
 from dcgs.objectives.objective import MatrixCompletion
@@ -61,7 +67,7 @@ class RatingsSpec:
 
     ``ridge`` None means no offsets. ``rule`` says which radius of the path is taken. ``set`` is None for the
     nuclear norm, or a function of the shape and the radius. ``options`` are what the sites must have given
-    alike, as texts.
+    alike, as texts. ``floors`` are those of this site; None for none.
     """
 
     radius: float | str = AUTO
@@ -70,6 +76,7 @@ class RatingsSpec:
     set: Callable[[tuple[int, int], float], ConvexSet] = NuclearNormBall
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
+    floors: Floors | None = None
 
     def __post_init__(self) -> None:
         POSITIVE.or_none(self.ridge, "ridge")
@@ -84,7 +91,7 @@ class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
 
     With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
-    ``held_out`` has the ratings that are not fitted to, but scored on.
+    ``held_out`` has the ratings that are not fitted to, but scored on. ``floors`` are those of all sites.
     """
 
     parts: Mapping[int, Part]
@@ -94,6 +101,7 @@ class PlacedRatings:
     facts: RatingsFacts
     notes: tuple[str, ...] = ()
     held_out: Mapping[int, Part] = field(default_factory=dict)
+    floors: Floors | None = None
 
     def task(self, ridge: float | None) -> OffsetsTask:
         """Return what all agents know before offsets are fitted."""
@@ -154,11 +162,14 @@ def fit_ratings(sites: Sites[Ratings], spec: RatingsSpec) -> RatingsFit:
     '0'
     """
     _check_runtime(sites.network.runtime)
-    return fit_placed(place(sites, spec.options), sites.network, spec)
+    return fit_placed(place(sites, spec.options, floors=spec.floors), sites.network, spec)
 
 
 def place(
-    sites: Sites[Ratings], options: Mapping[str, str] | None = None, merges: bool = True
+    sites: Sites[Ratings],
+    options: Mapping[str, str] | None = None,
+    merges: bool = True,
+    floors: Floors | None = None,
 ) -> PlacedRatings:
     """Agree on the ids of items and on how many users agents have; number rows and columns.
 
@@ -170,7 +181,7 @@ def place(
     local = {
         i: Part(users[i].places(mine[0]), items[i].places(mine[1]), mine[2]) for i, mine in given.items()
     }
-    return place_ids(sites, RatedIds(users, items, local, merges), options or {})
+    return place_ids(sites, RatedIds(users, items, local, merges), options or {}, floors)
 
 
 @final
@@ -190,13 +201,17 @@ class RatedIds:
     seed: int = 0
 
 
-def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) -> PlacedRatings:
+def place_ids(
+    sites: Sites[Any], rated: RatedIds, options: Mapping[str, str], floors: Floors | None = None
+) -> PlacedRatings:
     """Return ratings with the numbers of rows and columns that all agents agree on, by one reduction."""
     network = sites.network
     columns = {i: len(items) for i, items in rated.items.items()}
-    parts, schemas = _inspected(sites, rated.parts, columns, options)
+    parts, schemas = _inspected(sites, rated.parts, columns, options, floors)
     parts = parts if rated.merges else dict(rated.parts)
     parts, tested = _split(parts, columns, rated.share, rated.seed)
+    if floors is not None:
+        return _place_ids_above(sites, replace(rated, parts=parts), tested, schemas)
     m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
     texts = {i: items.tolist() for i, items in rated.items.items()}
     rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
@@ -222,6 +237,57 @@ def place_ids(sites: Sites[Any], rated: RatedIds, options: Mapping[str, str]) ->
     return PlacedRatings(placed, dict(naming), shape, True, facts, notes, outside)
 
 
+def _place_ids_above(
+    sites: Sites[Any], rated: RatedIds, tested: Mapping[int, Part], schemas: Mapping[int, SiteSchema]
+) -> PlacedRatings:
+    """Return what :func:`place_ids` does, with the items that enough people have rated."""
+    network, parts = sites.network, rated.parts
+    m, counts = len(network.graph), {i: len(users) for i, users in rated.users.items()}
+    rows = {i: [np.where(np.arange(m) == i, float(count), 0.0)] for i, count in counts.items()}
+    schema, (users,) = network.run(
+        agree_steps(schemas, MergeRules(), _people(parts)),
+        _reduced(Request("how many rows agents have", rows)),
+    )
+    names = {i: np.array(items.tolist(), dtype=object) for i, items in rated.items.items()}
+    assert schema.floors is not None
+    (told,) = network.run(count_items(parts, names, schema.floors))
+    if not told.texts:
+        raise no_items(schema.floors)
+    items, ends = Ids.of(told.texts), np.cumsum(users).astype(np.intp)
+    firsts = np.concatenate([[0], ends[:-1]])
+    naming = {i: Labels(rated.users[i], firsts[i] + np.arange(counts[i]), items) for i in parts}
+
+    def placed(i: int, part: Part) -> Part:
+        cols = items.places(rated.items[i].texts)[part.cols]
+        return Part(part.rows + firsts[i], cols, part.values).some(cols >= 0)
+
+    kept, outside = ({i: placed(i, part) for i, part in some.items()} for some in (parts, tested))
+    kept, outside, facts = _range(kept, outside, schema, network)
+    shape, notes = (int(ends[-1]), len(items)), (*schema.notes, _rare_note(schema.floors))
+    return PlacedRatings(kept, dict(naming), shape, True, facts, notes, outside, schema.floors)
+
+
+def _people(parts: Mapping[int, Part]) -> dict[int, SiteCells]:
+    return {i: SiteCells(len(part.values), subjects=part.rows) for i, part in parts.items()}
+
+
+def _range(
+    parts: Mapping[int, Part], tested: Mapping[int, Part], schema: Schema, network: Reductions
+) -> tuple[dict[int, Part], dict[int, Part], RatingsFacts]:
+    """Return ratings to fit to and held out, none outside the range of all sites, and the facts on them."""
+    assert schema.floors is not None
+    names = {i: site.name for i, site in schema.sites.items()}
+    (facts,) = network.run(facts_above(parts, names, schema.floors))
+    return clipped(parts, facts), clipped(tested, facts), facts
+
+
+def _rare_note(floors: Floors) -> str:
+    return (
+        f"items with ratings of fewer than {floors.min_count} people, or at fewer than {floors.min_sites} "
+        "sites, are left out of the fit: predictions of them are the mean plus the offset of the user."
+    )
+
+
 def place_numbers(
     sites: Sites[Any],
     numbered: Mapping[int, Part],
@@ -230,6 +296,7 @@ def place_numbers(
     options: Mapping[str, str],
     share: float = 0.0,
     seed: int = 0,
+    floors: Floors | None = None,
 ) -> PlacedRatings:
     """Return ratings whose rows and columns have numbers that are the same at all agents.
 
@@ -237,23 +304,38 @@ def place_numbers(
     """
     network, m = sites.network, len(sites.network.graph)
     columns = dict.fromkeys(numbered, shape[1])
-    parts, schemas = _inspected(sites, numbered, columns, options)
+    parts, schemas = _inspected(sites, numbered, columns, options, floors)
     parts, outside = _split(parts, columns, share, seed)
     ends = {i: np.zeros((m, 2)) for i in parts}
     for i, part in parts.items():
         ends[i][i] = part.rows.min(), part.rows.max()
     programs: list[Steps[Any]] = [
-        agree_steps(schemas, MergeRules()),
-        facts_steps(parts),
+        agree_steps(schemas, MergeRules(), None if floors is None else _people(parts)),
+        *([facts_steps(parts)] if floors is None else []),
         _reduced(Request("first and last rows of agents", {i: [mine] for i, mine in ends.items()})),
     ]
-    schema, facts, (rows,) = network.run(*programs)
+    schema, *known, (rows,) = network.run(*programs)
     first, last = rows.T
     order = np.argsort(first, kind="stable")
     separate = bool((first[order][1:] > last[order][:-1]).all())
     labels = next(iter(naming.values()))
     odd = ids_notes(labels.items) if isinstance(labels, Labels) else ()
-    return PlacedRatings(parts, dict(naming), shape, separate, facts, (*schema.notes, *odd), outside)
+    if schema.floors is None:
+        notes = (*schema.notes, *odd)
+        return PlacedRatings(parts, dict(naming), shape, separate, known[0], notes, outside)
+    if not separate:
+        raise SitesError(
+            "with floors all ratings of a row must be with one agent, since sums of a row are about one "
+            "person; some rows are with several.",
+            Remedy.NO_FLOORS,
+        )
+    (allowed,) = network.run(without_rare_items(parts, parts, shape[1], schema.floors))
+    parts, outside = (
+        {i: part.some(allowed[part.cols]) for i, part in some.items()} for some in (parts, outside)
+    )
+    parts, outside, facts = _range(parts, outside, schema, network)
+    notes = (*schema.notes, _rare_note(schema.floors))
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, outside, schema.floors)
 
 
 def _split(
@@ -274,7 +356,11 @@ def _reduced(request: Request) -> Steps[Any]:
 
 
 def _inspected(
-    sites: Sites[Any], parts: Mapping[int, Part], columns: Mapping[int, int], options: Mapping[str, str]
+    sites: Sites[Any],
+    parts: Mapping[int, Part],
+    columns: Mapping[int, int],
+    options: Mapping[str, str],
+    floors: Floors | None,
 ) -> tuple[dict[int, Part], dict[int, SiteSchema]]:
     """Return the ratings of agents without duplicates, and their schemas, with what is odd in them."""
     kept, schemas = {}, {}
@@ -282,7 +368,8 @@ def _inspected(
         kept[i], repeated = without_duplicates(part, columns[i])
         odd = {Note.REPEATED.name: repeated, Note.OUTSIDE.name: values_note(part.values)}
         facts = {name: text for name, text in odd.items() if text is not None}
-        schemas[i] = SiteSchema(sites.names[i], len(part.values), options=dict(options), facts=facts)
+        name, count = sites.names[i], len(part.values)
+        schemas[i] = SiteSchema(name, count, options=dict(options), facts=facts, floors=floors)
     return kept, schemas
 
 
@@ -290,16 +377,23 @@ def _inspected(
 def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
     """Fit a model to ratings whose rows and columns have numbers."""
     task, run = placed.task(spec.ridge), spec.run.with_default(GAP)
-    path, x0, explained = None, None, 0.0
+    path, x0, explained, known = None, None, 0.0, None
     if spec.radius == AUTO:
-        path = ratings_path(placed.parts, task, network, run.seed)
+        if placed.floors is not None:
+            placed = _with_enough_kept(placed, placed.floors, network, run.seed)
+        facts = None if placed.floors is None else placed.facts
+        path, known = _path_and_offsets(placed.parts, task, network, run.seed, facts)
         point = path.chosen(spec.rule)
         radius, decrease = point.radius, (path.null.loss - point.loss) * placed.facts.count
         x0, explained = path.model(point), max(decrease, 0.0)
     else:
         radius = float(spec.radius)
-    prepared = prepare(placed.parts, task, placed.facts, network)
+    if known is None or placed.floors is None:
+        prepared = prepare(placed.parts, task, placed.facts, network)
+    else:  # the difference of two sums over an item would be about the few people held out
+        prepared = prepare_with(placed.parts, task, known)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
+    network.named(RUN, X.shape[-1])
     where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
     result = minimize(prepared.objectives, X, network.graph, x0=x0, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
@@ -329,7 +423,8 @@ def _judged(
     if placed.held_out:
         task = placed.task(spec.ridge)
         tested = TestedRatings(placed.parts, placed.held_out, placed.facts, task, radius)
-        programs.append(scores_steps(tested, models, len(network.graph)))
+        steps = scores_steps if placed.floors is None else partial(scores_above, floors=placed.floors)
+        programs.append(steps(tested, models, len(network.graph)))
     if radius is not None and placed.separate_rows:
         programs.append(penalty_steps(models, placed.parts))
     answers = network.run(*programs)
@@ -372,10 +467,33 @@ def ratings_path(
 
     The offsets are fitted to the other ratings. ``seed`` decides which ratings are held out.
     """
+    return _path_and_offsets(parts, task, network, seed)[0]
+
+
+def _with_enough_kept(placed: PlacedRatings, floors: Floors, network: Reductions, seed: int) -> PlacedRatings:
+    """Return the ratings of the items of which enough people are left when some ratings are held out."""
+    parts, columns = placed.parts, placed.shape[1]
+    kept = {i: part.some(~held_out(part, columns, seed)) for i, part in parts.items()}
+    (allowed,) = network.run(without_rare_items(parts, kept, columns, floors))
+    left, outside = (
+        {i: part.some(allowed[part.cols]) for i, part in some.items()} for some in (parts, placed.held_out)
+    )
+    return replace(placed, parts=left, held_out=outside)
+
+
+def _path_and_offsets(
+    parts: Mapping[int, Part],
+    task: OffsetsTask,
+    network: Reductions,
+    seed: int,
+    facts: RatingsFacts | None = None,
+) -> tuple[RadiusPath, Mapping[int, Offsets]]:
+    """Return the path, and the offsets that are fitted to the ratings that are not held out."""
     before = network.rounds, network.bytes
     out = {i: held_out(part, task.shape[1], seed) for i, part in parts.items()}
     kept = {i: part.some(~out[i]) for i, part in parts.items()}
-    (facts,) = network.run(facts_steps(kept))
+    if facts is None:
+        (facts,) = network.run(facts_steps(kept))
     prepared, tested = prepare(kept, task, facts, network, "offsets of the path"), {}
     for i, part in parts.items():
         left = part.some(out[i])
@@ -386,7 +504,7 @@ def ratings_path(
     steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
     (path,) = network.run(steps)
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
-    return replace(path, rounds=rounds, bytes=sent)
+    return replace(path, rounds=rounds, bytes=sent), prepared.offsets
 
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ matrix is one sum over the network, of as many numbers as there are columns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -173,6 +173,24 @@ def prepare(
     offsets = network.run_programs(
         name, task.shape[1], lambda i, total: offsets_program(parts[i], total, task, facts)
     )
+    return _prepared(parts, task, offsets)
+
+
+def prepare_with(parts: Mapping[int, Part], task: OffsetsTask, known: Mapping[int, Offsets]) -> Prepared:
+    """Return objectives of what the known offsets of columns leave; agents find the offsets of their rows."""
+    return _prepared(parts, task, {i: _with_rows(part, known[i], task.ridge) for i, part in parts.items()})
+
+
+def _with_rows(part: Part, known: Offsets, ridge: float | None) -> Offsets:
+    if ridge is None:
+        return known
+    rows, places = np.unique(part.rows, return_inverse=True)
+    rest = part.values - known.mean - known.col_offsets[part.cols]
+    a = _sums(places, rest, len(rows)) / (np.bincount(places, minlength=len(rows)) + ridge)
+    return replace(known, rows=rows, row_offsets=a)
+
+
+def _prepared(parts: Mapping[int, Part], task: OffsetsTask, offsets: Mapping[int, Offsets]) -> Prepared:
     left = {i: part.values - offsets[i].of(part.rows, part.cols) for i, part in parts.items()}
     objectives = {i: MatrixCompletion(p.rows, p.cols, left[i], task.shape) for i, p in parts.items()}
     return Prepared(objectives, offsets)

@@ -15,6 +15,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.floors import Floors
 from dcgs.learn.linear.scores import Comparison, FitScores, SiteScores
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.ratings.model import RatingsModel
@@ -53,17 +54,45 @@ def scores_steps(
     """
     names = _names(tested, agents)
     tables = {}
-    for i, left in tested.held_out.items():
-        errors = _errors(tested, i, models[i], left, names)
+    for i, row in _rows(tested, models, names).items():
         tables[i] = [np.zeros((agents, 3 + len(names)))]
-        squares = [float(np.sum(error**2)) for error in errors.values()]
-        absolute = [float(np.abs(errors[name]).sum()) for name in ("model", "mean")]
-        tables[i][0][i] = [len(left.values), *squares, *absolute]
+        tables[i][0][i] = row
     (table,) = yield Request("errors on ratings held out", tables)
     if not table[:, 0].any():
         return None
     sites = tuple(_scores(row, names) for row in table)
     return FitScores(sites, _scores(table.sum(axis=0), names), True, "ratings")
+
+
+def scores_above(
+    tested: TestedRatings, models: Mapping[int, RatingsModel], agents: int, floors: Floors
+) -> Steps[FitScores | None]:
+    """Find what :func:`scores_steps` does; the scores of a site stay there.
+
+    There are no scores of all sites if too few people have given the ratings held out.
+    """
+    names, sites = _names(tested, agents), [SiteScores(0, {})] * agents
+    rows = _rows(tested, models, names)
+    for i, row in rows.items():
+        sites[i] = _scores(row, names)
+    people = {i: len(np.unique(left.rows)) for i, left in tested.held_out.items()}
+    counts = {i: {"held out": count} if count else {} for i, count in people.items()}
+    told = yield Request("people whose ratings are held out", counts, "counts", floors)
+    if not told.texts:
+        return FitScores(tuple(sites), SiteScores(0, {}), True, "ratings")
+    (total,) = yield Request("errors on ratings held out", {i: [row] for i, row in rows.items()})
+    return FitScores(tuple(sites), _scores(total, names), True, "ratings")
+
+
+def _rows(tested: TestedRatings, models: Mapping[int, RatingsModel], names: list[str]) -> dict[int, Numbers]:
+    """Return the number of ratings that each agent held out, and sums of their errors."""
+    rows = {}
+    for i, left in tested.held_out.items():
+        errors = _errors(tested, i, models[i], left, names)
+        squares = [float(np.sum(error**2)) for error in errors.values()]
+        absolute = [float(np.abs(errors[name]).sum()) for name in ("model", "mean")]
+        rows[i] = np.array([float(len(left.values)), *squares, *absolute])
+    return rows
 
 
 def _names(tested: TestedRatings, agents: int) -> list[str]:

@@ -16,17 +16,66 @@ import numpy as np
 
 from dcgs.low_rank import LowRank, Matrix
 from dcgs.methods.base import Agent
-from dcgs.methods.certificate import CertifiedGap, excess
-from dcgs.methods.fast.completion_gap import Command
-from dcgs.methods.fast.completion_shared_root import FEWEST, Blocks, SharedRoot, SharedRootState
+from dcgs.methods.certificate import Bounds
+from dcgs.methods.fast.completion import Form, LocalRatings
+from dcgs.methods.fast.completion_gap import Command, GapEstimate, GapSearch, ModelValue, with_errors
 from dcgs.methods.reduction import Value, network_answer
-from dcgs.objectives.sampling import SampledEntries, Sampling
+from dcgs.momentum import Momentum
 from dcgs.points import Point
 from dcgs.protocol import Program
-from dcgs.sets.nuclear_norm_ball import extended
+from dcgs.sets.nuclear_norm_ball import NuclearNormBall, extended, onto_ball
 
 # The first L, relative to the largest second derivative of an entry.
 _SHORTER = 0.75
+# Blocks have _SPARE + rank // _SHARE vectors more than x, and at least FEWEST.
+_SPARE, _SHARE = 4, 8
+FEWEST = 12
+"""The least number of vectors of a block, and that of the first."""
+# Triples are left out of a step whose change of Z is at most this share of the length of the step.
+_SIGMA = 0.3
+# Singular values below this share of the largest are rounding error.
+_LEAST = 1e-12
+# A smoothness that was too small is multiplied by this factor, once it is that of an entry.
+_INCREASE = 2.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Orthonormal vectors on both sides; x = Σᵢ cᵢ leftᵢ rightᵢᵀ is made of the first of them."""
+
+    left: Matrix
+    right: Matrix
+    c: Point
+
+    @property
+    def left_factor(self) -> Matrix:
+        """The left factor of x."""
+        return self.left[:, : len(self.c)] * self.c
+
+    @property
+    def right_factor(self) -> Matrix:
+        """The right factor of x."""
+        return np.ascontiguousarray(self.right[:, : len(self.c)])
+
+    def dot(self, other: Blocks) -> float:
+        """Return the inner product of the two matrices x."""
+        left, right = self.left_factor.T @ other.left_factor, self.right_factor.T @ other.right_factor
+        return float(np.sum(left * right))
+
+
+@final
+@dataclass(eq=False)
+class SharedRootState:
+    """The momentum, ‖x − y‖² of the last step (0 if it was undone), and how far estimates were off.
+
+    ``bounds`` has the best lower bound of f*.
+    """
+
+    momentum: Momentum = field(default_factory=Momentum)
+    squared: float = 0.0
+    trust: float = 1.0
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 @final
@@ -48,38 +97,22 @@ class SharedState:
     root: SharedRootState | None = None
 
 
-def complete_shared(agent: Agent) -> Program[LowRank]:
-    """Run FastDCGS for matrix completion, for one agent of those that share rows."""
-    worker = _Worker(agent)
-    at = agent.restore(SharedState) or worker.first_state()  # line 1
-    root = SharedRoot(agent, at.root)
-    for k in agent.iterations_left:  # line 2
-        answer = yield from worker.products(at, root)  # lines 3 to 6
-        while Command(int(answer[0][0])) is Command.CERTIFY:
-            answer = yield from worker.gram_product(at, answer[1], root)
-        command = Command(int(answer[0][0]))
-        if command is Command.STOP:  # line 7
-            agent.observe(k, worker.model(at))
-            agent.agree(CertifiedGap.of(answer[0][1:].tolist()))
-            return worker.model(at)
-        worker.step(at, answer, is_back=command is Command.BACK)  # lines 8 and 9
-        at.root = root.state
-        agent.observe(k, worker.model(at))
-        agent.save(k, at)
-    return worker.model(at)
-
-
 @final
-class _Worker:
-    """One agent's part of the method."""
+class SharedRows(Form):
+    """The form for agents that share rows."""
 
     def __init__(self, agent: Agent) -> None:
-        assert isinstance(agent.f.map, Sampling)
-        self.agent = agent
-        self.shape = agent.X.shape[0], agent.X.shape[1]
-        self.entries = SampledEntries(agent.f.map, all_rows=True)
+        self.agent, self.ratings = agent, LocalRatings(agent, all_rows=True)
+        self.entries, self.shape = self.ratings.entries, self.ratings.shape
+        self.at = agent.restore(SharedState) or self._first_state()
+        self.root = SharedRoot(agent, self.at.root)
 
-    def first_state(self) -> SharedState:
+    @property
+    def state(self) -> SharedState:
+        self.at.root = self.root.state
+        return self.at
+
+    def _first_state(self) -> SharedState:
         """Return the state before the first iteration."""
         start = self.agent.low_rank_start
         assert start is not None
@@ -91,41 +124,28 @@ class _Worker:
         image = self.entries.image(x.left_factor, x.right_factor)
         return SharedState(x, x, image, image, _SHORTER * (self.agent.facts.entry_smoothness or 1.0))
 
-    def model(self, at: SharedState) -> LowRank:
-        """Return the model in factors."""
-        return LowRank(at.blocks.left_factor, at.blocks.right_factor, self.shape)
+    @property
+    def model(self) -> LowRank:
+        return LowRank(self.at.blocks.left_factor, self.at.blocks.right_factor, self.shape)
 
-    def products(self, at: SharedState, root: SharedRoot) -> Program[Value]:
-        """Return the answer of the root to the gradient's products with both blocks."""
-        f = self.agent.f
+    def products(self) -> Program[Value]:
+        at = self.at
         image = at.image + at.theta * (at.image - at.image_prev)  # line 3
-        grad = f.loss.grad(image)
-        G = self.entries.adjoint(grad)
-        slope = float(grad @ image)
-        model = self.model(at)
-        fall, error = self.agent.baseline.decrease(model, at.image)
-        above = excess(f, f.loss.value(at.image)) + error
-        numbers = np.array([-fall, error, above, f.grad_error(model, at.image), slope, *at.judged])
+        G, slope = self.ratings.gradient(image)
+        numbers = np.array([*self.ratings.numbers(self.model, at.image), slope, *at.judged])
         own = (np.asarray(G @ at.blocks.right), np.asarray(G.T @ at.blocks.left), numbers)  # line 4
-        decide = partial(root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
+        decide = partial(self.root.answer, at.blocks, at.blocks_prev, at.theta, at.L)
         return (yield from network_answer(own, self.agent, decide))  # lines 5 and 6
 
-    def gram_product(self, at: SharedState, B: Matrix, root: SharedRoot) -> Program[Value]:
-        """Return the answer of the root to Gᵀ(G B) and ⟨G, x⟩, for the gradient G at x.
+    def gram_product(self, B: Matrix) -> Program[Value]:
+        # G B is summed first: Gᵀ G is not the sum of the agents' products.
+        G, slope = self.ratings.gradient(self.at.image)
+        (GB,) = yield from network_answer((np.asarray(G @ B),), self.agent, self.root.product, name="product")
+        own = np.asarray(G.T @ GB), np.array([slope])
+        return (yield from network_answer(own, self.agent, self.root.certify, name="gap"))
 
-        G B is summed first: Gᵀ G is not the sum of the agents' products.
-        """
-        grad = self.agent.f.loss.grad(at.image)
-        G = self.entries.adjoint(grad)
-        slope = np.array([float(grad @ at.image)])
-        (GB,) = yield from network_answer((np.asarray(G @ B),), self.agent, root.product, name="product")
-        return (
-            yield from network_answer((np.asarray(G.T @ GB), slope), self.agent, root.certify, name="gap")
-        )
-
-    def step(self, at: SharedState, answer: Value, is_back: bool) -> None:
-        """Move x to the point that the root has found, or back if the last step was too long."""
-        numbers, left, right, c = answer
+    def step(self, answer: Value, is_back: bool) -> None:
+        at, (numbers, left, right, c) = self.at, answer
         _, theta, L, columns = numbers.tolist()
         x = Blocks(extended(left, int(columns)), extended(right, int(columns)), c)
         image = self.entries.image(x.left_factor, x.right_factor)
@@ -135,3 +155,157 @@ class _Worker:
         before = (x, image) if is_back else (at.blocks, at.image)
         at.blocks_prev, at.image_prev = before
         at.blocks, at.image, at.theta, at.L = x, image, theta, L
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Extrapolated:
+    """y = x + θ (x − x_prev), in factors, and the smoothness L with which Z = y − ∇f(y)/L is made."""
+
+    x: Blocks
+    x_prev: Blocks
+    theta: float
+    L: float
+
+    def times(self, Q: Matrix) -> Matrix:
+        """Return y Q."""
+        ahead = (1.0 + self.theta) * (self.x.left_factor @ (self.x.right_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.left_factor @ (self.x_prev.right_factor.T @ Q))
+
+    def transposed_times(self, Q: Matrix) -> Matrix:
+        """Return yᵀ Q."""
+        ahead = (1.0 + self.theta) * (self.x.right_factor @ (self.x.left_factor.T @ Q))
+        return ahead - self.theta * (self.x_prev.right_factor @ (self.x_prev.left_factor.T @ Q))
+
+    def dot(self, other: Blocks) -> float:
+        """Return the inner product with another matrix."""
+        return (1.0 + self.theta) * self.x.dot(other) - self.theta * self.x_prev.dot(other)
+
+    @property
+    def squared(self) -> float:
+        """‖y‖²."""
+        return (1.0 + self.theta) * self.dot(self.x) - self.theta * self.dot(self.x_prev)
+
+
+@final
+class SharedRoot:
+    """What the root computes; other agents have one and do not call it."""
+
+    def __init__(self, agent: Agent, state: SharedRootState | None) -> None:
+        assert isinstance(agent.X, NuclearNormBall)
+        self.radius = agent.X.radius
+        self.side = min(agent.X.shape)
+        self.smoothness = agent.facts.entry_smoothness
+        self.state = state
+        self._search = GapSearch(agent)
+        self._error = 0.0  # of the last product with the gradient, where sums are masked
+        self._sums: tuple[_Extrapolated, Matrix, Matrix] | None = None
+
+    def answer(self, x: Blocks, x_prev: Blocks, theta: float, L: float, total: Value) -> Value:
+        """Return what follows from the sums over all agents; x, θ and L are those they were made with."""
+        GQ, GtQ, numbers = total
+        value, error, above, noise, slope, before, promised = with_errors(
+            numbers, self._search.agent.sum_error(2)
+        )
+        at_start = self.state is None
+        state = self.state = self.state or SharedRootState()
+        at = ModelValue(value, error, above, at_start)
+        end = self._search.end(at, state.bounds)
+        if end is not None:
+            return end
+        bound = before + promised + 0.5 * L * state.squared
+        if state.squared > 0.0 and value > bound + error:
+            state.momentum, state.squared = Momentum(), 0.0
+            larger = self.smoothness if self.smoothness > L else _INCREASE * L
+            return _described(Command.BACK, x_prev, 0.0, larger)
+        estimate = slope + self.radius * float(np.linalg.norm(GQ, 2))
+        self._sums = _Extrapolated(x, x_prev, theta, L), GQ, GtQ
+        gap = GapEstimate(estimate, noise, state.trust)
+        return self._search.begin(at, gap, x.right) or self._step(state)
+
+    def product(self, total: Value) -> Value:
+        """Return the product with the gradient that all agents get, and keep the error of its sum."""
+        self._error = self._search.agent.sum_noise(0, total[0].size)
+        return total
+
+    def certify(self, total: Value) -> Value:
+        """Return the next block of the certificate, or what follows from the gap at x."""
+        assert self.state is not None
+        answer, ratio = self._search.proceed(total, self.state.bounds, self._error)
+        self.state.trust = max(self.state.trust, ratio)
+        return answer or self._step(self.state)
+
+    def _step(self, state: SharedRootState) -> Value:
+        """Return the step to the nearest point of X to the part of Z that the products determine.
+
+        With A = Z Q and B = Zᵀ P, for the blocks P and Q, that part is P Bᵀ + (I − P Pᵀ) A Qᵀ.
+        """
+        assert self._sums is not None
+        y, GQ, GtQ = self._sums
+        P, Q = y.x.left, y.x.right
+        A, B = y.times(Q) - GQ / y.L, y.transposed_times(P) - GtQ / y.L
+        C = P.T @ A
+        P_new, R_left = _rest(A, P)
+        Q_new, R_right = _rest(B, Q)
+        core = np.block([[C, R_right.T], [R_left, np.zeros((len(R_left), len(R_right)))]])
+        u, sigma, vt = np.linalg.svd(core)
+        count = min(self.side, int(np.count_nonzero(sigma > _LEAST * sigma[0])))
+        left = _orthonormal(np.hstack([P, P_new]) @ u[:, :count])
+        right = _orthonormal(np.hstack([Q, Q_new]) @ vt[:count].T)
+
+        def projected(rank: int) -> Blocks:
+            c = onto_ball(sigma[:rank], self.radius) if rank else sigma[:0]
+            return Blocks(left, right, c[: int(np.count_nonzero(c))])
+
+        whole = projected(count)
+        length = np.sqrt(max(0.0, _distance(whole, y)))
+        rank = _rank(sigma[:count], self.radius, _SIGMA * float(length))
+        x = projected(rank)
+        state.squared = max(0.0, _distance(x, y))
+        uphill = y.dot(x) - x.dot(x) - y.dot(y.x) + x.dot(y.x) > 0.0
+        theta = state.momentum.weight(restart=uphill)
+        columns = min(max(FEWEST, len(x.c) + len(x.c) // _SHARE + _SPARE), self.side)
+        kept = Blocks(x.left[:, :columns], x.right[:, :columns], x.c)
+        return _described(Command.STEP, kept, theta, y.L, columns)
+
+
+def _described(command: Command, x: Blocks, theta: float, L: float, columns: int | None = None) -> Value:
+    """Return the answer as arrays; agents extend the blocks to this number of columns."""
+    columns = x.left.shape[1] if columns is None else columns
+    return np.array([command, theta, L, columns], dtype=np.float64), x.left, x.right, x.c
+
+
+def _rest(A: Matrix, P: Matrix) -> tuple[Matrix, Matrix]:
+    """Return an orthonormal basis of the part of A that is orthogonal to P, and its coefficients."""
+    rest = A - P @ (P.T @ A)
+    rest = rest - P @ (P.T @ rest)  # twice, because one pass leaves rounding errors
+    basis, coefficients = np.linalg.qr(rest)
+    return basis, coefficients
+
+
+def _orthonormal(block: Matrix) -> Matrix:
+    """Return the block with its rounding errors removed."""
+    basis, coefficients = np.linalg.qr(block)
+    return np.asarray(basis * np.where(np.diag(coefficients) < 0.0, -1.0, 1.0))
+
+
+def _distance(x: Blocks, y: _Extrapolated) -> float:
+    """Return ‖x − y‖², up to rounding error."""
+    return x.dot(x) - 2.0 * y.dot(x) + y.squared
+
+
+def _rank(sigma: Point, radius: float, tolerance: float) -> int:
+    """Return the least number of singular values whose projection is that of a matrix near enough.
+
+    If all triples but the first r are left out, and τ is the threshold that their projection subtracts, then
+    this is the projection of a matrix at the distance √Σ_{i > r} max(σᵢ − τ, 0)².
+    """
+    excess = (np.cumsum(sigma) - radius) / np.arange(1, len(sigma) + 1)
+    tau = np.maximum(np.maximum.accumulate(excess), 0.0)
+    rank = len(sigma)
+    while rank > 1:
+        left_out = np.maximum(sigma[rank - 1 :] - tau[rank - 2], 0.0)
+        if np.sqrt(left_out @ left_out) > tolerance:
+            break
+        rank -= 1
+    return rank

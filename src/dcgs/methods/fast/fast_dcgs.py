@@ -3,9 +3,9 @@
 It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
 are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
 with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
-for matrix completion; ``completion_shared.py`` is its variant where agents share rows. The last three forms
-sum along a spanning tree. In all forms the agents decide themselves when to stop. docs/methods.md has the
-algorithms and the proofs.
+for matrix completion, where agents have rows of their own (``completion_own.py``) or share rows
+(``completion_shared.py``). The last three forms sum along a spanning tree. In all forms the agents decide
+themselves when to stop. docs/methods.md has the algorithms and the proofs.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
-from dcgs.methods.fast.completion import CompletionState, complete
-from dcgs.methods.fast.completion_shared import SharedState, complete_shared
+from dcgs.methods.fast.completion import complete
+from dcgs.methods.fast.completion_own import CompletionState, OwnRows
+from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
 from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
@@ -163,7 +164,7 @@ class FastDCGS(Method):
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
-            return complete(agent) if agent.facts.separate_rows else complete_shared(agent)
+            return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
         chooses = self.form == "auto" and self.eta is None and agent.reliable
         if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
             return by_second_order(replace(agent, link=link if agent.reliable else None))

@@ -19,6 +19,7 @@ from dcgs.learn.summary import (
     FitTable,
     agents_table,
     classes_table,
+    ledger_table,
     path_table,
     scores_table,
     sent_table,
@@ -70,7 +71,9 @@ def fit_page(fit: FileFit, described: Mapping[str, Any]) -> dict[str, Any]:
         "held_out": scores is not None and scores.held_out,
         "warning": None,
         "notes": [*fit.notes, *described["notes"]],
-        "sent": page_table(sent_table(summary)),
+        "sent": page_table(ledger_table(summary.ledger) if summary.ledger else sent_table(summary)),
+        "has_ledger": bool(summary.ledger),
+        "privacy": _privacy(fit),
         "agents": page_table(agents_table(summary, fit.config.method.projects)),
     }
     if fit.scores is not None:
@@ -100,12 +103,27 @@ def _lead(fit: FileFit, described: Mapping[str, Any]) -> str:
     holders = f"{agents} sites" if agents > 1 else "one site"
     if fit.prepared is None:
         sides = " × ".join(map(str, described["shape"]))
-        return f"A matrix of {sides}, from entries that {holders} hold. No entry left its site."
+        return f"A matrix of {sides}, from entries that {holders} hold. They sent sums and models."
     target = fit.prepared.reading.target
     what = f"{target!r}" if target else "the target"
     models_of = "A model" if len(fit.runs) == 1 else f"Models of the {len(fit.runs)} classes"
     features = count(described["shape"][0])
-    return f"{models_of} of {what} from {features} features, whose rows {holders} hold. No row left its site."
+    rows = f"whose rows {holders} hold. They sent sums and models."
+    return f"{models_of} of {what} from {features} features, {rows}"
+
+
+def _privacy(fit: FileFit) -> str:
+    """Return what may be found in what was sent."""
+    floors = fit.floors
+    if floors is None:
+        return (
+            "There were no floors: a sum about one person, such as that of a class of one or the row of a "
+            "Hessian of a rare level, shows this person to neighbors."
+        )
+    return (
+        f"Floors: what was summed up is about at least {floors.min_count} people at {floors.min_sites} "
+        "sites. Differences of sums may be about fewer."
+    )
 
 
 def _facts(fit: FileFit, summary: FitSummary, described: Mapping[str, Any]) -> dict[str, str]:
