@@ -35,7 +35,7 @@ class Sites:
         """Return what the sums before a fit tell all sites."""
         pooled = pd.get_dummies(pd.concat(tables).drop(columns=target), dtype=float, prefix_sep="=")
         numeric = list(tables[0].drop(columns=target).select_dtypes("number"))
-        pooled = pooled[list(features)]
+        pooled = pooled.reindex(columns=list(features), fill_value=0.0)  # levels may be merged
         return cls(features, pooled.mean().to_numpy(), pooled.std(ddof=0).to_numpy(), numeric)
 
 

@@ -166,7 +166,8 @@ def attacked(folder: Path, seed: int, options: str) -> tuple[list[int], list[int
     ]
     sites = Sites.of(features, tables, "ill")
     patients = tables[3][list(sites.numeric)]
-    by_level = level_rows(messages, 3, patients, "ward=isolation", sites)
+    rare = "ward=isolation"
+    by_level = level_rows(messages, 3, patients, rare, sites) if rare in features else []
     # A histogram of scores has a cell for each step of 0.1 from −30 to 30, and two beyond.
     return class_sums(messages, 3, patients), by_level, score_cells(messages, 3, 602)
 
@@ -176,6 +177,8 @@ def test_neighbors_find_patients_in_open_messages_and_none_in_masked_ones(seed: 
     by_class, by_level, _ = attacked(tmp_path, seed, "--held-out 0")
     assert (by_class, by_level) == ([7], [11])
     assert attacked(tmp_path, seed, "--force --held-out 0 --secure") == ([], [], 0)
+    without = "--secure --min-count 1 --min-sites 1"  # masks alone
+    assert attacked(tmp_path, seed, f"--force --held-out 0 {without}") == ([], [], 0)
     messages = [m for m in dcgs.recorded_messages(tmp_path / "messages.npz") if m.sender == 3]
     arrays = [array for message in messages for array in message.arrays]
     # Texts of the schema and public keys are not masked; all else is.

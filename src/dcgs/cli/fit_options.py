@@ -272,8 +272,8 @@ def _add_running(add: Callable[..., None]) -> None:
         required=True,
     )
     text = (
-        "mask every sum over the sites, so that neighbors see uniform words and the root totals alone; needs "
-        "three sites and the package cryptography (docs/privacy.md)"
+        "mask every sum over the sites: neighbors see uniform words, the root totals alone; and take floors, "
+        "by default 10 people at 3 sites; needs three sites and the package cryptography (docs/privacy.md)"
     )
     add("--secure", text, bool)
     add("--force", "replace the models in the folder", bool)
@@ -356,9 +356,9 @@ def _floors(args: argparse.Namespace) -> Floors | None:
     """Return the floors of this site; None for none."""
     names = ("min_count", "min_sites", "rare_columns")
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if not given and args.subject is not None:
+    if not (given or args.secure) and args.subject is not None:
         raise ValueError("--subject says how people are counted for floors; there are none. Add --min-count.")
-    return Floors(**given) if given else None
+    return Floors(**given) if given or args.secure else None
 
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:

@@ -193,8 +193,8 @@ class Reductions:
 
     ``agent_bytes`` is what each agent of this process has sent, in all. ``named`` is told what the next
     messages are for, and the number of unknowns of a model. Reductions are made in rounds, and every message
-    arrives, whatever the faults and the pace of the runtime. With ``secure`` sums are masked, and so are those
-    of runs (docs/privacy.md).
+    arrives, whatever the faults and the pace of the runtime. With ``secure`` sums are masked, those of runs
+    too (docs/privacy.md).
 
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
