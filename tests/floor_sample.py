@@ -49,6 +49,7 @@ def main() -> None:
         tables,
         parquet,
         secure,
+        organizations,
     ):
         print(part.__name__, flush=True)
         part(folder)
@@ -179,6 +180,18 @@ def secure(folder: Path) -> None:
 
     answers, _ = run_programs(program, nx.path_graph(4))
     assert set(answers.values()) == {(2.0, ("level",))}, answers
+
+
+def organizations(folder: Path) -> None:
+    """Run between two sites over HTTPS."""
+    from site_runs import make_sites
+
+    graph, parts = nx.path_graph(2), [dcgs.LeastSquares(A, b) for A, b in sites()[:2]]
+    X = dcgs.L1Ball(20, radius=3.5)
+    expected = dcgs.minimize(parts, X, graph, gap=1e-2)
+    study = make_sites(folder / "study", graph, (0,))
+    results = study.run(lambda runtime: dcgs.minimize(parts, X, graph, gap=1e-2, runtime=runtime))
+    assert all(np.array_equal(result.x, expected.x) for result in results)
 
 
 if __name__ == "__main__":

@@ -218,6 +218,12 @@ def test_columns_that_sites_lack_or_have_in_words_are_noted(capsys: pytest.Captu
     assert "note: column 'c' is at other sites, and not at agents 0 and 2." in text
 
 
+def test_libsvm_text_without_a_column_is_not_said_to_lack_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for i, features in enumerate(("1:1.5 2:2", "1:1.5")):
+        Path(f"s-{i}.svm").write_text(f"1 {features}\n0 {features}\n" * 10)
+    assert "at other sites" not in described("--data s-{agent}.svm", capsys)
+
+
 def test_a_file_that_cannot_be_read_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("s-0.csv").write_text("a,b\n1,2\n1\n")
     assert "line 3 of s-0.csv must have 2 columns" in refused("--data s-{agent}.csv", capsys)

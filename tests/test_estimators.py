@@ -257,7 +257,7 @@ def test_a_fit_has_the_same_bits_for_any_number_of_threads_that_blas_may_use() -
     products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(X_CANCER), 100)
     models = []
     for threads in (1, 2):
-        with threadpool_limits(threads, user_api="blas"), pytest.warns(ConvergenceWarning):
+        with threadpool_limits(threads, user_api="blas"):
             models.append(DecentralizedLasso(gap=0.1).fit(products, Y_CANCER, sites=np.arange(569) % 2))
     assert models[0].coef_.tolist() == models[1].coef_.tolist()
 
@@ -269,9 +269,7 @@ def test_processes_with_their_own_rows_get_the_bits_of_one_process() -> None:
     classifier = DecentralizedLogisticRegression(graph=graph).fit(X, y, sites=sites)
     lasso = DecentralizedLasso(graph=graph).fit(X, X_CANCER[:, 6], sites=sites)
     products = (X_CANCER[:, :10, None] * X_CANCER[:, None, :10]).reshape(len(y), 100)
-    # Its path is by sums of gradients, which are not enough for its largest radius in a thousand rounds.
-    with pytest.warns(ConvergenceWarning, match="the models of radius 3.383, which are left out"):
-        wide = DecentralizedLasso(gap=0.1, graph=graph).fit(products, y, sites=sites)
+    wide = DecentralizedLasso(gap=0.1, graph=graph).fit(products, y, sites=sites)  # its path is by sums
     done = subprocess.run(
         [str(Path(sys.executable).with_name("mpiexec")), "-n", "2", sys.executable, "mpi_estimators.py"],
         capture_output=True,
@@ -371,7 +369,7 @@ def test_constant_ratings_columns_and_targets_give_the_constant() -> None:
 
 
 @pytest.mark.parametrize("features", [5, 80])
-def test_no_model_is_taken_where_its_error_on_held_out_rows_is_least(features: int) -> None:
+def test_no_model_is_taken_where_its_error_on_held_out_rows_is_as_low(features: int) -> None:
     rng = np.random.default_rng(0)
     X, y, labels = rng.standard_normal((200, features)), rng.standard_normal(200), np.arange(200) % 2
     for model, mean in (
@@ -379,7 +377,7 @@ def test_no_model_is_taken_where_its_error_on_held_out_rows_is_least(features: i
         (DecentralizedLogisticRegression(folds=5).fit(X, labels), 0.0),
     ):
         assert model.path_ is not None
-        assert model.path_.null.error <= min(point.error for point in model.path_.points)
+        assert model.path_.needs_no_model
         assert "a model without features is as good as radius" in str(model.path_)
         assert model.radius_ == 0.0
         assert not model.coef_.any()

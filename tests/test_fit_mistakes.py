@@ -88,6 +88,7 @@ def test_without_optional_packages_the_model_is_written_and_a_note_says_what_is_
     assert sorted(file.name for file in Path("m").iterdir()) == [
         "agent-000.npz",
         "agent-001.npz",
+        "ledger-000.jsonl",
         "path.json",
         "summary.json",
     ]
@@ -326,9 +327,11 @@ def test_a_second_fit_into_the_same_folder_is_refused_while_the_first_runs(
         first.kill()  # its worker is killed with it
         first.communicate()
     until(lambda: not Path(f"/proc/{worker}").exists())
-    assert [file.name for file in Path("m").iterdir()] == [".dcgs-fit.lock"]  # which no process holds
+    left = sorted(file.name for file in Path("m").iterdir())
+    assert left == [".dcgs-fit.lock", "ledger-000.jsonl"]  # the lock is held by no process
     run(f"{FIT} --no-report --out m")
-    assert sorted(file.name for file in Path("m").iterdir()) == ["agent-000.npz", "summary.json"]
+    written = ["agent-000.npz", "ledger-000.jsonl", "summary.json"]
+    assert sorted(file.name for file in Path("m").iterdir()) == written
 
 
 def test_an_empty_name_of_a_folder_or_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,7 @@ def test_the_path_finds_the_true_size_in_few_rounds() -> None:
     radii = found.columns()["radius"]
     assert (np.diff(radii) > 0.0).all()
     assert 7 <= len(radii) <= 14
-    assert "not finished" in found.stopped
+    assert found.stopped == "the error on held-out rows rises with a larger radius"
 
 
 @pytest.mark.parametrize("sums", [1, 3, 8])
@@ -86,6 +86,71 @@ def test_a_model_that_runs_out_of_steps_is_not_finished_and_never_worse(
     # With one sum no model is finished, so that there are no others.
     assert radii == set(found.ran_out) or radii.isdisjoint(found.ran_out)
     assert len(found.models) == len(found.points)
+
+
+def large_folds(seed: int = 0) -> list[dcgs.Fold]:
+    """One fold of 600 rows with 80 features, whose curvatures differ by 10⁴, over four sites."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((4, 200, 80)) * np.logspace(0.0, -2.0, 80)
+    w = np.zeros(80)
+    w[[1, 20, 60]] = 2.0, -4.0, 20.0
+    labels = np.where(A @ w + rng.logistic(size=(4, 200)) > 0.0, 1.0, -1.0)
+    return [
+        dcgs.Fold(
+            {i: dcgs.Logistic(A[i, 50:], labels[i, 50:]) for i in range(4)},
+            {i: dcgs.Logistic(A[i, :50], labels[i, :50]) for i in range(4)},
+        )
+    ]
+
+
+def test_with_many_rows_a_site_the_data_of_the_root_are_the_model_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folds, radii = large_folds(), [2.0, 8.0, 32.0]
+    found = dcgs.path(folds, lambda r: dcgs.L1Ball(80, r), GRAPH, radii=radii)
+    for point, (x,) in zip(found.points, found.models, strict=True):
+        X, objectives = dcgs.L1Ball(80, point.radius), list(folds[0].train.values())
+        best = dcgs.minimize(objectives, X, GRAPH, gap=1e-4, every=None).x
+        value, least, null = (sum(f.value(at) for f in objectives) for at in (x, best, np.zeros(80)))
+        assert X.violation(x) <= 1e-9
+        assert value - least <= 0.03 * (null - value)  # the gap to which a path is found
+    monkeypatch.setattr("dcgs.learn.radius.sums_finder._MANY_ROWS", 1000)
+    projected = dcgs.path(folds, lambda r: dcgs.L1Ball(80, r), GRAPH, radii=radii)
+    assert found.rounds < 0.5 * projected.rounds
+    assert found.bytes < 0.5 * projected.bytes
+    errors, others = (path.columns()["error"] for path in (found, projected))
+    np.testing.assert_allclose(errors, others, rtol=0.03)  # the gap of both
+
+
+@pytest.mark.parametrize("features", [20, 80])
+def test_sites_with_other_names_find_the_same_radius(features: int) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((110, features))
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(110)
+    sites = np.minimum(rng.geometric(0.4, 110) - 1, 4)
+    radii = [
+        DecentralizedLasso(gap=0.1).fit(X, y, sites=names[sites]).radius_
+        for names in (np.arange(5), np.array([3, 1, 4, 0, 2]))
+    ]
+    assert radii[0] == pytest.approx(radii[1], rel=1e-9)  # sums are in another order
+
+
+@pytest.mark.parametrize(
+    ("estimator", "seed"), [(DecentralizedLasso, 1), (DecentralizedLogisticRegression, 0)]
+)
+def test_no_model_is_taken_unless_one_is_clearly_better(
+    estimator: Callable[..., DecentralizedLasso], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((90, 8)), rng.standard_normal(90)  # there is nothing to find
+    targets = y if estimator is DecentralizedLasso else (y > 0.8).astype(int)
+    model = estimator(gap=0.1).fit(X, targets, sites=np.arange(90) % 3)
+    assert model.path_ is not None
+    best, null = model.path_.best, model.path_.null
+    # The least of some errors is less by chance, but not by a standard error of the difference.
+    assert best.error + 0.5 * best.paired_error < null.error <= best.error + best.paired_error
+    assert best.paired_error < 0.5 * best.standard_error
+    assert model.radius_ == 0.0
 
 
 def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,12 +149,12 @@ def test_equal_rows_are_dealt_and_held_out_together_and_weights_count_as_copies(
     copies = np.repeat(np.arange(len(y)), w.astype(int))
     assert deal(A[copies], y[copies], 3).tolist() == deal(A, y, 3)[copies].tolist()
     how = HoldOut(5, 5)
-    weighted = fold_numbers(Rows(A, y, w), 2, how)
-    repeated = fold_numbers(Rows(A[copies], y[copies]), 2, how)
+    weighted = fold_numbers(Rows(A, y, w), how)
+    repeated = fold_numbers(Rows(A[copies], y[copies]), how)
     assert repeated.tolist() == weighted[copies].tolist()
     shares = np.bincount(repeated, minlength=5) / len(copies)
     assert np.abs(shares - 0.2).max() < 0.03  # a row has a weight of at most 3 of about 180
-    assert fold_numbers(Rows(sp.csr_array(A), y, w), 2, how).tolist() == weighted.tolist()
+    assert fold_numbers(Rows(sp.csr_array(A), y, w), how).tolist() == weighted.tolist()
 
 
 def test_the_path_goes_from_no_model_to_one_without_bounds_and_finds_the_true_size() -> None:

@@ -17,7 +17,7 @@ import pytest
 import dcgs
 from dcgs.cli import main
 from dcgs.learn.ratings.fit import held_out, ratings_path
-from dcgs.learn.ratings.offsets import OffsetsTask, Part
+from dcgs.learn.ratings.offsets import OffsetsTask, Part, best_ridge, facts_steps, prepare
 from dcgs.learn.sums import Reductions
 from dcgs.low_rank import LowRank
 from dcgs.run.models import FACTORS
@@ -91,14 +91,59 @@ def test_radii_are_judged_on_ratings_that_were_not_fitted() -> None:
     assert other.points[0].error > 4.0 * path.points[0].error
 
 
-def test_a_path_of_matrices_ends_when_the_error_rose_twice() -> None:
+def test_a_path_of_matrices_ends_after_two_radii_that_are_not_clearly_better() -> None:
     parts = {0: part_of(range(12), 0), 1: part_of(range(12, USERS), 1)}
     noise = np.random.default_rng(0)
     noisy = {i: Part(p.rows, p.cols, noise.standard_normal(len(p.values))) for i, p in parts.items()}
-    path = ratings_path(noisy, OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2)))
+    task, network = OffsetsTask((USERS, ITEMS), True, 5.0), Reductions(nx.path_graph(2))
+    path = ratings_path(noisy, task, network)
+    assert len(path.points) == 2
+    assert path.needs_no_model
+    assert path.stopped == "the error on held-out ratings does not fall clearly with a larger radius"
+    assert "offsets alone are as good as radius" in str(path)
+    assert sum(sent.name.startswith("the model of radius") for sent in network.sent) == 2
+    path = ratings_path(parts, task, Reductions(nx.path_graph(2)))
     errors = [path.null.error, *(point.error for point in path.points)]
-    assert errors[-3] < errors[-2] < errors[-1]
-    assert all(not errors[k] < errors[k + 1] < errors[k + 2] for k in range(len(errors) - 3))
+    best = path.points[int(np.argmin(errors[1:-2]))]
+    assert min(errors[-2:]) > best.error - 0.1 * best.standard_error
+    assert not path.needs_no_model
+
+
+def test_offsets_are_shrunk_as_is_best_on_ratings_that_are_held_out() -> None:
+    rng = np.random.default_rng(2)
+    rows, cols = (index.reshape(-1) for index in np.indices((80, 60)))
+    means = np.linspace(-2.0, 2.0, 60)
+    found = []
+    for noise in (0.05, 6.0):
+        chosen = rng.random(4800) < 0.15
+        values = (means[cols] + noise * rng.standard_normal(4800))[chosen]
+        parts = {0: Part(rows[chosen], cols[chosen], values)}
+        task, out = OffsetsTask((80, 60), True), {0: held_out(parts[0], 60, 0)}
+        kept, left = parts[0].some(~out[0]), parts[0].some(out[0])
+        network = Reductions(nx.empty_graph(1))
+        (facts,) = network.run(facts_steps({0: kept}))
+        ridge = best_ridge({0: kept}, {0: left}, task, facts, network)
+        errors = {}
+        for each in (1.0, 2.5, 5.0, 10.0, 25.0):
+            offsets = prepare({0: kept}, OffsetsTask((80, 60), True, each), facts, network).offsets[0]
+            errors[each] = float(np.sum((left.values - offsets.of(left.rows, left.cols)) ** 2))
+        assert ridge == min(errors, key=lambda each: errors[each])
+        found.append(ridge)
+    assert found[0] < found[1]
+
+
+def test_a_gap_is_tightened_while_the_held_out_error_falls() -> None:
+    rng = np.random.default_rng(1)
+    rows, cols = (index.reshape(-1) for index in np.indices((60, 40)))
+    exact = np.outer(rng.standard_normal(60), rng.standard_normal(40)).reshape(-1)
+    chosen = rng.random(2400) < 0.7
+    gaps = []
+    for noise in (0.0, 1.0):
+        values = exact + noise * rng.standard_normal(2400)
+        part = Part(rows[chosen], cols[chosen], values[chosen])
+        path = ratings_path({0: part}, OffsetsTask((60, 40), True), Reductions(nx.empty_graph(1)))
+        gaps.append(path.gap)
+    assert gaps[0] < gaps[1] == 0.1
 
 
 def test_a_path_whose_run_ends_at_a_limit_says_that_it_is_not_finished(
@@ -133,7 +178,8 @@ def test_a_fit_with_radius_auto_is_that_of_the_radius_found(
     assert "The radius was found" in page
     assert "rank of the model" in page
     assert Path("auto/path.png").stat().st_size > 0
-    run(f"{command} {radius!r} --no-report --out given")
+    ridge = summary["offsets"]["ridge"]
+    run(f"{command} {radius!r} --ridge {ridge!r} --gap {found['gap']!r} --no-report --out given")
     given_summary = json.loads(Path("given/summary.json").read_text())
     assert summary["rounds"] <= given_summary["rounds"]  # it starts from the model of the path
     most = summary["gap"]["gap"] + given_summary["gap"]["gap"]

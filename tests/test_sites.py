@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +17,11 @@ import numpy as np
 import pytest
 
 import dcgs
+from dcgs.sites import transport
+from dcgs.sites.envelope import EnvelopeHeader
+from dcgs.sites.mailbox import Mailbox
+from dcgs.sites.relay import RelayMail
+from dcgs.sites.runtime import SiteRuntime
 from fit_runs import ENVIRONMENT
 from site_process import answer, instance
 from site_runs import Sites, make_sites
@@ -78,3 +87,82 @@ def test_a_site_that_is_killed_goes_on_to_the_bit_and_nobody_else_goes_back(tmp_
         assert np.array_equal(result.x, expected.x)
         assert np.array_equal(result.bytes, expected.bytes)
     assert np.array_equal(np.load(sites.file("graz").with_suffix(".npy")), expected.x)
+
+
+class BadRelay:
+    """Changes what a relay does with every seventh envelope: drops it, flips a bit, takes it twice, or
+    late."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen = 0
+        self._accept = RelayMail.accept
+        monkeypatch.setattr(RelayMail, "accept", lambda mail, *what: self.accept(mail, *what))
+
+    async def accept(self, mail: RelayMail, caller: str, hop: str, envelope: bytes) -> None:
+        self.seen += 1
+        kind = self.seen // 7 % 4 if self.seen % 7 == 0 and self.seen < 60 else None  # not the last one
+        if kind == 0:
+            return
+        if kind == 1:
+            envelope = bytes([*envelope[:-1], envelope[-1] ^ 1])
+        if kind == 2:
+            await self._accept(mail, caller, hop, envelope)
+        if kind == 3:
+            await asyncio.sleep(0.1)
+        await self._accept(mail, caller, hop, envelope)
+
+
+def test_a_relay_that_drops_repeats_and_flips_bits_delays_a_run_and_does_not_change_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_ASK_AFTER", 0.2)
+    monkeypatch.setattr(transport, "_ASK_AGAIN", 0.2)
+    monkeypatch.setattr(transport, "_CHECK", 0.1)
+    relay, graph = BadRelay(monkeypatch), nx.path_graph(3)
+    sites = make_sites(tmp_path, graph, ())
+    objectives, X = instance(3)
+    expected = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
+    with sites.relay():
+        results = sites.run(lambda runtime: answer(runtime, graph, dcgs.FastDCGS()))
+    assert relay.seen > 80
+    assert all(np.array_equal(result.x, expected.x) for result in results)
+    said = [text for name in ("ulm", "graz", "bern") for text in sites.said[name]]
+    assert any("it was changed, or belongs elsewhere" in text for text in said)
+
+
+def test_a_relay_that_is_started_again_and_a_full_disk_only_delay_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = nx.path_graph(2)
+    sites = make_sites(tmp_path, graph, ())
+    objectives, X = instance(2)
+    expected = dcgs.minimize(objectives, X, graph, dcgs.DFW(), rounds=40, every=None)
+    is_full, kept = threading.Event(), Mailbox.keep
+
+    def keep(mailbox: Mailbox, header: EnvelopeHeader, message: bytes) -> bool:
+        if is_full.is_set():
+            raise OSError("database or disk is full")
+        return kept(mailbox, header, message)
+
+    monkeypatch.setattr(Mailbox, "keep", keep)
+
+    def run(runtime: SiteRuntime) -> dcgs.Result:
+        return dcgs.minimize(objectives, X, graph, dcgs.DFW(), rounds=40, every=None, runtime=runtime)
+
+    with ThreadPoolExecutor(1) as pool:
+        is_full.set()
+        results = pool.submit(sites.run, run)
+        with sites.relay():
+            wait_for(lambda: any("disk is full" in text for text in sites.said.get("ulm", [])))
+        wait_for(lambda: any("nothing passes" in text for text in sites.said.get("graz", [])))
+        is_full.clear()
+        with sites.relay():
+            parts = [result.agents for result in results.result(300.0)]
+    assert np.array_equal(np.concatenate(parts), expected.agents)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 240.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -111,7 +111,10 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add = partial(option, parser.add_argument_group("offsets of ratings, for completion"))
     text = "fit the mean and an offset of each row and column first (default: yes)"
     add("--offsets", text, bool, default=None)
-    text = "the weight of the squares of offsets: a row with this many ratings gets half (default: 5)"
+    text = (
+        "the weight of the squares of offsets: a row with this many ratings gets half "
+        "(default: 5; with --radius auto found on ratings that are held out)"
+    )
     add("--ridge R", text, positive)
     add = partial(option, parser.add_argument_group("agents"))
     add("--agents M", "how many (default: as many as files or nodes)", count)
@@ -254,7 +257,7 @@ def _add_method(add: Callable[..., None]) -> None:
     add("--answer", "of dcgs and primaldual (default: average)", choices=["average", "last"])
     text = (
         "stop when the certified gap is this fraction of the decrease of the loss "
-        "(default: 1e-4; 1e-3 for completion)"
+        "(default: 1e-4; for completion 1e-3, with --radius auto that at which held-out errors fall no more)"
     )
     add("--gap G", text, fraction)
     add("--gap-abs G", "stop when the certified gap is at most this number", positive)
@@ -397,14 +400,14 @@ def _rows_options(args: argparse.Namespace, problem: Problem) -> RowsOptions:
     return RowsOptions(how, args.intercept, args.standardize, args.folds)
 
 
-def _ridge(args: argparse.Namespace, problem: Problem) -> float | None:
+def _ridge(args: argparse.Namespace, problem: Problem) -> float | str | None:
     """Return the ridge of the offsets; None means no offsets."""
     given = [name for name in ("offsets", "ridge") if getattr(args, name) is not None]
     if given and not problem.entries:
         raise ValueError(f"--{given[0]} must be left out for {problem.name}, which has no ratings.")
     if args.offsets is False and args.ridge is not None:
         raise ValueError("--ridge must be left out with --no-offsets, which fits none.")
-    return None if args.offsets is False else args.ridge or 5.0
+    return None if args.offsets is False else args.ridge or "auto"
 
 
 def _layout(args: argparse.Namespace, problem: Problem) -> SamplesLayout | EntriesLayout:

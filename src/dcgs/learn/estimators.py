@@ -28,7 +28,7 @@ from dcgs.learn.linear.classes import class_numbers, class_probabilities
 from dcgs.learn.linear.design import DesignSpec, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, agree_on_rows, fit_models, fit_rows
 from dcgs.learn.radius.result import RadiusPath
-from dcgs.learn.ratings.fit import Ratings, RatingsSpec, fit_ratings
+from dcgs.learn.ratings.fit import GAP, Ratings, RatingsSpec, fit_ratings
 from dcgs.learn.ratings.ids import as_texts
 from dcgs.learn.sites import Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions
@@ -72,8 +72,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     gap : float, default=1e-4
         The loss exceeds the least one by at most this share of what the model explains; certified.
     folds : int, default=None
-        How many folds ``radius="auto"`` uses. None is five for at most 63 features, and one fold, a quarter
-        of the rows of each site, for more.
+        How many folds ``radius="auto"`` uses. None is five, and one fold, a quarter of the rows of each
+        site, for at least 1,000 features and 4,000 rows.
     rule : {"best", "one_standard_error"}, default="best"
         Which radius of ``"auto"`` is taken: that of the smallest error on held-out rows, or the smallest one
         within one standard error of it, for a model with fewer features.
@@ -330,10 +330,12 @@ class DecentralizedCompletion(BaseEstimator):
         The number of sites to which rows are dealt out if neither ``sites`` nor a graph is given.
     runtime : runtime of dcgs, default=None
         Who sends messages; None is :class:`dcgs.Lockstep`.
-    ridge : float or None, default=5.0
+    ridge : float, "auto" or None, default="auto"
         How much offsets are shrunk; an offset counts this number of zeros. None leaves offsets out.
-    gap : float, default=1e-3
-        The loss exceeds the least one by at most this share of what the matrix explains; certified.
+        ``"auto"`` finds it on values that are held out, if the radius is to be found, and is 5 else.
+    gap : float, default=None
+        The loss exceeds the least one by at most this share of what the matrix explains; certified. None is
+        1e-3, and with ``radius="auto"`` the gap at which the error on held-out values falls no more.
     rule : {"best", "one_standard_error"}, default="best"
         Which radius of ``"auto"`` is taken: that of the smallest error on held-out rows, or the smallest one
         within one standard error of it, for a model with fewer features.
@@ -364,8 +366,8 @@ class DecentralizedCompletion(BaseEstimator):
     graph: Any = None
     n_sites: int = 4
     runtime: Any = None
-    ridge: float | None = 5.0
-    gap: float = 1e-3
+    ridge: float | str | None = "auto"
+    gap: float | None = None
     rule: str = "best"
     random_state: Any = None
     secure: bool = False
@@ -376,7 +378,7 @@ class DecentralizedCompletion(BaseEstimator):
 
         ``sites`` has the label of a site for each value. None deals rows out.
         """
-        run = RunSpec({"gap": POSITIVE(self.gap, "gap")}, seed=as_seed(self.random_state))
+        run = RunSpec({"gap": POSITIVE.or_none(self.gap, "gap")}, seed=as_seed(self.random_state))
         options, floors = _options(self), _floors(self)
         spec = RatingsSpec(self.radius, self.ridge, self.rule, run=run, options=options, floors=floors)
         given = as_texts(rows), as_texts(cols), vector(values, "values")
@@ -386,7 +388,8 @@ class DecentralizedCompletion(BaseEstimator):
         self.gap_ = certified_gap(self.result_)
         _set_counts(self, self.ratings_.network)
         _warn_of_notes(self.ratings_.notes)
-        _warn([self.path_], [self.result_], self.gap)
+        default = GAP if self.path_ is None else self.path_.gap
+        _warn([self.path_], [self.result_], self.gap or default)
         return self
 
     def predict(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.float64]:

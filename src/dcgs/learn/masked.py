@@ -64,7 +64,15 @@ def masked_results(
     if sums:
         names = [f"{requests[k].name} {place}" for k in sums for place in range(len(arrays[k]))]
         value = tuple(array for k in sums for array in arrays[k])
-        rest = iter((yield from secure.answer(value, reduce, _same, names)))
+
+        def answer(total: Value) -> Value:
+            flat, answered = iter(total), list[Any]()
+            for k in sums:
+                found, compute = [next(flat) for _ in arrays[k]], requests[k].answer
+                answered += found if compute is None else compute(found)
+            return tuple(answered)
+
+        rest = iter((yield from secure.answer(value, reduce, answer, names)))
         for k in sums:
             results[k] = tuple(next(rest) for _ in arrays[k])
     for k, request in enumerate(requests):

@@ -140,12 +140,15 @@ class Request:
     has texts with the number of people that each is about: the result has those above ``floors``, with their
     counts. The other operations are ``"sum"``, ``"min"``, ``"max"``, for flags of 0 and 1 ``"any"``, and
     ``"bound"``: numbers that are at least the maxima, which they are where sums are open.
+    With ``answer`` all agents get what the root of the tree makes of the results: as many arrays as there are
+    results, of one dimension. It is called in the process that runs the root, and nowhere else.
     """
 
     name: str
     values: Mapping[int, Any]
     operation: str = "sum"
     floors: Floors | None = None
+    answer: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 
 
 Steps: TypeAlias = Generator["Request | list[Any]", Any, Answer]
@@ -235,6 +238,11 @@ class Reductions:
     def hosts(self) -> range:
         """The agents of this process."""
         return self.runtime.hosts(len(self.graph))
+
+    @property
+    def root(self) -> int:
+        """The agent at the root of the tree along which sums are taken."""
+        return next(i for i, node in enumerate(as_network(self.graph).tree) if node.parent is None)
 
     @property
     def rounds(self) -> int:
@@ -421,8 +429,15 @@ def _reduce(
     pairs = zip(requests, shapes[hosts[0]], strict=True)
     combine = _combined([_COMBINE[request.operation] for request, local in pairs for _ in local])
 
+    def answer(totals: Value) -> Value:
+        flat, answered = iter(totals), list[Any]()
+        for request, local in zip(requests, shapes[hosts[0]], strict=True):
+            total = list(islice(flat, len(local)))
+            answered += total if request.answer is None else request.answer(_shaped(total, local))
+        return tuple(answered)
+
     def program(i: int, tree: TreeNode) -> Program[Value]:
-        return tree_answer(values[i], tree, combine, lambda total: total, same_shapes=not has_texts)
+        return tree_answer(values[i], tree, combine, answer, same_shapes=not has_texts)
 
     totals, traffic = run_programs(program, graph, runtime)
     flat, results = iter(totals[hosts[0]]), list[Any]()
@@ -433,7 +448,7 @@ def _reduce(
         elif request.operation == _COUNTS:
             results.append(SecureUnion.above(_counts(total[0]), request.floors or Floors(1, 1)))
         else:
-            results.append(tuple(array.reshape(shape) for array, shape in zip(total, local, strict=True)))
+            results.append(_shaped(total, local) if request.answer is None else tuple(total))
     return results, traffic
 
 
@@ -443,6 +458,10 @@ def _open_union(own: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
         (own,), tree, _combined([_union]), lambda total: total, same_shapes=False
     )
     return tuple(_unpacked(packed))
+
+
+def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
+    return tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True))
 
 
 def _arrays(request: Request, i: int) -> list[NDArray[Any]]:

@@ -77,7 +77,7 @@ class Client:
             try:
                 await self._retried(server, partial(accept, envelope))
             except EnvelopeError as error:
-                self._log.say(f"refused what {server.name} gave: {error}")
+                self._log.say(f"refused what {server.name} gave: {error}")  # its sender is asked again
             self._done[server] = name, place
 
     async def acknowledge(self) -> None:

@@ -26,9 +26,9 @@ create table if not exists facts (name text primary key, value text not null) wi
 _OUTGOING = """
 create table if not exists outgoing (
     id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence
-    integer, digest blob not null, size integer not null, envelope blob, unique (sender, receiver, tag,
-    sequence, hop));
-create index if not exists undelivered on outgoing (hop, id) where envelope is not null;
+    integer, digest blob not null, size integer not null, pending integer not null, envelope blob,
+    unique (sender, receiver, tag, sequence, hop));
+create index if not exists undelivered on outgoing (hop, id) where pending;
 """
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
@@ -38,7 +38,10 @@ _WINDOW = 10_000
 
 
 class Outgoing(NamedTuple):
-    """An envelope that is to be sent; ``hop`` is the neighbor to which it goes next."""
+    """An envelope that is to be sent; ``hop`` is the neighbor to which it goes next.
+
+    ``digest`` is that of a message of this site, and empty for envelopes of others.
+    """
 
     hop: str
     header: EnvelopeHeader
@@ -135,9 +138,10 @@ class Mailbox:
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
-                "insert or ignore into outgoing (hop, sender, receiver, tag, sequence, digest, size, "
+                "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending, "
                 "envelope) "
-                "values (?, ?, ?, ?, ?, ?, ?, ?)"
+                "values (?, ?, ?, ?, ?, ?, ?, 1, ?) on conflict do update set pending = 1, "
+                "envelope = excluded.envelope where not pending"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
@@ -145,7 +149,7 @@ class Mailbox:
         self.on_outgoing({item.hop for item in items})
 
     def _check_capacity(self, more: int) -> None:
-        query = "select coalesce(sum(length(envelope)), 0) from outgoing where envelope is not null"
+        query = "select coalesce(sum(length(envelope)), 0) from outgoing where pending"
         (kept,) = self._outgoing.execute(query).fetchone()
         if kept + more > self._capacity:
             raise EnvelopeError(
@@ -162,21 +166,36 @@ class Mailbox:
 
     def next_for(self, hop: str) -> Pending | None:
         """Return the first envelope for a neighbor that it has not acknowledged."""
-        query = "select id, envelope from outgoing where hop = ? and envelope is not null order by id limit 1"
+        query = "select id, envelope from outgoing where hop = ? and pending order by id limit 1"
         with self._locks[1]:
             row = self._outgoing.execute(query, (hop,)).fetchone()
         return None if row is None else Pending(*row)
 
     def delivered(self, hop: str, id: int) -> None:
-        """Record that a neighbor has acknowledged an envelope."""
+        """Record that a neighbor has acknowledged an envelope. One of this site's own is kept: it may get
+        lost."""
         with self._locks[1], _transaction(self._outgoing, "normal"):  # what is lost of it is sent twice
-            query = "update outgoing set envelope = null where id = ? and hop = ?"
+            query = (
+                "update outgoing set pending = 0, envelope = case when digest = x'' then null else "
+                "envelope end "
+                "where id = ? and hop = ?"
+            )
             self._outgoing.execute(query, (id, hop))
         self.wake()
 
+    def send_again(self, header: EnvelopeHeader) -> None:
+        """Send an envelope of this site once more, which its receiver waits for; do nothing if there is
+        none."""
+        place = header.sender, header.receiver, header.tag, header.sequence
+        where = "sender = ? and receiver = ? and tag = ? and sequence = ? and not pending"
+        with self._locks[1], _transaction(self._outgoing, "normal"):
+            query = f"update outgoing set pending = 1 where {where} returning hop"
+            hops = {hop for (hop,) in self._outgoing.execute(query, place).fetchall()}
+        self.on_outgoing(hops)
+
     def waiting(self) -> dict[str, int]:
         """Return how many envelopes each neighbor has not acknowledged."""
-        query = "select hop, count(*) from outgoing where envelope is not null group by hop"
+        query = "select hop, count(*) from outgoing where pending group by hop"
         with self._locks[1]:
             return dict(self._outgoing.execute(query).fetchall())
 

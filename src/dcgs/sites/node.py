@@ -20,6 +20,7 @@ from dcgs.sites.envelope import Sealer
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Identity, SiteKeys
 from dcgs.sites.mailbox import Mailbox
+from dcgs.sites.page import PAGE
 from dcgs.sites.runtime import SiteRuntime
 from dcgs.sites.server import client_context, server_context
 from dcgs.sites.study import Study
@@ -72,8 +73,7 @@ class Site:
 
     def certificate_note(self) -> str | None:
         """Return a sentence if the certificate has expired or will soon, else None."""
-        until = Identity.of_certificate(self.config.certificate.read_bytes()).until
-        assert until is not None
+        until = self._certified_until
         left = until - datetime.now(UTC)
         if left > _SOON:
             return None
@@ -83,6 +83,12 @@ class Site:
                 f"the certificate of {self.config.name} has expired on {when}; have the request signed again"
             )
         return f"the certificate of {self.config.name} expires on {when}; have the request signed again"
+
+    @property
+    def _certified_until(self) -> datetime:
+        until = Identity.of_certificate(self.config.certificate.read_bytes()).until
+        assert until is not None
+        return until
 
     def agree(self, text: str) -> None:
         """Record that this site agrees to the study as it is now."""
@@ -109,6 +115,7 @@ class Site:
             done = mailbox.fact(_DONE)
             yield f"done at {done}; the models are in {self.output}" if done else "started, and not done yet"
             yield f"sent {sent} bytes, received {received} bytes"
+            yield f"its page is {self.state / PAGE}"
             for hop, count in mailbox.waiting().items():
                 yield f"{count} messages wait for {hop}"
             mailbox.close()
@@ -133,6 +140,7 @@ class Site:
         files = self.study, self.config.certificate, self.config.key
         try:
             transport.open(self.config.listen, server_context(*files), client_context(*files))
+            transport.keep_page(self.state / PAGE, self._certified_until)
             try:
                 yield SiteRuntime(transport), mailbox
             except Exception as error:

@@ -15,13 +15,16 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dcgs.files import atomic_write
 from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
@@ -32,6 +35,7 @@ from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
 from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
+from dcgs.sites.page import SECONDS, SiteView, status_page
 from dcgs.sites.server import Server
 from dcgs.sites.study import RELAY, Study
 from dcgs.sites.waiting import WaitingHops
@@ -39,8 +43,9 @@ from dcgs.tree import spanning_tree
 
 T = TypeVar("T")
 
-_BROADCAST, _REDUCE = 2, 3  # tags; those below are of collective operations and of rounds
+_BROADCAST, _REDUCE, _MISSING = 2, 3, 4  # tags; those below are of collective operations and of rounds
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
+_ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
 LINGER = 60.0
 """Seconds in which a site delivers its last messages when all sites have ended."""
@@ -88,11 +93,25 @@ class SiteMail:
         header = read_header(envelope)
         if header.receiver == self._sealer.rank:
             header, message = self._sealer.open(envelope)
-            await asyncio.to_thread(self._mailbox.keep, header, message)
+            if header.tag == _MISSING:
+                await asyncio.to_thread(self._mailbox.send_again, self._missed(header, message))
+            else:
+                await asyncio.to_thread(self._mailbox.keep, header, message)
             return
         self._check_forward(caller, header)
         item = Outgoing(self.hop_to(header.receiver), header, envelope, b"")
         await asyncio.to_thread(self._mailbox.add, [item], True)
+
+    def missing(self, rank: int, tag: int, sequence: int) -> None:
+        """Ask a site to send a message again, in case that it was lost on its way."""
+        header = EnvelopeHeader(self._sealer.rank, rank, _MISSING, self._study.run, 0, sequence)
+        envelope = self._sealer.seal(header, tag.to_bytes(2, "little"))
+        self._mailbox.add([Outgoing(self.hop_to(rank), header, envelope, b"")])
+
+    def _missed(self, request: EnvelopeHeader, message: bytes) -> EnvelopeHeader:
+        """Return the place of the message that another site asks for."""
+        tag = int.from_bytes(message, "little")
+        return request._replace(sender=request.receiver, receiver=request.sender, tag=tag)
 
     def _check_forward(self, caller: str, header: EnvelopeHeader) -> None:
         names = self._study.names
@@ -127,6 +146,7 @@ class SiteTransport(Transport):
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
         self._taken: dict[tuple[int, int], int] = defaultdict(int)
+        self._near = study.neighbors[sealer.rank]
         self._tree = spanning_tree(study.neighbors, 0)[self.rank]
         self._selector = selectors.DefaultSelector()
         self._loop = asyncio.SelectorEventLoop(self._selector)
@@ -150,6 +170,39 @@ class SiteTransport(Transport):
             port = self._in_loop(self._server.start(*listen))
         self._in_loop(self._dial(dialing))
         return port
+
+    def keep_page(self, file: Path, until: datetime) -> None:
+        """Write the page of this site every few seconds; its certificate ends at ``until``."""
+
+        async def write() -> None:
+            while True:
+                with suppress(OSError):
+                    await asyncio.to_thread(atomic_write, file, status_page(self._view(until)).encode())
+                await asyncio.sleep(SECONDS)
+
+        async def begin() -> None:
+            self._begin(write())
+
+        self._in_loop(begin())
+
+    def _view(self, until: datetime) -> SiteView:
+        sent, received = self._mailbox.traffic()
+        now, awaited, study = time.time(), self.awaited, self.study
+        state = (
+            "It computes." if awaited is None else f"It waits for {awaited[0]} for {now - awaited[1]:.0f} s."
+        )
+        if self.is_finishing:
+            state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
+        facts = {
+            "study": f"run {study.run}, SHA-256 {study.hash.hex()}",
+            "rounds": f"messages of {max((self._taken[j, ROUNDS] for j in self._near), default=0)} "
+            "rounds have come",
+            "bytes": f"sent {sent}, received {received}",
+            "certificate": f"valid until {until:%Y-%m-%d}",
+        }
+        heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
+        waiting, events = self._mailbox.waiting(), list(self._log.events)
+        return SiteView(self.mail.name, study.name, state, facts, heard, waiting, events, now)
 
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -302,7 +355,7 @@ class SiteTransport(Transport):
         name, start = self.study.names[rank], time.time()
         patience = 3600.0 * self.study.limits.patience_hours
         say_at, self.awaited = start + _SAY_AFTER, (name, start)
-        said = False
+        said, ask_at = False, start + _ASK_AFTER
         while (found := self._mailbox.take(rank, tag, sequence)) is None:
             now = time.time()
             if self._broken is not None:
@@ -310,8 +363,7 @@ class SiteTransport(Transport):
             if now - start > patience:
                 raise RunAbortedError(
                     f"a site must answer within {self.study.limits.patience_hours:g} hours; {name} has "
-                    "not. See "
-                    "whether it runs, and start this site again to wait as long once more."
+                    "not. See whether it runs, and start this site again to wait as long once more."
                 )
             if now > say_at:
                 said, say_at = True, now + _SAY_AGAIN
@@ -319,6 +371,10 @@ class SiteTransport(Transport):
                 left = timedelta(seconds=round(patience - (now - start)))
                 ended = "this site has ended, and stays for the others: " if self.is_finishing else ""
                 self._log.say(f"{ended}waiting for {name} since {waited}, for {left} more")
+            if now > ask_at:
+                ask_at = now + _ASK_AGAIN
+                with suppress(OSError):
+                    self.mail.missing(rank, tag, sequence)
             self._mailbox.wait(_CHECK)
         self.awaited = None
         if said:
@@ -333,7 +389,11 @@ class SiteTransport(Transport):
         """
         self.is_finishing = True
         self.heartbeat.begin_run()
-        self.allreduce_max(np.zeros(1))
+        try:
+            self.allreduce_max(np.zeros(1))
+        except RunAbortedError as error:  # the last message of another site was lost, and it has left
+            self._log.say(f"this site has ended without hearing that all others have: {error}")
+            return
         end = time.monotonic() + linger
         while self._mailbox.waiting() and time.monotonic() < end:
             self._mailbox.wait(_CHECK)

@@ -212,7 +212,7 @@ def _rows_part(fit: FileFit) -> dict[str, Any]:
 
 
 def _ratings_part(fit: FileFit, ratings: RatingsFit) -> dict[str, Any]:
-    facts, ridge = ratings.placed.facts, fit.config.ridge
+    facts, ridge = ratings.placed.facts, ratings.ridge
     return {
         "offsets": None if ridge is None else {"mean": facts.mean, "ridge": ridge},
         "range of ratings": [facts.low, facts.high],

@@ -30,7 +30,7 @@ from dcgs.learn.linear.design import DesignSpec, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
 from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.radius.result import RadiusPath
-from dcgs.learn.ratings.fit import RatingsFit, RatingsSpec, fit_placed
+from dcgs.learn.ratings.fit import AUTO, RatingsFit, RatingsSpec, fit_placed
 from dcgs.learn.sites import RUN, Rows, RunSpec
 from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.methods import Method
@@ -71,7 +71,8 @@ class FitConfig:
     """What to fit, to which data, how, and when to stop.
 
     ``rule`` says which radius is taken with ``--radius auto``. ``shape`` is the shape of a matrix to
-    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no offsets.
+    complete; None: found from the data. ``ridge`` is that of the offsets of ratings; None: no
+    offsets.
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
     must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
     for none. With ``secure`` all sums over the network are masked.
@@ -87,7 +88,7 @@ class FitConfig:
     agents: int | None = None
     shape: tuple[int, int] | None = None
     rows: RowsOptions = field(default_factory=RowsOptions)
-    ridge: float | None = 5.0
+    ridge: float | str | None = AUTO
     options: Mapping[str, str] = field(default_factory=dict)
     secure: bool = False
     floors: Floors | None = None

@@ -63,13 +63,15 @@ class ColumnFacts:
 class SiteTable:
     """Table one of a site: its name, how many rows it has, its columns, and what is odd, by names of notes.
 
-    ``rows`` is None if there are fewer than the floor. ``error`` says why there are no data.
+    ``rows`` is None if there are fewer than the floor. With ``is_open`` there may be more columns, of zeros;
+    LIBSVM text does not say. ``error`` says why there are no data.
     """
 
     name: str
     rows: int | None = None
     columns: tuple[ColumnFacts, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
+    is_open: bool = False
     error: str | None = None
 
 
@@ -99,7 +101,7 @@ def site_table(
     constant = [column.name for column in columns if _is_constant(column)]
     if constant:
         facts[Note.CONSTANT.name] = f"one value only in {listed(constant)}"
-    return SiteTable(name, len(data), tuple(columns), facts)
+    return SiteTable(name, len(data), tuple(columns), facts, isinstance(data, Samples) and data.open)
 
 
 def column_facts(name: str, column: Column, is_category: bool, floor: int) -> ColumnFacts:
@@ -187,11 +189,11 @@ class TableOne:
         known = [site for site in self.sites if site.rows is not None]
         for name in self.names:
             cells = {site.name: _cell(site, name) for site in known}
-            without = [site for site, cell in cells.items() if cell is None]
+            without = [site.name for site in known if cells[site.name] is None and not site.is_open]
             if without:
                 yield f"column {name!r} is at other sites, and not at {in_words(without)}."
             words = [site for site, cell in cells.items() if cell is not None and cell.is_category]
-            if 0 < len(words) < len(cells) - len(without):
+            if 0 < len(words) < sum(cell is not None for cell in cells.values()):
                 yield f"column {name!r} has words at {in_words(words)}, and numbers at other sites."
         yield from self._scales(known)
 

@@ -36,9 +36,11 @@ from dcgs.validation import COUNT, FLAG, POSITIVE, Label, label_text, shown, tak
 GAP = 1e-4
 """The gap of a fit of rows: its loss exceeds the least one by at most this share of what it explains."""
 AUTO = "auto"
-# With at most this number of unknowns, several folds cost no more rounds than one.
+# With at most this number of unknowns, Hessians are sent.
 _FEW = 64
-_FOLDS = 5
+# Five folds, whose rounds are shared; one with so many rows that it is enough, and so many features that the
+# sums of five are long.
+_FOLDS, _MANY_ROWS, _LONG = 5, 4000, 1000
 # With at least this number of features, some may be in a few rows only.
 _MANY = 64
 # At most this number of paths share sums at a time: each has its own copy of the rows, for each fold.
@@ -51,8 +53,8 @@ class RowsSpec:
     """Which model is fitted to rows, and how.
 
     ``radius`` is a number, or ``"auto"`` to find it. ``set`` is None for an ℓ₁ ball, a set, or a function of
-    the number of coefficients and the radius. ``folds`` is None for five folds of few unknowns and one of
-    many. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
+    the number of coefficients and the radius. ``folds`` is None for five folds, or one of many rows and
+    features. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
     error of the best. ``class_weight`` is None, ``"balanced"``, or weights by class. ``options`` are what all
     sites must have given alike, as texts. ``floors`` are those of this site; None for none.
     """
@@ -248,7 +250,8 @@ def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     pairs = list(zip(problem.parts, problem.designs, strict=True))
     paths: Sequence[RadiusPath | None] = [None] * runs
     if spec.finds_radius:
-        folds = spec.folds or (_FOLDS if features < _FEW else 1)
+        is_long = features >= _LONG and problem.designs[0].statistics.rows >= _MANY_ROWS
+        folds = spec.folds or (1 if is_long else _FOLDS)
         how = HoldOut.in_folds(folds, spec.run.seed, by_class=spec.of_classes)
         if spec.floors is not None:
             floors, classes = spec.floors, (-1.0, 1.0) if spec.of_classes else ()

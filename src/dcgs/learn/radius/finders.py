@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dcgs.counting import CountedOracle, Tally
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.learn.radius.folds import Fold
+from dcgs.learn.radius.result import PathPoint, from_sums
 from dcgs.learn.sums import Reductions, Request, Sent, Steps
 from dcgs.low_rank import LowRank
 from dcgs.methods.fast.second_order import symmetric
@@ -32,8 +33,11 @@ Sums: TypeAlias = NDArray[np.float64]
 
 # A model of the path is found to this Wolfe gap, relative to the decrease of the loss from no model.
 GAP = 0.03
-# A matrix in factors to this one: held-out errors differ little, and radii for half the rounds.
-_MATRIX_GAP = 0.1
+# A matrix in factors to this one: held-out errors differ little, and radii for half the rounds. At the best
+# radius gaps that are smaller by _TIGHTER follow, down to _LEAST, while the held-out error falls clearly.
+_MATRIX_GAP, _TIGHTER, _LEAST = 0.1, 0.25, 1e-3
+CLEAR = 0.1
+"""An error is clearly less than another one of the same kind by this share of its standard error."""
 ROUNDING = 1e3 * EPS
 """How much a loss may exceed a bound by rounding error, relative to its value."""
 # The most Newton steps of a batch of radii; the most radii of a batch, and numbers in one of its sums: with
@@ -51,8 +55,7 @@ _INEXACT = 0.1
 class Fitted:
     """A model of each fold at one radius, their losses, and sums over the rows that were held out.
 
-    ``finished`` is False if the models have not reached the gap of the path: with ``too_large`` they were
-    left because they are clearly worse than one of smaller radius, without it they ran out of steps.
+    ``finished`` is False if the models ran out of steps, so that their errors say nothing of the radius.
     """
 
     radius: float
@@ -60,12 +63,23 @@ class Fitted:
     losses: tuple[float, ...]
     held_out: Sums
     finished: bool = True
-    too_large: bool = False
 
     @property
-    def ran_out(self) -> bool:
-        """Whether the models ran out of steps, so that their errors say nothing of the radius."""
-        return not (self.finished or self.too_large)
+    def point(self) -> PathPoint:
+        """The error on held-out rows, with sums of losses over the rows trained on."""
+        return from_sums(self.radius, self.held_out.tolist(), sum(self.losses), 0.0)
+
+    @property
+    def error(self) -> float:
+        """The error on held-out rows; the loss on training rows, if none was held out."""
+        error = self.point.error
+        return error if error == error else sum(self.losses)
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the error; 0 if no row was held out."""
+        error = self.point.standard_error
+        return error if error == error else 0.0
 
 
 Stops: TypeAlias = Callable[[Sequence[Fitted]], str | None]
@@ -80,6 +94,8 @@ class Finder(ABC):
     """The weight of all rows that are trained on, over all folds."""
     at_once: int = 1
     """How many radii are tried at once."""
+    beside: tuple[float, ...] = ()
+    """Where radii beside the best are, between that and the next ones."""
     gives_up: bool = False
     """True if no larger radius is tried after a model that ran out of steps."""
 
@@ -96,6 +112,23 @@ class Finder(ABC):
         self, radii: Sequence[float], known: Sequence[Fitted], stops: Stops | None
     ) -> Steps[list[Fitted]]:
         """Return the models of increasing radii, up to the one after which ``stops`` needs no larger one."""
+
+
+@final
+class HeldOut:
+    """Sums over the rows that the agents of this process hold out, with differences from no model."""
+
+    def __init__(self, folds: Sequence[Fold], hosts: Sequence[int], start: Any) -> None:
+        self.folds = folds
+        self.null = {i: [fold.held_out_losses(i, start) for fold in folds] for i in hosts}
+
+    def sums(self, i: int, n: int, x: Any) -> Sums:
+        """Return those of agent i and fold n, at x."""
+        return self.folds[n].held_out_sums(i, x, self.null[i][n])
+
+    def total(self, i: int, models: Sequence[Any]) -> Sums:
+        """Return those of agent i over all folds, given a model of each."""
+        return np.asarray(np.sum([self.sums(i, n, x) for n, x in enumerate(models)], axis=0))
 
 
 @final
@@ -132,6 +165,7 @@ class NewtonFinder(Finder):
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
         self.folds, self.set_of, self.start = folds, set_of, start
         self.hosts, self.agents = list(network.hosts), len(network.graph)
+        self.held_out = HeldOut(folds, self.hosts, start)
 
     def begin(self) -> Steps[None]:
         folds, size = self.folds, self.start.size
@@ -189,9 +223,7 @@ class NewtonFinder(Finder):
             fitted.append(_fitted(radius, [tangents[-1] for tangents in self.known]))
             if stops is not None and stops([*known, *fitted]):
                 break
-        values = {
-            i: [[_held_out(self.folds, i, candidate.models) for candidate in fitted]] for i in self.hosts
-        }
+        values = {i: [[self.held_out.total(i, candidate.models) for candidate in fitted]] for i in self.hosts}
         (sums,) = yield Request("held-out losses", values)
         return [replace(candidate, held_out=local) for candidate, local in zip(fitted, sums, strict=True)]
 
@@ -281,7 +313,7 @@ class NewtonFinder(Finder):
                     f.loss.value(image),
                     f.map.adjoint(f.loss.grad(image)),
                     hessian,
-                    self.folds[n].held_out_sums(i, x),
+                    self.held_out.sums(i, n, x),
                 )
             )
         return [np.array(part) for part in zip(*parts, strict=True)]
@@ -304,7 +336,7 @@ class RunFinder(Finder):
 
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Any) -> None:
         self.folds, self.set_of, self.network = folds, set_of, network
-        self.models = [start] * len(folds)
+        self.models, self.held_out = [start] * len(folds), HeldOut(folds, list(network.hosts), start)
 
     def begin(self) -> Steps[None]:
         values = {i: [_once(self.folds, i), *self._values(i)] for i in self.network.hosts}
@@ -324,11 +356,31 @@ class RunFinder(Finder):
     def fit(
         self, radii: Sequence[float], known: Sequence[Fitted], stops: Stops | None
     ) -> Steps[list[Fitted]]:
-        (radius,), network = radii, self.network
+        (radius,) = radii
+        gap = _MATRIX_GAP if isinstance(self.models[0], LowRank) else GAP
+        return [(yield from self._fit(radius, gap))]
+
+    def enough_gap(self, best: Fitted) -> Steps[float]:
+        """Return the gap at which the held-out error of the best model falls no more.
+
+        A model that has the next gap already, such as one that leaves hardly any loss, gets the one after.
+        """
+        gap, self.models, self.losses = _MATRIX_GAP, list(best.models), best.losses
+        is_better = self.null.error - best.error > best.point.paired_error
+        while is_better and best.finished and gap > _LEAST:
+            tighter = yield from self._fit(best.radius, _TIGHTER * gap)
+            falls = tighter.error < best.error - CLEAR * best.standard_error
+            had_gap = sum(best.losses) - sum(tighter.losses) <= ROUNDING * sum(self.null.losses)
+            if not (tighter.finished and (falls or had_gap)):
+                break
+            gap, best = _TIGHTER * gap, tighter
+        return gap
+
+    def _fit(self, radius: float, gap: float) -> Steps[Fitted]:
+        network = self.network
         X, models, finished = self.set_of(radius), [], True
         for n, fold in enumerate(self.folds):
             decrease = self.null.losses[n] - self.losses[n]
-            gap = _MATRIX_GAP if isinstance(self.models[n], LowRank) else GAP
             rule: dict[str, Any] = {"gap_abs": gap * decrease} if decrease > 0.0 else {"gap": 2.0 * gap}
             runtime, x0 = network.runtime.in_rounds(), _start(self.models[n], X)
             name = f"the model of radius {radius:.4g}"
@@ -345,11 +397,11 @@ class RunFinder(Finder):
             "losses, and held-out losses", {i: self._values(i) for i in network.hosts}
         )
         self.losses = tuple(losses.tolist())
-        return [Fitted(radius, tuple(models), self.losses, held_out, finished)]
+        return Fitted(radius, tuple(models), self.losses, held_out, finished)
 
     def _values(self, i: int) -> list[Any]:
         losses = [fold.train[i].value(x) for fold, x in zip(self.folds, self.models, strict=True)]
-        return [losses, _held_out(self.folds, i, self.models)]
+        return [losses, self.held_out.total(i, self.models)]
 
 
 def _start(x: Any, X: ConvexSet) -> Any:
@@ -388,12 +440,6 @@ def _fitted(radius: float, tangents: Sequence[_Tangent], finished: bool = True) 
     held_out = np.asarray(np.sum([tangent.held_out for tangent in tangents], axis=0))
     models = tuple(tangent.x for tangent in tangents)
     return Fitted(radius, models, tuple(tangent.value for tangent in tangents), held_out, finished)
-
-
-def _held_out(folds: Sequence[Fold], i: int, models: Sequence[Any]) -> Sums:
-    """Return the sums over the held-out rows of agent i, over all folds."""
-    sums = [fold.held_out_sums(i, x) for fold, x in zip(folds, models, strict=True)]
-    return np.asarray(np.sum(sums, axis=0))
 
 
 def _atom_weight(slope: float, curvature: float) -> float:

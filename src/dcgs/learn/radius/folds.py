@@ -24,8 +24,6 @@ from dcgs.validation import instance
 Numbers = NDArray[np.intp]
 Split = dict[int, Rows]
 
-# Successive multiples of the golden ratio, modulo 1, are spread evenly: small sites hold out different folds.
-_GOLDEN = 0.6180339887498949
 # A fold is a quarter of the rows at most.
 _PARTS = 4
 
@@ -68,14 +66,24 @@ class Fold:
         loss = next(iter(self.held_out.values())).loss
         return isinstance(loss.loss if isinstance(loss, WeightedLoss) else loss, LogisticLoss)
 
-    def held_out_sums(self, i: int, x: Any) -> NDArray[np.float64]:
-        """Return sums over the held-out rows of agent i: of weights, of losses, and of squared losses."""
+    def held_out_losses(self, i: int, x: Any) -> NDArray[np.float64]:
+        """Return the loss of each held-out row of agent i, without its weight."""
         f = self.held_out[i]
         if f.loss.size == 0:
-            return np.zeros(3)
-        weights = f.loss.weights if isinstance(f.loss, WeightedLoss) else np.ones(f.loss.size)
-        losses = (f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss).values(f.map.image(x))
-        return np.array([weights.sum(), weights @ losses, weights @ losses**2])
+            return np.zeros(0)
+        return (f.loss.loss if isinstance(f.loss, WeightedLoss) else f.loss).values(f.map.image(x))
+
+    def held_out_sums(self, i: int, x: Any, others: NDArray[np.float64] | float = 0.0) -> NDArray[np.float64]:
+        """Return sums over the held-out rows of agent i.
+
+        They are of weights, of losses, of squared losses, and of squared differences from ``others``, the
+        losses of another model.
+        """
+        losses, loss = self.held_out_losses(i, x), self.held_out[i].loss
+        weights = loss.weights if isinstance(loss, WeightedLoss) else np.ones(loss.size)
+        return np.array(
+            [weights.sum(), weights @ losses, weights @ losses**2, weights @ (losses - others) ** 2]
+        )
 
 
 def row_hashes(A: Any, targets: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]:
@@ -101,15 +109,19 @@ def deal(A: Any, targets: NDArray[np.float64], sites: int, seed: int = 0) -> Num
     return np.asarray((np.arange(len(distinct)) * sites // len(distinct))[which])
 
 
-def fold_numbers(rows: Rows, number: int, how: HoldOut) -> Numbers:
-    """Return the part of each row of agent ``number``; the parts have about equal weights."""
+def fold_numbers(rows: Rows, how: HoldOut) -> Numbers:
+    """Return the part of each row of an agent; the parts have about equal weights.
+
+    The first part begins at a row that depends on all rows, and not on the name of the agent: so small agents
+    hold out different parts, and the same ones if agents are renamed.
+    """
     parts = np.zeros(len(rows), dtype=np.intp)
     hashes = row_hashes(rows.A, rows.targets, how.seed)
     for places in _classes(rows) if how.by_class else [np.arange(len(hashes))]:
         distinct, which = np.unique(hashes[places], return_inverse=True)
         weights = np.bincount(which, weights=rows.counts[places], minlength=len(distinct))
-        total = float(weights.sum()) or 1.0
-        middle = (np.cumsum(weights) - 0.5 * weights) / total + _GOLDEN * number
+        total, first = float(weights.sum()) or 1.0, float(distinct[weights > 0.0].sum())
+        middle = (np.cumsum(weights) - 0.5 * weights) / total + first
         parts[places] = np.floor(how.parts * (middle % 1.0)).astype(np.intp)[which]
     return parts
 
@@ -143,7 +155,7 @@ class HoldOut:
 
     def split(self, rows: Mapping[int, Rows]) -> list[tuple[Split, Split]]:
         """Return for each fold the rows that the agents of this process train on, and those they hold out."""
-        numbers = {i: fold_numbers(local, i, self) for i, local in rows.items()}
+        numbers = {i: fold_numbers(local, self) for i, local in rows.items()}
         folds = []
         for fold in range(self.folds):
             train, held_out = {}, {}

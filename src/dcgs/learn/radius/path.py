@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,9 +13,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from dcgs.learn.radius.finders import Finder, Fitted, NewtonFinder, RunFinder, SetOf
+from dcgs.learn.radius.finders import CLEAR, Finder, Fitted, NewtonFinder, RunFinder, SetOf, Stops
 from dcgs.learn.radius.folds import Fold
-from dcgs.learn.radius.result import SAME, PathPoint, RadiusPath, from_sums
+from dcgs.learn.radius.result import PathPoint, RadiusPath
 from dcgs.learn.radius.sums_finder import SumsFinder
 from dcgs.learn.sums import Reductions, Steps
 from dcgs.low_rank import LowRank
@@ -28,14 +30,14 @@ from dcgs.validation import finite, instance, reals, shown, takes, vector
 _FEW = 64
 # The first radius, as a share of the one at which a single atom would end; the ratio of radii; their number.
 _FIRST, _RATIO, _MOST = 0.25, 1.5, 30
-# The same of radii by sums, which are far apart at first; how many parts an interval is then divided into on
-# either side of the best radius.
-_COARSE_RATIO, _COARSE_MOST, _PARTS = 3.0, 16, 3
+# The ratio of radii by sums, which are far apart at first; then there is one on either side of the best.
+_COARSE_RATIO = 2.0
 # The held-out error has clearly turned if it is above the best by this number of standard errors, or was so
 # many times in a row above it by one. The set bounds nothing more if the loss on training rows fell as often
 # by less than this share; if radii are far apart, once by less than the second one.
 _TIMES, _STILL, _COARSE_STILL = 2, 1e-3, 2e-3
-# Errors of matrices in factors differ smoothly from radius to radius: two that rise in a row are enough.
+# Errors of matrices in factors differ smoothly from radius to radius: two that are not clearly better are
+# enough.
 _RISES = 2
 # A coefficient counts as zero below this share of the largest.
 _ZERO = 1e-6
@@ -46,6 +48,7 @@ _GIVEN = "all radii that were given"
 _NOT_BETTER = "nearly all of the loss is explained, and a larger radius is not clearly better"
 _RAN_OUT = "the steps ran out, so that no larger radius was tried"
 _RISES_AGAIN = "the error on held-out rows rises with a larger radius"
+_IS_FLAT = "the error on held-out ratings does not fall clearly with a larger radius"
 _IS_STILL = "a larger radius does not change the model"
 
 
@@ -65,10 +68,10 @@ def path(
     ``set_of`` gives the set of a radius, such as ``lambda r: dcgs.L1Ball(10, r)``. A :class:`Fold` has the
     objectives that agents train on, and those of rows that they held out. Without ``radii`` the path starts
     below the radius where a single atom would end, and goes on by a factor of 1.5 (with more than 64 unknowns
-    by a factor of 3, and then in smaller steps around the best), until the set bounds the model no more, or
-    until the error on held-out rows has turned. Models are found to a gap of 3 %, but for those that are
-    clearly too large. Matrices in factors are found to a gap of 10 %, and an error that rises twice in a row
-    has turned. A model that runs out of steps is left out of the path; ``ran_out`` has its radius, and a
+    by a factor of 2, and then in smaller steps beside the best), until the set bounds the model no more, or
+    until the error on held-out rows has turned. Models are found to a gap of 3 %. Matrices in factors are
+    found to a gap of 10 %, and end where two radii in a row are not clearly better. A model that runs out of
+    steps is left out of the path, and no larger radius is tried; ``ran_out`` has its radius, and a
     ``RuntimeWarning`` says so. ``start`` is the point of no model, by default that of the set. With
     ``secure`` all sums over the network are masked.
 
@@ -112,23 +115,30 @@ def path_steps(
     yield from finder.begin()
     if radii is not None:
         fitted, stopped = (yield from _given(finder, sorted(map(float, radii)))), _GIVEN
-    elif isinstance(finder, SumsFinder):
-        fitted, stopped = yield from _coarse_to_fine(finder, enough)
     else:
-        fitted, stopped = yield from _ascending(finder, enough)
-    ran_out = tuple(candidate.radius for candidate in fitted if candidate.ran_out)
+        is_coarse = isinstance(finder, SumsFinder)
+        ratio, stops = (_COARSE_RATIO, _stopped_coarse) if is_coarse else (_RATIO, _stopped)
+        fitted, stopped = yield from _ascending(finder, ratio, partial(stops, enough=enough))
+        fitted += yield from _refined(finder, fitted, ratio, enough)
+        fitted.sort(key=lambda candidate: candidate.radius)
+    ran_out = tuple(candidate.radius for candidate in fitted if not candidate.finished)
     if ran_out:
-        others = [candidate for candidate in fitted if not candidate.ran_out]
+        others = _finished(fitted)
         which = ", ".join(f"{radius:.4g}" for radius in ran_out)
         left_out = "all of them: their errors are a guess" if len(others) == 1 else "which are left out"
         stopped += f"; the steps were not enough for the models of radius {which}, {left_out}"
         fitted = others if len(others) > 1 else fitted
     count = _feature_count(set_of(1.0))
-    null, *points = [_point(candidate, finder.weight or 1.0, count) for candidate in fitted]
+    null, *points = [_with_features(candidate, finder.weight or 1.0, count) for candidate in fitted]
+    gap = math.nan
+    if isinstance(finder, RunFinder) and isinstance(x0, LowRank):
+        gap = yield from finder.enough_gap(min(fitted[1:], key=_error))
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
     models = tuple(candidate.models for candidate in fitted[1:])
     size = "rank" if isinstance(x0, LowRank) else "features"
-    return RadiusPath(tuple(points), null, rounds, sent, len(folds), stopped, models, size, enough, ran_out)
+    return RadiusPath(
+        tuple(points), null, rounds, sent, len(folds), stopped, models, size, enough, ran_out, gap
+    )
 
 
 def _check(network: Reductions, folds: Sequence[Fold], radii: Sequence[float] | None) -> None:
@@ -194,112 +204,84 @@ def _given(finder: Finder, radii: Sequence[float]) -> Steps[list[Fitted]]:
     """Return the null model and those of all these radii."""
     fitted = [finder.null]
     for k in range(0, len(radii), finder.at_once):
-        fitted += yield from finder.fit(radii[k : k + finder.at_once], fitted, None)
+        fitted += yield from finder.fit(radii[k : k + finder.at_once], _finished(fitted), None)
     return fitted
 
 
-def _ascending(finder: Finder, enough: float) -> Steps[tuple[list[Fitted], str]]:
+def _ascending(finder: Finder, ratio: float, stops: Stops) -> Steps[tuple[list[Fitted], str]]:
     """Return the null model and those of radii in a fixed ratio, and why there is no larger radius."""
     first, fitted = _FIRST * (yield from finder.first_radius()), [finder.null]
-    radii, stops = [first * _RATIO**k for k in range(_MOST)], partial(_stopped, enough=enough)
-    for k in range(0, _MOST, finder.at_once):
-        fitted += yield from finder.fit(radii[k : k + finder.at_once], fitted, stops)
-        if finder.gives_up and fitted[-1].ran_out:
-            return fitted, _RAN_OUT
-        stopped = stops([candidate for candidate in fitted if not candidate.ran_out])
+    radii = [first * ratio**k for k in range(_MOST)]
+    while radii:
+        batch, radii = radii[: finder.at_once], radii[finder.at_once :]
+        fitted += yield from finder.fit(batch, _finished(fitted), stops)
+        stopped = stops(_finished(fitted))
         if stopped is not None:
             return fitted, stopped
+        if finder.gives_up and not fitted[-1].finished:
+            return fitted, _RAN_OUT
     return fitted, f"the largest of {_MOST} radii"
 
 
 def _stopped(fitted: Sequence[Fitted], enough: float) -> str | None:
     """Return why no larger radius than these is needed, or None."""
-    as_good = _first_as_good(fitted, enough)
-    if as_good and as_good.radius < fitted[-1].radius:
+    if _is_explained(fitted, enough):
         return _NOT_BETTER
-    if _is_still(fitted):
+    if _is_still(fitted, _STILL, _TIMES):
         return _IS_STILL
-    if _has_turned(fitted) or _has_risen(fitted):
+    if _has_turned(fitted):
         return _RISES_AGAIN
-    return None
+    return _IS_FLAT if _is_flat(fitted) else None
 
 
-def _coarse_to_fine(finder: SumsFinder, enough: float) -> Steps[tuple[list[Fitted], str]]:
-    """Return the null model and those of radii that are far apart, and then near the best."""
-    fitted, stopped = yield from _coarse(finder, enough)
-    explained = _first_as_good(_finished(fitted), enough)
-    best = explained or min(_finished(fitted)[1:], key=_error)
-    larger = explained is None and best.radius < fitted[-1].radius
-    near = [
-        best.radius * _COARSE_RATIO ** (sign * part / _PARTS)
-        for sign in (-1, 1)
-        for part in range(1, _PARTS)
-        if sign < 0 or larger
-    ]
-    fitted += yield from finder.fit(sorted(near), fitted, partial(_stopped, enough=enough))
-    left = [candidate.radius for candidate in fitted if candidate.too_large]
-    if left:
-        stopped += f"; models from radius {min(left):.4g} on were clearly worse, and not finished"
-    most = _error(best) + _standard_error(best)
-    kept = [
-        candidate
-        for candidate in fitted
-        if candidate in _finished(fitted) or candidate.ran_out or _error(candidate) > most
-    ]
-    return sorted(kept, key=lambda candidate: candidate.radius), stopped
+def _stopped_coarse(fitted: Sequence[Fitted], enough: float) -> str | None:
+    """Return the same of radii that are far apart."""
+    if _is_explained(fitted, enough):
+        return _NOT_BETTER
+    if _is_still(fitted, _COARSE_STILL, 1):
+        return _IS_STILL
+    return _RISES_AGAIN if min(fitted, key=_error).radius < fitted[-1].radius else None
 
 
-def _coarse(finder: SumsFinder, enough: float) -> Steps[tuple[list[Fitted], str]]:
-    """Return models whose radii are far apart, until the error turns or the set bounds nothing more."""
-    first = (yield from finder.first_radius()) / _COARSE_RATIO
-    fitted, last = [finder.null], 0
-    while last < _COARSE_MOST:
-        count = finder.at_once + (last == 0)  # the first is below the radius where one atom would end
-        radii = [first * _COARSE_RATIO**k for k in range(last, last + count)]
-        fitted += yield from finder.fit(radii, fitted, partial(_stopped, enough=enough))
-        last += count
-        if any(candidate.ran_out for candidate in fitted):
-            return fitted, _RAN_OUT
-        if min(_finished(fitted), key=_error).radius < fitted[-1].radius:
-            return fitted, _RISES_AGAIN
-        as_good = _first_as_good(_finished(fitted), enough)
-        if as_good and as_good.radius < fitted[-1].radius:
-            return fitted, _NOT_BETTER
-        losses = [sum(candidate.losses) for candidate in fitted]
-        if losses[-2] - losses[-1] <= _COARSE_STILL * (losses[0] - losses[-1]):
-            return fitted, _IS_STILL
-    return fitted, f"the largest of {_COARSE_MOST} radii"
+def _refined(finder: Finder, fitted: list[Fitted], ratio: float, enough: float) -> Steps[list[Fitted]]:
+    """Return models of further radii, which are beside the best of these."""
+    finished, near = _finished(fitted), list[float]()
+    if len(finished) > 1:
+        best = _first_as_good(finished, enough) or min(finished[1:], key=_error)
+        beside = (best.radius * ratio**share for share in finder.beside)
+        near = [radius for radius in beside if radius < finished[-1].radius]
+    return (yield from finder.fit(near, finished, None)) if near else []
 
 
 def _finished(fitted: Sequence[Fitted]) -> list[Fitted]:
-    """Return the models that reached the gap of the path; all, if none did but no model."""
-    finished = [candidate for candidate in fitted if candidate.finished]
-    return finished if len(finished) > 1 else list(fitted)
+    """Return the models that have reached the gap of the path."""
+    return [candidate for candidate in fitted if candidate.finished]
+
+
+def _is_explained(fitted: Sequence[Fitted], enough: float) -> bool:
+    as_good = _first_as_good(fitted, enough)
+    return as_good is not None and as_good.radius < fitted[-1].radius
 
 
 def _first_as_good(fitted: Sequence[Fitted], enough: float) -> Fitted | None:
     """Return the model of the smallest radius that is as good as the best by this rule; None if none is."""
     if not enough:
         return None
-    null, least = _point(fitted[0]), _point(min(fitted, key=_error))
+    null, least = fitted[0].point, min(fitted, key=_error).point
     smaller = (candidate for candidate in fitted if candidate.radius <= least.radius)
-    return next(
-        (candidate for candidate in smaller if _point(candidate).is_as_good_as(least, null, enough)), None
-    )
+    return next((one for one in smaller if one.point.is_as_good_as(least, null, enough)), None)
 
 
-def _is_still(fitted: Sequence[Fitted]) -> bool:
-    """Return True if the last radii decreased the loss on training rows hardly at all."""
-    if len(fitted) <= _TIMES:
-        return False
+def _is_still(fitted: Sequence[Fitted], least: float, times: int) -> bool:
+    """Return True if each of the last radii decreased the loss on training rows by less than this share."""
     losses = [sum(candidate.losses) for candidate in fitted]
     whole = losses[0] - losses[-1]
-    return all(a - b <= _STILL * whole for a, b in pairwise(losses[-_TIMES - 1 :]))
+    return len(fitted) > times and all(a - b <= least * whole for a, b in pairwise(losses[-times - 1 :]))
 
 
 def _has_turned(fitted: Sequence[Fitted]) -> bool:
     """Return True if the error rose by two standard errors, or was two times above the best by one."""
-    points = [_point(candidate) for candidate in fitted]
+    points = [candidate.point for candidate in fitted]
     best = min(points, key=lambda point: point.error)
     above = [(point.error - best.error) / (best.standard_error or 1.0) for point in points[-_TIMES:]]
     return (
@@ -307,28 +289,22 @@ def _has_turned(fitted: Sequence[Fitted]) -> bool:
     )
 
 
-def _has_risen(fitted: Sequence[Fitted]) -> bool:
-    """Return True if the models are matrices in factors, and the error rose with each of the last radii."""
+def _is_flat(fitted: Sequence[Fitted]) -> bool:
+    """Return True if the models are matrices in factors, and the last radii are not clearly better."""
     if len(fitted) <= _RISES or not isinstance(fitted[-1].models[0], LowRank):
         return False
-    points = [_point(candidate) for candidate in fitted[-_RISES - 1 :]]
-    return all(a.error + SAME * a.standard_error < b.error for a, b in pairwise(points))
+    best = min(fitted[:-_RISES], key=_error)
+    return min(map(_error, fitted[-_RISES:])) > best.error - CLEAR * best.standard_error
 
 
 def _error(candidate: Fitted) -> float:
-    """Return the error on held-out rows; the loss on training rows, if none was held out."""
-    error = _point(candidate).error
-    return error if error == error else sum(candidate.losses)
+    return candidate.error
 
 
-def _standard_error(candidate: Fitted) -> float:
-    error = _point(candidate).standard_error
-    return error if error == error else 0.0
-
-
-def _point(candidate: Fitted, weight: float = 1.0, count: Callable[[Any], int] = lambda x: 0) -> PathPoint:
+def _with_features(candidate: Fitted, weight: float, count: Callable[[Any], int]) -> PathPoint:
+    """Return the point of the path: the mean loss on the rows trained on, and the size of the model."""
     features = float(np.mean([count(x) for x in candidate.models])) if candidate.radius > 0.0 else 0.0
-    return from_sums(candidate.radius, candidate.held_out.tolist(), sum(candidate.losses) / weight, features)
+    return replace(candidate.point, loss=sum(candidate.losses) / weight, features=features)
 
 
 def _feature_count(X: Any) -> Callable[[Any], int]:

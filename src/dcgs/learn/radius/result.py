@@ -17,6 +17,8 @@ from dcgs.validation import one_of
 RULE = one_of("best", "one_standard_error")
 SAME = 0.01
 """Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
+CLEARLY = 1.0
+"""An error is clearly less than that of no model by this number of standard errors of their difference."""
 
 
 @final
@@ -25,7 +27,8 @@ class PathPoint:
     """One radius: the mean loss on held-out rows with its standard error, and the size of the model.
 
     ``loss`` is the mean loss on the rows trained on. ``features`` is the number of nonzero coefficients, or
-    the rank of a matrix; a mean over folds.
+    the rank of a matrix; a mean over folds. ``paired_error`` is the standard error of the difference from the
+    error of no model, which is smaller than both standard errors: the rows are the same.
 
     >>> import dcgs
     >>> dcgs.PathPoint(radius=2.0, error=1.1, standard_error=0.2, loss=0.9, features=3).radius
@@ -37,6 +40,7 @@ class PathPoint:
     standard_error: float
     loss: float
     features: float
+    paired_error: float = 0.0
 
     def is_as_good_as(self, larger: PathPoint, null: PathPoint, enough: float) -> bool:
         """Return True if this model explains nearly all, and one of larger radius is not clearly better.
@@ -61,7 +65,7 @@ class RadiusPath:
     ``size`` says what ``features`` of the points count: features, or the rank of a matrix. With a share
     ``enough`` above 0 the best radius is the smallest that :meth:`PathPoint.is_as_good_as` the others.
     ``ran_out`` are radii whose models ran out of steps: the path has no points for them, unless it has no
-    other ones.
+    other ones. ``gap`` is, for ratings, that of the best model at which its held-out error falls no more.
 
     >>> import dcgs, networkx as nx, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -73,7 +77,7 @@ class RadiusPath:
     >>> found.best.error < found.null.error, found.folds
     (True, 1)
     >>> list(found.to_frame().columns)
-    ['radius', 'error', 'standard_error', 'loss', 'features']
+    ['radius', 'error', 'standard_error', 'loss', 'features', 'paired_error']
     """
 
     points: tuple[PathPoint, ...]
@@ -86,6 +90,7 @@ class RadiusPath:
     size: str = "features"
     enough: float = 0.0
     ran_out: tuple[float, ...] = ()
+    gap: float = math.nan
 
     @property
     def best(self) -> PathPoint:
@@ -109,11 +114,12 @@ class RadiusPath:
 
     @property
     def needs_no_model(self) -> bool:
-        """Whether the point of no model is as good as the best one, up to 1 % of its standard error.
+        """Whether the point of no model is as good as the best one.
 
-        It is False if no row was held out.
+        The best one must be better by :data:`CLEARLY` standard errors of their difference, since the least of
+        many errors is too small by chance. It is False if no row was held out.
         """
-        return self.null.error <= self.best.error + SAME * self.best.standard_error
+        return self.null.error <= self.best.error + CLEARLY * self.best.paired_error
 
     def chosen(self, rule: str) -> PathPoint:
         """Return the point that a rule takes: ``"best"``, or ``"one_standard_error"``."""
@@ -148,6 +154,7 @@ class RadiusPath:
             "stopped": self.stopped,
             "needs_no_model": self.needs_no_model,
             "ran_out": list(self.ran_out),
+            "gap": None if math.isnan(self.gap) else self.gap,
         }
 
     def to_json(self) -> str:
@@ -196,9 +203,9 @@ Path = RadiusPath
 
 def from_sums(radius: float, sums: Sequence[float], loss: float, features: float) -> PathPoint:
     """Return a point from the sums that :meth:`Fold.held_out_sums` returns."""
-    weight, total, squares = sums
+    weight, total, squares, differences = sums
     if weight <= 0.0:
-        return PathPoint(radius, float("nan"), float("nan"), loss, features)
-    mean = total / weight
+        return PathPoint(radius, math.nan, math.nan, loss, features, math.nan)
+    mean, paired = total / weight, math.sqrt(differences) / weight
     variance = max(0.0, squares / weight - mean**2)
-    return PathPoint(radius, mean, float(np.sqrt(variance / weight)), loss, features)
+    return PathPoint(radius, mean, math.sqrt(variance / weight), loss, features, paired)

@@ -1,33 +1,54 @@
-"""Models of many unknowns at several radii at once: accelerated projected steps along network sums.
+"""Models of many unknowns at several radii at once: accelerated steps that the root takes along network sums.
 
 The gradients of all models, of all folds and radii, are in one sum, with their losses on the rows that were
-held out. So a batch of radii takes the rounds of its slowest one. A model is finished when f at its point is
-close enough to a lower bound of f over the set: f(y) minus the Wolfe gap there, for the points y that were
-passed. A model that is surely too large is left unfinished: it has a smaller loss on the rows trained on than
-a model of smaller radius, but a larger one on the rows held out.
+held out. So a batch of radii takes the rounds of its slowest one. The root of the tree judges the last step
+of each model and takes the next one: x = argmin over X of h(x) + ⟨∇f(y) − ∇h(y), x⟩ + Λ/2 ‖x − y‖². If sites
+have many rows, h is the root's own loss, times the number of sites, and Λ bounds only how unlike f it is. If
+they have few, h is zero, and the step is a projection. Λ is found. Points are sent down the tree, and no
+gradients. A model is finished when f at its point is close enough to a lower bound of f over the set: f(y)
+minus the Wolfe gap there, for the points y that were passed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 
-from dcgs.learn.radius.finders import GAP, ROUNDING, Finder, Fitted, SetOf, Stops, Sums, first_atom_radius
+from dcgs.counting import CountedOracle
+from dcgs.inner import Solver, Subproblem, Task, best_inner
+from dcgs.learn.radius.finders import (
+    GAP,
+    ROUNDING,
+    Finder,
+    Fitted,
+    HeldOut,
+    SetOf,
+    Stops,
+    Sums,
+    first_atom_radius,
+)
 from dcgs.learn.radius.folds import Fold
-from dcgs.learn.radius.result import from_sums
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.methods.fast.sums_control import SmoothnessEstimate
 from dcgs.momentum import Momentum
 from dcgs.objectives.losses import Image
+from dcgs.objectives.objective import Objective
 from dcgs.points import Point, vdot
 from dcgs.sets.base import ProjectableSet
 
-# The most sums of one batch of radii.
+# The most sums of one batch of radii. A batch has up to _MOST_AT_ONCE radii if its sums have at most _SHORT
+# numbers, and at least _LEAST_AT_ONCE.
 _MOST_SUMS = 400
+_MOST_AT_ONCE, _LEAST_AT_ONCE, _SHORT = 6, 4, 1 << 14
+# With at least this number of rows at a site, on average, the root's own data are the model of everyone's.
+# The estimate of Λ then begins at this share of the one without them.
+_MANY_ROWS, _ALIKE = 100, 0.05
+# A step is found to this share of its length, and at least to this share of the loss.
+_INEXACT, _EXACT = 0.05, 1e-12
 _NAME = "losses and gradients of the models of the path, and held-out losses"
 
 
@@ -45,164 +66,237 @@ class _Point:
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Sample:
-    """Sums over all agents: f and its gradient at y, f at x, and the losses of x on held-out rows."""
-
-    value: float
-    value_y: float
-    grad: Point
-    held_out: Sums
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Tangent:
-    """f and its gradient at a point y."""
-
-    at: _Point
-    value: float
-    grad: Point
-
-    def excess(self, x: Point, value: float) -> tuple[float, float]:
-        """Return ‖x − y‖², and by how much f(x) = ``value`` exceeds the linear model."""
-        d = x - self.at.x
-        return vdot(d, d), value - self.value - vdot(self.grad, d)
-
-
-@final
 @dataclass(eq=False)
 class _Run:
     """The model of one fold at one radius, on its way: the last step x, the best point, and where y is."""
 
-    X: ProjectableSet
+    n: int
     x: _Point
-    null: float
-    smoothness: SmoothnessEstimate
-    y: _Point = field(init=False)
-    best: _Point = field(init=False)
+    y: _Point
+    best: _Point
     lowest: float = math.inf
-    lower: float = -math.inf
-    held_out: Sums = field(default_factory=lambda: np.zeros(3))
-    tangent: _Tangent | None = None
-    momentum: Momentum = field(default_factory=Momentum)
+    held_out: Sums = field(default_factory=lambda: np.zeros(4))
+    is_finished: bool = False
 
-    def __post_init__(self) -> None:
-        self.y = self.best = self.x
+    def accept(self, told: Sequence[float]) -> None:
+        """Learn what the root found at x: whether it is better, f, and the sums over held-out rows."""
+        is_better, is_finished, lowest, *held_out = told
+        self.is_finished = bool(is_finished)
+        if is_better:
+            self.best, self.lowest, self.held_out = self.x, lowest, np.array(held_out)
+
+    def move(self, x: _Point, theta: float) -> None:
+        """Take the step to x, and extrapolate."""
+        before, self.x = self.x, x
+        self.y = x.extrapolated(before, theta)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """f, its gradient and the root's own share of it at a point y: from these the next step is taken."""
+
+    y: Point
+    value: float
+    grad: Point
+    own_value: float
+    own_grad: Point
+
+    def excess(self, x: Point, value: float, own_value: float) -> tuple[float, float]:
+        """Return ‖x − y‖², and by how much f(x) exceeds this model of it without Λ."""
+        d = x - self.y
+        own = own_value - self.own_value - vdot(self.own_grad, d)
+        return vdot(d, d), value - self.value - vdot(self.grad, d) - own
+
+
+@final
+class _Control:
+    """The root's judgment of the steps of one model, and its next step.
+
+    ``own`` is the root's own loss and the number of sites, whose product is h; None if h is zero.
+    """
+
+    def __init__(self, X: ProjectableSet, own: tuple[Objective, int] | None, null: float, L: float) -> None:
+        self.X, self.own, self.null = X, own, null
+        self.smoothness, self.momentum = SmoothnessEstimate(L), Momentum()
+        self.lowest, self.lower = math.inf, -math.inf
+        self.model: _Model | None = None
+        self.solver: Solver | None = None
 
     @property
     def is_finished(self) -> bool:
         return self.lowest - self.lower <= max(GAP * (self.null - self.lowest), ROUNDING * abs(self.lowest))
 
-    def learn(self, sample: _Sample) -> Point | None:
-        """Accept the last step or not; return the point to project for the next one, or None."""
-        gap = vdot(sample.grad, self.y.x) - self.X.lmo(sample.grad).dot(sample.grad)
-        self.lower = max(self.lower, sample.value_y - gap)
-        tangent, self.tangent = self.tangent, _Tangent(self.y, sample.value_y, sample.grad)
-        rounding = ROUNDING * abs(sample.value)
-        squared, excess = (0.0, 0.0) if tangent is None else tangent.excess(self.x.x, sample.value)
-        if tangent is not None and excess > 0.5 * self.smoothness.L * squared + rounding:
+    def judge(self, x: Point, y: Point, values: Sequence[float], grad: Point, own: Sequence[Any]) -> bool:
+        """Accept the last step or not: f at x and at y, ∇f(y), and the same of h."""
+        value, value_y = values
+        self.lower = max(self.lower, value_y - vdot(grad, y) + self.X.lmo(grad).dot(grad))
+        last, self.model = self.model, _Model(y, value_y, grad, own[1], own[2])
+        rounding = ROUNDING * abs(value)
+        squared, excess = (0.0, 0.0) if last is None else last.excess(x, value, own[0])
+        if last is not None and excess > 0.5 * self.smoothness.L * squared + rounding:
             # The step was too long: repeat it.
             self.smoothness.increase(2.0 * excess / squared)
-            self.tangent, self.momentum = tangent, Momentum()
-        elif sample.value > self.lowest + rounding:
+            self.model, self.momentum = last, Momentum()
+            return False
+        if value > self.lowest + rounding:
             # f has increased: go back to the best point, without momentum.
-            self.x = self.y = self.best
-            self.tangent, self.momentum = None, Momentum()
-            return None
-        else:
-            self.best, self.lowest, self.held_out = self.x, sample.value, sample.held_out
-            if squared > 0.0:
-                self.smoothness.decrease(2.0 * excess / squared)
-        return self.tangent.at.x - self.tangent.grad / self.smoothness.L
+            self.model, self.momentum = None, Momentum()
+            return False
+        self.lowest = value
+        if squared > 0.0:
+            self.smoothness.decrease(max(2.0 * excess / squared, ROUNDING * self.smoothness.L))
+        return True
 
-    def move(self, x: _Point) -> None:
-        """Take the step to x, and extrapolate."""
-        assert self.tangent is not None
-        before, self.x = self.x, x
-        uphill = vdot(self.tangent.at.x - x.x, x.x - before.x) > 0.0
-        self.y = x.extrapolated(before, self.momentum.weight(restart=uphill))
+    def step(self, x: Point, best: Point) -> tuple[Point, float]:
+        """Return the next point, and how far to extrapolate from x beyond it."""
+        at, L = self.model, self.smoothness.L
+        if at is None:
+            return best, 0.0
+        if self.own is None:
+            to = self.X.project(at.y - at.grad / L)
+        else:
+            own, m = self.own
+            if self.solver is None:
+                inner = best_inner(own, self.X, may_project=True)
+                self.solver = inner.start(Task(own, self.X, CountedOracle(self.X), best))
+            phi = Subproblem(own, (at.grad - at.own_grad) / m, L / m, at.y)
+            floor = _EXACT * abs(self.null) / m
+            to = self.solver(
+                phi, lambda v: max(floor, 0.5 * phi.eta * _INEXACT**2 * vdot(v - at.y, v - at.y))
+            )
+        uphill = vdot(at.y - to, to - x) > 0.0
+        return to, self.momentum.weight(restart=uphill)
 
 
 @final
 class SumsFinder(Finder):
     """Models of any size over sets with a cheap projection, several radii at once."""
 
-    at_once = 3
+    beside = (-0.5, 0.5)
+    gives_up = True
 
     def __init__(self, folds: Sequence[Fold], set_of: SetOf, network: Reductions, start: Point) -> None:
         self.folds, self.set_of, self.hosts, self.start = folds, set_of, list(network.hosts), start
+        self.root, self.agents = network.root, len(network.graph)
+        self.held_out = HeldOut(folds, self.hosts, start)
+        self.at_once = max(_LEAST_AT_ONCE, min(_MOST_AT_ONCE, _SHORT // (len(folds) * start.size)))
 
     def begin(self) -> Steps[None]:
         folds = self.folds
-        points = [(n, self._point(self.start, n)) for n in range(len(folds))]
-        values = {
-            i: [_facts(folds, i), *_stacked([self._parts(i, n, point, point) for n, point in points])]
-            for i in self.hosts
-        }
-        facts, *sums = yield Request("weights, and losses and gradients of no model", values)
+        points = [_Run(n, at, at, at) for n in range(len(folds)) for at in [self._point(self.start, n)]]
+        values = {i: [_facts(folds, i), *self._values(i, points)] for i in self.hosts}
+        facts, sums, self.gradients = yield Request("weights, and losses and gradients of no model", values)
         self.weight = float(facts[0])
-        self.curvatures = facts[1:].reshape(len(folds), 2)
-        self.first = _samples(sums)
-        losses = tuple(sample.value for sample in self.first)
-        held_out = np.sum([sample.held_out for sample in self.first], axis=0)
+        rows, curvatures = self.weight / (self.agents * len(folds)), facts[1:].reshape(len(folds), 2)
+        self.has_model = rows >= _MANY_ROWS
+        self.L = [
+            math.sqrt(a * b) * (_ALIKE if self.has_model else 1.0) or 1.0 for a, b in curvatures.tolist()
+        ]
+        losses, held_out = tuple(sums[:, 0].tolist()), sums[:, 2:].sum(axis=0)
         self.null = Fitted(0.0, (self.start,) * len(folds), losses, held_out)
 
     def first_radius(self) -> Steps[float]:
-        return first_atom_radius(self.folds[0], self.set_of, self.start, self.first[0].grad)
+        return first_atom_radius(self.folds[0], self.set_of, self.start, self.gradients[0])
 
     def fit(
         self, radii: Sequence[float], known: Sequence[Fitted], stops: Stops | None
     ) -> Steps[list[Fitted]]:
-        """Return the models of increasing radii; they start from models that are known, or between them.
-
-        With ``stops``, models that are clearly too large are not finished.
-        """
+        """Return the models of increasing radii; they start from models that are known, or between them."""
         runs = {(r, n): self._run(r, n, known) for r in radii for n in range(len(self.folds))}
-        going, too_large = dict(runs), set[float]()
-        for step in range(_MOST_SUMS):
-            if step == 0 and len(known) == 1:
-                samples = [self.first[n] for _, n in going]
-            else:
-                samples = yield from self._samples(going)
-            pairs = zip(going.items(), samples, strict=True)
-            targets = {key: run.learn(sample) for (key, run), sample in pairs}
-            fitted = [self._fitted(r, runs) for r in radii]
-            large = math.inf if stops is None else _too_large([*known, *fitted])
-            going = {key: run for key, run in going.items() if not run.is_finished}
-            too_large |= {r for r, _ in going if r >= large}
-            going = {key: run for key, run in going.items() if key[0] < large}
+        controls = {key: self._control(*key) for key in runs} if self.root in self.hosts else {}
+        last = math.inf
+        for _ in range(_MOST_SUMS):
+            going = {key: run for key, run in runs.items() if key[0] <= last and not run.is_finished}
             if not going:
                 break
-            for key, run in going.items():
-                target = targets[key]
-                if target is not None:
-                    run.move(self._point(run.X.project(target), key[1]))
-        return [replace(self._fitted(r, runs), too_large=r in too_large) for r in radii]
+            yield from self._sum(going, controls)
+            last = self._last(radii, known, runs, stops)
+        for (_, n), control in controls.items():
+            self.L[n] = control.smoothness.L
+        return [self._fitted(r, runs) for r in radii if r <= last]
+
+    def _sum(self, going: Mapping[tuple[float, int], _Run], controls: Mapping[Any, _Control]) -> Steps[None]:
+        """Take one step of each of these models, by one sum."""
+        runs = list(going.values())
+
+        def answer(totals: Sequence[Any]) -> Sequence[Any]:
+            pairs = zip(going.items(), *totals, strict=True)
+            answers = [self._answer(run, controls[key], sums, grad) for (key, run), sums, grad in pairs]
+            return [np.concatenate(parts) for parts in zip(*answers, strict=True)]
+
+        values = {i: self._values(i, runs) for i in self.hosts}
+        told, points = yield Request(_NAME, values, answer=answer)
+        for run, numbers, x in zip(
+            runs,
+            told.reshape(len(runs), -1).tolist(),
+            points.reshape(len(runs), *self.start.shape),
+            strict=True,
+        ):
+            run.accept(numbers[1:])
+            if not run.is_finished:
+                run.move(self._point(x, run.n), numbers[0])
+
+    def _answer(self, run: _Run, control: _Control, sums: Point, grad: Point) -> tuple[Point, Point]:
+        """Return what the root tells all agents of one model: numbers, and the next point."""
+        x, y = run.x, run.y
+        values, held_out = sums[:2].tolist(), sums[2:]
+        is_better = control.judge(x.x, y.x, values, grad, self._own(run))
+        is_finished = control.is_finished
+        to, theta = (x.x, 0.0) if is_finished else control.step(x.x, x.x if is_better else run.best.x)
+        numbers = np.array([theta, is_better, is_finished, values[0], *held_out])
+        return numbers, to.reshape(-1)
+
+    def _own(self, run: _Run) -> tuple[float, float, Point]:
+        """Return h at x and at y, and its gradient at y."""
+        if not self.has_model:
+            return 0.0, 0.0, np.zeros_like(run.y.x)
+        f, m = self.folds[run.n].train[self.root], self.agents
+        x, y = run.x.images[self.root], run.y.images[self.root]
+        return m * f.loss.value(x), m * f.loss.value(y), m * f.map.adjoint(f.loss.grad(y))
 
     def _run(self, radius: float, n: int, known: Sequence[Fitted]) -> _Run:
         X = self.set_of(radius)
         assert isinstance(X, ProjectableSet)
         x = _between(radius, n, known)
-        x = x if X.accepts(x) else X.project(x)
-        smoothness = SmoothnessEstimate()
-        smoothness.start(*self.curvatures[n].tolist())
-        return _Run(X, self._point(x, n), self.null.losses[n], smoothness)
+        at = self._point(x if X.accepts(x) else X.project(x), n)
+        return _Run(n, at, at, at)
+
+    def _control(self, radius: float, n: int) -> _Control:
+        X = self.set_of(radius)
+        assert isinstance(X, ProjectableSet)
+        own = (self.folds[n].train[self.root], self.agents) if self.has_model else None
+        return _Control(X, own, self.null.losses[n], self.L[n])
 
     def _point(self, x: Point, n: int) -> _Point:
         return _Point(x, {i: self.folds[n].train[i].map.image(x) for i in self.hosts})
 
-    def _samples(self, going: Mapping[tuple[float, int], _Run]) -> Steps[list[_Sample]]:
-        values = {
-            i: _stacked([self._parts(i, n, run.x, run.y) for (_, n), run in going.items()])
-            for i in self.hosts
-        }
-        return _samples((yield Request(_NAME, values)))
+    def _values(self, i: int, runs: Sequence[_Run]) -> list[Any]:
+        """Return what agent i adds up: losses at x and y with sums over held-out rows, and gradients at y."""
+        numbers, gradients = [], []
+        for run in runs:
+            f, x, y = self.folds[run.n].train[i], run.x.images[i], run.y.images[i]
+            numbers.append([f.loss.value(x), f.loss.value(y), *self.held_out.sums(i, run.n, run.x.x)])
+            gradients.append(f.map.adjoint(f.loss.grad(y)))
+        return [np.array(numbers), np.array(gradients)]
 
-    def _parts(self, i: int, n: int, x: _Point, y: _Point) -> tuple[list[float], Point, Sums]:
-        f = self.folds[n].train[i]
-        values = [f.loss.value(x.images[i]), f.loss.value(y.images[i])]
-        return values, f.map.adjoint(f.loss.grad(y.images[i])), self.folds[n].held_out_sums(i, x.x)
+    def _last(
+        self,
+        radii: Sequence[float],
+        known: Sequence[Fitted],
+        runs: Mapping[tuple[float, int], _Run],
+        stops: Stops | None,
+    ) -> float:
+        """Return the radius after which no larger one is needed, by models that are finished."""
+        finished = [*known]
+        for radius in radii:
+            fitted = self._fitted(radius, runs)
+            if stops is None or not fitted.finished:
+                break
+            finished.append(fitted)
+            if stops(finished):
+                return radius
+        return math.inf
 
     def _fitted(self, radius: float, runs: Mapping[tuple[float, int], _Run]) -> Fitted:
         local = [runs[radius, n] for n in range(len(self.folds))]
@@ -210,17 +304,6 @@ class SumsFinder(Finder):
         finished = all(run.is_finished for run in local)
         models, losses = tuple(run.best.x for run in local), tuple(run.lowest for run in local)
         return Fitted(radius, models, losses, held_out, finished)
-
-
-def _stacked(parts: Sequence[tuple[list[float], Point, Sums]]) -> list[Any]:
-    return [np.array(some) for some in zip(*parts, strict=True)]
-
-
-def _samples(sums: Sequence[Any]) -> list[_Sample]:
-    return [
-        _Sample(float(values[0]), float(values[1]), grad, held_out)
-        for values, grad, held_out in zip(*sums, strict=True)
-    ]
 
 
 def _facts(folds: Sequence[Fold], i: int) -> list[float]:
@@ -239,21 +322,3 @@ def _between(radius: float, n: int, known: Sequence[Fitted]) -> Point:
     high = min(above, key=lambda candidate: candidate.radius)
     share = (radius - low.radius) / (high.radius - low.radius)
     return np.asarray((1.0 - share) * low.models[n] + share * high.models[n])
-
-
-def _too_large(fitted: Sequence[Fitted]) -> float:
-    """Return the radius from which on models are clearly worse than one of smaller radius.
-
-    They fit the rows trained on better than all models of smaller radius, and their error on held-out rows
-    exceeds the least one by more than its standard error.
-    """
-    points = [
-        from_sums(candidate.radius, candidate.held_out.tolist(), sum(candidate.losses), 0.0)
-        for candidate in sorted(fitted, key=lambda candidate: candidate.radius)
-    ]
-    for k, point in enumerate(points[1:], start=1):
-        best = min(points[:k], key=lambda less: less.error)
-        fits = point.loss < min(less.loss for less in points[:k])
-        if fits and point.error > best.error + best.standard_error:
-            return point.radius
-    return math.inf

@@ -24,11 +24,13 @@ from dcgs.learn.ratings.floors import clipped, count_items, facts_above, no_item
 from dcgs.learn.ratings.ids import Ids, as_texts, ids_notes
 from dcgs.learn.ratings.model import AgentRatings, FoldIn, Labels, Naming, RatingsModel
 from dcgs.learn.ratings.offsets import (
+    RIDGE,
     Numbers,
     Offsets,
     OffsetsTask,
     Part,
     RatingsFacts,
+    best_ridge,
     facts_steps,
     prepare,
     prepare_with,
@@ -49,7 +51,8 @@ from dcgs.sets import ConvexSet, NuclearNormBall
 from dcgs.validation import POSITIVE, finite, vector
 
 GAP = 1e-3
-"""The gap of a fit of ratings: its loss exceeds the least one by at most this share of what it explains."""
+"""The gap of a fit of ratings with a given radius: its loss exceeds the least one by at most this share of
+what it explains. With a radius that is found, the gap is that at which held-out errors fall no more."""
 AUTO = "auto"
 # One rating of this number is held out.
 _PARTS = 10
@@ -65,13 +68,14 @@ Ratings: TypeAlias = tuple[Any, Any, Any]
 class RatingsSpec:
     """How ratings are fitted: the radius of the nuclear norm or ``"auto"``, the ridge of offsets, the run.
 
-    ``ridge`` None means no offsets. ``rule`` says which radius of the path is taken. ``set`` is None for the
-    nuclear norm, or a function of the shape and the radius. ``options`` are what the sites must have given
-    alike, as texts. ``floors`` are those of this site; None for none.
+    ``ridge`` None means no offsets; ``"auto"`` finds it if the radius is to be found, and is 5 else. ``rule``
+    says which radius of the path is taken. ``set`` is None for the nuclear norm, or a function of the shape
+    and the radius. ``options`` are what the sites must have given alike, as texts. ``floors`` are those of
+    this site; None for none.
     """
 
     radius: float | str = AUTO
-    ridge: float | None = 5.0
+    ridge: float | str | None = AUTO
     rule: str = "best"
     set: Callable[[tuple[int, int], float], ConvexSet] = NuclearNormBall
     run: RunSpec = field(default_factory=RunSpec)
@@ -79,7 +83,8 @@ class RatingsSpec:
     floors: Floors | None = None
 
     def __post_init__(self) -> None:
-        POSITIVE.or_none(self.ridge, "ridge")
+        if self.ridge != AUTO:
+            POSITIVE.or_none(self.ridge, "ridge (or 'auto')")
         if self.radius != AUTO:
             POSITIVE(self.radius, "radius (or 'auto')")
         RULE(self.rule, "rule")
@@ -113,12 +118,14 @@ class PlacedRatings:
 class RatingsFit:
     """A fit of ratings: the models of the agents of this process, the run, and how the radius was found.
 
-    ``explained`` is the decrease of the loss up to the start of the run, if that was a model of the path.
+    ``ridge`` is that of the offsets, None if there are none. ``explained`` is the decrease of the loss up to
+    the start of the run, if that was a model of the path.
     """
 
     agents: Mapping[int, AgentRatings]
     placed: PlacedRatings
     radius: float
+    ridge: float | None
     path: RadiusPath | None
     result: Result
     network: Reductions
@@ -376,18 +383,20 @@ def _inspected(
 @blas_threads(1)
 def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) -> RatingsFit:
     """Fit a model to ratings whose rows and columns have numbers."""
-    task, run = placed.task(spec.ridge), spec.run.with_default(GAP)
-    path, x0, explained, known = None, None, 0.0, None
+    task = placed.task(RIDGE if isinstance(spec.ridge, str) else spec.ridge)
+    path, x0, explained, known, gap = None, None, 0.0, None, GAP
     if spec.radius == AUTO:
         if placed.floors is not None:
-            placed = _with_enough_kept(placed, placed.floors, network, run.seed)
-        facts = None if placed.floors is None else placed.facts
-        path, known = _path_and_offsets(placed.parts, task, network, run.seed, facts)
+            placed = _with_enough_kept(placed, placed.floors, network, spec.run.seed)
+        facts, finds_ridge = None if placed.floors is None else placed.facts, spec.ridge == AUTO
+        task, path, known = _path_and_offsets(placed.parts, task, network, spec.run.seed, facts, finds_ridge)
+        gap = path.gap
         point = path.chosen(spec.rule)
         radius, decrease = point.radius, (path.null.loss - point.loss) * placed.facts.count
         x0, explained = path.model(point), max(decrease, 0.0)
     else:
         radius = float(spec.radius)
+    run = spec.run.with_default(gap)
     if known is None or placed.floors is None:
         prepared = prepare(placed.parts, task, placed.facts, network)
     else:  # the difference of two sums over an item would be about the few people held out
@@ -404,24 +413,23 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         x = answers[i] if isinstance(answers[i], LowRank) else _factors(answers[i])
         model = RatingsModel(LowRank(x.rows_of(rows), x.V, x.shape, rows), prepared.offsets[i])
         agents[i] = AgentRatings(model, placed.naming[i])
-    scores, penalty = _judged(placed, {i: agent.model for i, agent in agents.items()}, network, spec, X)
+    scores, penalty = _judged(placed, {i: agent.model for i, agent in agents.items()}, network, task, X)
     if penalty is not None:
-        agents = {i: agent.with_fold_in(FoldIn(penalty, spec.ridge)) for i, agent in agents.items()}
-    return RatingsFit(agents, placed, radius, path, result, network, explained, scores)
+        agents = {i: agent.with_fold_in(FoldIn(penalty, task.ridge)) for i, agent in agents.items()}
+    return RatingsFit(agents, placed, radius, task.ridge, path, result, network, explained, scores)
 
 
 def _judged(
     placed: PlacedRatings,
     models: Mapping[int, RatingsModel],
     network: Reductions,
-    spec: RatingsSpec,
+    task: OffsetsTask,
     X: ConvexSet,
 ) -> tuple[FitScores | None, NDArray[np.float64] | None]:
     """Return scores on the ratings held out, if there are some, and the penalty of new rows, by one sum."""
     radius = X.radius if isinstance(X, NuclearNormBall) else None
     programs: list[Steps[Any]] = []
     if placed.held_out:
-        task = placed.task(spec.ridge)
         tested = TestedRatings(placed.parts, placed.held_out, placed.facts, task, radius)
         steps = scores_steps if placed.floors is None else partial(scores_above, floors=placed.floors)
         programs.append(steps(tested, models, len(network.graph)))
@@ -461,13 +469,16 @@ def _factors(x: NDArray[np.float64]) -> LowRank:
 
 
 def ratings_path(
-    parts: Mapping[int, Part], task: OffsetsTask, network: Reductions, seed: int = 0
+    parts: Mapping[int, Part],
+    task: OffsetsTask,
+    network: Reductions,
+    seed: int = 0,
 ) -> RadiusPath:
     """Return the errors of radii of the nuclear norm; all agents hold out a tenth of their ratings.
 
     The offsets are fitted to the other ratings. ``seed`` decides which ratings are held out.
     """
-    return _path_and_offsets(parts, task, network, seed)[0]
+    return _path_and_offsets(parts, task, network, seed)[1]
 
 
 def _with_enough_kept(placed: PlacedRatings, floors: Floors, network: Reductions, seed: int) -> PlacedRatings:
@@ -487,16 +498,19 @@ def _path_and_offsets(
     network: Reductions,
     seed: int,
     facts: RatingsFacts | None = None,
-) -> tuple[RadiusPath, Mapping[int, Offsets]]:
-    """Return the path, and the offsets that are fitted to the ratings that are not held out."""
+    finds_ridge: bool = False,
+) -> tuple[OffsetsTask, RadiusPath, Mapping[int, Offsets]]:
+    """Return the task with its ridge, the path, and offsets that are fitted to the ratings not held out."""
     before = network.rounds, network.bytes
     out = {i: held_out(part, task.shape[1], seed) for i, part in parts.items()}
     kept = {i: part.some(~out[i]) for i, part in parts.items()}
+    lefts = {i: part.some(out[i]) for i, part in parts.items()}
     if facts is None:
         (facts,) = network.run(facts_steps(kept))
+    if finds_ridge:
+        task = replace(task, ridge=best_ridge(kept, lefts, task, facts, network))
     prepared, tested = prepare(kept, task, facts, network, "offsets of the path"), {}
-    for i, part in parts.items():
-        left = part.some(out[i])
+    for i, left in lefts.items():
         values = left.values - prepared.offsets[i].of(left.rows, left.cols)
         tested[i] = MatrixCompletion(left.rows, left.cols, values, task.shape)
     start: Any = LowRank.zeros(task.shape)
@@ -504,7 +518,7 @@ def _path_and_offsets(
     steps = path_steps(network, [fold], lambda radius: NuclearNormBall(task.shape, radius), start=start)
     (path,) = network.run(steps)
     rounds, sent = network.rounds - before[0], network.bytes - before[1]
-    return replace(path, rounds=rounds, bytes=sent), prepared.offsets
+    return task, replace(path, rounds=rounds, bytes=sent), prepared.offsets
 
 
 def held_out(part: Part, columns: int, seed: int) -> NDArray[np.bool_]:

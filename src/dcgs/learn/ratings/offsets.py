@@ -3,12 +3,13 @@
 The offsets a of rows and b of columns minimize Σ (value − mean − a[row] − b[column])² + ridge (‖a‖² + ‖b‖²)
 over the ratings of all agents. Every agent eliminates the offsets of its rows; what remains is a linear
 system for b, with a positive definite matrix. The agents solve it by conjugate gradients. A product with the
-matrix is one sum over the network, of as many numbers as there are columns.
+matrix is one sum over the network, of as many numbers as there are columns. Where the ridge is to be found,
+systems of several ridges are solved side by side, in the same sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -25,12 +26,17 @@ from dcgs.protocol import Program
 
 Numbers = NDArray[np.float64]
 
+RIDGE = 5.0
+"""The ridge of offsets where it is not found: a row with this many ratings gets half of its mean."""
+
 # A rating is far outside if it is farther from the quartiles than this number of their differences.
 _FAR = 10.0
 # Conjugate gradients end when the residual, relative to the right side, is this small. Ratings have few
 # digits, so offsets with eight are exact for them.
 _ACCURACY = 1e-8
 _MOST_STEPS = 200
+# The ridges of which the best is found on ratings that are held out, and the accuracy that this needs.
+_RIDGES, _ROUGH = (1.0, 2.5, 5.0, 10.0, 25.0), 1e-2
 
 
 @final
@@ -131,7 +137,7 @@ class OffsetsTask:
 
     shape: tuple[int, int]
     separate_rows: bool
-    ridge: float | None = 5.0
+    ridge: float | None = RIDGE
 
 
 @final
@@ -196,27 +202,62 @@ def _prepared(parts: Mapping[int, Part], task: OffsetsTask, offsets: Mapping[int
     return Prepared(objectives, offsets)
 
 
+def best_ridge(
+    kept: Mapping[int, Part],
+    left: Mapping[int, Part],
+    task: OffsetsTask,
+    facts: RatingsFacts,
+    network: Reductions,
+) -> float:
+    """Return the ridge whose offsets of the ratings that were kept are best on the others."""
+
+    def program(i: int, total: Total) -> Program[list[Offsets]]:
+        return solved(kept[i], total, task, facts, _RIDGES, _ROUGH)
+
+    name = f"offsets with {len(_RIDGES)} ridges"
+    offsets = network.run_programs(name, task.shape[1] * len(_RIDGES), program)
+    errors = {
+        i: [[float(np.sum((part.values - each.of(part.rows, part.cols)) ** 2)) for each in offsets[i]]]
+        for i, part in left.items()
+    }
+    (sums,) = network.sum("held-out errors of offsets", errors)
+    return _RIDGES[int(np.argmin(sums))]
+
+
 def offsets_program(part: Part, total: Total, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
     """Find the offsets, for one agent."""
     if task.ridge is None:
         yield from ()  # nothing is sent
         return Offsets.none(facts.low, facts.high, task.shape[1])
-    system = _System(part, facts.mean, total, task)
-    b = yield from system.solve()
-    a = yield from system.row_offsets(b)
-    return Offsets(facts.mean, facts.low, facts.high, system.rows, a, b)
+    (offsets,) = yield from solved(part, total, task, facts, (task.ridge,), _ACCURACY)
+    return offsets
+
+
+def solved(
+    part: Part,
+    total: Total,
+    task: OffsetsTask,
+    facts: RatingsFacts,
+    ridges: Sequence[float],
+    accuracy: float,
+) -> Program[list[Offsets]]:
+    """Find the offsets of several ridges, for one agent."""
+    system = _System(part, facts.mean, total, task, np.array(ridges)[:, None])
+    columns = yield from system.solve(accuracy)
+    rows = yield from system.row_offsets(columns)
+    pairs = zip(rows, columns, strict=True)
+    return [Offsets(facts.mean, facts.low, facts.high, system.rows, a, b) for a, b in pairs]
 
 
 @final
 class _System:
-    """One agent's part of the linear system for the offsets of columns.
+    """One agent's part of the linear systems for the offsets of columns; arrays have a line for each ridge.
 
-    A is the number of ratings of each entry. ``counts`` are those of rows, plus the ridge.
+    A is the number of ratings of each entry. ``row_counts`` and ``col_counts`` are its sums.
     """
 
-    def __init__(self, part: Part, mean: float, total: Total, task: OffsetsTask) -> None:
-        assert task.ridge is not None
-        self.total, self.task, self.ridge = total, task, task.ridge
+    def __init__(self, part: Part, mean: float, total: Total, task: OffsetsTask, ridges: Numbers) -> None:
+        self.total, self.task, self.ridges = total, task, ridges
         self.rows: Index = np.unique(part.rows) if task.separate_rows else np.arange(task.shape[0])
         places = np.searchsorted(self.rows, part.rows)
         shape = len(self.rows), task.shape[1]
@@ -227,46 +268,58 @@ class _System:
         self.row_counts = np.asarray(self.A.sum(axis=1), dtype=np.float64)
         self.col_counts = np.asarray(self.A.sum(axis=0), dtype=np.float64)
 
-    def solve(self) -> Program[Numbers]:
+    def solve(self, accuracy: float) -> Program[Numbers]:
         """Return the offsets of columns, by conjugate gradients with a diagonal preconditioner."""
         if not self.task.separate_rows:
             self.row_sums, self.row_counts = yield from self.total(self.row_sums, self.row_counts)
-        counts = self.row_counts + self.ridge
+        counts = self.row_counts + self.ridges
         # Where all agents have all rows, every agent adds the columns of its own ratings.
         right, col_counts = yield from self.total(
-            self.col_sums - self.A.T @ (self.row_sums / counts), self.col_counts
+            self.col_sums - self._to_columns(self.row_sums / counts), self.col_counts
         )
-        diagonal = col_counts + self.ridge
-        b = np.zeros(len(right))
+        diagonal = col_counts + self.ridges
+        b = np.zeros_like(right)
         r = right
         z = r / diagonal
-        p, rz = z, float(r @ z)
-        enough = _ACCURACY**2 * rz
+        p, rz = z, _dots(r, z)
+        enough = accuracy**2 * rz
         for _ in range(_MOST_STEPS):
-            if rz <= enough:
+            if (rz <= enough).all():
                 break
             from_rows = yield from self._row_totals(p)
-            (product,) = yield from self.total(self.A.T @ (from_rows / counts))
+            (product,) = yield from self.total(self._to_columns(from_rows / counts))
             Sp = diagonal * p - product
-            step = rz / float(p @ Sp)
+            step = _ratios(rz, _dots(p, Sp))
             b, r = b + step * p, r - step * Sp
             z = r / diagonal
-            rz, before = float(r @ z), rz
-            p = z + (rz / before) * p
+            rz, before = _dots(r, z), rz
+            p = z + _ratios(rz, before) * p
         return b
 
     def row_offsets(self, b: Numbers) -> Program[Numbers]:
         """Return the offsets of this agent's rows, given those of the columns."""
         from_rows = yield from self._row_totals(b)
-        return np.asarray((self.row_sums - from_rows) / (self.row_counts + self.ridge))
+        return np.asarray((self.row_sums - from_rows) / (self.row_counts + self.ridges))
+
+    def _to_columns(self, values: Numbers) -> Numbers:
+        return np.array([self.A.T @ line for line in values])
 
     def _row_totals(self, p: Numbers) -> Program[Numbers]:
         """Return A p, summed over all agents unless every row is with one."""
-        local = np.asarray(self.A @ p)
+        local = np.array([self.A @ line for line in p])
         if self.task.separate_rows:
             return local
         (total,) = yield from self.total(local)
         return total
+
+
+def _dots(a: Numbers, b: Numbers) -> Numbers:
+    """Return the inner product of each line of a with that of b, in a column."""
+    return np.array([[line @ other] for line, other in zip(a, b, strict=True)])
+
+
+def _ratios(a: Numbers, b: Numbers) -> Numbers:
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0.0)
 
 
 def _sums(places: Index, values: Numbers, count: int) -> Numbers:
