@@ -370,6 +370,7 @@ METHODS: dict[str, float] = {
     "dcgs.FastDCGS()": 10.0,
     "dcgs.FastDCGS(form='edges')": 4.0,
     "dcgs.FastDCGS(form='sums')": 3.0,
+    "dcgs.FastDCGS(form='root')": 3.0,
     "dcgs.FastDCGS(inner='oracle')": 2.0,
     "dcgs.FastDCGS(inner='oracle', form='edges')": 2.0,
     "dcgs.FastDCGS(stops_itself=False)": 1.0,

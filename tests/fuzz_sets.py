@@ -36,7 +36,7 @@ LARGER: dict[str, list[tuple[int, ...]]] = {
     "L2Ball": [(10,)],
 }
 INNERS = ("auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton")
-FORMS = ("auto", "edges", "sums", "newton")
+FORMS = ("auto", "edges", "sums", "root", "newton")
 METHODS = [f"dcgs.FastDCGS(form={form!r}, inner={inner!r})" for form in FORMS for inner in INNERS]
 METHODS += [f"dcgs.FastDCGS(stops_itself=False, inner={inner!r})" for inner in ("auto", "oracle", "cg")]
 METHODS += [

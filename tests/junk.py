@@ -422,7 +422,7 @@ PARAMETERS: dict[str, Parameter] = {
     "faults": Parameter("None", optional(instance(dcgs.Faults))),
     "features": Parameter("3", optional(whole(1))),
     "folder": Parameter("'kept'", path),
-    "form": Parameter("'edges'", one_of("auto", "edges", "sums", "newton")),
+    "form": Parameter("'edges'", one_of("auto", "edges", "sums", "root", "newton")),
     "gap": Parameter("0.1", optional(number(0.0, 1.0))),
     "gap_abs": Parameter("0.1", optional(ABOVE_ZERO)),
     "gossip": Parameter("'auto'", one_of("auto", "exact", "chebyshev", "repeated")),

@@ -56,7 +56,7 @@ def problem(rng: np.random.Generator, agents: int, kind: int) -> tuple[list[dcgs
     return [dcgs.LeastSquares(a, rng.standard_normal(len(a))) for a in A], sets[kind]
 
 
-FORMS = [*METHODS, dcgs.FastDCGS(form="sums"), dcgs.FastDCGS(inner="oracle")]
+FORMS = [*METHODS, dcgs.FastDCGS(form="sums"), dcgs.FastDCGS(form="root"), dcgs.FastDCGS(inner="oracle")]
 
 
 def digest(result: Result) -> str:

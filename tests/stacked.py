@@ -397,3 +397,75 @@ def consensus_with_copies(rho: Array, x0: Array, relaxation: float, answer: Answ
         yield x
         q = {(i, j): 2.0 * rho[i, j] * x[i] - z[i, j] for i, j in edges}
         z = {(i, j): z[i, j] + alpha * (q[j, i] - z[i, j]) for i, j in edges}
+
+
+@dataclass(frozen=True, eq=False)
+class RootStep:
+    """The next point of the root's steps, and what was done with the one before."""
+
+    x: Array
+    event: str
+
+
+def root_steps(A: Array, b: Array, root: int, radius: float, x0: Array) -> Iterator[RootStep]:
+    """Yield the points of FastDCGS with the root's data as the model, over ‖x‖ ≤ radius, with exact solves.
+
+    What happens is "first", "plain", "longer", "shorter", "counts" (a step that was too long, but f is low),
+    "repeat" or "back"; "gradient" follows if the root's data are no model any more.
+    """
+    everything, targets, solve = np.vstack(list(A)), np.concatenate(list(b)), exact_on_ball(radius)
+    own = 2.0 * A[root].T @ A[root]
+    whole = 2.0 * everything.T @ everything
+    c, Lambda = min(float(len(A)), np.trace(whole) / np.trace(own)), 1e-3 * np.trace(whole) / len(x0)
+
+    def value(x: Array) -> float:
+        return float(np.sum((everything @ x - targets) ** 2))
+
+    def slope(x: Array) -> Array:
+        return np.asarray(2.0 * everything.T @ (everything @ x - targets))
+
+    x = y = best = x0
+    z: Array | None = None
+    t, unlike, falls, increases = 1.0, 0, 0, 0
+    while True:
+        event, last, z = "first" if z is None and best is x0 and x is x0 else "plain", z, y
+        curvature = explained = 0.0
+        if last is not None:
+            d = x - last
+            curvature = float(d @ whole @ d / (d @ d))
+            explained = c * float(d @ own @ d / (d @ d))
+            rest, was = curvature - explained, Lambda
+            low = c > 0.0 and value(x) < value(best) - 0.3 * float(slope(last) @ (last - x))
+            if rest > Lambda:
+                grow, more = (2.0, 1.2) if c > 0.0 else (1.5, 1.0)
+                Lambda, increases = max(grow * Lambda, more * rest), increases + 1
+                event = "counts" if low else "repeat"
+        if event == "repeat":
+            z, t = last, 1.0
+        elif value(x) > value(best):
+            Lambda = was if event == "counts" else Lambda
+            x = y = best
+            z, t, event = None, 1.0, "back"
+        else:
+            best = x
+            may = (c > 0.0 or (increases < 2 and rest > 0.0)) if last is not None else False
+            if event == "plain" and may and rest < 0.5 * Lambda and falls < 20:
+                Lambda, falls, event = (
+                    max((0.5 if c > 0.0 else 0.7) * Lambda, 1.2 * rest),
+                    falls + 1,
+                    "shorter",
+                )
+        if last is not None and c > 0.0:
+            unlike += curvature > 0.1 * Lambda and explained < 0.15 * curvature
+            if unlike == 3:
+                c, Lambda, event = 0.0, max(Lambda, curvature), event + ", gradient"
+        if z is None:
+            yield RootStep(x, event)
+            continue
+        data = (A[root], b[root]) if c > 0.0 else (np.zeros((1, len(x0))), np.zeros(1))
+        w = slope(z) / c - 2.0 * A[root].T @ (A[root] @ z - b[root]) if c > 0.0 else slope(z)
+        before, x = x, solve(root, (*data, w, Lambda / (c or 1.0), z), 0.0)[0]
+        t_before = 1.0 if float((z - x) @ (x - before)) > 0.0 else t
+        t = 0.5 + math.sqrt(0.25 + t_before**2)
+        y = x + (t_before - 1.0) / t * (x - before)
+        yield RootStep(x, event)

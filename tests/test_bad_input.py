@@ -538,7 +538,7 @@ VALUES: list[tuple[str, str, list[Callable[..., object]], list[object]]] = [
     ("precision", "positive and less than 1", [dcgs.FastDCGS], [0.0, 1.0, 1.5, -0.5, NAN]),
     ("threads", "a whole number of at least 1, or None", [dcgs.Lockstep], [0, -1]),
     ("blas_threads", "a whole number of at least 1", [dcgs.Lockstep], [0, -1]),
-    ("form", "'auto', 'edges', 'sums' or 'newton'", [dcgs.FastDCGS], ["hub", None, 1]),
+    ("form", "'auto', 'edges', 'sums', 'root' or 'newton'", [dcgs.FastDCGS], ["hub", None, 1]),
     ("allow_faults", "True or False", [dcgs.Lockstep], [1, None]),
     ("speeds", "a positive finite number", [dcgs.Lockstep], [0.0, -1.0, NAN, True]),
     ("latency", "a finite number of at least 0", [dcgs.Lockstep], [-1.0, NAN, INF]),

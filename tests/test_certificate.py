@@ -83,7 +83,7 @@ def assert_certified(result: Result, objectives: list[Objective], X: ConvexSet, 
     agents=st.integers(1, 12),
     where=st.sampled_from(sorted(SETS)),
     gap=st.sampled_from([0.3, 1e-2]),
-    method=st.sampled_from([FastDCGS(form="sums"), FastDCGS(form="newton"), EDGES]),
+    method=st.sampled_from([FastDCGS(form="sums"), FastDCGS(form="root"), FastDCGS(form="newton"), EDGES]),
     seed=st.integers(0, 10_000),
 )
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -127,10 +127,10 @@ def test_a_wrong_bound_of_an_agent_is_noticed_by_these_tests(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("graph", [nx.path_graph(4), nx.star_graph(3)], ids=["path", "star"])
-@pytest.mark.parametrize("form", ["edges", "sums", "newton"])
+@pytest.mark.parametrize("form", ["edges", "sums", "root", "newton"])
 @pytest.mark.parametrize("stops_itself", [True, False], ids=["agents", "observer"])
 def test_a_gap_that_is_rounding_error_ends_the_run_with_a_status_and_a_note(
-    stops_itself: bool, form: Literal["edges", "sums", "newton"], graph: nx.Graph
+    stops_itself: bool, form: Literal["edges", "sums", "root", "newton"], graph: nx.Graph
 ) -> None:
     method = FastDCGS(form=form, stops_itself=stops_itself)
     rng = np.random.default_rng(5)

@@ -141,6 +141,9 @@ CASES: list[tuple[Method, ConvexSet, Make]] = [
     (dcgs.ProjectedAGD(gossip="chebyshev"), NUCLEAR, entries),
     (dcgs.ProjectedAGD(gossip="repeated", gossip_rounds=3), dcgs.Simplex(D, 2.0), full_rank),
     (dcgs.FastDCGS(form="sums"), L1, half_of_the_columns),
+    (dcgs.FastDCGS(form="root"), L1, labels),
+    (dcgs.FastDCGS(form="root"), L1, half_of_the_columns),
+    (dcgs.FastDCGS(form="root", inner="pcg"), HULL, vectors),
     # Sums in pieces, on a path.
     (dcgs.FastDCGS(link="1kB/s,1ms"), dcgs.NuclearNormBall((30, 40), 4.0), wide_entries),
     (dcgs.FastDCGS(form="sums", link="1kB/s,1ms"), dcgs.L1Ball(900, 2.0), many_columns),

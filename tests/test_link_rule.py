@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -18,7 +19,7 @@ from dcgs.network import as_network
 from dcgs.run import distributed
 from dcgs.run.distributed import facts_of
 
-EVEN = SizeFacts(most_neighbors=2, most_entries=80_000, has_uneven_columns=False)
+EVEN = SizeFacts(most_neighbors=2, most_entries=80_000)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +49,8 @@ def test_passes_over_the_data_count() -> None:
     slow = Link(1e9, latency=1e-3)
     assert not prefers_sums(slow, EVEN, sum_rounds=10, unknowns=100)
     # 6 passes over 16 MB take 12 ms, 2 passes 4 ms.
-    large = SizeFacts(most_neighbors=2, most_entries=2_000_000, has_uneven_columns=False)
+    large = SizeFacts(most_neighbors=2, most_entries=2_000_000)
     assert prefers_sums(slow, large, sum_rounds=10, unknowns=100)
-
-
-def test_sums_have_no_preconditioner_so_uneven_columns_exclude_them() -> None:
-    uneven = SizeFacts(most_neighbors=2, most_entries=80_000, has_uneven_columns=True)
-    assert not prefers_sums(LINKS["lan"], uneven, sum_rounds=10, unknowns=2000)
 
 
 @pytest.mark.parametrize(
@@ -111,18 +107,20 @@ def test_sizes_are_the_largest_of_all_agents() -> None:
     objectives, X, _ = problem()
     objectives[1] = dcgs.LeastSquares(np.ones((20, 80)), np.ones(20))
     network = as_network(nx.star_graph(3))
-    assert facts_of(objectives, X, network, smoothness=False).sizes is None
-    assert facts_of(objectives, X, network, False, sizes=True).sizes == SizeFacts(3, 1600, False)
+    assert facts_of(objectives, X, network, smoothness=False).sizes == SizeFacts()
+    sizes = facts_of(objectives, X, network, False, sizes=True).sizes
+    assert sizes == replace(SizeFacts(3, 1600), spread=sizes.spread)
     labels = dcgs.Logistic(np.ones((20, 80)), np.ones(20))
     mixed = facts_of([*objectives[:3], labels], X, network, False, sizes=True).sizes
-    assert mixed == SizeFacts(3, 1600, False, all_quadratic=False)
+    assert mixed == replace(SizeFacts(3, 1600, all_quadratic=False), spread=mixed.spread)
     uneven = [*problem()[0][:3], problem(scale=1000.0)[0][3]]
-    assert facts_of(uneven, X, network, False, sizes=True).sizes == SizeFacts(3, 960, True)
+    sizes = facts_of(uneven, X, network, False, sizes=True).sizes
+    assert sizes == replace(SizeFacts(3, 960, True), spread=sizes.spread)
 
 
 @pytest.mark.parametrize(
     ("scale", "link", "form"),
-    [(1.0, "1Gbit/s,0.2ms", "sums"), (1.0, "10MB/s,20ms", "edges"), (1000.0, "1Gbit/s,0.2ms", "edges")],
+    [(1.0, "1Gbit/s,0.2ms", "sums"), (1.0, "10MB/s,20ms", "edges"), (1000.0, "1Gbit/s,0.2ms", "newton")],
 )
 def test_a_run_that_is_told_the_link_is_that_of_the_form_which_the_rule_chooses(
     scale: float, link: str, form: Any

@@ -25,6 +25,7 @@ METHODS: list[dcgs.Method] = [
     dcgs.FastDCGS(form="newton"),
     dcgs.FastDCGS(form="edges"),
     dcgs.FastDCGS(form="sums"),
+    dcgs.FastDCGS(form="root"),
     dcgs.FastDCGS(form="edges", inner="oracle"),
     dcgs.FastDCGS(form="edges", inner="cg"),
     dcgs.DCGS(),
@@ -303,7 +304,7 @@ def test_the_scale_is_sought_anew_at_most_six_times() -> None:
     assert step.epochs > 900
 
 
-@pytest.mark.parametrize("form", ["edges", "sums"])
+@pytest.mark.parametrize("form", ["edges", "sums", "root"])
 @pytest.mark.parametrize("inner", ["auto", "oracle"])
 def test_a_product_with_a_nuclear_norm_ball_takes_few_oracle_calls(form: Any, inner: Any) -> None:
     """CG took hundreds of thousands, in over 25 seconds."""

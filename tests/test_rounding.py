@@ -31,6 +31,7 @@ OFFSET = 1e9
 METHODS: dict[str, Method] = {
     "edges": dcgs.FastDCGS(form="edges"),
     "sums": dcgs.FastDCGS(form="sums"),
+    "root": dcgs.FastDCGS(form="root"),
     "newton": dcgs.FastDCGS(form="newton"),
     "DFW": dcgs.DFW(),
     "DCGS": dcgs.DCGS(),
@@ -86,7 +87,7 @@ def test_no_success_is_false_where_the_loss_is_far_larger_than_its_decrease(name
         assert not result.status.success or worst <= 1e-3 * best
 
 
-@pytest.mark.parametrize("name", ["edges", "sums", "newton", "NIDS"])
+@pytest.mark.parametrize("name", ["edges", "sums", "root", "newton", "NIDS"])
 def test_a_decrease_far_below_the_rounding_error_of_the_loss_is_certified(name: str) -> None:
     """f is about 10¹⁸, and a rounding error of it 128; the decrease is about 1."""
     objectives = [dcgs.LeastSquares(A, b) for A, b in offset_data(0, 0.4)]

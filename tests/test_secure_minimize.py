@@ -281,5 +281,5 @@ def test_auto_takes_a_form_by_sums_where_it_would_take_edges() -> None:
     wide = [dcgs.LeastSquares(rng.standard_normal((9, 80)), rng.standard_normal(9)) for _ in range(5)]
     X, graph = dcgs.L1Ball(80), nx.cycle_graph(5)
     secure = dcgs.minimize(wide, X, graph, iterations=5, every=None, secure=True)
-    sums = dcgs.minimize(wide, X, graph, dcgs.FastDCGS(form="sums"), iterations=5, every=None)
-    np.testing.assert_allclose(secure.x, sums.x, atol=1e-12)
+    root = dcgs.minimize(wide, X, graph, dcgs.FastDCGS(form="root"), iterations=5, every=None)
+    np.testing.assert_allclose(secure.x, root.x, atol=1e-12)

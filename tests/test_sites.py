@@ -31,8 +31,8 @@ CASES = {
     "a cycle with all kinds of edges": (nx.cycle_graph(5), (0, 2), dcgs.FastDCGS()),
     "a path on which nobody can be dialed": (nx.path_graph(3), (), dcgs.DFW()),
     "two sites and the paper's method": (nx.path_graph(2), (1,), dcgs.DCGS(inner="pcg")),
-    "a random graph": (
-        nx.connected_watts_strogatz_graph(6, 4, 0.5, seed=1),
+    "a triangle with a tail": (
+        nx.lollipop_graph(3, 2),
         (0, 1, 3),
         dcgs.NIDS(),
     ),
@@ -80,9 +80,9 @@ def test_a_site_that_is_killed_goes_on_to_the_bit_and_nobody_else_goes_back(tmp_
     others = ["ulm", "bern", "lyon"]
     with sites.relay(), ThreadPoolExecutor(1) as pool:
         undisturbed = pool.submit(sites.run, lambda runtime: answer(runtime, graph, dcgs.FastDCGS()), others)
-        statuses = [start(sites, "graz", killed_at) for killed_at in (3, 40, 90, 0)]
+        statuses = [start(sites, "graz", killed_at) for killed_at in (3, 60, 0)]
         results = undisturbed.result(300.0)
-    assert statuses == [-signal.SIGKILL] * 3 + [0]
+    assert statuses == [-signal.SIGKILL] * 2 + [0]
     for result in results:
         assert np.array_equal(result.x, expected.x)
         assert np.array_equal(result.bytes, expected.bytes)

@@ -17,7 +17,7 @@ from dcgs.run.distributed import facts_of
 from problems import Array
 from reference import optimum
 
-Form: TypeAlias = Literal["edges", "sums"]
+Form: TypeAlias = Literal["edges", "sums", "newton"]
 D, ROWS = 100, 6
 CYCLE = nx.cycle_graph(5)
 
@@ -67,13 +67,13 @@ def run(method: FastDCGS, graph: nx.Graph, share: float) -> tuple[int, bytes, by
         (CYCLE, 1.0, "edges"),
         (nx.path_graph(21), 0.5, "sums"),  # a sum takes 20 rounds
         (nx.path_graph(22), 0.5, "edges"),
-        (nx.empty_graph(1), 0.5, "edges"),
+        (nx.empty_graph(1), 0.5, "newton"),
     ],
 )
 def test_sums_are_taken_for_sparse_columns_if_a_sum_takes_few_rounds(
     graph: nx.Graph, share: float, form: Form
 ) -> None:
-    other: dict[Form, Form] = {"sums": "edges", "edges": "sums"}
+    other: dict[Form, Form] = {"sums": "edges", "edges": "sums", "newton": "edges"}
     chosen = run(FastDCGS(), graph, share)
     assert chosen == run(FastDCGS(form=form), graph, share)
     assert chosen != run(FastDCGS(form=other[form]), graph, share)
@@ -90,15 +90,24 @@ def test_with_an_eta_or_messages_that_may_be_lost_the_form_is_edges() -> None:
 
 
 def test_the_preconditioner_is_the_curvature_over_its_mean_and_at_least_a_tenth() -> None:
-    np.testing.assert_array_equal(summed_preconditioner(np.array([0.0, 4.0, 8.0])), [0.1, 1.0, 2.0])
-    np.testing.assert_array_equal(summed_preconditioner(np.zeros(2)), [0.1, 0.1])
+    np.testing.assert_array_equal(
+        summed_preconditioner(np.array([0.0, 4.0, 8.0]), uneven=False), [0.1, 1.0, 2.0]
+    )
+    np.testing.assert_array_equal(summed_preconditioner(np.zeros(2), uneven=False), [0.1, 0.1])
+
+
+def test_where_columns_are_uneven_the_preconditioner_has_their_curvatures() -> None:
+    h = summed_preconditioner(np.array([0.0, 1e-6, 2.0]), uneven=True)
+    np.testing.assert_allclose(h[1:] / h[2], [5e-7, 1.0], rtol=1e-15)
+    assert 0.0 < h[0] <= 1e-12 * h[2]
+    np.testing.assert_array_equal(summed_preconditioner(np.zeros(2), uneven=True), [1.0, 1.0])
 
 
 def first_step(graph: nx.Graph) -> tuple[Array, Array]:
     """Return −∇f(0) divided by the first step, and the curvatures; the ball does not bind."""
     data = matrices(0.5)
     fits, X = objectives(data), L1Ball(D, 1e6)
-    x = dcgs.minimize(fits, X, graph, FastDCGS(), iterations=1, every=0).x
+    x = dcgs.minimize(fits, X, graph, FastDCGS(form="sums"), iterations=1, every=0).x
     g = sum((f.grad(np.zeros(D)) for f in fits), start=np.zeros(D))
     moved = g != 0.0
     return -g[moved] / x[moved], 2.0 * np.square(np.vstack(data)).sum(axis=0)[moved]
@@ -106,7 +115,9 @@ def first_step(graph: nx.Graph) -> tuple[Array, Array]:
 
 def test_the_first_step_is_along_the_gradient_divided_by_the_preconditioner() -> None:
     ratio, curvature = first_step(CYCLE)
-    h = summed_preconditioner(curvature)  # its mean is that over other coordinates: equal up to a factor
+    h = summed_preconditioner(
+        curvature, uneven=False
+    )  # its mean is that over other coordinates: equal up to a factor
     large = h > 0.3
     # The ball's projection returns the point itself; sums of a few terms are right to 1e-15.
     np.testing.assert_allclose(ratio[large] / ratio[large][0], h[large] / h[large][0], rtol=1e-12)

@@ -65,7 +65,7 @@ every_graph = pytest.mark.parametrize("name", GRAPHS)
 
 BALL = L1Ball(6, 2.0)
 SUMS = FastDCGS(form="sums")
-Form: TypeAlias = Literal["edges", "sums", "newton"]
+Form: TypeAlias = Literal["edges", "sums", "root", "newton"]
 
 
 def rounds_of(graph: nx.Graph) -> int:
@@ -172,11 +172,14 @@ def answers_of(method: FastDCGS, graph: nx.Graph, columns: int) -> tuple[int, by
     return result.rounds, result.agents.tobytes()
 
 
-def test_with_few_unknowns_hessians_are_sent_with_more_gradients_if_there_is_a_hub_else_points() -> None:
+def test_with_few_unknowns_hessians_are_sent_with_more_the_root_takes_steps_if_it_is_a_hub_else_points() -> (
+    None
+):
     cases: list[tuple[nx.Graph, int, Form, Form]] = [
-        (STAR, 64, "newton", "sums"),
-        (STAR, 65, "sums", "newton"),
-        (COMPLETE, 65, "sums", "edges"),
+        (STAR, 300, "newton", "root"),
+        (STAR, 301, "root", "newton"),
+        (COMPLETE, 300, "newton", "sums"),
+        (COMPLETE, 301, "sums", "root"),
         (nx.cycle_graph(5), 64, "newton", "edges"),
         (nx.cycle_graph(5), 65, "edges", "newton"),
     ]
@@ -1025,8 +1028,8 @@ def test_a_run_that_was_interrupted_between_request_and_shares_resumes_to_the_bi
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"form": "x"}, r"^form must be 'auto', 'edges', 'sums' or 'newton'; got 'x'\.$"),
-        ({"form": None}, r"^form must be 'auto', 'edges', 'sums' or 'newton'; got None\.$"),
+        ({"form": "x"}, r"^form must be 'auto', 'edges', 'sums', 'root' or 'newton'; got 'x'\.$"),
+        ({"form": None}, r"^form must be 'auto', 'edges', 'sums', 'root' or 'newton'; got None\.$"),
         (
             {"form": "sums", "eta": 2.0},
             r"^eta must be None with form='sums', which has no such weight; got 2\.0\.$",

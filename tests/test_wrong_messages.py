@@ -25,7 +25,9 @@ def spoiled(reply: Any, spoil: Callable[[Point], Point]) -> Any:
 
 
 @pytest.mark.parametrize("graph", [nx.cycle_graph(5), nx.star_graph(4), nx.complete_graph(5)], ids=len)
-@pytest.mark.parametrize("method", [*METHODS, dcgs.FastDCGS(form="sums")], ids=repr)
+@pytest.mark.parametrize(
+    "method", [*METHODS, dcgs.FastDCGS(form="sums"), dcgs.FastDCGS(form="root")], ids=repr
+)
 @pytest.mark.parametrize(
     "spoil", [lambda m: m[..., :-1], lambda m: m.reshape(-1)[:1], lambda m: m[None], lambda m: m[..., :0]]
 )

@@ -23,12 +23,15 @@ class ProjectionFacts:
 @final
 @dataclass(frozen=True)
 class SizeFacts:
-    """Sizes that every agent knows if FastDCGS knows the link; see :class:`Facts`."""
+    """Sizes of graph and data by which FastDCGS chooses its form; see :class:`Facts`."""
 
-    most_neighbors: int
-    most_entries: int
-    has_uneven_columns: bool
+    most_neighbors: int = 1
+    most_entries: int = 0
+    has_uneven_columns: bool = False
     all_quadratic: bool = True
+    spread: float = 1.0
+    curved: float = 1.0
+    alike: bool = False
 
 
 @final
@@ -47,11 +50,16 @@ class Facts:
     * For matrix completion, from data: ``separate_rows`` is True if the rows of different agents are in
       different intervals. ``entry_smoothness`` is the largest smoothness of all agents.
     * ``sparse_columns``, from data: True if every agent has a sparse matrix with even columns, of which some
-      are empty. FastDCGS then takes steps along sums in place of edges.
+      are empty.
     * ``sizes``, for methods that declare ``uses_sizes = True``: ``most_neighbors`` of an agent,
       ``most_entries`` of an agent's data that are stored, ``has_uneven_columns`` if the columns of some agent
       differ so much that FastDCGS needs a preconditioner, and ``all_quadratic`` if all agents have quadratic
-      losses. All but the first depend on data.
+      losses. ``spread`` is the smoothness of the agents over their mean curvature, divided by what this is
+      for as many rows of random numbers: how ill-conditioned the data are. ``curved`` is the mean second
+      derivative of the losses where X starts, as a share of the largest: small for Huber losses with large
+      residuals. ``alike`` is True if every agent has at least four rows for each unknown, and their mean
+      curvatures differ by a factor of ten at most: one agent's data are then a good model of all data. All
+      but the first depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
@@ -77,7 +85,7 @@ class Facts:
     horizon: int | None = None
     accuracy: float | None = None
     projection: ProjectionFacts | None = None
-    sizes: SizeFacts | None = None
+    sizes: SizeFacts = SizeFacts()
     mean_degree: float = 1.0
     sparse_columns: bool = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dcgs import datasets, registry
 from dcgs.datasets import Ratings, Regression
-from dcgs.objectives import LeastSquares, Logistic
+from dcgs.objectives import HuberLoss, LeastSquares, Logistic, Objective, matrix_map
 from dcgs.sets import ConvexSet, L1Ball, L2Ball, NuclearNormBall
 from dcgs_bench.study import StudyProblem
 
@@ -135,6 +135,34 @@ def euclidean(graph: GraphFamily, size: Size) -> Family:
     """Return noisy least squares over ‖x‖ ≤ 0.6 ‖θ‖, which binds."""
     what, draw = f"noisy least squares {size} over an ℓ₂ ball that binds", size.draw(_NOISE)
     return _least_squares(what, graph, draw, lambda data: L2Ball(data.A.shape[1], 0.6 * _length(data, 2)))
+
+
+def uneven(graph: GraphFamily, size: Size) -> Family:
+    """Return a noisy Lasso whose columns differ by 10⁴, over a ball of ten times ‖θ‖₁."""
+
+    def draw(seed: int) -> Regression:
+        data = size.draw(noise=1.0)(seed)
+        return replace(data, A=data.A * 10.0 ** np.random.default_rng(seed).uniform(-4.0, 0.0, size.features))
+
+    what = f"Lasso {size} with columns that differ by 10⁴"
+    return _least_squares(what, graph, draw, lambda data: L1Ball(data.A.shape[1], 10.0 * _length(data, 1)))
+
+
+def huber(graph: GraphFamily, size: Size, scale: float) -> Family:
+    """Return Huber losses with δ = 1 and targets of this scale, over a ball of 0.8 ‖θ‖₁, which binds."""
+
+    def make(seed: int) -> StudyProblem:
+        rng = np.random.default_rng(seed)
+        A, truth = rng.standard_normal((size.samples, size.features)), np.zeros(size.features)
+        truth[: size.nonzeros] = rng.standard_normal(size.nonzeros)
+        truth *= scale / np.linalg.norm(truth)
+        b = A @ truth + 0.1 * scale * rng.standard_normal(size.samples)
+        edges = graph.make(seed)
+        losses = [(HuberLoss(b[rows], 1.0), A[rows]) for rows in by_size(b, len(edges), seed)]
+        X = L1Ball(size.features, 0.8 * float(np.abs(truth).sum()))
+        return StudyProblem([Objective(loss, matrix_map(rows)) for loss, rows in losses], X, edges)
+
+    return f"Huber losses {size} with targets of scale {scale:g} over a ball that binds", graph, make
 
 
 def _length(data: Regression, order: int) -> float:
@@ -274,6 +302,8 @@ _LARGE_GRID = fixed_graph("36 agents on a 6×6 grid", nx.grid_2d_graph, 6, 6)
 _BARBELL = fixed_graph("20 agents, two cliques and one edge", nx.barbell_graph, 10, 0)
 _COMPLETE = fixed_graph("20 agents, everyone with everyone", nx.complete_graph, 20)
 
+_HUB = fixed_graph("10 agents on a star", nx.star_graph, 9)
+
 _RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", CYCLE, movielens
 _PAPER, _WIDE, _TALL = Size(2000, 10_000, 100), Size(800, 2000, 20), Size(2000, 100, 20)
 _FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
@@ -310,6 +340,10 @@ INSTANCES: tuple[Instance, ...] = (
         "{} who each see other columns",
         time_factor=3.0,
     ),
+    _row("silo-star-10", silo(_HUB, 20_000, 100, 1e4), rounds=1000, reference=2000),
+    _row("uneven-star-10", uneven(_HUB, Size(4000, 300, 20)), rounds=1000),
+    _row("huber-star-10", huber(_HUB, Size(4000, 300, 150), 100.0), rounds=1000),
+    _row("text-star-10", text(_HUB, 1000, 5000, 1000.0), rounds=1000),
 )
 """All instances of the table."""
 

@@ -69,6 +69,11 @@ def _print(ledger: LedgerFile, console: Console) -> None:
         f"{masked:,} bytes left masked: who receives them reads nothing but a sum over all agents. "
         f"{open_bytes:,} bytes left open: neighbors read them."
     )
+    if masked:
+        say(
+            "beside masked sums are open: public keys, what sites say of their columns, and the answers that "
+            "the root computes from totals over all agents."
+        )
     console.print(screen_table(ledger_table(sums)))
 
 

@@ -5,6 +5,7 @@ Facts are what all agents know before a run: the sizes and eigenvalues that meth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, final
@@ -30,6 +31,9 @@ Evaluate: TypeAlias = Callable[[int, Objective], tuple[Array, ...]]
 # Columns of a sparse matrix are sparse if no more than this share of them has an entry: if entries are at
 # random places, two for each column. With more, edges send fewer bytes on Lassos of `dcgs bench growth`.
 _MOST_COLUMNS = 0.85
+# One agent's data are a model of all data if it has so many rows for each unknown, as the Hessians of random
+# rows then differ by less than their mean, and if mean curvatures of agents differ by no larger factor.
+_ROWS, _APART = 4, 10.0
 # A matrix with at most this many rows is formed, column by column.
 _DENSE_SIDE = 32
 
@@ -122,7 +126,7 @@ def facts_of(
         network.connectivity,
         network.hub,
         *_sampling_facts(f),
-        sizes=_sizes(f, network) if sizes else None,
+        sizes=_sizes(f, X, network) if sizes else SizeFacts(),
         mean_degree=2.0 * network.edges / len(network) or 1.0,
         sparse_columns=_has_sparse_columns(f),
     )
@@ -140,15 +144,31 @@ def facts_of(
     return replace(known, projection=projection)
 
 
-def _sizes(f: DistributedObjective, network: Network) -> SizeFacts:
-    """Return the sizes by which FastDCGS chooses its form for a link."""
+def _sizes(f: DistributedObjective, X: ConvexSet, network: Network) -> SizeFacts:
+    """Return the sizes by which FastDCGS chooses its form."""
+    start = X.start()
 
-    def numbers(_: int, part: Objective) -> tuple[float, float, float]:
+    def numbers(_: int, part: Objective) -> list[float]:
         lower, upper = part.loss.curvature
-        return float(part.map.entries), float(uneven_curvatures(part) is not None), upper - lower
+        curved = float(part.loss.hess(part.map.image(start)).mean()) / (upper or 1.0)
+        uneven = uneven_curvatures(part) is not None
+        sizes = part.map.entries, uneven, upper - lower, part.map.size
+        return [*map(float, sizes), part.smoothness, part.mean_curvature, curved]
 
-    entries, uneven, curved = f.numbers(numbers).max(axis=0).tolist()
-    return SizeFacts(max(map(len, network.neighbors)), int(entries), uneven > 0.0, curved == 0.0)
+    rows = f.numbers(numbers)
+    entries, uneven, curved = rows[:, :3].max(axis=0).tolist()
+    samples, smoothness, mean, share = rows[:, 3:].mean(axis=0).tolist()
+    fewest, (least, most) = rows[:, 3].min(), (rows[:, 5].min(), rows[:, 5].max())
+    random = (1.0 + math.sqrt(start.size / samples)) ** 2  # Marchenko and Pastur 1967
+    return SizeFacts(
+        max(map(len, network.neighbors)),
+        int(entries),
+        uneven > 0.0,
+        curved == 0.0,
+        smoothness / (mean or 1.0) / random,
+        share,
+        bool(fewest >= _ROWS * start.size and most <= _APART * least),
+    )
 
 
 def _has_sparse_columns(f: DistributedObjective) -> bool:

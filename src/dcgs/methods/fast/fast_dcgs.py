@@ -1,11 +1,13 @@
 """FastDCGS: a method that needs few rounds and no tuning.
 
-It has four forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
-are lost. ``sums.py``: accelerated steps along the sum of all gradients. ``second_order.py``: Newton steps
-with the sum of all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors,
-for matrix completion, where agents have rows of their own (``completion_own.py``) or share rows
-(``completion_shared.py``). The last three forms sum along a spanning tree. In all forms the agents decide
-themselves when to stop. docs/methods.md has the algorithms and the proofs.
+It has five forms. ``edges.py``: one round and one inner solve an iteration, on every graph, also if messages
+are lost. ``sums.py``: accelerated steps along the sum of all gradients; or, in the form "root", steps on a
+model of f that is made of this sum and the root's own data. ``second_order.py``: Newton steps with the sum of
+all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
+completion, where agents have rows of their own (``completion_own.py``) or share rows
+(``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide
+themselves when to stop. ``choice.py`` has the table of forms. docs/methods.md has the algorithms and the
+proofs.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
+from dcgs.methods.fast.choice import Form, chosen_form
 from dcgs.methods.fast.completion import complete
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
+from dcgs.methods.fast.link_rule import ASSUMED
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
@@ -34,12 +37,6 @@ from dcgs.validation import FLAG, POSITIVE, instance, number, one_of
 
 RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 """The relaxation over edges, and that where messages may be lost or late; chosen by `dcgs bench`."""
-# With at most this number of unknowns, Hessians are sent.
-_FEW = 64
-# Sums are taken for sparse columns along a tree of at most this height. An iteration by sums is worth 10 to
-# 20 over edges on the Lassos of `dcgs bench growth`.
-_MOST_HEIGHT = 10
-
 # An η outside of these multiples of an agent's smoothness is refused.
 _RANGE = 1e-12, 1e12
 
@@ -59,13 +56,14 @@ class FastDCGS(Method):
     ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
     it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
     one round if the graph is complete.
+    ``form="root"``: as sums, but the root's own data are a part of its model of f, so that steps are as long
+    as its data are like those of the others. It takes two rounds a sum also if the graph is complete.
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
     It has no inner solves, and projects at the root if the set has a projection.
-    ``"auto"`` takes the first of these that applies: edges, if links are not reliable or ``eta`` is given;
-    matrices in factors, for ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; newton,
-    with at most 64 unknowns and ``inner="auto"``; sums, if an agent is a neighbor of all others, or if every
-    agent has a sparse matrix with empty columns and the tree has a height of at most 10 (docs/methods.md has
-    the rule), or if sums are masked (``minimize(secure=True)``); edges. For matrices in factors,
+    ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
+    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the first row of a table that
+    applies (docs/methods.md), by the graph and by what the data are like; never edges if
+    sums are masked (``minimize(secure=True)``). For matrices in factors,
     ``form="sums"`` and ``"auto"`` are the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
@@ -75,13 +73,13 @@ class FastDCGS(Method):
     their Wolfe gap end at gaps that fall with the iterations at the latest.
 
     ``link`` is the speed and latency of the links between agents, such as ``"10MB/s,20ms"``. With it,
-    ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time: links
-    are reliable, columns of the data are even, and an iteration by sums takes less than 2.5 times as long as
-    one over edges. The times are computed from the dimension, the largest number of neighbors, the height of
-    the tree and the largest number of entries of an agent's data. In all forms but edges, what is summed
-    along the tree is sent in pieces where that takes less time: more rounds, of smaller messages, and the
-    same bits. Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves
-    time over links of 100 Mbit/s with 20 ms a round.
+    ``form="auto"`` takes the form by sums in place of edges where a rule expects it to take less time:
+    links are reliable, and an iteration by sums takes less than 2.5 times as long as one over edges. The
+    times are computed from the dimension, the largest number of neighbors, the height of the tree and the
+    largest number of entries of an agent's data. In all forms but edges, what is summed along the tree is
+    sent in pieces where that takes less time: more rounds, of smaller messages, and the same bits.
+    Without it, the aim is few rounds: gradients and factors are sent in pieces only if that saves time
+    over links of 100 Mbit/s with 20 ms a round.
 
     Given a ``gap``, the agents stop when they have certified that relative gap for a model that they all
     have, and return this model. With ``stops_itself=False`` the observer of the run decides
@@ -101,10 +99,11 @@ class FastDCGS(Method):
     relaxation: float | None = None
     precision: float = 0.05
     stops_itself: bool = True
-    form: Literal["auto", "edges", "sums", "newton"] = "auto"
+    form: Literal["auto", "edges", "sums", "root", "newton"] = "auto"
     link: str | None = None
     rounds_per_iteration = 1
     certifies = True
+    uses_sizes = True
     State = EdgesState | SumsState | SecondOrderState | CompletionState | SharedState
 
     def __post_init__(self) -> None:
@@ -113,12 +112,12 @@ class FastDCGS(Method):
         number("be between 0 and 2", lambda x: 0.0 < x < 2.0).or_none(self.relaxation, "relaxation")
         number("be positive and less than 1", lambda x: 0.0 < x < 1.0)(self.precision, "precision")
         FLAG(self.stops_itself, "stops_itself")
-        one_of("auto", "edges", "sums", "newton")(self.form, "form")
+        one_of("auto", "edges", "sums", "root", "newton")(self.form, "form")
         if self.link is not None:
             Link.parse(instance(self.link, str, "link", "be a text such as '10MB/s,20ms'"))
-        if self.form == "sums" and self.eta is not None:
+        if self.form in ("sums", "root") and self.eta is not None:
             raise ValueError(
-                f"eta must be None with form='sums', which has no such weight; got {self.eta!r}."
+                f"eta must be None with form={self.form!r}, which has no such weight; got {self.eta!r}."
             )
 
     @property
@@ -128,10 +127,6 @@ class FastDCGS(Method):
     @property
     def sums_only(self) -> bool:  # type: ignore[override]  # depends on the form
         return self.form != "edges" and self.eta is None and self.stops_itself
-
-    @property
-    def uses_sizes(self) -> bool:  # type: ignore[override]  # depends on the settings
-        return self.link is not None
 
     def incompatibility(self, objectives: Mapping[int, Objective], X: ConvexSet) -> str | None:
         reasons = (self.inner_solver(f, X).incompatibility(f, X) for f in objectives.values())
@@ -160,32 +155,17 @@ class FastDCGS(Method):
         return completes and self.form in ("auto", "sums") and self.eta is None and self.inner == "auto"
 
     def program(self, agent: Agent) -> Program[Any]:
-        has_hub = agent.facts.hub is not None
         link = None if self.link is None else Link.parse(self.link)
         agent = replace(agent, link=(link or ASSUMED) if agent.reliable else None)
         if agent.low_rank_start is not None:
             return complete(agent, OwnRows if agent.facts.separate_rows else SharedRows)
-        chooses = self.form == "auto" and self.eta is None and agent.reliable
-        if self.form == "newton" or (chooses and self.inner == "auto" and agent.x0.size <= _FEW):
+        form: Form = "edges" if self.form == "auto" else self.form
+        if self.form == "auto" and self.eta is None and agent.reliable:
+            form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
+        if form == "newton":
             return by_second_order(replace(agent, link=link if agent.reliable else None))
-        is_sparse = not has_hub and _prefers_sums_of_sparse(agent)
-        prefers_sums = has_hub or is_sparse or agent.secure is not None or self._prefers_sums(agent)
-        if self.form == "sums" or (chooses and prefers_sums):
-            return by_sums(agent, lambda f: self.inner_solver(f, agent.X), is_sparse)
+        if form in ("sums", "root"):
+            return by_sums(agent, lambda f: self.inner_solver(f, agent.X), own_data=form == "root")
         inner = self.inner_solver(agent.f, agent.X)
         omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
         return certified(agent, lambda each: over_edges(each, inner, self.precision, self.eta, omega), inner)
-
-    def _prefers_sums(self, agent: Agent) -> bool:
-        """Return True if the link is known, and sums take less time over it than edges."""
-        if self.link is None or not agent.degrees:
-            return False
-        assert agent.facts.sizes is not None
-        return prefers_sums(
-            Link.parse(self.link), agent.facts.sizes, max(1, 2 * agent.tree.height), agent.x0.size
-        )
-
-
-def _prefers_sums_of_sparse(agent: Agent) -> bool:
-    """Return True if no agent has data for all features, and the tree is not high."""
-    return agent.facts.sparse_columns and 0 < agent.tree.height <= _MOST_HEIGHT

@@ -34,11 +34,8 @@ ASSUMED = Link(speed=12.5e6, latency=0.02)
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
     """Return True if the form by sums is expected to take less time over such links.
 
-    ``sum_rounds`` are the rounds of a sum over the network. The form by sums has no preconditioner for uneven
-    columns, so it is not chosen if the columns of an agent's data are uneven.
+    ``sum_rounds`` are the rounds of a sum over the network.
     """
-    if sizes.has_uneven_columns:
-        return False
     sending = link.waiting(8.0 * unknowns * sizes.most_neighbors)
     one_pass = 8.0 * sizes.most_entries / _MEMORY
     over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, excess, gap_noise
-from dcgs.methods.reduction import Value, network_answer
+from dcgs.methods.reduction import Value, complete_sum, network_answer
 from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
 
@@ -163,9 +164,11 @@ def by_second_order(agent: Agent) -> Program[Point]:
     at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent, at.x, at.trial, first=k == 1)
-        numbers, trial = yield from network_answer(
-            sums, agent, lambda total: _answer(agent, at, total), _nbytes(agent, first=k == 1)
-        )  # line 3
+        decide = partial(_answer, agent, at)
+        if agent.facts.is_complete:
+            numbers, trial = yield from complete_sum(sums, agent, decide)  # line 3
+        else:
+            numbers, trial = yield from network_answer(sums, agent, decide, _nbytes(agent, first=k == 1))
         verdict = Verdict(int(numbers[0]))
         if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
             at.x = at.trial
@@ -201,10 +204,8 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
     return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
 
 
-def _nbytes(agent: Agent, first: bool) -> int | None:
-    """Return the bytes of the largest value of an agent, if the link is known: some may send no Hessians."""
-    if agent.facts.sizes is None:
-        return None
+def _nbytes(agent: Agent, first: bool) -> int:
+    """Return the bytes of the largest value of an agent: some may send no Hessians."""
     d = agent.x0.size
     hessians = first + (not agent.facts.sizes.all_quadratic)  # a matrix of zeros takes few bytes
     return 8 * (4 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)

@@ -71,14 +71,15 @@ class SumsState:
     root: SumsRootState | None = None
 
 
-def by_sums(
-    agent: Agent, inner: Callable[[Objective], Inner], preconditioned: bool = False
-) -> Program[Point]:
-    """Run FastDCGS by sums for one agent; with a diagonal preconditioner, if the inner solver supports it."""
+def by_sums(agent: Agent, inner: Callable[[Objective], Inner], own_data: bool = False) -> Program[Point]:
+    """Run FastDCGS by sums for one agent; with ``own_data`` the root's data are a part of the model of f.
+
+    It has a diagonal preconditioner where columns are sparse or uneven, if the inner solver supports it.
+    """
     f, shape = agent.f, agent.x0.shape
     start = Sample(agent.x0, f.map.image(agent.x0))
     at = agent.restore(SumsState) or SumsState(start, start)  # line 1
-    root = SumsRoot(agent, inner, preconditioned, at.root)
+    root = SumsRoot(agent, inner, own_data, at.root)
     bound = LocalBound(agent, inner(f))
     for k in agent.iterations_left:  # line 2
         numbers, point, *request = yield from _answer(agent, at, root, k)  # lines 3 to 7
@@ -109,7 +110,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
     if root.preconditioned and k == 1:
         value.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
     decide = partial(root.answer, k, y.x)
-    if agent.facts.is_complete:
+    if root.everywhere:
         return (yield from complete_sum(tuple(value), agent, decide))
     return (yield from network_answer(tuple(value), agent, decide, sparse_answer=True))
 

@@ -16,6 +16,12 @@ _INCREASE = 1.5
 # increases.
 _SLACK, _MORE, _DECREASE = 0.5, 1.2, 0.7
 _MOST_DECREASES, _MOST_INCREASES = 20, 2
+# With the root's data as the model, Λ starts at _FIRST of the mean curvature, grows by the factor _CHANGE at
+# least, and falls by the factor _FALL at most; it falls after increases, too.
+_FIRST, _CHANGE, _FALL = 1e-3, 2.0, 0.5
+# If the root's data explain less than _EXPLAINED of the curvature of f in _STEPS steps, they are no model;
+# steps in which f was nearly linear, with a curvature below _FLAT of Λ, do not count.
+_EXPLAINED, _STEPS, _FLAT = 0.15, 3, 0.1
 
 
 @final
@@ -54,24 +60,48 @@ class SummedModel:
 @final
 @dataclass
 class SmoothnessEstimate:
-    """Λ, an estimate of the smoothness of f, and how often it was increased and decreased."""
+    """Λ, an estimate of the smoothness of f − c·f_root, and how often it was increased and decreased.
+
+    ``weight`` is c, the weight of the root's data in the model of f; without them it is 0. ``unlike`` counts
+    steps along which they explained little of the curvature of f.
+    """
 
     L: float = 0.0
     increases: int = 0
     decreases: int = 0
+    weight: float = 0.0
+    unlike: int = 0
 
     def start(self, smoothness: float, mean_curvature: float) -> None:
         """Start between the sums of the agents' mean curvatures and of their smoothness."""
         self.L = math.sqrt(smoothness * mean_curvature) or 1.0
 
+    def start_with_data(self, mean_curvature: float, own: float, agents: int) -> None:
+        """Start with the root's data as the model, given the mean curvatures of f and of f_root."""
+        self.weight = min(float(agents), mean_curvature / own)
+        self.L = _FIRST * mean_curvature
+
     def increase(self, curvature: float) -> None:
         """Use a larger Λ, because a step has shown this curvature."""
         self.increases += 1
-        self.L = max(_INCREASE * self.L, curvature)
+        factor, more = (_CHANGE, _MORE) if self.weight else (_INCREASE, 1.0)
+        self.L = max(factor * self.L, more * curvature)
 
     def decrease(self, curvature: float) -> None:
         """Use a smaller Λ if a step has shown a much smaller curvature."""
-        allowed = self.increases < _MOST_INCREASES and self.decreases < _MOST_DECREASES
-        if 0.0 < curvature < _SLACK * self.L and allowed:
+        with_data = self.weight > 0.0
+        allowed = (with_data or self.increases < _MOST_INCREASES) and self.decreases < _MOST_DECREASES
+        if (with_data or curvature > 0.0) and curvature < _SLACK * self.L and allowed:
             self.decreases += 1
-            self.L = max(_DECREASE * self.L, _MORE * curvature)
+            self.L = max((_FALL if with_data else _DECREASE) * self.L, _MORE * curvature)
+
+    def leaves_data(self, curvature: float, own: float) -> bool:
+        """Return True if the root's data are no model of f from now on.
+
+        ``curvature`` is that of f along a step, and ``own`` that of the root's data with their weight.
+        """
+        self.unlike += curvature > _FLAT * self.L and own < _EXPLAINED * curvature
+        if self.unlike < _STEPS:
+            return False
+        self.weight, self.L = 0.0, max(self.L, curvature)
+        return True

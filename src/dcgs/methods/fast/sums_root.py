@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from dcgs.inner import Inner, Solver, Subproblem, gap_at_most
+from dcgs.inner import Accuracy, Inner, Solver, Subproblem, Task, gap_at_most
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, GapKind, gap_noise, summable_tolerance
 from dcgs.methods.fast.preconditioner import summed_preconditioner
@@ -17,14 +17,21 @@ from dcgs.methods.fast.sums_control import SmoothnessEstimate, SummedModel
 from dcgs.methods.reduction import Value
 from dcgs.momentum import Momentum
 from dcgs.objectives import LeastSquares, Objective
-from dcgs.points import Point, norm
+from dcgs.points import Point, norm, vdot
 
 # Shares of the dual function may be asked for in iteration _FIRST, and then in iterations that grow by the
 # factor _GROWTH. They are, if f has fallen by at most _NEAR times the gap asked for since the last of these
 # iterations. An agent computes its share up to _SHARE of the gap asked for, divided by the number of agents.
 # If another bound was better, the next request is not before _PAUSE times as many iterations. They are not
 # asked for if f has fallen by more than the share _FALLS of what it is above the least value of the losses.
-_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 2, 0.2
+# With the root's data as the model f falls faster: _SOON is the first iteration then, and _FASTER replaces
+# _NEAR.
+_FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 1.3, 0.2
+_SOON, _FASTER = 2, 30.0
+# With the root's data as the model, a step that was too long counts nevertheless if f has fallen by this
+# share of what its slope at z promised; errors of steps are relative to their lengths; and momentum restarts
+# when its t is above _LONGEST, after about twice as many steps.
+_FALL, _PRECISION, _LONGEST = 0.3, 0.05, 30.0
 
 
 @final
@@ -32,13 +39,20 @@ _FIRST, _GROWTH, _NEAR, _SHARE, _PAUSE, _FALLS = 4, 1.15, 3.0, 0.25, 2, 0.2
 class DualRequests:
     """When the agents' shares of the dual function are asked for.
 
-    ``mark`` is the next iteration in which they may be, and ``value`` is f − f(x⁰) in the last one. If
+    ``mark`` is the next iteration in which they may be, and ``value`` is f − f(x⁰) in the last one. f is near
+    f* if it has fallen by at most ``near`` times the gap asked for. If
     ``is_pending``, the shares are in the next sum.
     """
 
     mark: int = _FIRST
     value: float = 0.0
     is_pending: bool = False
+    near: float = _NEAR
+
+    @classmethod
+    def with_data(cls) -> DualRequests:
+        """Return the requests of steps with the root's data as the model."""
+        return cls(_SOON, near=_FASTER)
 
     def is_due(self, k: int, value: float, gap: CertifiedGap, threshold: float) -> bool:
         """Return True if shares are to be asked for in iteration k: f is near f*, as far as its fall tells.
@@ -51,7 +65,9 @@ class DualRequests:
             fall = self.value - value
             self.mark, self.value = math.ceil(_GROWTH * k), value
             to_least = gap.kind is GapKind.LEAST and fall > _FALLS * gap.gap
-            self.is_pending = fall <= _NEAR * threshold and 0.0 < threshold < gap.gap - fall and not to_least
+            self.is_pending = (
+                fall <= self.near * threshold and 0.0 < threshold < gap.gap - fall and not to_least
+            )
         return self.is_pending
 
 
@@ -106,17 +122,31 @@ class SumsRoot:
         self,
         agent: Agent,
         inner: Callable[[Objective], Inner],
-        preconditioned: bool,
+        own_data: bool,
         state: SumsRootState | None,
     ) -> None:
         zero = LeastSquares(np.zeros((1, agent.x0.size)), [0.0], agent.x0.shape)  # of line 6
+        self.everywhere = agent.facts.is_complete and (not own_data or agent.facts.agents == 1)
+        facts = agent.facts
+        is_sparse = facts.hub is None and facts.sparse_columns
+        preconditioned = is_sparse or facts.sizes.has_uneven_columns
         self.preconditioned = preconditioned and inner(zero).supports_preconditioner(zero, agent.X)
         self.state = state
         self.solver: Solver | None = None
-        if agent.tree.parent is None or agent.facts.is_complete:
+        self._agent, self._zero, self._inner, self._model = agent, zero, inner, zero
+        if agent.tree.parent is None or self.everywhere:
             self.state = state or SumsRootState(agent.x0, agent.x0)
-            self.solver = inner(zero).start(replace(agent.task, f=zero))
-        self._agent, self._zero = agent, zero
+            starts = own_data and state is None
+            self._start(agent.f if starts or self.state.smoothness.weight else zero, agent.task)
+
+    @property
+    def _is_relative(self) -> bool:
+        """True if the errors of solves are bounded by the lengths of steps alone."""
+        return self._model is not self._zero and not self._inner(self._model).stops_by_gap
+
+    def _start(self, model: Objective, task: Task) -> None:
+        """Use a new solver, for steps with this part of the model of f."""
+        self._model, self.solver = model, self._inner(model).start(replace(task, f=model))
 
     def answer(self, k: int, y: Point, total: Value) -> Value:
         """Return θ and the next point; at the end the gap, and no point. The gradients are those at y.
@@ -132,7 +162,8 @@ class SumsRoot:
         if gap is not None and ends and inside is at.x:  # line 4
             return gap.as_array(), np.empty(0)
         scale = -at.lowest if at.lowest < 0.0 else sums.model.gap(agent)
-        e = summable_tolerance(k, scale)  # by so much f may increase
+        # By so much f may increase: not at all if no solve stops by its Wolfe gap.
+        e = 0.0 if self._is_relative else summable_tolerance(k, scale)
         if ends:
             at.restart(inside)
         else:
@@ -150,7 +181,9 @@ class SumsRoot:
         numbers = numbers + fixed * (0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, -1.0)
         numbers[2] += fixed[:2].max()
         numbers[5] += agent.sum_noise(0, grad.size)
-        h = summed_preconditioner(curvatures[0].reshape(shape)) if curvatures else at.preconditioner
+        h = at.preconditioner
+        if curvatures:
+            h = summed_preconditioner(curvatures[0].reshape(shape), agent.facts.sizes.has_uneven_columns)
         value, value_y, *others = numbers.tolist()
         return _Sums(SummedModel(y, value_y, grad.reshape(shape), h), value, *others)
 
@@ -172,7 +205,7 @@ class SumsRoot:
             at.bounds.add(sums.dual, GapKind.DUAL)
         wolfe, gap = agent.gaps(model.grad, model.at, above, sums.error, at.bounds)
         if at.dual.is_pending and (gap.kind is not GapKind.DUAL or wolfe.gap <= gap.gap):
-            at.dual.mark = _PAUSE * k
+            at.dual.mark = math.ceil(_PAUSE * k)
         if gap.gap < math.inf:
             agent.certify(gap)
         return gap, wolfe.gap <= noise + 2.0 * apart
@@ -190,26 +223,71 @@ class SumsRoot:
     def _judge(self, at: SumsRootState, k: int, e: float, sums: _Sums) -> None:
         """Judge the last step: accept it, shorten it, or undo it if it increased f by more than e."""
         value, rounding = sums.value, sums.error
-        last, at.model = at.model, sums.model
+        last, at.model, unlike, too_long = at.model, sums.model, 0.0, False
+        if last is not None:
+            explained, error = self._explained(at, last)
+            unlike = last.curvature(at.x, value - explained)
+            too_long = value - explained > last.bound(at.x, at.smoothness.L) + rounding + error
         if k == 1:
-            at.smoothness.start(sums.smoothness, sums.mean_curvature)
-            at.preconditioner = sums.model.preconditioner
-        elif last is not None and value > last.bound(at.x, at.smoothness.L) + rounding:
+            self._first(at, sums)
+        elif last is not None and too_long and not self._is_lower(at, last, value + rounding):
             # The step was too long: repeat it with a larger Λ.
-            at.smoothness.increase(last.curvature(at.x, value))
+            at.smoothness.increase(unlike)
             at.model, at.momentum = last, Momentum()
         elif value > at.lowest + e + rounding:
             # f has increased: go back to the best point, without momentum.
             at.restart(self._agent.X.restore(at.best))
         else:
             at.best, at.lowest = at.x, value
-            if last is not None:
-                at.smoothness.decrease(last.curvature(at.x, value))
+            if too_long:
+                at.smoothness.increase(unlike)
+            elif last is not None:
+                at.smoothness.decrease(unlike)
+        if last is not None and at.smoothness.weight:
+            curvature = last.curvature(at.x, value)
+            if at.smoothness.leaves_data(curvature, curvature - unlike):
+                self._start(self._zero, replace(self._agent.task, x0=at.x, saved=None))
+
+    def _first(self, at: SumsRootState, sums: _Sums) -> None:
+        """Start Λ, and the preconditioner if there is one."""
+        at.preconditioner, own = sums.model.preconditioner, self._agent.f.mean_curvature
+        if self._model is self._zero or own <= 0.0:
+            self._model = self._zero
+            at.smoothness.start(sums.smoothness, sums.mean_curvature)
+        else:
+            at.smoothness.start_with_data(sums.mean_curvature, own, self._agent.facts.agents)
+            at.dual = DualRequests.with_data()
+
+    def _explained(self, at: SumsRootState, last: SummedModel) -> tuple[float, float]:
+        """Return c (f_root(x) − f_root(z) − ⟨∇f_root(z), x − z⟩) and its rounding error."""
+        f, weight = self._agent.f, at.smoothness.weight
+        if weight == 0.0:
+            return 0.0, 0.0
+        image = f.map.image(last.at)
+        (fall, error), (fall_z, error_z) = (
+            self._agent.baseline.decrease(p, f.map.image(p)) for p in (at.x, last.at)
+        )
+        slope = vdot(f.map.adjoint(f.loss.grad(image)), at.x - last.at)
+        noise = f.grad_error(last.at, image) * norm(at.x - last.at)
+        return weight * (fall_z - fall - slope), weight * (error + error_z + noise)
+
+    def _is_lower(self, at: SumsRootState, last: SummedModel, value: float) -> bool:
+        """Return True if f has fallen so far that a step with the root's data counts although it was long."""
+        return at.smoothness.weight > 0.0 and value < at.lowest - _FALL * vdot(last.grad, last.at - at.x)
 
     def _step(self, at: SumsRootState, model: SummedModel, gap: float) -> float:
         """Move x to the minimizer of the model, up to this gap; return θ."""
         assert self.solver is not None
-        phi = Subproblem(self._zero, model.grad, at.smoothness.L, model.at, at.preconditioner)
-        x_prev, at.x = at.x, self.solver(phi, gap_at_most(gap))  # line 6
+        f, c = self._agent.f, at.smoothness.weight or 1.0
+        w = model.grad if self._model is self._zero else model.grad / c - f.grad(model.at)
+        phi = Subproblem(self._model, w, at.smoothness.L / c, model.at, at.preconditioner)
+        accuracy = gap_at_most(gap) if self._model is self._zero else _relative(phi, gap / c)
+        x_prev, at.x = at.x, self.solver(phi, accuracy)  # line 6
         uphill = model.dot(model.at - at.x, at.x - x_prev) > 0.0
-        return at.momentum.weight(restart=uphill)  # line 7
+        is_long = at.smoothness.weight > 0.0 and at.momentum.t > _LONGEST
+        return at.momentum.weight(restart=uphill or is_long)  # line 7
+
+
+def _relative(phi: Subproblem, least: float) -> Accuracy:
+    """Return the accuracy with which φ(x) − min φ is small beside the term of the step's length."""
+    return lambda x: max(least, 0.5 * phi.eta * _PRECISION**2 * phi.squared(x - phi.center))
