@@ -47,6 +47,7 @@ class SitePlan:
     n_sites: int
     runtime: Runtime | None
     seed: int
+    secure: bool = False
 
     @property
     def where(self) -> Runtime:
@@ -83,7 +84,11 @@ class SitePlan:
                 )
             graph, dealt = nx.complete_graph(len(used)), numbers
             nodes, hosts = list(graph), list(graph)
-        return Places(Reductions(graph, runtime), nodes, {i: kept[dealt == n] for n, i in enumerate(hosts)})
+        return Places(
+            Reductions(graph, runtime, secure=self.secure),
+            nodes,
+            {i: kept[dealt == n] for n, i in enumerate(hosts)},
+        )
 
     def dealt_graph(self, most: int) -> nx.Graph:
         """Return the graph of sites to which data are dealt out, with at most so many nodes."""
@@ -103,7 +108,7 @@ class SitePlan:
             raise ValueError(
                 f"every site must have rows; there are none at {empty}. Leave these nodes out of the graph."
             )
-        return Places(Reductions(graph, runtime), nodes, rows)
+        return Places(Reductions(graph, runtime, secure=self.secure), nodes, rows)
 
     def _graph_of(self, labels: list[Any]) -> nx.Graph:
         """Return the graph whose nodes the labels are; raise if one of them is none of its nodes."""

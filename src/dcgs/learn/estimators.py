@@ -34,7 +34,7 @@ from dcgs.learn.sites import Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.run.result import Result
-from dcgs.validation import NOT_NEGATIVE, POSITIVE, instance, shown, vector
+from dcgs.validation import FLAG, NOT_NEGATIVE, POSITIVE, instance, shown, vector
 
 _COMPARED = ("radius", "fit_intercept", "standardize", "gap", "folds", "rule", "class_weight", "ridge")
 """The parameters that must be the same at all sites; a graph and a set are compared by ``minimize``."""
@@ -79,6 +79,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         within one standard error of it, for a model with fewer features.
     random_state : int, RandomState or None, default=None
         Which rows are dealt where, and held out. None is the same as 0.
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
     floors : dcgs.Floors or None, default=None
         How many people, at how many sites, all must be about that leaves a site; every row is a person. None
         is no floors. Floors hold for sums over all sites: between neighbors they need secure sums.
@@ -128,6 +130,7 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     folds: int | None = None
     rule: str = "best"
     random_state: Any = None
+    secure: bool = False
     floors: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
@@ -178,6 +181,9 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     class_weight : dict, "balanced" or None, default=None
         A factor for the weights of the rows of each class. ``"balanced"`` makes all classes count the same.
 
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
+
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
@@ -212,6 +218,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     rule: str = "best"
     class_weight: Any = None
     random_state: Any = None
+    secure: bool = False
     floors: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
@@ -334,6 +341,8 @@ class DecentralizedCompletion(BaseEstimator):
         within one standard error of it, for a model with fewer features.
     random_state : int, RandomState or None, default=None
         Which values are held out. None is the same as 0.
+    secure : bool, default=False
+        Whether sums over the sites are masked, of the run too (docs/privacy.md); it needs three sites.
 
     Attributes
     ----------
@@ -361,6 +370,7 @@ class DecentralizedCompletion(BaseEstimator):
     gap: float | None = None
     rule: str = "best"
     random_state: Any = None
+    secure: bool = False
     floors: Any = None
 
     def fit(self, rows: ArrayLike, cols: ArrayLike, values: ArrayLike, sites: Any = None) -> Self:
@@ -425,7 +435,9 @@ def certified_gap(result: Result) -> float:
 
 def _plan(estimator: Any) -> SitePlan:
     seed = as_seed(estimator.random_state)
-    return SitePlan(estimator.graph, estimator.n_sites, estimator.runtime, seed)
+    return SitePlan(
+        estimator.graph, estimator.n_sites, estimator.runtime, seed, FLAG(estimator.secure, "secure")
+    )
 
 
 def _rows_spec(estimator: Any, loss: LossOf) -> RowsSpec:

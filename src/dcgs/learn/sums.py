@@ -10,18 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, final
 
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dcgs.floors import Floors
+from dcgs.learn.masked import SHORT, Total, masked_results, network_total
 from dcgs.methods.reduction import Combine, Value, tree_answer
 from dcgs.network import as_network
 from dcgs.protocol import Program
+from dcgs.run.checks import OPEN, check_agents, sums_of
 from dcgs.runtime import Job, Lockstep, Runtime, Traffic
+from dcgs.secure.session import SecureSums
 from dcgs.secure.union import SecureUnion
 from dcgs.tree import TreeNode
 from dcgs.validation import finite, instance, one_of, reals, shown, takes
@@ -134,7 +138,8 @@ class Request:
 
     ``values`` has for each agent its arrays or, for the operation ``"union"``, its texts. For ``"counts"`` it
     has texts with the number of people that each is about: the result has those above ``floors``, with their
-    counts. The other operations are ``"sum"``, ``"min"``, ``"max"`` and, for flags of 0 and 1, ``"any"``.
+    counts. The other operations are ``"sum"``, ``"min"``, ``"max"``, for flags of 0 and 1 ``"any"``, and
+    ``"bound"``: numbers that are at least the maxima, which they are where sums are open.
     With ``answer`` all agents get what the root of the tree makes of the results: as many arrays as there are
     results, of one dimension. It is called in the process that runs the root, and nowhere else.
     """
@@ -191,7 +196,8 @@ class Reductions:
 
     ``agent_bytes`` is what each agent of this process has sent, in all. ``named`` is told what the next
     messages are for, and the number of unknowns of a model. Reductions are made in rounds, and every message
-    arrives, whatever the faults and the pace of the runtime.
+    arrives, whatever the faults and the pace of the runtime. With ``secure`` sums are masked, those of runs
+    too (docs/privacy.md).
 
     >>> network = Reductions(nx.path_graph(2))
     >>> network.sum("rows", {0: [3.0], 1: [4.0]})
@@ -204,6 +210,7 @@ class Reductions:
     runtime: Runtime = field(default_factory=Lockstep)
     sent: list[Sent] = field(default_factory=list)
     named: Named = field(default=lambda name, size=0: None, repr=False)
+    secure: bool | Literal["unmasked"] = False
     agent_bytes: NDArray[np.int64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -213,6 +220,19 @@ class Reductions:
         instance(self.sent, list, "sent", "be a list, to which records are added")
         if not takes(self.named, "a sum", 1):
             raise TypeError(f"named must be a function of a name and a size; got {shown(self.named)}.")
+        self._masks = self._masked_sums() if sums_of(self.secure) != OPEN else {}
+
+    def _masked_sums(self) -> dict[int, SecureSums]:
+        """Return how the agents of this process mask their sums."""
+        agents = len(self.graph)
+        check_agents(agents)
+        return {i: SecureSums(i, agents, self.secure is True, short=SHORT) for i in self.hosts}
+
+    def on(self, runtime: Runtime) -> Reductions:
+        """Return the same network with another runtime of the same agents, with the same record and keys."""
+        other = replace(self, runtime=runtime)
+        other._masks = self._masks
+        return other
 
     @property
     def hosts(self) -> range:
@@ -274,11 +294,17 @@ class Reductions:
             results = _nested(asked, iter(self._all_reduced(_flat(asked))))
 
     def run_programs(
-        self, name: str, numbers: int, program: Callable[[int, TreeNode], Program[Answer]]
+        self, name: str, numbers: int, program: Callable[[int, Total], Program[Answer]]
     ) -> dict[int, Answer]:
-        """Run a program for every agent, as :func:`run_programs`, and record what was sent."""
+        """Run a program for every agent, and record what was sent.
+
+        ``program`` takes the number of an agent, and how it adds up arrays over the network.
+        """
         self.named(name)
-        answers, traffic = run_programs(program, self.graph, self.runtime)
+        masks = self._masks
+        answers, traffic = run_programs(
+            lambda i, tree: program(i, network_total(tree, masks.get(i), name)), self.graph, self.runtime
+        )
         self.record(Sent(name, "fit", numbers, traffic.rounds, 0), traffic)
         return answers
 
@@ -317,7 +343,7 @@ class Reductions:
             for parts in ([entry.name for entry in requests], [entry.operation for entry in requests])
         )
         self.named("; ".join(names))
-        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds())
+        results, traffic = _reduce(requests, self.graph, self.runtime.in_rounds(), self._masks)
         sent = Sent("; ".join(names), ", ".join(operations), sum(map(_size, requests)), traffic.rounds, 0)
         self.record(sent, traffic)
         return results
@@ -366,9 +392,15 @@ def run_programs(
 
 
 def _reduce(
-    requests: Sequence[Request], graph: nx.Graph, runtime: Runtime | None
+    requests: Sequence[Request],
+    graph: nx.Graph,
+    runtime: Runtime | None,
+    masks: Mapping[int, SecureSums] | None = None,
 ) -> tuple[list[Any], Traffic]:
-    """Return the results of requests, by one reduction along the tree, and the traffic."""
+    """Return the results of requests, by one reduction along the tree, and the traffic.
+
+    With ``masks``, which are those of the agents of this process, it is masked.
+    """
     runtime = Lockstep() if runtime is None else runtime
     instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
     hosts = list(runtime.hosts(len(graph)))
@@ -385,6 +417,14 @@ def _reduce(
                 f"values must have the same shapes for all agents; agent {hosts[0]} has "
                 f"{shapes[hosts[0]][0]}, agent {i} has {shapes[i][0]}."
             )
+    if masks:
+        unions = {
+            i: {k: partial(_open_union, own[0]) for k, own in enumerate(arrays[i]) if own} for i in hosts
+        }
+        answers, traffic = run_programs(
+            lambda i, tree: masked_results(requests, i, unions[i], tree, masks[i]), graph, runtime
+        )
+        return answers[hosts[0]], traffic
     values = {i: tuple(array.reshape(-1) for local in arrays[i] for array in local) for i in hosts}
     pairs = zip(requests, shapes[hosts[0]], strict=True)
     combine = _combined([_COMBINE[request.operation] for request, local in pairs for _ in local])
@@ -399,8 +439,8 @@ def _reduce(
     def program(i: int, tree: TreeNode) -> Program[Value]:
         return tree_answer(values[i], tree, combine, answer, same_shapes=not has_texts)
 
-    answers, traffic = run_programs(program, graph, runtime)
-    flat, results = iter(answers[hosts[0]]), list[Any]()
+    totals, traffic = run_programs(program, graph, runtime)
+    flat, results = iter(totals[hosts[0]]), list[Any]()
     for request, local in zip(requests, shapes[hosts[0]], strict=True):
         total = list(islice(flat, len(local)))
         if request.operation == _UNION:
@@ -410,6 +450,14 @@ def _reduce(
         else:
             results.append(_shaped(total, local) if request.answer is None else tuple(total))
     return results, traffic
+
+
+def _open_union(own: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
+    """Return the union of texts; they are what sites agree on, and are not masked."""
+    (packed,) = yield from tree_answer(
+        (own,), tree, _combined([_union]), lambda total: total, same_shapes=False
+    )
+    return tuple(_unpacked(packed))
 
 
 def _shaped(arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...]:
@@ -501,6 +549,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "min": np.minimum,
     "max": np.maximum,
     "any": np.maximum,
+    "bound": np.maximum,
     _UNION: _union,
     _COUNTS: _added_counts,
 }

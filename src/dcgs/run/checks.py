@@ -294,17 +294,22 @@ def check_reliability(problem: RunProblem) -> None:
         )
 
 
-def check_secure(problem: RunProblem) -> None:
-    """Raise if sums are to be masked and cannot be, or if more than sums would be sent."""
-    settings, method = problem.settings, problem.method
-    if settings.sums == OPEN:
-        return
-    agents, name = len(problem.network), type(method).__name__
+def check_agents(agents: int) -> None:
+    """Raise unless sums over so many agents can be masked."""
     if agents < LEAST_AGENTS:
         raise ValueError(
             f"masked sums need at least {LEAST_AGENTS} agents; there are {agents}: with two, the total and "
             "its own value tell each the other's. Leave secure out, or add agents."
         )
+
+
+def check_secure(problem: RunProblem) -> None:
+    """Raise if sums are to be masked and cannot be, or if more than sums would be sent."""
+    settings, method = problem.settings, problem.method
+    if settings.sums == OPEN:
+        return
+    name = type(method).__name__
+    check_agents(len(problem.network))
     if not isinstance(method, Method) or not method.sums_only:
         raise ValueError(
             "with secure=True, agents may send sums over all agents only, which can be masked; "

@@ -72,7 +72,7 @@ def decode(total: Words, exponent: Exponent) -> Point:
     >>> decode(total, 2)
     array([-0.25])
     """
-    numbers: Point = np.ldexp(total.view(np.int64).astype(np.float64), -np.asarray(exponent))
+    numbers: Point = np.asarray(np.ldexp(total.view(np.int64).astype(np.float64), -np.asarray(exponent)))
     return numbers
 
 

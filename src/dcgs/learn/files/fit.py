@@ -75,7 +75,7 @@ class FitConfig:
     offsets.
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
     must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
-    for none.
+    for none. With ``secure`` all sums over the network are masked.
     """
 
     problem: Problem
@@ -90,6 +90,7 @@ class FitConfig:
     rows: RowsOptions = field(default_factory=RowsOptions)
     ridge: float | str | None = AUTO
     options: Mapping[str, str] = field(default_factory=dict)
+    secure: bool = False
     floors: Floors | None = None
 
     @property
@@ -105,6 +106,11 @@ class FitConfig:
             raise ValueError(
                 f"--radius auto of {self.problem.name} is for --set nuclear; got {self.set.name}. "
                 "Give a number, or leave --set out."
+            )
+        if self.secure and self.run.every is not None:
+            raise ValueError(
+                "--measure reads the models, losses and gradients of single sites, which --secure hides. "
+                "Leave out one of them."
             )
         if self.run.every is not None or self.method.stops_itself:
             return
@@ -194,7 +200,7 @@ class Watch:
 
     def of(self, network: Reductions) -> Reductions:
         """Return the network of the path and the run, with the same record."""
-        return Reductions(network.graph, self.observed(network.runtime), network.sent, self.named)
+        return network.on(self.observed(network.runtime))
 
 
 def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -> FileFit:
@@ -212,7 +218,8 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         config = replace(config, source=source)
     notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
-    network = Reductions(graph.graph, runtime, named=watch.named)
+    with group.common_errors():
+        network = Reductions(graph.graph, runtime, named=watch.named, secure=config.secure)
     (local,) = (record for record in records if hosts[0] in record.agents)
     checksums = {name: sums.split()[0] for name, sums in local.files}
     with group.common_errors():
@@ -240,6 +247,7 @@ def _records(
         "--agents": str(agents),
         "--graph": option_text(config.graph.text, may_be_file=True),
         "--data": form,
+        "--secure": repr(config.secure),
         "the version of dcgs": __version__,
     }
     return exchange_records(source, targets, hosts, options, group)

@@ -287,7 +287,8 @@ def _fit(
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
     objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
     network.named(RUN, X.shape[0])
-    result = minimize(objectives, X, network.graph, runtime=network.runtime, x0=start, **arguments)
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
+    result = minimize(objectives, X, network.graph, x0=start, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)
     models = zip(result.hosted.tolist(), result.agents, strict=True)
     local = {i: design.model(x) for i, x in models if i in rows}

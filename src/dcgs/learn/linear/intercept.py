@@ -124,15 +124,15 @@ def range_bound(
     rows: Mapping[int, Rows], loss: Callable[[Vector], Loss], statistics: Statistics, scale: Vector
 ) -> Steps[RangeBound]:
     """Find the bound from the largest row and the extreme targets, or the best constant."""
-    values = {}
+    values, flags = {}, {}
     for i, local in rows.items():
         low, high, least_at_targets = _constants(local, loss)
-        values[i] = [
-            [high, -low, _largest_norm(local.A, statistics.mean, scale), float(not least_at_targets)]
-        ]
-    (maxima,) = yield Request("largest target and row", values, "max")
-    high, low, largest, others = maxima.tolist()
-    if not others:
+        values[i] = [[high, -low, _largest_norm(local.A, statistics.mean, scale)]]
+        flags[i] = [[float(not least_at_targets)]]
+    name = "largest target and row"
+    (maxima,), (others,) = yield [Request(name, values, "bound"), Request(name, flags, "any")]
+    high, low, largest = maxima.tolist()
+    if not others.any():
         return RangeBound(-low, high, largest, statistics.target_mean)
     low, high = yield from _best_constant(rows, loss, -low, high)
     return RangeBound(low, high, largest, 0.5 * (low + high))

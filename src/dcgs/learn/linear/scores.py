@@ -298,11 +298,11 @@ def fit_scores(
             local = _scores(scores, site.targets, constant, labels)
             table[i] = [len(scores), *(_sent(v) for name in names for v in asdict(local[name]).values())]
         if labels:
-            parts[i] = [table, *_class_sums(scores, site.targets, local)]
+            parts[i] = [table.reshape(-1), *_class_sums(scores, site.targets, local)]
         else:
-            parts[i] = [table, _number_sums(scores, site.targets, constant)]
+            parts[i] = [table.reshape(-1), _number_sums(scores, site.targets, constant)]
     table, *totals = network.sum("each site's scores, and sums for those of all sites", parts)
-    sites_scores = tuple(_site(row, names) for row in table)
+    sites_scores = tuple(_site(row, names) for row in table.reshape(len(network.graph), -1))
     rows = sum(site.rows for site in sites_scores)
     of_all = _class_totals if labels else _number_totals
     return sites_scores, SiteScores(rows, of_all(totals, rows) if rows else {})

@@ -61,6 +61,7 @@ def path(
     radii: Sequence[float] | None = None,
     start: Point | None = None,
     runtime: Runtime | None = None,
+    secure: bool = False,
 ) -> RadiusPath:
     """Return the errors of models of increasing radius on rows that the agents held out.
 
@@ -71,7 +72,8 @@ def path(
     until the error on held-out rows has turned. Models are found to a gap of 3 %. Matrices in factors are
     found to a gap of 10 %, and end where two radii in a row are not clearly better. A model that runs out of
     steps is left out of the path, and no larger radius is tried; ``ran_out`` has its radius, and a
-    ``RuntimeWarning`` says so. ``start`` is the point of no model, by default that of the set.
+    ``RuntimeWarning`` says so. ``start`` is the point of no model, by default that of the set. With
+    ``secure`` all sums over the network are masked.
 
     >>> import dcgs
     >>> rng = np.random.default_rng(0)
@@ -83,7 +85,7 @@ def path(
     >>> 4.0 < found.best.radius < 6.0, found.one_standard_error.radius <= found.best.radius
     (True, True)
     """
-    network = Reductions(graph, Lockstep() if runtime is None else runtime)
+    network = Reductions(graph, Lockstep() if runtime is None else runtime, secure=secure)
     given = [folds] if isinstance(folds, Fold) else folds
     instance(given, Sequence, "folds", "be dcgs.Fold(train, held_out), or several of them")
     (radius_path,) = network.run(path_steps(network, list(given), set_of, radii, start))

@@ -403,7 +403,8 @@ def fit_placed(placed: PlacedRatings, network: Reductions, spec: RatingsSpec) ->
         prepared = prepare_with(placed.parts, task, known)
     X, arguments = spec.set(placed.shape, radius), run.arguments(explained)
     network.named(RUN, X.shape[-1])
-    result = minimize(prepared.objectives, X, network.graph, runtime=network.runtime, x0=x0, **arguments)
+    where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
+    result = minimize(prepared.objectives, X, network.graph, x0=x0, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[-1], result.rounds, 0), result)
     answers = dict(zip(result.hosted.tolist(), result.agents, strict=True))
     agents = {}

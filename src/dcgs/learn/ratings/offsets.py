@@ -17,13 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from dcgs.learn.masked import Total
 from dcgs.learn.ratings.ids import places_in
 from dcgs.learn.sums import Reductions, Request, Steps
 from dcgs.low_rank import Index
-from dcgs.methods.reduction import Value, added, tree_answer
 from dcgs.objectives import MatrixCompletion, Objective
 from dcgs.protocol import Program
-from dcgs.tree import TreeNode
 
 Numbers = NDArray[np.float64]
 
@@ -178,7 +177,7 @@ def prepare(
 ) -> Prepared:
     """Fit the offsets over the network, and return objectives of what they leave."""
     offsets = network.run_programs(
-        name, task.shape[1], lambda i, tree: offsets_program(parts[i], tree, task, facts)
+        name, task.shape[1], lambda i, total: offsets_program(parts[i], total, task, facts)
     )
     return _prepared(parts, task, offsets)
 
@@ -212,8 +211,8 @@ def best_ridge(
 ) -> float:
     """Return the ridge whose offsets of the ratings that were kept are best on the others."""
 
-    def program(i: int, tree: TreeNode) -> Program[list[Offsets]]:
-        return solved(kept[i], tree, task, facts, _RIDGES, _ROUGH)
+    def program(i: int, total: Total) -> Program[list[Offsets]]:
+        return solved(kept[i], total, task, facts, _RIDGES, _ROUGH)
 
     name = f"offsets with {len(_RIDGES)} ridges"
     offsets = network.run_programs(name, task.shape[1] * len(_RIDGES), program)
@@ -225,25 +224,25 @@ def best_ridge(
     return _RIDGES[int(np.argmin(sums))]
 
 
-def offsets_program(part: Part, tree: TreeNode, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
+def offsets_program(part: Part, total: Total, task: OffsetsTask, facts: RatingsFacts) -> Program[Offsets]:
     """Find the offsets, for one agent."""
     if task.ridge is None:
         yield from ()  # nothing is sent
         return Offsets.none(facts.low, facts.high, task.shape[1])
-    (offsets,) = yield from solved(part, tree, task, facts, (task.ridge,), _ACCURACY)
+    (offsets,) = yield from solved(part, total, task, facts, (task.ridge,), _ACCURACY)
     return offsets
 
 
 def solved(
     part: Part,
-    tree: TreeNode,
+    total: Total,
     task: OffsetsTask,
     facts: RatingsFacts,
     ridges: Sequence[float],
     accuracy: float,
 ) -> Program[list[Offsets]]:
     """Find the offsets of several ridges, for one agent."""
-    system = _System(part, facts.mean, tree, task, np.array(ridges)[:, None])
+    system = _System(part, facts.mean, total, task, np.array(ridges)[:, None])
     columns = yield from system.solve(accuracy)
     rows = yield from system.row_offsets(columns)
     pairs = zip(rows, columns, strict=True)
@@ -257,8 +256,8 @@ class _System:
     A is the number of ratings of each entry. ``row_counts`` and ``col_counts`` are its sums.
     """
 
-    def __init__(self, part: Part, mean: float, tree: TreeNode, task: OffsetsTask, ridges: Numbers) -> None:
-        self.tree, self.task, self.ridges = tree, task, ridges
+    def __init__(self, part: Part, mean: float, total: Total, task: OffsetsTask, ridges: Numbers) -> None:
+        self.total, self.task, self.ridges = total, task, ridges
         self.rows: Index = np.unique(part.rows) if task.separate_rows else np.arange(task.shape[0])
         places = np.searchsorted(self.rows, part.rows)
         shape = len(self.rows), task.shape[1]
@@ -272,10 +271,10 @@ class _System:
     def solve(self, accuracy: float) -> Program[Numbers]:
         """Return the offsets of columns, by conjugate gradients with a diagonal preconditioner."""
         if not self.task.separate_rows:
-            self.row_sums, self.row_counts = yield from self._total(self.row_sums, self.row_counts)
+            self.row_sums, self.row_counts = yield from self.total(self.row_sums, self.row_counts)
         counts = self.row_counts + self.ridges
         # Where all agents have all rows, every agent adds the columns of its own ratings.
-        right, col_counts = yield from self._total(
+        right, col_counts = yield from self.total(
             self.col_sums - self._to_columns(self.row_sums / counts), self.col_counts
         )
         diagonal = col_counts + self.ridges
@@ -288,7 +287,7 @@ class _System:
             if (rz <= enough).all():
                 break
             from_rows = yield from self._row_totals(p)
-            (product,) = yield from self._total(self._to_columns(from_rows / counts))
+            (product,) = yield from self.total(self._to_columns(from_rows / counts))
             Sp = diagonal * p - product
             step = _ratios(rz, _dots(p, Sp))
             b, r = b + step * p, r - step * Sp
@@ -310,11 +309,8 @@ class _System:
         local = np.array([self.A @ line for line in p])
         if self.task.separate_rows:
             return local
-        (total,) = yield from self._total(local)
+        (total,) = yield from self.total(local)
         return total
-
-    def _total(self, *arrays: Numbers) -> Program[Value]:
-        return (yield from tree_answer(arrays, self.tree, added, _same))
 
 
 def _dots(a: Numbers, b: Numbers) -> Numbers:
@@ -324,10 +320,6 @@ def _dots(a: Numbers, b: Numbers) -> Numbers:
 
 def _ratios(a: Numbers, b: Numbers) -> Numbers:
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0.0)
-
-
-def _same(total: Value) -> Value:
-    return total
 
 
 def _sums(places: Index, values: Numbers, count: int) -> Numbers:
