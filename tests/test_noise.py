@@ -67,11 +67,17 @@ def test_coins_in_floating_point_are_not_trusted_where_they_are_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(noise, "_exact_coin", lambda u, gamma, draw: asked.append(u) or True)
+
+    def decided(u: int, gamma: Fraction, draw: Draw) -> bool:
+        assert gamma == Fraction(1, 2)
+        asked.append(u)
+        return True
+
+    monkeypatch.setattr(noise, "_exact_coin", decided)
     # Of these words the second is within 2⁻⁴⁰ of exp(−½).
     words = [0, int(exp(-0.5) * 2**64) + 1000, 2**63, 2**64 - 1]
     given = b"".join(word.to_bytes(8, "little") for word in words)
-    coins = noise._coins(np.full(4, 0.5), lambda i: Fraction(1, 2), lambda _: given)
+    coins = noise._coins(np.ones(4, dtype=np.int64), 2, lambda _: given)
     assert coins.tolist() == [True, True, True, False]
     assert asked == [words[1]]
 

@@ -18,7 +18,7 @@ from dcgs.floors import Floors
 from dcgs.methods.reduction import Value, added, tree_answer
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
-from dcgs.secure.sum import Reduce, secure_any, secure_powers
+from dcgs.secure.sum import Reduce, secure_answer, secure_any, secure_powers
 from dcgs.secure.union import secure_union
 from dcgs.tree import TreeNode
 
@@ -121,6 +121,13 @@ def _bound(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str)
     return np.ldexp(1.0, np.minimum(powers, 1023))
 
 
+def _integers(numbers: NDArray[Any], secure: SecureSums, reduce: Reduce, name: str) -> Program[NDArray[Any]]:
+    """Return the sums of whole numbers, exactly. No sum of magnitudes comes first: noise may be in them."""
+    program = secure_answer((numbers,), secure.masked(reduce), lambda total: total.arrays, (0,), name)
+    (total,), _ = yield from program
+    return total
+
+
 def _ordered(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
     """Return integers in the order of the numbers."""
     bits = (numbers + 0.0).view(np.uint64)
@@ -142,4 +149,5 @@ _OPERATIONS: dict[str, Callable[..., Program[NDArray[Any]]]] = {
     "max": _max,
     "min": _min,
     "bound": _bound,
+    "integers": _integers,
 }

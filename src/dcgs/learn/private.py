@@ -82,7 +82,8 @@ class Bounds:
         dense = A.toarray() if hasattr(A, "toarray") else np.asarray(A, dtype=np.float64)
         if dense.shape[1] != len(self.low):
             raise ValueError(
-                f"there must be bounds for each column; there are {len(self.low)} for {dense.shape[1]} columns."
+                f"there must be bounds for each column; there are {len(self.low)} for {dense.shape[1]} "
+                "columns."
             )
         return np.asarray((np.clip(dense, self.low, self.high) - self.middle) / self.half)
 
@@ -172,7 +173,7 @@ def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> 
     local = {i: _scaled(part, spec) for i, part in rows.items()}
     count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
     numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
-    (total,) = yield Request("noisy number of rows", count.noisy(numbers), exponent=0)
+    (total,) = yield Request("noisy number of rows", count.noisy(numbers), "integers")
     number_of_rows = float(count.read(total)[0])
     size = len(spec.bounds.low) + 1
     scale = _Scale.of(math.hypot(spec.norm, 1.0), size, (1.0 - _COUNT_SHARE) * spec.rho / spec.steps, honest)
@@ -181,7 +182,7 @@ def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> 
     x, squares, models = np.zeros(size), 0.0, []
     for _ in range(spec.steps):
         gradients = {i: A.T @ _slope(spec.loss, A @ x, b) for i, (A, b) in local.items()}
-        (total,) = yield Request("noisy sum of gradients", scale.noisy(gradients), exponent=0)
+        (total,) = yield Request("noisy sum of gradients", scale.noisy(gradients), "integers")
         g = scale.read(total)
         squares += float(g @ g)
         x = X.project(x - _FIRST * spec.radius / math.sqrt(squares) * g)
@@ -266,7 +267,7 @@ class PrivacyBudget:
     delta: float
 
     def spend(self, rho: float, name: str) -> float:
-        """Write down that a fit of this name costs ρ, before anything leaves; return the ε of all fits so far.
+        """Write down that a fit costs ρ, before anything leaves; return the ε of all fits so far.
 
         Raise if that is more than the budget: nothing is written then.
         """
@@ -276,8 +277,8 @@ class PrivacyBudget:
             before = epsilon_of(math.fsum(float(entry["rho"]) for entry in spent), self.delta)
             raise ValueError(
                 f"the privacy budget of {self.path} must not be exceeded: ε is {self.epsilon:g} (δ = "
-                f"{self.delta:g}), {before:.4g} of it is spent by {len(spent)} fits, and this one would make it "
-                f"{epsilon:.4g}. Ask for a smaller epsilon, or use the model that there is."
+                f"{self.delta:g}), {before:.4g} of it is spent by {len(spent)} fits, and this one would "
+                f"make it {epsilon:.4g}. Ask for a smaller epsilon, or use the model that there is."
             )
         entries = [*spent, {"fit": name, "rho": rho}]
         given = {"epsilon": self.epsilon, "delta": self.delta, "spent": entries}

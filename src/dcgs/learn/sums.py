@@ -139,7 +139,8 @@ class Request:
     ``values`` has for each agent its arrays or, for the operation ``"union"``, its texts. For ``"counts"`` it
     has texts with the number of people that each is about: the result has those above ``floors``, with their
     counts. The other operations are ``"sum"``, ``"min"``, ``"max"``, for flags of 0 and 1 ``"any"``, and
-    ``"bound"``: numbers that are at least the maxima, which they are where sums are open.
+    ``"bound"``: numbers that are at least the maxima, which they are where sums are open. ``"integers"`` are
+    sums of whole numbers, which are exact also where sums are masked.
     With ``answer`` all agents get what the root of the tree makes of the results: as many arrays as there are
     results, of one dimension. It is called in the process that runs the root, and nowhere else.
     """
@@ -550,6 +551,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "max": np.maximum,
     "any": np.maximum,
     "bound": np.maximum,
+    "integers": np.add,
     _UNION: _union,
     _COUNTS: _added_counts,
 }

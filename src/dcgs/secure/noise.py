@@ -50,9 +50,7 @@ def discrete_gaussian(size: int, sigma: int = SIGMA, draw: Draw = os.urandom) ->
     kept = [np.empty(0, dtype=np.int64)]
     while (missing := size - sum(map(len, kept))) > 0:
         y = _discrete_laplace(2 * missing + 8, sigma, draw)
-        distance = np.abs(y) - sigma
-        gamma = 0.5 * (distance / sigma) ** 2
-        accepted = _coins(gamma, lambda i, d=distance: Fraction(int(d[i]) ** 2, 2 * sigma**2), draw)
+        accepted = _coins((np.abs(y) - sigma) ** 2, 2 * sigma**2, draw)
         kept.append(y[accepted][:missing])
     return np.concatenate(kept)
 
@@ -87,23 +85,23 @@ def rho_for(epsilon: float, delta: float) -> float:
 def _discrete_laplace(size: int, scale: int, draw: Draw) -> Integers:
     """Return at most so many independent integers with weights exp(−|x|/scale); scale is a power of two."""
     u = (_words(size, draw) & np.uint64(scale - 1)).astype(np.int64)
-    u = u[_coins(u / scale, lambda i, u=u: Fraction(int(u[i]), scale), draw)]
+    u = u[_coins(u, scale, draw)]
     v, going = np.zeros(len(u), dtype=np.int64), np.arange(len(u))
     while len(going):
-        going = going[_coins(np.ones(len(going)), lambda i: Fraction(1), draw)]
+        going = going[_coins(np.ones(len(going), dtype=np.int64), 1, draw)]
         v[going] += 1
     x, negative = u + scale * v, _words(len(u), draw) & np.uint64(1) == 1
     counted_once = ~(negative & (x == 0))
-    return np.where(negative, -x, x)[counted_once]
+    return np.asarray(np.where(negative, -x, x)[counted_once])
 
 
-def _coins(gamma: NDArray[np.float64], exact: Callable[[int], Fraction], draw: Draw) -> NDArray[np.bool_]:
-    """Return independent coins that are True with the probabilities exp(−γ); ``exact(i)`` is γ of coin i."""
-    u, p = _words(len(gamma), draw), np.exp(-gamma)
+def _coins(numerators: Integers, denominator: int, draw: Draw) -> NDArray[np.bool_]:
+    """Return independent coins that are True with the probabilities exp(−γ), γ = numerator/denominator."""
+    u, p = _words(len(numerators), draw), np.exp(-numerators / denominator)
     distance = p - u * 2.0**-64
-    coins = distance > 0.0
+    coins = np.asarray(distance > 0.0)
     for i in np.flatnonzero(np.abs(distance) < _CLOSE).tolist():
-        coins[i] = _exact_coin(int(u[i]), exact(i), draw)
+        coins[i] = _exact_coin(int(u[i]), Fraction(int(numerators[i]), denominator), draw)
     return coins
 
 

@@ -1,0 +1,72 @@
+"""What a promise of privacy costs: logistic models by noisy sums, beside the best one and one site alone.
+
+``python benchmarks/estimators/private.py`` prints a table: the share of what the best model explains that a
+private model of ten sites, and a model of one site without noise, lose. Data are normal, with bounds at four
+deviations; in every second row columns have a common factor. Noise has no seed, so that the last digits
+differ from run to run.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+import dcgs
+from dcgs.learn import Rows, Sites
+from dcgs.learn.private import Bounds, PrivateSpec, fit_private
+from dcgs.learn.sums import Reductions
+
+SITES, RADIUS, BOUND = 10, 24.0, 4.0
+SIZES = [(100_000, 100), (20_000, 100), (20_000, 300), (20_000, 1000), (2000, 100)]
+Matrix = NDArray[np.float64]
+
+
+def data(n: int, d: int, correlated: bool) -> tuple[Matrix, Matrix]:
+    """Return rows, and labels −1 and 1."""
+    rng = np.random.default_rng(n + d + correlated)
+    A = rng.standard_normal((n, d))
+    if correlated:
+        A = 0.8 * A + 0.6 * rng.standard_normal((n, 1))
+    x = np.zeros(d)
+    x[rng.choice(d, 10, replace=False)] = rng.standard_normal(10)
+    z = A @ x
+    return A, np.where(rng.random(n) < 1.0 / (1.0 + np.exp(-2.0 * z / z.std())), 1.0, -1.0)
+
+
+def best(A: Matrix, b: Matrix, radius: float) -> Matrix:
+    """Return the model of these rows without noise, in the units of the bounds."""
+    X, alone = dcgs.L1Ball(A.shape[1], radius=radius), nx.empty_graph(1)
+    return np.asarray(dcgs.minimize([dcgs.Logistic(A / BOUND, b)], X, alone, gap=1e-3, every=None).x)
+
+
+def main() -> None:
+    """Print the table."""
+    print("| rows | features | columns | lost with ε = 1 | lost by one site alone | signal |")
+    print("| ---: | ---: | --- | ---: | ---: | ---: |")
+    for n, d in SIZES:
+        for correlated in (False, True):
+            A, b = data(n, d, correlated)
+            parts = np.array_split(np.arange(n), SITES)
+            network = Reductions(nx.complete_graph(SITES), secure=True)
+            sites = Sites(network, {i: Rows(A[p], b[p]) for i, p in enumerate(parts)}, {})
+            limits = np.full(d, BOUND)
+            spec = PrivateSpec("logistic", RADIUS, Bounds(-limits, limits), epsilon=1.0)
+            fit = fit_private(sites, spec)
+
+            def loss(z: Matrix, b: Matrix = b) -> float:
+                return float(np.logaddexp(0.0, -b * z).mean())
+
+            least = loss(A / BOUND @ best(A, b, RADIUS))
+            explained = np.log(2.0) - least
+            own = [loss(A / BOUND @ best(A[parts[0]], b[parts[0]], r)) for r in (6.0, 12.0, 24.0)]
+            kind = "correlated" if correlated else "independent"
+            shares = [100.0 * (value - least) / explained for value in (loss(fit.model.image(A)), min(own))]
+            print(
+                f"| {n:,} | {d:,} | {kind} | {shares[0]:.1f} % | {shares[1]:.1f} % | {fit.signal:.0f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
