@@ -44,6 +44,12 @@ _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
 """Sets that bound the size of a model; the others bound coefficients in the user's units."""
 
 
+_MASKED = (
+    "sums over the sites are masked: neighbors see uniform words, the root totals of all sites; "
+    "names and types of columns, options and checksums of files are open."
+)
+
+
 @final
 @dataclass(frozen=True)
 class RowsOptions:
@@ -216,7 +222,7 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         own = config.source.own or has_own_files(records)
         source = replace(config.source, own=own, names=site_names(records))
         config = replace(config, source=source)
-    notes = watch.noted(file_notes(records))
+    notes = watch.noted([*file_notes(records), *([_MASKED] if config.secure else [])])
     graph = config.graph.build(agents)
     with group.common_errors():
         network = Reductions(graph.graph, runtime, named=watch.named, secure=config.secure)
