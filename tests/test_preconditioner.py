@@ -15,7 +15,7 @@ import stacked
 from dcgs import FastDCGS, L1Ball, LeastSquares, Objective, Snapshot, Status
 from dcgs.inner import Accuracy, Inner, Projected, Solver, Subproblem, Task
 from dcgs.methods.fast.fast_dcgs import RELAXATION
-from dcgs.methods.fast.preconditioner import as_preconditioner, uneven_curvatures
+from dcgs.methods.fast.preconditioner import as_preconditioner
 from dcgs.points import Point
 from dcgs.sets import ConvexSet, L2Ball
 from problems import Array, laplacian_matrix
@@ -34,10 +34,10 @@ def uneven_parts(agents: int, seed: int = 0, flat: tuple[int, ...] = ()) -> list
 
 def test_even_columns_are_not_sent() -> None:
     rng = np.random.default_rng(3)
-    assert uneven_curvatures(LeastSquares(rng.standard_normal((1, 1000)), [1.0])) is None
-    assert uneven_curvatures(LeastSquares(np.zeros((1, 5)), [1.0])) is None
+    assert LeastSquares(rng.standard_normal((1, 1000)), [1.0]).uneven_curvatures is None
+    assert LeastSquares(np.zeros((1, 5)), [1.0]).uneven_curvatures is None
     A, b = uneven_parts(1)[0]
-    curvatures = uneven_curvatures(LeastSquares(A, b))
+    curvatures = LeastSquares(A, b).uneven_curvatures
     assert curvatures is not None
     np.testing.assert_allclose(curvatures, 2.0 * (A**2).sum(axis=0), rtol=1e-14)
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from dcgs.facts import Facts, ProjectionFacts, SizeFacts
-from dcgs.methods.fast.preconditioner import uneven_curvatures
 from dcgs.network import Network, extreme_eigenvalues
 from dcgs.objectives.maps import SparseMap, largest_by_lanczos
 from dcgs.objectives.objective import Objective
@@ -151,7 +150,7 @@ def _sizes(f: DistributedObjective, X: ConvexSet, network: Network) -> SizeFacts
     def numbers(_: int, part: Objective) -> list[float]:
         lower, upper = part.loss.curvature
         curved = float(part.loss.hess(part.map.image(start)).mean()) / (upper or 1.0)
-        uneven = uneven_curvatures(part) is not None
+        uneven = part.uneven_curvatures is not None
         sizes = part.map.entries, uneven, upper - lower, part.map.size
         return [*map(float, sizes), part.smoothness, part.mean_curvature, curved]
 
@@ -178,7 +177,7 @@ def _has_sparse_columns(f: DistributedObjective) -> bool:
         if not isinstance(part.map, SparseMap):
             return [False]
         used = np.count_nonzero(np.diff(part.map.columns.indptr))
-        return [bool(used <= _MOST_COLUMNS * part.map.A.shape[1]) and uneven_curvatures(part) is None]
+        return [bool(used <= _MOST_COLUMNS * part.map.A.shape[1]) and part.uneven_curvatures is None]
 
     return bool(f.numbers(numbers).all())
 

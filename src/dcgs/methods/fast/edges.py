@@ -14,7 +14,6 @@ from dcgs.methods.base import Agent
 from dcgs.methods.certificate import summable_tolerance
 from dcgs.methods.fast.edge_variables import EdgeVariables, LossyEdgeVariables, ReliableEdgeVariables
 from dcgs.methods.fast.epoch import Epoch
-from dcgs.methods.fast.preconditioner import uneven_curvatures
 from dcgs.methods.fast.step_size import StepSize, local_eta
 from dcgs.points import Point, norm
 from dcgs.protocol import Program
@@ -85,7 +84,7 @@ def _first_state(agent: Agent, inner: Inner, solver: Solver, sigma: float, eta: 
     if first_gap > 0.0 and scale <= 0.0:  # the first solve has left x⁰ where it was
         scale = first_gap
     uses_preconditioner = inner.supports_preconditioner(f, agent.X) and eta is None
-    epoch = Epoch.first(step, uneven_curvatures(f) if uses_preconditioner else None)
+    epoch = Epoch.first(step, f.uneven_curvatures if uses_preconditioner else None)
     # A single agent has no links that could fail.
     is_reliable = agent.reliable or not agent.degrees
     edges = ReliableEdgeVariables(x0, phi.w) if is_reliable else LossyEdgeVariables.at(x0, step)

@@ -8,25 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dcgs.objectives.objective import Objective
 from dcgs.points import Point
 
-# Columns are uneven if the largest curvature is more than this multiple of the median positive one. For one
-# sample of a million Gaussian features the ratio is about 50, and smaller for several samples.
-_UNEVEN = 100.0
 # The smallest entry of the preconditioner, as a share of the largest: no data may have that column.
 _LEAST = 1e-12
 # The smallest entry of the one for sums of even columns, as a share of the mean. From 0.02 to 0.5 it makes
 # little difference on the sparse Lassos of `dcgs bench growth`.
 _LEAST_EVEN = 0.1
-
-
-def uneven_curvatures(f: Objective) -> Point | None:
-    """Return the curvature of each coordinate if they differ much, else None."""
-    own = f.loss.curvature[1] * f.map.column_squares
-    positive = own[own > 0.0]
-    uneven = positive.size > 0 and float(positive.max()) > _UNEVEN * float(np.median(positive))
-    return own if uneven else None
 
 
 def summed_preconditioner(curvature: Point, uneven: bool) -> Point:
