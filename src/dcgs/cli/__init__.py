@@ -116,7 +116,7 @@ def make_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
     try:
         add_jobs(jobs, found, typed)
     except ImportError as error:
-        parser.error(f"the job cannot be loaded: {error}.")
+        parser.error(f"the job cannot be loaded: {str(error).rstrip('.')}.")
     return parser
 
 
