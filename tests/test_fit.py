@@ -477,7 +477,7 @@ def test_ctrl_c_prints_one_sentence_and_writes_nothing(
 
     monkeypatch.setattr("dcgs.learn.linear.fit.minimize", interrupted)
     assert run("fit lasso --data d.npy --radius 1.5 --agents 3 --out m") == 130
-    assert "interrupted: nothing was written." in capsys.readouterr().out
+    assert "interrupted: no model was written." in capsys.readouterr().out
     assert not Path("m").exists()
 
 
@@ -495,7 +495,7 @@ def test_a_process_that_is_interrupted_ends_with_130_and_leaves_nothing(tmp_path
     process.send_signal(signal.SIGINT)
     printed, errors = process.communicate(timeout=600)
     assert process.returncode == 130, printed + errors
-    assert "interrupted: nothing was written." in printed
+    assert "interrupted: no model was written." in printed
     assert "Traceback" not in errors
     assert not Path("m").exists()
 

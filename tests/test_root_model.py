@@ -99,12 +99,13 @@ def test_where_the_root_has_no_data_to_go_by_it_needs_no_more_sums_than_gradient
     assert sums_to("root", objectives, X) <= 1.25 * sums_to("sums", objectives, X)
 
 
-def test_a_root_without_any_curvature_takes_the_steps_of_gradients() -> None:
+@pytest.mark.parametrize("inner", ["auto", "oracle"])
+def test_a_root_without_any_curvature_takes_the_steps_of_gradients(inner: Any) -> None:
     """Its rows are zero."""
     fits = fits_of(0, 3, 0.0)
     objectives, X = [LeastSquares(Ai, bi) for Ai, bi in zip(fits.A, fits.b, strict=True)], L1Ball(6, 0.5)
     answers = [
-        dcgs.minimize(objectives, X, nx.star_graph(3), FastDCGS(form=form), iterations=6).x
+        dcgs.minimize(objectives, X, nx.star_graph(3), FastDCGS(form=form, inner=inner), iterations=6).x
         for form in ("root", "sums")
     ]
     np.testing.assert_array_equal(*answers)

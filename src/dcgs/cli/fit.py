@@ -166,7 +166,7 @@ def _print_interrupted(
     who = "interrupted" if common else group.describe(stop).rstrip(".")
     there = folder is not None and any(folder.rglob("agent-*/*.dcgs"))
     left = f"a checkpoint is in {folder}; continue by the same command with --resume."
-    console.print(f"{who}: {left if there else 'nothing was written.'}", soft_wrap=True)
+    console.print(f"{who}: {left if there else 'no model was written.'}", soft_wrap=True)
 
 
 def _checked(args: argparse.Namespace) -> tuple[FitConfig, OutputFolder]:

@@ -23,6 +23,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
 from dcgs.points import Point
 from dcgs.protocol import Program
+from dcgs.secure.session import SecureSums
 from dcgs.secure.sum import complete_answer
 from dcgs.tree import TreeNode
 
@@ -153,10 +154,15 @@ def _names(name: str, value: Value) -> list[str]:
 
 
 def with_keys(program: Program[T], agent: Agent) -> Program[T]:
-    """Run the program of an agent; exchange the keys of its sums first, if they are masked."""
-    if agent.secure is not None:
-        yield from agent.secure.begin(partial(tree_answer, tree=agent.tree, combine=added))
-    return (yield from program)
+    """Return the program of an agent; if its sums are masked, it exchanges their keys first."""
+    if agent.secure is None:
+        return program
+
+    def after_keys(secure: SecureSums) -> Program[T]:
+        yield from secure.begin(partial(tree_answer, tree=agent.tree, combine=added))
+        return (yield from program)
+
+    return after_keys(agent.secure)
 
 
 def tree_answer(

@@ -251,8 +251,9 @@ class SumsRoot:
     def _first(self, at: SumsRootState, sums: _Sums) -> None:
         """Start Λ, and the preconditioner if there is one."""
         at.preconditioner, own = sums.model.preconditioner, self._agent.f.mean_curvature
-        if self._model is self._zero or own <= 0.0:
-            self._model = self._zero
+        if self._model is not self._zero and own <= 0.0:  # the root's data say nothing
+            self._start(self._zero, self._agent.task)
+        if self._model is self._zero:
             at.smoothness.start(sums.smoothness, sums.mean_curvature)
         else:
             at.smoothness.start_with_data(sums.mean_curvature, own, self._agent.facts.agents)
