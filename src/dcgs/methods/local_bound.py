@@ -17,9 +17,9 @@ from dcgs.methods.fast.step_size import local_eta
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the
-# method, and then falls at most by the factor _FASTEST and at least by _SLOWEST. If a step was cut short and
-# has not raised the bound, η grows by _BACK.
-_FIRST, _FASTEST, _SLOWEST, _BACK = 0.3, 0.2, 0.3, 3.0
+# method, and is multiplied by _FALL after each step. If a step was cut short and has not raised the bound, it
+# grows by _BACK.
+_FIRST, _FALL, _BACK = 0.3, 0.5, 3.0
 # No η is below this share of that of the method.
 _LEAST = 1e-9
 # The error of a step, relative to its length. No smaller error is asked for than a share of the tolerance:
@@ -100,7 +100,7 @@ class LocalBound:
             if is_better or not is_cut:
                 x = trial
             if not is_cut:
-                eta *= max(_FASTEST, min(_SLOWEST, 0.5 * tolerance / max(found.gap, tolerance)))
+                eta *= _FALL
             elif not is_better:
                 eta *= _BACK
         return best
