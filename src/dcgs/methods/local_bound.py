@@ -29,7 +29,7 @@ _PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # every one that was cut short.
 _SOLVES, _STEPS = 40, 8
 # Corrective steps for each step that is allowed, and the most: they get longer with the number of atoms.
-_CORRECTIONS, _MOST_CORRECTIONS = 16, 1000
+_CORRECTIONS, _MOST_CORRECTIONS = 8, 1000
 # Rounding errors of inner products with w, and of sums in addition to one for each agent, in units of EPS.
 _ROUNDINGS = 4.0
 
