@@ -155,7 +155,7 @@ GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, m
 """
 
 
-def entry(name: str) -> Entry:
+def entry_named(name: str) -> Entry:
     """Return the entry of that name, or of a method outside the package.
 
     Such a method is named ``package.module:name`` or ``path/to/file.py:name``, and is a method, or a class

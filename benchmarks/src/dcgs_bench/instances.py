@@ -367,7 +367,7 @@ QUICK: tuple[Instance, ...] = (
 """Small instances, for a quick trial."""
 
 
-def instance(name: str) -> Instance:
+def instance_named(name: str) -> Instance:
     """Return the instance of that name, or one outside the package.
 
     The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
@@ -395,4 +395,4 @@ def instance(name: str) -> Instance:
 @lru_cache(maxsize=2)
 def problem_of(name: str, seed: int) -> StudyProblem:
     """Return the problem of an instance; the last two are kept, for runs one after the other."""
-    return instance(name).make(seed)
+    return instance_named(name).make(seed)

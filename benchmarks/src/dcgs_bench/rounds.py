@@ -20,7 +20,7 @@ from dcgs.run.minimize import versions
 from dcgs.run.result import Snapshot
 from dcgs.run.stopping import LIMITS
 from dcgs.runtime import Lockstep
-from dcgs_bench.entries import GOAL, Adapted, Entry, entry, observed_sparsely
+from dcgs_bench.entries import GOAL, Adapted, Entry, entry_named, observed_sparsely
 from dcgs_bench.instances import Instance, problem_of
 from dcgs_bench.optimum import TARGET, Optimum, solve
 from dcgs_bench.pooled import pool
@@ -73,7 +73,7 @@ class GridRun:
 
     def __call__(self) -> dict[str, Any]:
         """Do the run; return its record."""
-        problem, method = problem_of(self.instance, self.seed), entry(self.entry).method
+        problem, method = problem_of(self.instance, self.seed), entry_named(self.entry).method
         once = Lockstep(threads=1)
         if self.end is None:
             record = execute(problem, method, self.budget, self.seed, runtime=once)
@@ -158,7 +158,7 @@ class RoundsGrid:
 
     def budget(self, chosen: Instance, one: Entry, gap: float | None = None) -> Budget:
         """Return the limits of a run. A setting gets the rounds that its default settings take to 1e-3."""
-        default = self.trial(chosen, entry(one.family)) if one.setting else None
+        default = self.trial(chosen, entry_named(one.family)) if one.setting else None
         cost = None if default is None else default.costs[GOAL]
         rounds = chosen.rounds if cost is None else max(1, cost.rounds)
         seconds = self.study.seconds * chosen.time_factor * one.time_factor

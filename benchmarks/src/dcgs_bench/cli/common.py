@@ -19,9 +19,9 @@ from rich.text import Text
 from dcgs.cli.values import option
 from dcgs.report import Progress
 from dcgs.report.figures import encoded
-from dcgs_bench.entries import ENTRIES, Entry, entry
+from dcgs_bench.entries import ENTRIES, Entry, entry_named
 from dcgs_bench.faults import Condition
-from dcgs_bench.instances import QUICK, Instance, instance
+from dcgs_bench.instances import QUICK, Instance, instance_named
 from dcgs_bench.study import Records, Stages, StudyTask, TextTable, as_json, as_markdown, run_tasks
 
 _LONGEST = 25  # characters of a number in a table; longer cells are text
@@ -71,8 +71,8 @@ class Choice:
     @classmethod
     def of(cls, args: argparse.Namespace, instances: Sequence[Instance]) -> Choice:
         """Return what the options of :func:`add_choices` choose, of the small instances with ``--quick``."""
-        table = _with_outside("instance", QUICK if args.quick else instances, args.instance, instance)
-        methods = _with_outside("method", ENTRIES, args.method, entry)
+        table = _with_outside("instance", QUICK if args.quick else instances, args.instance, instance_named)
+        methods = _with_outside("method", ENTRIES, args.method, entry_named)
         own = [[spec.rpartition(":")[2] for spec in specs] for specs in (args.instance, args.method)]
         chosen = chosen_by_name("an instance", args.instances and [*args.instances, *own[0]], table)
         entries = chosen_by_name("a method", args.methods and [*args.methods, *own[1]], methods)
