@@ -229,7 +229,11 @@ def test_a_run_whose_agents_do_not_stop_in_time_ends_at_its_limit() -> None:
 
 
 def test_runs_until_the_agents_stop_can_be_done_alone(tmp_path: Path) -> None:
-    chosen, one, grid = instance_named("quick-noisy"), entry_named("FastDCGS"), grid_in(tmp_path, stops_only=True)
+    chosen, one, grid = (
+        instance_named("quick-noisy"),
+        entry_named("FastDCGS"),
+        grid_in(tmp_path, stops_only=True),
+    )
     run_grid(grid, [chosen], [one])
     found = grid.trial(chosen, one)
     assert found is not None

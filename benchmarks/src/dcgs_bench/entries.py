@@ -162,9 +162,9 @@ def entry_named(name: str) -> Entry:
     or function that makes one without arguments.
     """
     if ":" not in name:
-        return next(one for one in (*ENTRIES, *GRID) if one.name == name)
-    found = registry.load("method", name)
-    method = found if isinstance(found, Method) or not callable(found) else found()
+        return next(entry for entry in (*ENTRIES, *GRID) if entry.name == name)
+    loaded = registry.load("method", name)
+    method = loaded if isinstance(loaded, Method) or not callable(loaded) else loaded()
     if not isinstance(method, Method):
         raise ValueError(
             f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."

@@ -374,7 +374,7 @@ def instance_named(name: str) -> Instance:
     that returns objectives, set and graph.
     """
     if ":" not in name:
-        return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
+        return next(known for known in (*INSTANCES, *LARGE, *QUICK) if known.name == name)
     make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")

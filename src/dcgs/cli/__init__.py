@@ -90,17 +90,17 @@ _ROOT_FIRST = 3.0
 
 def make_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command with all its jobs, or one that can parse ``typed`` only."""
-    raw, found = argparse.RawDescriptionHelpFormatter, find_jobs(typed)
+    raw, known_jobs = argparse.RawDescriptionHelpFormatter, find_jobs(typed)
     parser = argparse.ArgumentParser(
-        "dcgs", description=_DESCRIPTION, epilog=_epilog(found.values()), formatter_class=raw
+        "dcgs", description=_DESCRIPTION, epilog=_epilog(known_jobs.values()), formatter_class=raw
     )
     parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    missing = missing_package(found, typed or ())
+    missing = missing_package(known_jobs, typed or ())
     if missing is not None:
         parser.error(missing)
     try:
-        add_jobs(jobs, found, typed)
+        add_jobs(jobs, known_jobs, typed)
     except ImportError as error:
         parser.error(f"the job cannot be loaded: {str(error).rstrip('.')}.")
     return parser

@@ -82,7 +82,7 @@ def plan(
     All data are read here, so that errors in them are reported before the first run. Those of an experiment
     whose runs are all recorded are not read.
     """
-    found = []
+    planned = []
     for experiment in experiments:
         entry = manifest["experiments"].setdefault(experiment.name, {})
         entry.pop("skipped", None)
@@ -101,20 +101,20 @@ def plan(
                 continue
             _describe(entry, data, experiment.name if any(done) else None)
             tasks = _tasks(experiment, data, seed)
-        found += tasks
+        planned += tasks
     write_manifest(records, manifest)
-    return found
+    return planned
 
 
 def _tasks(experiment: Experiment, data: Prepared | None, seed: int) -> list[StudyTask]:
-    found = []
+    tasks = []
     for run in experiment.runs:
         key = {"seed": seed, "versions": versions(), "budget": run.budget.limits}
         work = None if data is None else partial(run.record, data, seed)
-        found.append(
+        tasks.append(
             StudyTask(f"runs/{experiment.name}/{run.key}", key, work, f"{run.label} on {experiment.name}")
         )
-    return found
+    return tasks
 
 
 def _describe(entry: dict[str, Any], data: Prepared, begun: str | None) -> None:
@@ -177,9 +177,9 @@ def _curves(records: Records, name: str, runs: Mapping[str, Mapping[str, Any]]) 
     """Yield one curve per recorded run; of the scalings that were tried, only the best."""
     tried: dict[float, Curve] = {}
     for key, run in runs.items():
-        found = records.read(f"runs/{name}/{key}")
-        if found is not None:
-            curve = Curve(key, run["label"], run["about"], RunRecord(**found))
+        record = records.read(f"runs/{name}/{key}")
+        if record is not None:
+            curve = Curve(key, run["label"], run["about"], RunRecord(**record))
             if run["scaling"] is None:
                 yield curve
             else:

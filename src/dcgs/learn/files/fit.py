@@ -219,8 +219,8 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     hosts = runtime.hosts(agents)
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        own = config.source.own or has_own_files(records)
-        source = replace(config.source, own=own, names=site_names(records))
+        has_own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=has_own, names=site_names(records))
         config = replace(config, source=source)
     notes = watch.noted([*file_notes(records), *([_MASKED] if config.secure else [])])
     graph = config.graph.build(agents)
