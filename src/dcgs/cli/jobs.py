@@ -101,7 +101,8 @@ def missing_package(known_jobs: Mapping[str, CommandJob], typed: Sequence[str]) 
         return None
     return (
         f"dcgs {name} is in the package {package}, which is not installed. "
-        f"Install it with: pip install {package}=={__version__}"
+        f"Install it with: pip install {package}=={__version__}; in a copy of the repository: pip install "
+        "./benchmarks"
     )
 
 
