@@ -165,7 +165,7 @@ def warning(scores: dict[str, Comparison], weighted: bool = False) -> str | None
     name = ("AUC" if weighted else "log loss") if "AUC" in scores else "RMSE"
     model, constant = scores[name].model, scores[name].constant
     worse = model <= constant if name == "AUC" else model >= constant
-    if not worse:
+    if not worse or (name != "AUC" and constant == 0.0):  # a constant that errs nowhere
         return None
     what = "the same probability for every row" if "AUC" in scores else "the mean for every row"
     return (
