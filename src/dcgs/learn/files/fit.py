@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
@@ -228,7 +229,7 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         network = Reductions(graph.graph, runtime, named=watch.named, secure=config.secure)
     (local,) = (record for record in records if hosts[0] in record.agents)
     checksums = {name: sums.split()[0] for name, sums in local.files}
-    with group.common_errors():
+    with group.common_errors(), closing(network):
         if isinstance(config.layout, EntriesLayout):
             fitted = _fit_ratings(config, config.layout, graph, network, watch)
         else:
