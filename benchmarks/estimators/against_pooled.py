@@ -44,7 +44,7 @@ from dcgs.cli import main as dcgs_command
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.learn.files.model import Model
 from dcgs.learn.linear.classes import class_probabilities
-from dcgs_bench.record import environment
+from dcgs_bench.study import environment
 
 
 def shifted(X: Any, sites: Any, rng: np.random.Generator) -> Any:
