@@ -9,6 +9,7 @@ import networkx as nx
 import numpy as np
 
 import dcgs
+from dcgs.runtime import Runtime
 
 METHODS = (
     dcgs.FastDCGS(),
@@ -34,7 +35,7 @@ class SiteCase:
     secure: bool
     rounds: int
 
-    def run(self, runtime: dcgs.Runtime | None = None) -> dcgs.Result:
+    def run(self, runtime: Runtime | None = None) -> dcgs.Result:
         return dcgs.minimize(
             self.objectives,
             self.X,
