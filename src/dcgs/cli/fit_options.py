@@ -276,9 +276,11 @@ def _add_running(add: Callable[..., None]) -> None:
     )
     text = (
         "mask every sum over the sites: neighbors see uniform words, the root totals alone; and take floors, "
-        "by default 10 people at 3 sites; needs three sites and the package cryptography (docs/privacy.md)"
+        "by default 10 people at 3 sites (default: if sites have files of their own; docs/privacy.md)"
     )
     add("--secure", text, bool)
+    text = "mask nothing, and take no floors unless they are given: neighbors read each other's sums"
+    add("--open", text, bool)
     add("--force", "replace the models in the folder", bool)
     text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
     add("--report", text, bool, default=None)
@@ -350,18 +352,23 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         rows=_rows_options(args, problem),
         ridge=_ridge(args, problem),
         options=_common_options(args),
-        secure=args.secure,
+        secure=_secure(args),
         floors=_floors(args),
     )
 
 
+def _secure(args: argparse.Namespace) -> bool | None:
+    """Return whether sums are masked; None for the default."""
+    if args.secure and args.open:
+        raise ValueError("--secure masks sums and --open does not. Leave out one of them.")
+    return True if args.secure else False if args.open else None
+
+
 def _floors(args: argparse.Namespace) -> Floors | None:
-    """Return the floors of this site; None for none."""
+    """Return the floors that this site gives; None for none."""
     names = ("min_count", "min_sites", "rare_columns")
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if not (given or args.secure) and args.subject is not None:
-        raise ValueError("--subject says how people are counted for floors; there are none. Add --min-count.")
-    return Floors(**given) if given or args.secure else None
+    return Floors(**given) if given else None
 
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
