@@ -179,8 +179,7 @@ def test_neighbors_find_patients_in_open_messages_and_none_in_masked_ones(seed: 
     by_class, by_level, _ = attacked(tmp_path, seed, "--held-out 0")
     assert (by_class, by_level) == ([7], [11])
     assert attacked(tmp_path, seed, "--force --held-out 0 --secure") == ([], [], 0)
-    notes = json.loads((tmp_path / "m" / "summary.json").read_text())["data_notes"]
-    assert any(note.startswith("sums over the sites are masked") for note in notes)
+    assert json.loads((tmp_path / "m" / "summary.json").read_text())["sums"] == "masked"
     without = "--secure --min-count 1 --min-sites 1"  # masks alone
     assert attacked(tmp_path, seed, f"--force --held-out 0 {without}") == ([], [], 0)
     messages = [m for m in dcgs.recorded_messages(tmp_path / "messages.npz") if m.sender == 3]

@@ -264,8 +264,9 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         own = config.source.own or has_own_files(records)
         source = replace(config.source, own=own, names=site_names(records))
         is_open, config = config.secure is False, replace(config, source=source).decided(agents)
-    how = [_MASKED] if config.secure else [f"sums are open: {OPEN_SUMS}"] if is_open and agents > 1 else []
-    notes = watch.noted([*file_notes(records), *how])
+    if config.secure or (is_open and agents > 1):
+        watch.note(_MASKED if config.secure else f"sums are open: {OPEN_SUMS}")
+    notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     with group.common_errors():
         network = Reductions(graph.graph, runtime, named=watch.named, secure=bool(config.secure))
