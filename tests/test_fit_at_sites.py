@@ -15,7 +15,7 @@ import pytest
 from dcgs.cli import main
 from fit_runs import ENVIRONMENT, MPIEXEC, own_lines, same
 
-FIT = "fit logistic --target died --radius 1 --held-out 0 --out m"
+FIT = "fit logistic --open --target died --radius 1 --held-out 0 --out m"
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_name_without_a_number_is_the_own_file_of_each_site() -> None:
     assert (status, own_lines(errors)) == (0, [])
     assert "note: processes have different files patients.csv: each was taken as that of its" in printed
     assert json.loads(Path("site0/m/summary.json").read_text())["agents"][0]["rows"] == 24  # all of its rows
-    assert main(shlex.split(f"{FIT} --data h-{{agent}}.csv --open")) == 0
+    assert main(shlex.split(f"{FIT} --data h-{{agent}}.csv")) == 0
     Path("many").mkdir()
     for i in range(3):
         Path(f"site{i}/m/agent-00{i}.npz").rename(f"many/agent-00{i}.npz")
@@ -70,7 +70,7 @@ def test_options_that_differ_at_one_site_are_refused_with_sites_and_values() -> 
 
 
 def test_another_target_and_a_missing_file_are_named_with_their_site() -> None:
-    plain = f"{FIT} --data 'h-{{agent}}.csv' --open"
+    plain = f"{FIT} --data 'h-{{agent}}.csv'"
     status, _, errors = at_sites([plain, plain.replace("died", "died30"), plain])
     assert status == 2
     assert "--target is 'died' at agents 0 and 2, and 'died30' at agent 1." in own_lines(errors)[0]

@@ -59,7 +59,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("trees")
     write_trees(place)
     data = f"{place}/trees-{{agent}}.csv"
-    assert main(["fit", "logistic", "--data", data, "--radius", "auto", "--out", f"{place}/m"]) == 0
+    assert main(["fit", "logistic", "--data", data, "--open", "--radius", "auto", "--out", f"{place}/m"]) == 0
     return place
 
 

@@ -80,7 +80,9 @@ def test_a_fit_that_starts_its_processes_itself_has_all_agents() -> None:
 
 def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() -> None:
     """From 3 processes to 2 and to this one; the folder of models is that of the unfinished fit."""
-    command = "fit lasso --data site-{agent}.npz --open --radius 2 --agents 3 --eta 3 --gap 1e-9"  # many iterations
+    command = (
+        "fit lasso --data site-{agent}.npz --open --radius 2 --agents 3 --eta 3 --gap 1e-9"  # many iterations
+    )
     saved = f"{command} --checkpoint saved --every 4 --out many"
     assert alone(f"{command} --iterations 30 --out one") == 0
     assert together(3, f"{saved} --iterations 10")[0] == 0

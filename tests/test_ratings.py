@@ -362,7 +362,7 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
     ]
     assert "columns used: 'cust' (user), 'sku' (item), 'stars' (rating)\n" in printed
     assert "columns used: 'user' (user), 'item' (item), 'rating' (rating)\n" in printed
-    assert [line.removeprefix("note: ") for line in printed.splitlines() if "note: " in line] == notes
+    assert [line.removeprefix("note: ") for line in printed.splitlines()[1:] if "note: " in line] == notes
     assert json.loads(Path("m/summary.json").read_text())["data_notes"] == notes
     assert "such as 500" in Path("m/report.html").read_text()
     kept = [line for line in ODD.splitlines() if "101" not in line and "103" not in line]

@@ -124,7 +124,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add("--name NAME", text, names)
     add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
     _add_floors(partial(option, parser.add_argument_group("floors: nothing about few people leaves")))
-    _add_noise(partial(option, parser.add_argument_group("noise, for a promise of privacy (docs/privacy.md)")))
+    _add_noise(partial(option, parser.add_argument_group("noise, for a promise (docs/privacy.md)")))
     _add_set(partial(option, parser.add_argument_group("set of models")))
     add = partial(option, parser.add_argument_group("intercept, scales and weights (not for completion)"))
     text = "a free intercept, which the set does not bound (default: yes)"
@@ -195,16 +195,16 @@ def _add_floors(add: Callable[..., None]) -> None:
 
 def _add_noise(add: Callable[..., None]) -> None:
     text = (
-        "of logistic with two classes, and lasso: noisy sums, with a promise of (ε, δ)-differential privacy for a "
-        "row; all that would be computed from rows is given: --bounds, --radius"
+        "of logistic with two classes, and lasso: noisy sums, with a promise of (ε, δ)-differential privacy "
+        "for a row; all that would be computed from rows is given: --bounds, --radius"
     )
     add("--epsilon E", text, positive)
     add("--delta D", "δ of that promise (default: 1e-6)", fraction)
     text = "a table with a line for each column: column,low,high or column,,,level|level; the target, too"
     add("--bounds FILE", text, path)
     text = (
-        "the most ε of all private fits of a file, which FILE.budget.json beside it keeps (default: that of the "
-        "first)"
+        "the most ε of all private fits of a file, which FILE.budget.json beside it keeps (default: that of "
+        "the first)"
     )
     add("--budget E", text, positive)
     text = "how many sites may put together what they know (default: 1); more take more noise"
@@ -359,8 +359,8 @@ def private_of(args: argparse.Namespace) -> PrivateOptions | None:
     missing = [f"--{name}" for name in ("bounds", "radius", "target") if getattr(args, name) is None]
     if missing or args.radius == "auto":
         raise ValueError(
-            f"a private fit must be given {' and '.join(missing or ['--radius as a number'])}: what others compute "
-            "from rows would break its promise."
+            f"a private fit must be given {' and '.join(missing or ['--radius as a number'])}: what others "
+            "compute from rows would break its promise."
         )
     if args.problem not in ("logistic", "lasso"):
         raise ValueError(f"--epsilon is for logistic and lasso; got {args.problem}.")
@@ -374,13 +374,11 @@ def private_of(args: argparse.Namespace) -> PrivateOptions | None:
     others += ["report"] if args.report else []
     if others:
         raise ValueError(
-            f"a private fit must do without {listed([name.replace('_', '-') for name in others])}: it would be "
-            "computed from rows without noise, or has no meaning here. Leave it out."
+            f"a private fit must do without {listed([name.replace('_', '-') for name in others])}: it would "
+            "be computed from rows without noise, or has no meaning here. Leave it out."
         )
     delta = _DELTA if args.delta is None else args.delta
-    return PrivateOptions(
-        args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1
-    )
+    return PrivateOptions(args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1)
 
 
 _DELTA = 1e-6

@@ -149,8 +149,9 @@ class PrivateSpec:
 class PrivateFit:
     """A model, and what is promised of it.
 
-    ``rows`` is a noisy number of rows. ``agent_bytes`` is what each agent of this process sent. ``signal`` is it divided by the noise of a mean gradient: below about
-    20 most of what could be explained is lost (docs/privacy.md).
+    ``rows`` is a noisy number of rows. ``signal`` is it divided by the noise of a mean gradient: with less
+    than ENOUGH, one site alone has the better model, as a rule (docs/privacy.md). ``agent_bytes`` is
+    what each agent of this process sent.
     """
 
     model: LinearModel
@@ -185,7 +186,9 @@ def fit_private(sites: Sites[Rows], spec: PrivateSpec) -> PrivateFit:
     return PrivateFit(model, spec, number_of_rows, signal, network.agent_bytes)
 
 
-def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> Steps[tuple[LinearModel, float]]:
+def _private_steps(
+    rows: Mapping[int, Rows], spec: PrivateSpec, honest: int
+) -> Steps[tuple[LinearModel, float]]:
     local = {i: _scaled(part, spec) for i, part in rows.items()}
     count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
     numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}

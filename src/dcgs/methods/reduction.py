@@ -160,7 +160,9 @@ def with_keys(program: Program[T], agent: Agent) -> Program[T]:
     """
     if agent.secure is None:
         return program
-    along = complete_answer if agent.facts.is_complete else partial(tree_answer, tree=agent.tree, combine=added)
+    along = (
+        complete_answer if agent.facts.is_complete else partial(tree_answer, tree=agent.tree, combine=added)
+    )
 
     def after_keys(secure: SecureSums) -> Program[T]:
         yield from secure.begin(along)

@@ -23,7 +23,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 Draw: TypeAlias = Callable[[int], bytes]
 """Returns so many random bytes."""
@@ -63,6 +62,7 @@ def epsilon_of(rho: float, delta: float) -> float:
     """
     if rho == 0.0:
         return 0.0
+    from scipy.optimize import minimize_scalar  # a fit without noise does not need it
 
     def bound(log_excess: float) -> float:
         # Every α = 1 + exp(log_excess) gives a valid ε.

@@ -31,9 +31,9 @@ from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
 from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import AUTO, RatingsFit, RatingsSpec, fit_placed
-from dcgs.learn.sites import RUN, Rows, RunSpec
-from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.learn.schema import NOT_GIVEN
+from dcgs.learn.sites import RUN, Rows, RunSpec, SitesError
+from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.methods import Method
 from dcgs.objectives import LogisticLoss, SquaredLoss
 from dcgs.run.checks import LEAST_AGENTS
@@ -139,7 +139,7 @@ class FitConfig:
             )
 
     def decided(self, agents: int) -> FitConfig:
-        """Return the fit with ``secure`` and floors as they are; raise if sums cannot be masked and must be."""
+        """Return the fit with ``secure`` and floors as they are; raise if sums cannot be masked."""
         secure = self.secure
         if secure is None:
             secure = self.source.is_per_agent and agents > 1
@@ -155,7 +155,7 @@ class FitConfig:
     def _check_secure(self, agents: int) -> None:
         is_open = "or add --open: then " + OPEN_SUMS
         if agents < LEAST_AGENTS:
-            raise ValueError(
+            raise SitesError(
                 f"sums of {agents} sites cannot be masked: of a total over two, each subtracts its own part "
                 f"and reads the other's. Fit with three sites or more, {is_open}"
             )

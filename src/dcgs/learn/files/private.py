@@ -1,9 +1,10 @@
 """Private fits of files: all that other fits compute from rows is given, and noisy sums alone leave a site.
 
-A table of bounds has a line for each column: ``column,low,high`` for one of numbers, and ``levels``, separated
-by ``|``, for a category and for the labels of the target, of which the first is −1. A value outside its bounds
-is moved onto them. A missing value, a word among numbers and a level that is not given count as the middle
-between the bounds, and a row without a target that is given is left out: each row is prepared by itself.
+A table of bounds has a line for each column: ``column,low,high`` for one of numbers, and ``levels``,
+separated by ``|``, for a category and for the labels of the target, of which the first is −1. A value outside
+its bounds is moved onto them. A missing value, a word among numbers and a level that is not given count as
+the middle between the bounds, and a row without a target that is given is left out: each row is prepared by
+itself.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from dcgs.learn.files.fit import FitConfig, Watch
 from dcgs.learn.files.folder import model_name
 from dcgs.learn.files.layout import SamplesLayout
 from dcgs.learn.files.model import Model, Reading
-from dcgs.learn.files.rows import ERRORS, TABLES, read_files
 from dcgs.learn.files.readers import kind_of
+from dcgs.learn.files.rows import ERRORS, TABLES, read_files
 from dcgs.learn.files.tables import Table
 from dcgs.learn.linear.classes import class_numbers
 from dcgs.learn.private import ENOUGH, Bounds, PrivacyBudget, PrivateFit, PrivateSpec, fit_private
@@ -70,9 +71,8 @@ class Given:
             table = csv.DictReader(file)
             lines = {str(line.get("column", "")).strip(): line for line in table}
         if not set(_HEADER[:1]) <= set(table.fieldnames or ()) <= set(_HEADER):
-            raise ValueError(
-                f"{path} must have a first line {','.join(_HEADER)}; it has {','.join(table.fieldnames or ())}."
-            )
+            first = ",".join(table.fieldnames or ())
+            raise ValueError(f"{path} must have a first line {','.join(_HEADER)}; it has {first}.")
         if target not in lines:
             raise ValueError(
                 f"{path} must have a line for the target {target!r}: its levels for classes, its bounds for "
@@ -180,9 +180,7 @@ def fit_private_files(
     network = Reductions(graph.graph, runtime, named=watch.named, secure=True)
     fit = fit_private(Sites(network, rows, dict(zip(hosts, names, strict=True))), spec)
     first = next(iter(tables.values()))
-    reading = Reading(
-        first.names, first.target_name, first.target_at, given.encoding.columns, given.labels
-    )
+    reading = Reading(first.names, first.target_name, first.target_at, given.encoding.columns, given.labels)
     sent = network.sent_by_all()
     return PrivateFileFit(config, options, given, fit, reading, sent, spent, tuple(hosts))
 
@@ -217,7 +215,7 @@ def _tables(
         if alone:
             raise
         raise ValueError(
-            f"{config.source.name(hosts[0])} cannot read its data; what is wrong is not told to others. Look with: "
+            f"{config.source.name(hosts[0])} cannot read its data; what is wrong is not told to others. See: "
             "dcgs describe --data FILE"
         ) from error
 
@@ -226,9 +224,9 @@ def _cost(spec: PrivateSpec, agents: int) -> str:
     """Return what is known before a row is read of what the promise costs."""
     rows = spec.enough_rows(agents)
     return (
-        f"ε = {spec.epsilon:g} and δ = {spec.delta:g} with {len(spec.bounds.low)} features of {agents} sites: about "
-        f"{rows:,.0f} rows in all are needed (a signal of {ENOUGH:.0f}). With fewer, one site alone, without a promise, "
-        "has the better model."
+        f"ε = {spec.epsilon:g} and δ = {spec.delta:g} with {len(spec.bounds.low)} features of {agents} "
+        f"sites: about {rows:,.0f} rows in all are needed (a signal of {ENOUGH:.0f}). With fewer, one site alone, "
+        "without a promise, has the better model."
     )
 
 
