@@ -339,9 +339,9 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal", "
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal", "budget")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
-_OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders")
+OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders")
 # What a private fit takes beside these; all else would be computed from rows, or is not used.
-_WITH_NOISE = ("problem", "target", "radius", "graph", "seed", "secure", "typed", "run", *_OF_NOISE)
+_WITH_NOISE = ("problem", "target", "radius", "graph", "seed", "secure", "typed", "run", *OF_NOISE)
 _OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
 LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
@@ -351,7 +351,7 @@ _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "fol
 
 def private_of(args: argparse.Namespace) -> PrivateOptions | None:
     """Return the options of a private fit, None for any other; raise if others are given that break it."""
-    given = [name for name in _OF_NOISE if getattr(args, name) is not None]
+    given = [name for name in OF_NOISE if getattr(args, name) is not None]
     if args.epsilon is None:
         if given:
             raise ValueError(f"--{given[0]} is for private fits. Add --epsilon, or leave it out.")

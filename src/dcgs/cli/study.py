@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dcgs.cli.fit_options import LOCAL, add_options, config_of
+from dcgs.cli.fit_options import LOCAL, OF_NOISE, add_options, config_of
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, positive
 from dcgs.files import atomic_write
@@ -36,8 +36,9 @@ examples:
   dcgs study sign heart/ ulm.csr
   dcgs study show heart/
 """
-_CLOCK = ("seconds", "every", "resume", "measure")
-"""Options that would make a run depend on the clock, or that need what sites have in other ways."""
+_CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
+"""Options that would make a run depend on the clock or on noise, which a site that starts again would draw
+anew, or that need what sites have in other ways."""
 
 
 def add(jobs: Any) -> None:

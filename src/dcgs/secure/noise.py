@@ -63,7 +63,6 @@ def epsilon_of(rho: float, delta: float) -> float:
     """
     if rho == 0.0:
         return 0.0
-    from scipy.optimize import minimize_scalar  # a fit without noise does not need it
 
     def bound(log_excess: float) -> float:
         # Every α = 1 + exp(log_excess) gives a valid ε.

@@ -225,8 +225,8 @@ def _cost(spec: PrivateSpec, agents: int) -> str:
     rows = spec.enough_rows(agents)
     return (
         f"ε = {spec.epsilon:g} and δ = {spec.delta:g} with {len(spec.bounds.low)} features of {agents} "
-        f"sites: about {rows:,.0f} rows in all are needed (a signal of {ENOUGH:.0f}). With fewer, one site alone, "
-        "without a promise, has the better model."
+        f"sites: about {rows:,.0f} rows in all are needed (a signal of {ENOUGH:.0f}). With fewer, one site "
+        "alone, without a promise, has the better model."
     )
 
 
