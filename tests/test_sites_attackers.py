@@ -264,7 +264,7 @@ def test_keys_that_others_may_read_and_certificates_of_others_are_refused(sites:
         Site.load(config.file)
     config.key.chmod(0o600)
     config.certificate.write_bytes(sites.file("bern").with_suffix(".crt").read_bytes())
-    with pytest.raises(ValueError, match="must be the certificate of"):
+    with pytest.raises(ValueError, match="must be the certificate of ulm with the keys in the study"):
         Site.load(config.file)
     soon = sites.authority.sign(Identity("ulm", *sites.keys["ulm"].publics), days=5)
     config.certificate.write_bytes(soon)

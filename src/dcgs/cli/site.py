@@ -113,9 +113,6 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
     fit = fit_arguments(site.study, site.config, state)
     log = EventLog(state / "events.jsonl")
-    note = site.certificate_note()
-    if note is not None:
-        log.say(note)
     with site.running(log) as (runtime, mailbox):
         if mailbox.fact("done") is not None and fit.out.exists():
             console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)

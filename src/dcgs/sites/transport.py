@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -30,6 +30,7 @@ from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfer, Transfers, Transport
 from dcgs.runtime.wire import MessageError
+from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.client import Client
 from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
@@ -174,21 +175,22 @@ class SiteTransport(Transport):
         self._in_loop(self._dial(dialing))
         return port
 
-    def keep_page(self, file: Path, until: datetime) -> None:
-        """Write the page of this site every few seconds; its certificate ends at ``until``."""
+    def keep_page(self, file: Path, certificate: LiveCertificate) -> None:
+        """Write the page of this site every few seconds, and look after its certificate."""
 
         async def write() -> None:
             while True:
                 with suppress(OSError):
-                    await asyncio.to_thread(atomic_write, file, status_page(self._view(until)).encode())
+                    await asyncio.to_thread(atomic_write, file, status_page(self._view(certificate)).encode())
                 await asyncio.sleep(SECONDS)
 
         async def begin() -> None:
             self._begin(write())
+            self._begin(certificate.watch())
 
         self._in_loop(begin())
 
-    def _view(self, until: datetime) -> SiteView:
+    def _view(self, certificate: LiveCertificate) -> SiteView:
         sent, received = self._mailbox.traffic()
         now, awaited, study = time.time(), self.awaited, self.study
         state = (
@@ -201,7 +203,7 @@ class SiteTransport(Transport):
             "rounds": f"messages of {max((self._taken[j, ROUNDS] for j in self._near), default=0)} "
             "rounds have come",
             "bytes": f"sent {sent}, received {received}",
-            "certificate": f"valid until {until:%Y-%m-%d}",
+            "certificate": f"valid until {certificate.until:%Y-%m-%d}",
         }
         heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
         waiting, events = self._mailbox.waiting(), list(self._log.events)
