@@ -1,4 +1,4 @@
-"""A link with faults: a TCP proxy that delays, loses connections, cuts, stalls, or passes one byte a second."""
+"""A link with faults: a TCP proxy that delays, loses connections, cuts, stalls, or trickles."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -172,12 +172,8 @@ def disk(trial: Trial, most: int) -> None:
         trial.start()
         trial.wait_until(lambda: any(folder.rglob("received.db")))
         trial.wait(3.0)
-        with (folder / "filler").open("wb") as filler:
-            try:
-                while True:
-                    filler.write(bytes(4096))
-                    filler.flush()
-            except OSError:
+        with (folder / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            while filler.write(bytes(4096)):
                 pass
         trial.wait_until(lambda: trial.said(name, "full"))
         trial.count += not trial.cluster.is_over()

@@ -253,7 +253,7 @@ def test_a_site_stops_before_it_sends_more_than_its_own_limits(sites: Sites) -> 
         for _ in range(3):
             transport.transfer([Transfer(np.zeros(3, np.uint8), 1, 0)], [])
 
-    with pytest.raises(RuntimeError, match="must send at most 2 messages sent, as its file says"):
+    with pytest.raises(RuntimeError, match="must send at most 2 messages, as its file or the study says"):
         sites.run(sends, ["ulm"])
 
 

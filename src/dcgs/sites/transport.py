@@ -48,6 +48,8 @@ _BROADCAST, _REDUCE, _MISSING = 2, 3, 4  # tags; those below are of collective o
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
 _ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
+_MEGABYTE = 1 << 20
+_SPENT = {"megabytes_sent": "MB", "messages_sent": "messages", "rounds": "rounds of messages"}
 JOURNAL = "masks-{}.journal"
 """The files of keys and counters of masked sums, in the folder of a study."""
 LINGER = 60.0
@@ -138,8 +140,9 @@ class SiteTransport(Transport):
     def __init__(
         self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog, limits: SiteLimits
     ) -> None:
-        self._limits = limits
+        self._limits = limits.within(study.limits)
         self._spent = SiteLimits()
+        self._last_round = -1
         self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
         self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
@@ -305,7 +308,7 @@ class SiteTransport(Transport):
         for buffer, rank, tag in sends:
             self._sent[rank, tag] += 1
             message = buffer.tobytes()
-            self._spend(len(message))
+            self._spend(len(message), tag)
             header = self._header(rank, tag, self._sent[rank, tag])
             known = self._mailbox.sent(header)
             if known is None:
@@ -320,15 +323,19 @@ class SiteTransport(Transport):
                 )
         self._store(items)
 
-    def _spend(self, nbytes: int) -> None:
-        """Count a message of this site; raise before it is sent if that is beyond the limits of the site."""
-        limits, spent = self._limits, self._spent
-        self._spent = SiteLimits(spent.megabytes_sent + nbytes / 1e6, spent.messages_sent + 1)
+    def _spend(self, nbytes: int, tag: int) -> None:
+        """Count a message of this site; raise before it is sent if that is beyond the limits."""
+        limits, spent, position = self._limits, self._spent, self.heartbeat.position
+        is_new = tag == ROUNDS and position != self._last_round
+        self._last_round = position if is_new else self._last_round
+        megabytes, messages = spent.megabytes_sent + nbytes / _MEGABYTE, spent.messages_sent + 1
+        self._spent = SiteLimits(megabytes, messages, spent.rounds + is_new)
         for name, limit in vars(limits).items():
             if limit and getattr(self._spent, name) > limit:
                 raise RunAbortedError(
-                    f"this site must send at most {limit:g} {name.replace('_', ' ')}, as its file says; the "
-                    "next message would be beyond that, and nothing more is sent. Raise the limit to go on."
+                    f"this site must send at most {limit:g} {_SPENT[name]}, as its file or the study says; "
+                    "the next message would be beyond that, and nothing more is sent. To go on, raise the "
+                    "limit in its file, or agree on a study with another one."
                 )
 
     def _store(self, items: Sequence[Outgoing]) -> None:
