@@ -57,7 +57,7 @@ class Sites:
 
     @contextmanager
     def running(self, name: str) -> Iterator[SiteRuntime]:
-        with Site.load(self.file(name)).running(self.log(name)) as (runtime, _):
+        with Site.load(self.file(name)).running(self.log(name)) as runtime:
             yield runtime
 
     def run(self, work: Callable[[SiteRuntime], T], names: Sequence[str] | None = None) -> list[T]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,9 +106,20 @@ class Site:
         if note is not None:
             yield note
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the run of this study has ended, at all sites."""
+        if not (self.state / "received.db").exists():
+            return False
+        with closing(Mailbox(self.state, self.study.limits.mailbox_bytes)) as mailbox:
+            return mailbox.fact(_DONE) is not None
+
     @contextmanager
-    def running(self, log: EventLog) -> Iterator[tuple[SiteRuntime, Mailbox]]:
-        """Connect this site with the others; when the run has ended, stay until they do not need it."""
+    def running(self, log: EventLog, again: bool = False) -> Iterator[SiteRuntime]:
+        """Connect this site with the others; when the run has ended, stay until they do not need it.
+
+        With ``again`` the run was done before, and what was not delivered is.
+        """
         if not self.has_agreed:
             raise ValueError(
                 f"{self.config.name} must agree to the study as it is now, SHA-256 "
@@ -127,13 +138,18 @@ class Site:
         try:
             transport.open(self.config.listen, *contexts)
             transport.keep_page(self.state / PAGE, certificate)
+            log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
             try:
-                yield SiteRuntime(transport), mailbox
+                yield SiteRuntime(transport)
             except Exception as error:
                 if scope_of(error) is Scope.ALL:  # the others must hear of it, too
                     transport.finish()
                 raise
+            if again:
+                transport.deliver()
+                return
             transport.finish()
+            log.say("all sites have ended")
             mailbox.record(_DONE, datetime.now(UTC).isoformat())
             for journal in self.state.glob(JOURNAL.format("*")):
                 journal.unlink()  # nobody can unmask what was recorded of this run

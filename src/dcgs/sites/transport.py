@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+import sqlite3
 import ssl
 import threading
 import time
@@ -148,6 +149,7 @@ class SiteTransport(Transport):
         self.heartbeat.name = lambda rank: study.names[rank]
         self.awaited: tuple[str, float] | None = None
         self.is_finishing = False
+        self.facts: dict[str, str] = {}
         self.mail = SiteMail(study, sealer, mailbox, log)
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
@@ -183,7 +185,7 @@ class SiteTransport(Transport):
 
         async def write() -> None:
             while True:
-                with suppress(OSError):
+                with suppress(OSError, sqlite3.Error):
                     await asyncio.to_thread(atomic_write, file, status_page(self._view(certificate)).encode())
                 await asyncio.sleep(SECONDS)
 
@@ -203,10 +205,11 @@ class SiteTransport(Transport):
             state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
         facts = {
             "study": f"run {study.run}, SHA-256 {study.hash.hex()}",
-            "rounds": f"messages of {max((self._taken[j, ROUNDS] for j in self._near), default=0)} "
-            "rounds have come",
-            "bytes": f"sent {sent}, received {received}",
+            "rounds": f"{self._spent.rounds}, of at most {self._limits.rounds:g}",
+            "bytes": f"{sent / _MEGABYTE:.2f} MB sent, of at most {self._limits.megabytes_sent:g}; "
+            f"{received / _MEGABYTE:.2f} MB received",
             "certificate": f"valid until {certificate.until:%Y-%m-%d}",
+            **self.facts,
         }
         heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
         waiting, events = self._mailbox.waiting(), list(self._log.events)
@@ -411,6 +414,10 @@ class SiteTransport(Transport):
         except RunAbortedError as error:  # the last message of another site was lost, and it has left
             self._log.say(f"this site has ended without hearing that all others have: {error}")
             return
+        self.deliver(linger)
+
+    def deliver(self, linger: float = LINGER) -> None:
+        """Wait until neighbors have what this site has sent, at most for some seconds."""
         end = time.monotonic() + linger
         while self._mailbox.waiting() and time.monotonic() < end:
             self._mailbox.wait(_CHECK)

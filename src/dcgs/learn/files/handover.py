@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -73,5 +74,6 @@ class _LatestModels:
             return
         self.models[label] = {"coef": model.coef.tolist(), "intercept": float(model.intercept)}
         content = {"features": self.features, "models": self.models}
-        atomic_write(self.file, json.dumps(content, ensure_ascii=False).encode())
+        with suppress(OSError):  # a full disk must not end the run
+            atomic_write(self.file, json.dumps(content, ensure_ascii=False).encode())
         self.written = now
