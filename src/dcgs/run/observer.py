@@ -74,6 +74,8 @@ class Observer:
 
         Its counters are stored as well: the agent works on up to its next ``yield``.
         """
+        if self.problem.settings.on_model is not None:
+            self.problem.settings.on_model(i, k, answer)
         work = self.counters.oracles[i].calls, self.counters.projections[i].count
         if self.problem.reliable:
             self._posted.setdefault(k, {})[i] = _Posted(answer, *work)
