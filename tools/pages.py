@@ -616,6 +616,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "rounds-versions": rounds_versions,
     "rounds-stops": rounds_stops,
     "rounds-soon": rounds_soon,
+    "stops-versions": lambda: measured_by("stops"),
     "rounds-ours": lambda: stops_table(trials()).markdown(),
     "rounds-errors": rounds_errors,
     "rounds-instances": rounds_instances,
