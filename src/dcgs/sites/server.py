@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, cast, final
 from weakref import WeakSet
@@ -20,6 +22,7 @@ from dcgs.sites.envelope import OVERHEAD, EnvelopeError
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Identity
 from dcgs.sites.mailbox import Pending
+from dcgs.sites.signature import BODY, SignatureError, signed_by
 from dcgs.sites.study import Study
 
 LONG_POLL = 25.0
@@ -52,6 +55,13 @@ def server_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext
     """Return TLS 1.3 that asks for a certificate of the study."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     return _with_certificates(context, study, certificate, key)
+
+
+def inspected_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return TLS 1.3 of a relay whose callers may sign their requests in place of a certificate."""
+    context = server_context(study, certificate, key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def client_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
@@ -92,6 +102,7 @@ class Server:
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._handshakes = 0
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
@@ -119,7 +130,7 @@ class Server:
 
     def _admit(self, transport: asyncio.Transport, http: web.Server) -> None:
         """Start the handshake of a new connection; refuse it if there are too many."""
-        if self._handshakes >= _MOST_HANDSHAKES:
+        if self._handshakes + len(self._strangers) >= _MOST_HANDSHAKES:
             self._log.say(
                 f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet."
             )
@@ -146,13 +157,26 @@ class Server:
             self._handshakes -= 1
         if secured is not None:
             self._transports.add(transport)
+            if secured.get_extra_info("ssl_object").getpeercert(True) is None:
+                self._strangers.add(secured)
+                loop.call_later(_HANDSHAKE, self._end_stranger, secured)
             protocol.connection_made(secured)
+
+    def _end_stranger(self, secured: asyncio.Transport) -> None:
+        """Close a connection without a certificate on which no signed request has come."""
+        if secured in self._strangers:
+            self._strangers.discard(secured)
+            self._log.say(f"closed a connection on which no signed request came within {_HANDSHAKE:.0f} s.")
+            secured.abort()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; a refusal is said here and there."""
         security = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
-        caller = pinned_name(self._study, security.getpeercert(True) if security is not None else None)
+        certificate = security.getpeercert(True) if security is not None else None
+        caller = pinned_name(self._study, certificate)
         try:
+            if certificate is None:
+                caller = self._signed(request)
             return await self._dispatch(request, caller)
         except EnvelopeError as error:
             status, text = 403, str(error)
@@ -162,6 +186,17 @@ class Server:
             status, text = 507, f"it cannot be kept: {error}"
         self._log.say(f"refused what {caller or 'an unknown site'} ({request.remote}) sent: {text}")
         return web.Response(status=status, text=text, headers={"Connection": "close"})
+
+    def _signed(self, request: web.BaseRequest) -> str:
+        """Return which site has signed a request without a certificate; raise if none has."""
+        target = request.rel_url.raw_path_qs
+        try:
+            caller = signed_by(self._study, request.headers, request.method, target, time.time())
+        except SignatureError as error:
+            raise _RefusalError(403, str(error)) from error
+        if request.transport is not None:
+            self._strangers.discard(request.transport)
+        return caller
 
     async def _dispatch(self, request: web.BaseRequest, caller: str | None) -> web.Response:
         if caller is None or not self._handler.is_neighbor(caller):
@@ -193,9 +228,12 @@ class Server:
             raise _RefusalError(413, f"an envelope must say its size, at most {limit} bytes; got {size}.")
         try:
             async with asyncio.timeout(_BODY):
-                return await request.content.readexactly(size)
+                body = await request.content.readexactly(size)
         except (TimeoutError, asyncio.IncompleteReadError) as error:
             raise _RefusalError(408, f"an envelope must arrive completely within {_BODY:.0f} s.") from error
+        if BODY in request.headers and request.headers[BODY] != sha256(body).hexdigest():
+            raise _RefusalError(403, "the body of a signed request must be the one that was signed.")
+        return body
 
     async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
         done = request.query.get("done", "")

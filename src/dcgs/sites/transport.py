@@ -32,7 +32,7 @@ from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfer, Transfers, Transport
 from dcgs.runtime.wire import MessageError
 from dcgs.sites.certificate import LiveCertificate
-from dcgs.sites.client import Client
+from dcgs.sites.client import Client, Dialing
 from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
 from dcgs.sites.events import EventLog
@@ -165,9 +165,7 @@ class SiteTransport(Transport):
         self._broken: BaseException | None = None
         self._journals = 0
 
-    def open(
-        self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
-    ) -> int | None:
+    def open(self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: Dialing) -> int | None:
         """Start to send and receive; return the port on which this site listens."""
         self._thread.start()
         self._mailbox.on_outgoing = lambda hops: self._loop.call_soon_threadsafe(
@@ -218,9 +216,9 @@ class SiteTransport(Transport):
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _dial(self, context: ssl.SSLContext) -> None:
+    async def _dial(self, dialing: Dialing) -> None:
         """Start the tasks of the edges on which this site dials."""
-        client = self._client = Client(self.study, context, self._log)
+        client = self._client = Client(self.study, dialing, self._log)
         mail, name = self.mail, self.mail.name
         sources: set[str] = set()
         for j in self.study.neighbors[self.rank]:
