@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 
 import dcgs
+from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.transport import Transfer
-from dcgs.runtime.wire import MessageError
+from dcgs.runtime.wire import ALL, BundleKind, Frame, Header, MessageError
+from dcgs.runtime.wire import bundle as write
 from dcgs.sites import client, server
 from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig, SiteLimits
@@ -362,7 +364,7 @@ def test_a_study_is_refused_with_what_it_must_have(sites: Sites) -> None:
 def test_a_relay_that_may_be_inspected_takes_signed_requests_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_HANDSHAKE", 2.0)
+    monkeypatch.setattr(server, "_HANDSHAKE", 4.0)
     graph = nx.path_graph(2)
     sites = make_sites(tmp_path, graph, (), inspected=True)
     bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # as that of a proxy, which has no certificate
@@ -409,6 +411,54 @@ def test_a_relay_that_may_be_inspected_takes_signed_requests_and_no_others(
     for sentence in (
         "a request without a certificate must be signed by a site",
         "the body of a signed request must be the one that was signed",
-        "no signed request came within 2 s",
+        "no signed request came within 4 s",
     ):
         assert sentence in said
+
+
+def test_a_body_of_one_byte_a_second_a_nan_and_an_old_message_are_refused_on_arrival(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_BODY", 1.0)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "ulm again")
+    sealer, header = Sealer(sites.study, 0, ulm.agreement), EnvelopeHeader(0, 1, 1, 1, 1, 500)
+    frame = Frame(0, ALL, [EncodedArray(np.array([1.0, np.nan]))])
+    bundle = write([frame], Header(BundleKind.MESSAGE, 0, 1)).tobytes()
+    path = "/v1/mail/graz"
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        with sites.running("graz"):
+            answers = {
+                "a NaN": ask(sites, tls, "PUT", path, sealer.seal(header, bundle)),
+                "cut": ask(sites, tls, "PUT", path, sealer.seal(header, bundle[:20])),
+                "slow": ask(sites, tls, "PUT", path, b"", headers={"Content-Length": "100"}),
+            }
+        other.result(300.0)
+    assert answers["a NaN"] == (403, "a message must be finite; agent 0 sent nan at (1,).")
+    assert answers["cut"][0] == 403
+    assert answers["slow"] == (408, "an envelope must arrive completely within 1 s.")
+    said = "\n".join(sites.said["graz"])
+    assert "refused what ulm (127.0.0.1) sent: a message must be finite" in said
+
+
+def test_a_site_may_have_some_connections_and_no_more(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 8)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "ulm again")
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("graz"):
+            held = []
+            for _ in range(12):
+                raw = socket.create_connection(("127.0.0.1", sites.port("graz")), timeout=60.0)
+                held.append(tls.wrap_socket(raw, server_hostname=host_of("graz")))
+                with suppress(OSError):
+                    held[-1].sendall(b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n")  # and never ends
+            time.sleep(0.5)
+            for connection in held:
+                connection.close()
+            others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        others.result(300.0)
+    assert "refused a connection of ulm from 127.0.0.1: it has 8 others." in sites.said["graz"]

@@ -32,6 +32,7 @@ STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
 """Headers: the identity of the study, and the number of an envelope in the mailbox."""
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
 _MOST_HANDSHAKES = 128
+_MOST_CONNECTIONS = 64
 _PLAINTEXT = ("http_request", "wrong_version_number", "unknown_protocol")
 
 
@@ -103,6 +104,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
         self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
+        self._connections: dict[str, WeakSet[asyncio.Transport]] = {}
         self._handshakes = 0
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
@@ -157,10 +159,24 @@ class Server:
             self._handshakes -= 1
         if secured is not None:
             self._transports.add(transport)
+            if not self._may_connect(secured, peer):
+                transport.abort()
+                return
             if secured.get_extra_info("ssl_object").getpeercert(True) is None:
                 self._strangers.add(secured)
                 loop.call_later(_HANDSHAKE, self._end_stranger, secured)
             protocol.connection_made(secured)
+
+    def _may_connect(self, secured: asyncio.Transport, peer: str) -> bool:
+        """Return whether a site may have one more connection."""
+        certificate = secured.get_extra_info("ssl_object").getpeercert(True)
+        caller = pinned_name(self._study, certificate)
+        mine = self._connections.setdefault(caller or "", WeakSet())
+        if caller is not None and sum(not other.is_closing() for other in mine) >= _MOST_CONNECTIONS:
+            self._log.say(f"refused a connection of {caller} from {peer}: it has {_MOST_CONNECTIONS} others.")
+            return False
+        mine.add(secured)
+        return True
 
     def _end_stranger(self, secured: asyncio.Transport) -> None:
         """Close a connection without a certificate on which no signed request has come."""
