@@ -8,6 +8,7 @@ waits for the next envelope for the site that asks, and says by ``done`` which i
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -101,17 +102,20 @@ class Server:
         self._context = context
         self._handler = handler
         self._log = log
-        self._tasks: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
         self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._connections: dict[str, WeakSet[asyncio.Transport]] = {}
-        self._handshakes = 0
+        self._handshakes: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port."""
-        http = web.Server(self._answer, keepalive_timeout=_IDLE, access_log=None)
+        logger = logging.Logger("dcgs.sites")
+        logger.addHandler(_Refusals(self._log))
+        http = web.Server(
+            self._answer, keepalive_timeout=_IDLE, access_log=None, auto_decompress=False, logger=logger
+        )
         self._http = http
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Door(lambda new: self._admit(new, http)), host, port)
@@ -121,7 +125,7 @@ class Server:
         """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
+        for task in list(self._handshakes):
             task.cancel()
         if self._http is not None:
             await self._http.shutdown(1.0)
@@ -131,17 +135,25 @@ class Server:
         await asyncio.sleep(0.0)  # closed by the next passes of the loop
 
     def _admit(self, transport: asyncio.Transport, http: web.Server) -> None:
-        """Start the handshake of a new connection; refuse it if there are too many."""
-        if self._handshakes + len(self._strangers) >= _MOST_HANDSHAKES:
+        """Start the handshake of a new connection; if there are too many, end the oldest one.
+
+        A site shows its certificate at once, so that idle connections do not keep it out.
+        """
+        if len(self._handshakes) >= _MOST_HANDSHAKES:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()
             self._log.say(
-                f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet."
+                f"refused connections: more than {_MOST_HANDSHAKES} have not shown a certificate yet."
             )
-            transport.abort()
-            return
-        self._handshakes += 1
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._handshakes[task] = None
+        task.add_done_callback(lambda done: self._end_handshake(done, transport))
+
+    def _end_handshake(self, task: asyncio.Task[None], transport: asyncio.Transport) -> None:
+        self._handshakes.pop(task, None)
+        if task.cancelled():  # also before it began
+            transport.abort()
 
     async def _shake_hands(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         """Let a connection show its certificate, and hand it over to HTTP."""
@@ -155,14 +167,16 @@ class Server:
             self._log.say(f"refused a connection from {peer}: {_reason(error)}.")
             transport.abort()
             return
-        finally:
-            self._handshakes -= 1
         if secured is not None:
             self._transports.add(transport)
             if not self._may_connect(secured, peer):
                 transport.abort()
                 return
             if secured.get_extra_info("ssl_object").getpeercert(True) is None:
+                if len(self._strangers) >= _MOST_HANDSHAKES:
+                    self._log.say(f"refused a connection: {_MOST_HANDSHAKES} others have signed nothing.")
+                    transport.abort()
+                    return
                 self._strangers.add(secured)
                 loop.call_later(_HANDSHAKE, self._end_stranger, secured)
             protocol.connection_made(secured)
@@ -260,6 +274,21 @@ class Server:
         if pending is None:
             return web.Response(status=204)
         return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
+
+
+@final
+class _Refusals(logging.Handler):
+    """Says which requests were refused because they are not written as HTTP must be."""
+
+    def __init__(self, log: EventLog) -> None:
+        logging.Handler.__init__(self)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it in a line, without the traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = record.getMessage() if error is None else f"{type(error).__name__}: {error}"
+        self._log.say(f"refused a request that cannot be read: {' '.join(text.split())[:200]}")
 
 
 class _RefusalError(Exception):

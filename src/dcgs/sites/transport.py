@@ -100,6 +100,8 @@ class SiteMail:
         header = envelopes.read_header(envelope)
         if header.receiver == self._sealer.rank:
             header, message = self._sealer.open(envelope)
+            if header.tag > _MISSING:
+                raise EnvelopeError(f"an envelope must be of a known kind; got one of kind {header.tag}.")
             if header.tag == _MISSING:
                 await asyncio.to_thread(self._mailbox.send_again, self._missed(header, message))
             else:
