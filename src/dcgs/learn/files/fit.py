@@ -264,8 +264,8 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         config.decided(agents)  # raises before a file is read
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        own = config.source.own or has_own_files(records)
-        source = replace(config.source, own=own, names=site_names(records))
+        has_own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=has_own, names=site_names(records))
         is_open, config = config.secure is False, replace(config, source=source).decided(agents)
     if config.secure or (is_open and agents > 1):
         watch.note(_MASKED if config.secure else f"sums are open: {OPEN_SUMS}")
