@@ -105,7 +105,7 @@ class Server:
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
         self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._connections: dict[str, WeakSet[asyncio.Transport]] = {}
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._handshakes: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
 
@@ -126,7 +126,7 @@ class Server:
         if self._server is not None:
             self._server.close()
         for task in list(self._handshakes):
-            task.cancel()
+            self._end_handshake(task)
         if self._http is not None:
             await self._http.shutdown(1.0)
         for transport in list(self._transports):
@@ -140,20 +140,19 @@ class Server:
         A site shows its certificate at once, so that idle connections do not keep it out.
         """
         if len(self._handshakes) >= _MOST_HANDSHAKES:
-            oldest = next(iter(self._handshakes))
-            del self._handshakes[oldest]
-            oldest.cancel()
+            self._end_handshake(next(iter(self._handshakes)))
             self._log.say(
                 f"refused connections: more than {_MOST_HANDSHAKES} have not shown a certificate yet."
             )
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
-        self._handshakes[task] = None
-        task.add_done_callback(lambda done: self._end_handshake(done, transport))
+        self._handshakes[task] = transport
+        task.add_done_callback(lambda done: self._handshakes.pop(done, None))
 
-    def _end_handshake(self, task: asyncio.Task[None], transport: asyncio.Transport) -> None:
-        self._handshakes.pop(task, None)
-        if task.cancelled():  # also before it began
-            transport.abort()
+    def _end_handshake(self, task: asyncio.Task[None]) -> None:
+        """Close a connection that has shown no certificate; its task may not have begun."""
+        transport = self._handshakes.pop(task)
+        task.cancel()
+        transport.abort()
 
     async def _shake_hands(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         """Let a connection show its certificate, and hand it over to HTTP."""
