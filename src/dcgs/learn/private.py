@@ -52,12 +52,14 @@ _INTERCEPT = 3.0
 class Bounds:
     """The least and the largest value that each column may take, known without looking at the data.
 
-    Values outside are moved onto the bound. ``target`` are those of the target of a lasso.
+    Values outside are moved onto the bound. ``target`` are those of the target of a lasso, ``labels`` the two
+    classes of a logistic regression.
     """
 
     low: Vector
     high: Vector
     target: tuple[float, float] | None = None
+    labels: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         low, high = (
@@ -138,6 +140,14 @@ class PrivateSpec:
         share = (1.0 - _COUNT_SHARE) * self.rho / self.steps
         return _Scale.of(math.hypot(self.norm, 1.0), len(self.bounds.low) + 1, share, honest)
 
+    def check_agents(self, agents: int) -> None:
+        """Raise unless there are two sites that do not collude: of one, the others know the sum."""
+        if self.colluders > agents - 2:
+            raise ValueError(
+                f"there must be at least two sites that do not collude; got {agents} sites and {self.colluders} "
+                "colluders."
+            )
+
     def enough_rows(self, agents: int) -> float:
         """Return the number of rows of all sites that makes the signal ENOUGH; it follows from no data."""
         noise = self.scale(agents - self.colluders).deviation * math.sqrt(len(self.bounds.low) + 1)
@@ -176,11 +186,7 @@ def fit_private(sites: Sites[Rows], spec: PrivateSpec) -> PrivateFit:
             "noise; got open ones. Use secure=True, which needs three sites."
         )
     agents = len(network.graph)
-    if not spec.colluders <= agents - 2:
-        raise ValueError(
-            f"there must be at least two sites that do not collude; got {agents} sites and {spec.colluders} "
-            "colluders."
-        )
+    spec.check_agents(agents)
     ((model, number_of_rows),) = network.run(_private_steps(sites.data, spec, agents - spec.colluders))
     signal = ENOUGH * max(0.0, number_of_rows) / spec.enough_rows(agents)
     return PrivateFit(model, spec, number_of_rows, signal, network.agent_bytes)

@@ -164,6 +164,7 @@ def fit_private_files(
     with group.common_errors():
         check_options({f"process {rank}": json.loads(text) for rank, text in enumerate(texts)})
     spec, given, layout = agreed(group, lambda: _specified(config, options))
+    spec.check_agents(agents)
     watch.note(_cost(spec, agents))
     names = config.source.local_names(hosts, agents)
     tables = agreed(group, lambda: _tables(config, layout, agents, hosts, alone=group.size == 1))
