@@ -268,7 +268,7 @@ def test_vertices_find_a_model_and_only_the_root_reads_totals() -> None:
     fit = fit_private(replace(given, network=network), spec)
     loss = np.logaddexp(0.0, -labels * fit.model.image(A)).mean()
     best = np.logaddexp(0.0, -labels * (A @ [2.0, -1.0, 0.0] + 0.5)).mean()
-    # With three features its steps are coarse: 30 fits of 10,000 rows lost 52 to 72 %. It is for many features.
+    # With three features its steps are coarse: 30 fits of 10,000 rows lost 52 to 72 %.
     assert loss - best < 0.9 * (np.log(2.0) - best)
     # What is not masked: keys, the noisy number of rows, and the numbers of vertices.
     told = {float(array.ravel()[0]) for i, array in seen if array.dtype == np.float64 and array.size == 1}
