@@ -36,7 +36,8 @@ class RunCost:
     ``bytes`` and ``work`` (oracle calls or projections) are those of the busiest agent. ``peak_bytes`` sums
     over rounds the bytes of the busiest agent of that round, which take the time of the links: agents that
     send in turn wait for each other. ``computing`` sums the seconds of the slowest agent of each round.
-    ``setting`` is the one of a grid that was best, where there was a choice.
+    ``setting`` is the one of a grid that was best, where there was a choice. ``all_bytes`` are those of all
+    agents, 0 if they were not counted.
     """
 
     rounds: int
@@ -45,22 +46,25 @@ class RunCost:
     peak_bytes: int = 0
     computing: float = 0.0
     setting: str = ""
+    all_bytes: int = 0
 
     def seconds(self, link: Link) -> float:
         """Return the time over such links."""
         return self.computing + link.seconds(self.peak_bytes, self.rounds)
 
 
-def cost_at(columns: Columns, work: str = "lmo_calls", at: int = -1) -> RunCost:
+def cost_at(columns: Columns, work: str = "lmo_calls", place: int = -1) -> RunCost:
     """Return the cost up to a recorded point, by default the last; ``work`` names its column."""
-    rounds, sent, spent, peak = (int(columns[name][at]) for name in ("rounds", "bytes", work, "peak_bytes"))
-    return RunCost(rounds, sent, spent, peak, float(columns["computing"][at]))
+    rounds, sent, spent, peak = (
+        int(columns[name][place]) for name in ("rounds", "bytes", work, "peak_bytes")
+    )
+    return RunCost(rounds, sent, spent, peak, float(columns["computing"][place]))
 
 
 def cost_to(columns: Columns, optimum: Optimum, level: float, work: str = "lmo_calls") -> RunCost | None:
     """Return the cost at the first recorded point of a level, or None if it was not reached."""
-    at = optimum.first_at(columns["worst_loss"], level)
-    return None if at is None else cost_at(columns, work, at)
+    place = optimum.first_at(columns["worst_loss"], level)
+    return None if place is None else cost_at(columns, work, place)
 
 
 @final
@@ -70,8 +74,8 @@ class Stop:
 
     ``end`` is the name of its status, or FAILED. ``kind`` is that of the lower bound with which the agents
     stopped. ``error`` is the relative error of the worst agent's model at the end; None if the run failed.
-    ``plain_bytes`` are the bytes of as many rounds without certificates; None if they were not counted.
-    ``version`` is that of dcgs.
+    ``plain`` is what as many iterations cost without certificates; None if they were not run. ``version`` is
+    that of dcgs.
     """
 
     end: str
@@ -79,7 +83,7 @@ class Stop:
     kind: str = ""
     error: float | None = None
     diameter: int = 0
-    plain_bytes: int | None = None
+    plain: RunCost | None = None
     version: str = ""
 
     @property
@@ -87,10 +91,21 @@ class Stop:
         """Whether the agents stopped."""
         return self.end == Status.AGREED.name
 
-    @property
     def certificate_share(self) -> float | None:
-        """The share of certificates in the bytes; None if it was not measured."""
-        return None if self.plain_bytes is None else 1.0 - self.plain_bytes / max(1, self.cost.bytes)
+        """Return the share of certificates in the bytes of all agents; None if it was not measured."""
+        return None if self.plain is None else 1.0 - self.plain.all_bytes / max(1, self.cost.all_bytes)
+
+    def computing_ratio(self) -> float | None:
+        """Return the computing, as a multiple of that without certificates; None if it was not measured."""
+        return None if self.plain is None else self.cost.computing / self.plain.computing
+
+    def meets(self, rounds: int) -> bool:
+        """Return whether the agents stop soon after that many rounds, after which it is so."""
+        return self.stopped and self.cost.rounds <= self.limit(rounds)
+
+    def limit(self, rounds: int) -> float:
+        """Return _LATER times so many rounds and twice the diameter."""
+        return _LATER * rounds + 2 * self.diameter
 
 
 @final
@@ -127,7 +142,8 @@ class Trial:
         costs = {float(level): cost and RunCost(**cost) for level, cost in data["costs"].items()}
         stops = {}
         for gap, stop in data["stops"].items():
-            stops[float(gap)] = Stop(**stop | {"cost": RunCost(**stop["cost"])})
+            costs_of = {name: stop[name] and RunCost(**stop[name]) for name in ("cost", "plain")}
+            stops[float(gap)] = Stop(**stop | costs_of)
         return cls(**{**data, "spent": RunCost(**data["spent"]), "costs": costs, "stops": stops})
 
 
@@ -153,12 +169,14 @@ def best_of(tried: Sequence[Trial], method: str) -> Trial:
 def trials_of(record: Mapping[str, Any]) -> dict[str, list[Trial]]:
     """Return the trials of a record of ``dcgs bench rounds`` or ``dcgs bench time``."""
     instances = record["instances"].items()
-    return {name: [Trial.from_json(trial) for trial in one["trials"]] for name, one in instances}
+    return {name: [Trial.from_json(trial) for trial in made["trials"]] for name, made in instances}
 
 
 _NEAR = 1.2  # times the best: within 20 %
 _SHORT = {"oracle calls": "lmo", "projections": "proj"}
 _LIMITS = (Status.ROUNDS.name, Status.SECONDS.name)
+# Agents stop soon if they do within this multiple of the rounds after which it is so, and two diameters.
+_LATER = 1.4
 
 
 @final
@@ -219,8 +237,8 @@ class Ranking:
 
     def best(self, instance: str) -> float | None:
         """Return the least of all ranked entries."""
-        found = (self.amount(instance, name) for name in self.names)
-        return min((amount for amount in found if amount is not None), default=None)
+        amounts = (self.amount(instance, name) for name in self.names)
+        return min((amount for amount in amounts if amount is not None), default=None)
 
     def decided(self) -> list[str]:
         """Return the instances on which some ranked entry got there."""
@@ -228,13 +246,13 @@ class Ranking:
 
     def undecided(self) -> list[str]:
         """Return the instances on which an entry ended at a limit before it had spent the least of all."""
-        found = []
+        undecided = []
         for instance in self.decided():
             best = self.best(instance) or 0.0
             spent = (self._unfinished(instance, name) for name in self.names)
             if any(cost is not None and end in _LIMITS and self._measure(cost) < best for end, cost in spent):
-                found.append(instance)
-        return found
+                undecided.append(instance)
+        return undecided
 
     def ratios(self, name: str) -> list[float]:
         """Return what the entry needed over the least, for all instances on which it got there."""
@@ -355,29 +373,53 @@ def time_tables(rankings: Sequence[Ranking]) -> list[TextTable]:
 
 def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
     """Return the table of one instance: rounds and bytes until the agents stop, then to every level."""
-    stops, to_levels = Ranking(trials, by_stops=True), [Ranking(trials, each) for each in LEVELS]
-    head = ["rounds until", f"agents stop at {GOAL:.0e}", "bytes then", *(f"{each:.0e}" for each in LEVELS)]
+    stops, to_levels = Ranking(trials, by_stops=True), [Ranking(trials, level) for level in LEVELS]
+    head = ["rounds until", f"agents stop at {GOAL:.0e}", "bytes then", *(f"{level:.0e}" for level in LEVELS)]
     head += [f"bytes to {GOAL:.0e}", f"work to {GOAL:.0e}"]
     rows = []
     for trial in trials[instance]:
         sent, cost = stops.cost(instance, trial.entry), trial.costs.get(GOAL)
         work = NOT_REACHED if cost is None else f"{cost.work:,} {_SHORT[trial.work]}"
-        sizes = [NOT_REACHED if each is None else f"{each.bytes:,}" for each in (sent, cost)]
+        sizes = [NOT_REACHED if level is None else f"{level.bytes:,}" for level in (sent, cost)]
         cells = [stops.cell(instance, trial.entry), (sizes[0], False)]
         cells += [ranking.cell(instance, trial.entry) for ranking in to_levels]
         rows.append([(trial.entry, False), *cells, (sizes[1], False), (work, False)])
     return TextTable(f"{instance}: {about}", head, rows)
 
 
+def soon_table(trials: Mapping[int, Trials]) -> TextTable:
+    """Return for FastDCGS, by instance and seed, when the agents stop and the last round that is soon.
+
+    That is 1.4 times the rounds until it is so, and twice the diameter. Stops that are soon are bold.
+    """
+    names = list(dict.fromkeys(name for of_seed in trials.values() for name in of_seed))
+    rows, soon = [], dict.fromkeys(trials, (0, 0))
+    for name in names:
+        row = [(name, False)]
+        for seed, of_seed in trials.items():
+            trial = Ranking(of_seed).trial(name, OURS) if name in of_seed else None
+            stop, cost = (None, None) if trial is None else (trial.stops.get(GOAL), trial.costs.get(GOAL))
+            if stop is None or cost is None:
+                row.append((NOT_REACHED, False))
+                continue
+            text, meets = Ranking(of_seed, by_stops=True).cell(name, OURS)[0], stop.meets(cost.rounds)
+            row.append((f"{text} of {int(stop.limit(cost.rounds)):,}", meets))
+            soon[seed] = soon[seed][0] + meets, soon[seed][1] + 1
+        rows.append(row)
+    total = [(f"{met} of {of}", False) for met, of in soon.values()]
+    head = [f"{OURS} stops at {GOAL:.0e}, of rounds that are soon", *(f"seed {seed}" for seed in trials)]
+    return TextTable("", head, [*rows, [("soon", False), *total]])
+
+
 def stops_table(trials: Trials) -> TextTable:
     """Return for FastDCGS when the error is at each gap, and when the agents stop at it, by which bound."""
     ours = ((name, trial) for name, row in trials.items() for trial in row if trial.entry == OURS)
-    found = {name: trial for name, trial in ours if trial.stops}
-    gaps = sorted({gap for trial in found.values() for gap in trial.stops}, reverse=True)
+    ours_by_name = {name: trial for name, trial in ours if trial.stops}
+    gaps = sorted({gap for trial in ours_by_name.values() for gap in trial.stops}, reverse=True)
     head, rows = [OURS, "diameter"], []
     for gap in gaps:
         head += [f"within {gap:.0e}", f"agents stop at {gap:.0e}"]
-    for instance, trial in found.items():
+    for instance, trial in ours_by_name.items():
         row = [instance, str(next(iter(trial.stops.values())).diameter)]
         for gap in gaps:
             error, stopped = (
@@ -387,7 +429,9 @@ def stops_table(trials: Trials) -> TextTable:
             row += [error, f"{stopped} ({known.kind})" if known is not None and known.stopped else stopped]
         stop = trial.stops.get(GOAL)
         error = f"{stop.error:.1e}" if stop is not None and stop.stopped else NOT_REACHED
-        share = None if stop is None else stop.certificate_share
-        rows.append([*row, error, NOT_REACHED if share is None else f"{share:.1%}"])
-    head += [f"error at {GOAL:.0e}", "share of certificates in the bytes"]
+        share = None if stop is None else stop.certificate_share()
+        ratio = None if stop is None else stop.computing_ratio()
+        row += [error, NOT_REACHED if share is None else f"{share:.1%}"]
+        rows.append([*row, NOT_REACHED if ratio is None else f"{ratio:.1f}"])
+    head += [f"error at {GOAL:.0e}", "share of certificates in the bytes", "computing, × that without"]
     return TextTable.plain(f"{OURS}: when it is so, and when the agents know", head, rows)
