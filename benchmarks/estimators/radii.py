@@ -7,12 +7,14 @@ both, no signal, uneven columns and sites), for least squares and for classes, w
 regret of a model is (its error − the least of a fine grid of penalties) / (the error of no model − that
 least), on 4,000 rows that no fit sees; without a signal it is the share by which it is worse than no
 model. Beside it are LassoCV and LogisticRegressionCV of scikit-learn on all rows in one place, with five
-folds. ``renamed`` is by what factor the radius changes if the sites get other names.
+folds. ``renamed`` is by what share the radius changes if the sites get other names.
 
 ``reviews``: words of texts and a class, over ten sites on a cycle and on a star. ``loss_ratio`` is the
 log loss on 2,000 rows that no fit sees, divided by the least of a fine grid of penalties, pooled;
 ``rounds_ratio`` and ``bytes_ratio`` compare with one fit at the radius that was found. The texts are read
 from the folder ``sparse-regression`` of the folder that DCGS_DATA names.
+
+The last row of either has the means and the worst of all rows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -96,18 +99,29 @@ def error(of_classes: bool, predictions: Any, y: Any) -> float:
     return float(log_loss(y, predictions) if of_classes else np.mean((predictions - y) ** 2))
 
 
-def small(seeds: int) -> Iterator[dict[str, Any]]:
+def small(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Compare the regret of estimators with that of pooled cross-validation on small problems."""
-    regrets: dict[str, list[float]] = {"dcgs": [], "pooled": []}
-    for kind in KINDS:
-        for of_classes in (False, True):
-            for seed in range(seeds):
-                row = one_small(kind, of_classes, seed)
-                if kind != "none":
-                    for name, values in regrets.items():
-                        values.append(row[f"{name}_regret"])
-                yield row
-    yield {"data": "mean regret with a signal", **{name: np.mean(values) for name, values in regrets.items()}}
+    rows, names = [], ("dcgs_regret", "pooled_regret")
+    for seed, kind, of_classes in product(seeds, KINDS, (False, True)):
+        rows.append(one_small(kind, of_classes, seed))
+        yield rows[-1]
+    yield {
+        "data": "all",
+        "problems": len(rows),
+        **{
+            f"{name}_mean": float(np.mean([row[name] for row in rows if row["data"] != "none"]))
+            for name in names
+        },
+        **{
+            f"{name}_mean_{model}": float(np.mean([row[name] for row in rows if row["model"] == model]))
+            for name in names
+            for model in ("lasso", "logistic")
+        },
+        **{
+            f"{name}_most": max(row[name] for row in rows)
+            for name in ("dcgs_worse_than_none", "pooled_worse_than_none", "renamed")
+        },
+    }
 
 
 def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
@@ -138,8 +152,8 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
         excess = error(of_classes, predictions, y_test)
         row[f"{name}_regret"] = (excess - least) / (null - least if kind != "none" else null)
         row[f"{name}_worse_than_none"] = excess / null - 1.0
-    ratio = (model.radius_ or 1e-9) / (radius or 1e-9)
-    return row | {"radius": model.radius_, "renamed": max(ratio, 1.0 / ratio), "rounds": model.rounds_}
+    change = abs(model.radius_ - radius) / max(model.radius_, radius, 1e-9)
+    return row | {"radius": model.radius_, "renamed": change, "rounds": model.rounds_}
 
 
 def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
@@ -155,20 +169,24 @@ def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
 
-def reviews(seeds: int, rows: int = 6000) -> Iterator[dict[str, Any]]:
+def reviews(seeds: Sequence[int], rows: int = 6000) -> Iterator[dict[str, Any]]:
     """Compare the radius that is found for texts with a fine grid, and its cost with that of one fit."""
-    for name in ("womens-clothing", "mercari"):
-        for seed in range(seeds):
-            X, y, X_test, y_test = texts(name, seed, rows)
-            judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 2.0, 25)]
-            losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
-            for graph_name, graph in {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}.items():
-                model = DecentralizedLogisticRegression(graph=graph, standardize=False)
-                sites = np.arange(rows) % 10
-                model.fit(X, y, sites=sites)
-                known = DecentralizedLogisticRegression(model.radius_, graph=graph, standardize=False)
-                known.fit(X, y, sites=sites)
-                yield {
+    found = []
+    for seed, name in product(seeds, ("womens-clothing", "mercari")):
+        X, y, X_test, y_test = texts(name, seed, rows)
+        judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 1.5, 21)]
+        losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
+        assert losses.index(min(losses)) not in (0, len(losses) - 1), (
+            "the best penalty is outside of the grid"
+        )
+        for graph_name, graph in {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}.items():
+            model = DecentralizedLogisticRegression(graph=graph, standardize=False)
+            sites = np.arange(rows) % 10
+            model.fit(X, y, sites=sites)
+            known = DecentralizedLogisticRegression(model.radius_, graph=graph, standardize=False)
+            known.fit(X, y, sites=sites)
+            found.append(
+                {
                     "data": name,
                     "graph": graph_name,
                     "seed": seed,
@@ -182,6 +200,15 @@ def reviews(seeds: int, rows: int = 6000) -> Iterator[dict[str, Any]]:
                     "megabytes": model.bytes_ / 1e6,
                     "stopped": model.path_.stopped,
                 }
+            )
+            yield found[-1]
+    worst = {f"{name}_most": max(row[name] for row in found) for name in ("rounds_ratio", "bytes_ratio")}
+    yield {
+        "data": "all",
+        "fits": len(found),
+        "loss_ratio_most": max(row["loss_ratio"] for row in found),
+        **worst,
+    }
 
 
 RUNS = {"small": small, "reviews": reviews}
@@ -192,13 +219,14 @@ if __name__ == "__main__":
     )
     parser.add_argument("names", nargs="*", choices=list(RUNS), default=list(RUNS))
     parser.add_argument("--seeds", type=int, default=5, help="how many problems of each kind")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
     found = []
     for chosen in args.names:
-        for row in RUNS[chosen](args.seeds):
+        for row in RUNS[chosen](range(args.first, args.first + args.seeds)):
             found.append(row)
-            print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
+            print({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}, flush=True)
     if args.json is not None:
         about = environment(0) | {"command": " ".join(["python", *sys.argv])}
         args.json.write_text(json.dumps({"environment": about, "rows": found}, indent=2) + "\n")

@@ -196,7 +196,8 @@ class _Control:
             self.model, self.momentum = last, Momentum()
             return False
         if is_long or value > self.lowest + rounding:
-            # f has increased, or features were left out that matter: go back to the best point, without momentum.
+            # f has increased, or features matter that were left out: go back to the best point, without
+            # momentum.
             self.model, self.momentum = None, Momentum()
             return False
         self.lowest = value
