@@ -49,6 +49,7 @@ KINDS = {  # rows, features, nonzero coefficients, share of the variance that th
     "uneven": (200, 20, 5, 0.5),
 }
 TEST, SITES = 4000, 5
+MODELS = ("lasso", "logistic")
 
 
 def problem(kind: str, of_classes: bool, seed: int) -> tuple[Any, ...]:
@@ -105,17 +106,14 @@ def small(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     for seed, kind, of_classes in product(seeds, KINDS, (False, True)):
         rows.append(one_small(kind, of_classes, seed))
         yield rows[-1]
+    with_signal = [row for row in rows if row["data"] != "none"]
     yield {
         "data": "all",
         "problems": len(rows),
         **{
-            f"{name}_mean": float(np.mean([row[name] for row in rows if row["data"] != "none"]))
+            f"{name}_{which}": float(np.mean([row[name] for row in with_signal if row["model"] in models]))
             for name in names
-        },
-        **{
-            f"{name}_mean_{model}": float(np.mean([row[name] for row in rows if row["model"] == model]))
-            for name in names
-            for model in ("lasso", "logistic")
+            for which, models in {"lasso": MODELS[:1], "logistic": MODELS[1:], "mean": MODELS}.items()
         },
         **{
             f"{name}_most": max(row[name] for row in rows)
@@ -146,7 +144,7 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
     pooled.fit(Z, y)
     null = error(of_classes, np.full(len(y_test), y.mean()), y_test)
     least = least_error(of_classes, Z, y, Z_test, y_test)
-    row: dict[str, Any] = {"data": kind, "model": "logistic" if of_classes else "lasso", "seed": seed}
+    row: dict[str, Any] = {"data": kind, "model": MODELS[of_classes], "seed": seed}
     for name, judge, test in (("dcgs", model, X_test), ("pooled", pooled, Z_test)):
         predictions = judge.predict_proba(test)[:, 1] if of_classes else judge.predict(test)
         excess = error(of_classes, predictions, y_test)
