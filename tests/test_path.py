@@ -26,6 +26,7 @@ from dcgs.learn.linear.design import DesignSpec, designs
 from dcgs.learn.linear.fit import rows_paths
 from dcgs.learn.radius.folds import HoldOut
 from dcgs.learn.radius.path import path_steps
+from dcgs.learn.radius.sums_finder import _Control, _Point, _Run
 from dcgs.learn.sites import Rows
 from dcgs.learn.sums import Reductions, Steps
 
@@ -185,6 +186,20 @@ def test_sums_of_the_path_have_the_features_that_matter_and_certify_with_all() -
     best = dcgs.minimize(list(train.values()), X, GRAPH, gap=1e-4, every=None).x
     value, least, null = (sum(f.value(at) for f in train.values()) for at in (x, best, np.zeros(400)))
     assert value - least <= 0.03 * (null - value)  # the gap to which a path is found
+
+
+def test_a_gradient_without_some_features_certifies_nothing() -> None:
+    # At 0 ∇f = (1, 4, 0). With the first entry alone f seems to be at least f(0) − 1 in the ball; it is −4.
+    at = _Point(np.zeros(3), {0: np.zeros(2)})
+    lower = {}
+    for entries in (np.array([1.0, 4.0, 0.0]), np.array([1.0])):
+        control = _Control(dcgs.L1Ball(3, 1.0), None, 10.0, 1.0)
+        run = _Run(0, at, at, at, sent=None if len(entries) == 3 else np.array([True, False, False]))
+        control.correction = np.zeros(3)
+        grad = control.gradient(entries, run, np.zeros(3))
+        assert control.judge(run, (2.0, 2.0), grad, (0.0, 0.0, np.zeros(3)))
+        lower[len(entries)] = control.lower
+    assert lower == {3: -2.0, 1: -np.inf}
 
 
 def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
