@@ -189,7 +189,7 @@ def test_sums_of_the_path_have_the_features_that_matter_and_certify_with_all() -
 
 
 def test_a_gradient_without_some_features_certifies_nothing() -> None:
-    # At 0 ∇f = (1, 4, 0). With the first entry alone f seems to be at least f(0) − 1 in the ball; it is −4.
+    # At 0 ∇f = (1, 4, 0). With the first entry alone f seems to be at least 1 in the ball; the bound is −2.
     at = _Point(np.zeros(3), {0: np.zeros(2)})
     lower = {}
     for entries in (np.array([1.0, 4.0, 0.0]), np.array([1.0])):

@@ -156,7 +156,9 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
 
 def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
     """Return words and classes of some texts to fit, and of others to judge by."""
-    with np.load(Path(os.environ["DCGS_DATA"], "sparse-regression", f"{name}.npz")) as npz:
+    with np.load(
+        Path(os.environ.get("DCGS_DATA", "DCGS_DATA is not set"), "sparse-regression", f"{name}.npz")
+    ) as npz:
         parts = [npz[part] for part in ("data", "indices", "indptr")]
         X, y = sp.csr_array(tuple(parts), shape=tuple(npz["shape"])), npz["y"].astype(float)
     chosen = np.random.default_rng(seed).permutation(len(y))[: rows + 2000]
@@ -220,11 +222,12 @@ if __name__ == "__main__":
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
+    about = environment(0) | {"command": " ".join(["python", *sys.argv])}
     found = []
     for chosen in args.names:
         for row in RUNS[chosen](range(args.first, args.first + args.seeds)):
             found.append(row)
-            print({k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    if args.json is not None:
-        about = environment(0) | {"command": " ".join(["python", *sys.argv])}
-        args.json.write_text(json.dumps({"environment": about, "rows": found}, indent=2) + "\n")
+            shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
+            print(shown, flush=True)
+            if args.json is not None:
+                args.json.write_text(json.dumps({"environment": about, "rows": found}, indent=2) + "\n")
