@@ -552,6 +552,39 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
+def radii_small() -> str:
+    """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
+    *rows, total = rows_of("estimators/radii_small")
+    kinds = list(dict.fromkeys((row["data"], row["model"]) for row in rows if row["data"] != "none"))
+    names, lines = ("dcgs_regret", "pooled_regret"), []
+    for kind in kinds:
+        some = [row for row in rows if (row["data"], row["model"]) == kind]
+        worst = max(row["dcgs_worse_than_none"] for row in some)
+        means = [f"{mean(row[name] for row in some):.3f}" for name in names]
+        lines.append([", ".join(kind), *means, f"{100.0 * worst:+.1f} %"])
+    for which in ("lasso", "logistic", "mean"):
+        means = [f"{total[f'{name}_{which}']:.3f}" for name in names]
+        lines.append([f"mean of {which}" if which != "mean" else "mean of all", *means, ""])
+    nothing = [max(row[f"{name}_worse_than_none"] for row in rows if row["data"] == "none") for name in ("dcgs", "pooled")]
+    lines.append(["no signal: worse than no model by", *(f"{100.0 * most:.1f} %" for most in nothing), ""])
+    head = ["small problems", "regret of dcgs", "of pooled rows", "dcgs against no model, worst"]
+    return captioned(TextTable.plain("", head, lines), "estimators/radii_small")
+
+
+def radii_reviews() -> str:
+    """Return how right the radius is that is found for texts, and what it costs."""
+    rows = rows_of("estimators/radii_reviews")
+    lines = [
+        [f"{row['data']}, {row['graph']}, seed {row['seed']}", short_number(row["radius"])]
+        + [f"{row['loss_ratio']:.4f}", f"{row['no_model']:.2f}", count(row["rounds"])]
+        + [f"{row[key]:.1f}" for key in ("rounds_ratio", "bytes_ratio")]
+        for row in rows
+        if row["data"] != "all"
+    ]
+    head = ["texts", "radius", "log loss", "no model", "rounds", "rounds / one fit", "bytes / one fit"]
+    return captioned(TextTable.plain("", head, lines), "estimators/radii_reviews")
+
+
 def digits() -> str:
     """Return ten classes by the estimator, by the command, and on pooled rows."""
     (row,) = rows_of("estimators/against_pooled_digits")
@@ -629,6 +662,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
+    "radii-small": radii_small,
+    "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),
     "links-time": links("results", 1),
     "links-losses": links("results", 2),
