@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import netns
 from dcgs.curves import COLORS
 from dcgs.link import Link
-from dcgs_bench.instances import instance
+from dcgs_bench.instances import instance_named
 from dcgs_bench.ranking import RunCost, trials_of
 from dcgs_bench.rounds import RoundsGrid, Study
 from dcgs_bench.study import Records, StudyProblem
@@ -62,8 +62,8 @@ def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
     }
     for name in plan.instances:
         try:
-            problem = instance(name).make(0)
-            found = {key: reference(plan.grid, instance(name), key, problem) for key in plan.methods}
+            problem = instance_named(name).make(0)
+            found = {key: reference(plan.grid, instance_named(name), key, problem) for key in plan.methods}
             _run_instance(plan, name, problem, found, results)
         except (RuntimeError, ValueError) as error:
             results["failed"][name] = str(error)

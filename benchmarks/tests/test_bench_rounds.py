@@ -19,7 +19,7 @@ from dcgs.objectives import LeastSquares, Logistic
 from dcgs.run.minimize import minimize
 from dcgs.sets import L1Ball, L2Ball
 from dcgs_bench import rounds
-from dcgs_bench.entries import ENTRIES, GOAL, GRID, Adapted, Entry, ScaledStep, entry
+from dcgs_bench.entries import ENTRIES, GOAL, GRID, Adapted, Entry, ScaledStep, entry_named
 from dcgs_bench.figures import profile_figure
 from dcgs_bench.instances import (
     INSTANCES,
@@ -28,7 +28,7 @@ from dcgs_bench.instances import (
     by_chance,
     by_size,
     by_value,
-    instance,
+    instance_named,
     random_graph,
 )
 from dcgs_bench.optimum import Optimum, solve
@@ -204,7 +204,7 @@ def test_the_table_of_stops_says_when_it_is_so_and_when_the_agents_know() -> Non
 
 @pytest.mark.parametrize("name", ["FastDCGS", "NIDS"])
 def test_a_stop_is_what_a_user_gets_without_measurements(name: str, tmp_path: Path) -> None:
-    chosen, one, grid = instance("quick-noisy"), entry(name), grid_in(tmp_path, stops_only=True)
+    chosen, one, grid = instance_named("quick-noisy"), entry_named(name), grid_in(tmp_path, stops_only=True)
     run_grid(grid, [chosen], [one])
     trial, optimum = grid.trial(chosen, one), grid.study.optimum(chosen, 0)
     assert trial is not None
@@ -229,7 +229,11 @@ def test_a_run_whose_agents_do_not_stop_in_time_ends_at_its_limit() -> None:
 
 
 def test_runs_until_the_agents_stop_can_be_done_alone(tmp_path: Path) -> None:
-    chosen, one, grid = instance("quick-noisy"), entry("FastDCGS"), grid_in(tmp_path, stops_only=True)
+    chosen, one, grid = (
+        instance_named("quick-noisy"),
+        entry_named("FastDCGS"),
+        grid_in(tmp_path, stops_only=True),
+    )
     run_grid(grid, [chosen], [one])
     found = grid.trial(chosen, one)
     assert found is not None
@@ -283,12 +287,12 @@ def test_f_star_of_a_logistic_regression_agrees_with_an_interior_point_method() 
 
 def test_a_heavy_column_is_no_hindrance_to_f_star() -> None:
     # Steps by the heavy column's curvature alone would need 60,000 iterations and more.
-    found = solve(instance("text-cycle-10").make(0), iterations=1000)
+    found = solve(instance_named("text-cycle-10").make(0), iterations=1000)
     assert found.uncertainty <= 1e-7
 
 
 def test_f_star_says_when_its_iterations_did_not_do() -> None:
-    found = solve(instance("quick-lasso").make(0), iterations=3)
+    found = solve(instance_named("quick-lasso").make(0), iterations=3)
     assert found.iterations == 3
     assert found.uncertainty > 1e-7
 
@@ -316,7 +320,7 @@ def test_names_are_distinct_for_people_and_for_files() -> None:
 
 @pytest.mark.parametrize("method", [PGExtra(), NIDS(), ProjectedAGD()], ids=lambda one: type(one).__name__)
 def test_a_multiple_of_the_theorys_step_of_one_is_the_method_itself(method: Any) -> None:
-    problem = instance("quick-noisy").make(0)
+    problem = instance_named("quick-noisy").make(0)
     own, same, twice = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
         for one in (method, Adapted(method, ScaledStep(1.0)), Adapted(method, ScaledStep(2.0)))
@@ -326,7 +330,7 @@ def test_a_multiple_of_the_theorys_step_of_one_is_the_method_itself(method: Any)
 
 
 def test_twice_the_theorys_step_is_the_step_times_two() -> None:
-    problem = instance("quick-noisy").make(0)
+    problem = instance_named("quick-noisy").make(0)
     step = 2.0 * 1.9 / max(f.smoothness for f in problem.objectives)  # NIDS takes 1.9/l
     given, scaled = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
@@ -359,7 +363,7 @@ def runs_left(grid: RoundsGrid, instances: list[Instance], entries: list[Entry])
 def test_a_second_call_runs_nothing_and_other_settings_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS"), entry_named("ProjectedAGD")]
     reported: list[tuple[str, str | None]] = []
     run_grid(grid_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
     assert reported == [
@@ -382,8 +386,8 @@ def test_a_second_call_runs_nothing_and_other_settings_run_again(
 
 
 def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path: Path) -> None:
-    chosen, grid = instance("quick-noisy"), grid_in(tmp_path)
-    default, better, worse = (entry(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
+    chosen, grid = instance_named("quick-noisy"), grid_in(tmp_path)
+    default, better, worse = (entry_named(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
     run_grid(grid, [chosen], [worse, better, default])
     own, quick, slow = (grid.trial(chosen, one) for one in (default, better, worse))
     assert own is not None
@@ -403,7 +407,7 @@ def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path:
 
 
 def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS"), entry_named("ProjectedAGD")]
     for name, jobs in (("one", 1), ("two", 2)):
         run_grid(grid_in(tmp_path / name), chosen, entries, jobs=jobs)
     data = [sorted((tmp_path / name / "data").rglob("*.csv")) for name in ("one", "two")]
@@ -418,7 +422,7 @@ def test_a_run_that_raises_is_reported_and_not_recorded(
         raise RuntimeError("agents [0] returned while agents [1] still send.")
 
     monkeypatch.setattr(rounds, "execute", broken)
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS")]
     reported: list[tuple[str, str | None]] = []
     run_grid(grid_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
     assert ["RuntimeError: agents [0] returned" in str(said) for _, said in reported] == [False, True, True]

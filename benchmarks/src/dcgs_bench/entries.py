@@ -155,16 +155,16 @@ GRID = tuple(Entry(f"{name}, {text}", method, name, text, 0.5) for name, text, m
 """
 
 
-def entry(name: str) -> Entry:
+def entry_named(name: str) -> Entry:
     """Return the entry of that name, or of a method outside the package.
 
     Such a method is named ``package.module:name`` or ``path/to/file.py:name``, and is a method, or a class
     or function that makes one without arguments.
     """
     if ":" not in name:
-        return next(one for one in (*ENTRIES, *GRID) if one.name == name)
-    found = registry.load("method", name)
-    method = found if isinstance(found, Method) or not callable(found) else found()
+        return next(entry for entry in (*ENTRIES, *GRID) if entry.name == name)
+    loaded = registry.load("method", name)
+    method = loaded if isinstance(loaded, Method) or not callable(loaded) else loaded()
     if not isinstance(method, Method):
         raise ValueError(
             f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."

@@ -367,14 +367,14 @@ QUICK: tuple[Instance, ...] = (
 """Small instances, for a quick trial."""
 
 
-def instance(name: str) -> Instance:
+def instance_named(name: str) -> Instance:
     """Return the instance of that name, or one outside the package.
 
     The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
     that returns objectives, set and graph.
     """
     if ":" not in name:
-        return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
+        return next(known for known in (*INSTANCES, *LARGE, *QUICK) if known.name == name)
     make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
@@ -395,4 +395,4 @@ def instance(name: str) -> Instance:
 @lru_cache(maxsize=2)
 def problem_of(name: str, seed: int) -> StudyProblem:
     """Return the problem of an instance; the last two are kept, for runs one after the other."""
-    return instance(name).make(seed)
+    return instance_named(name).make(seed)

@@ -227,13 +227,22 @@ class Reductions:
         """Return how the agents of this process mask their sums."""
         agents = len(self.graph)
         check_agents(agents)
-        return {i: SecureSums(i, agents, self.secure is True, short=SHORT) for i in self.hosts}
+        is_masked, journal = self.secure is True, self.runtime.journal()
+        return {
+            i: SecureSums(i, agents, is_masked, journal, short=SHORT, replays=journal is not None)
+            for i in self.hosts
+        }
 
     def on(self, runtime: Runtime) -> Reductions:
         """Return the same network with another runtime of the same agents, with the same record and keys."""
         other = replace(self, runtime=runtime)
         other._masks = self._masks
         return other
+
+    def close(self) -> None:
+        """Close the journals of masked sums."""
+        for masks in self._masks.values():
+            masks.close()
 
     @property
     def hosts(self) -> range:
@@ -420,7 +429,12 @@ def _reduce(
             )
     if masks:
         unions = {
-            i: {k: partial(_open_union, own[0]) for k, own in enumerate(arrays[i]) if own} for i in hosts
+            i: {
+                k: partial(_open_union, arrays_of_agent[0])
+                for k, arrays_of_agent in enumerate(arrays[i])
+                if arrays_of_agent
+            }
+            for i in hosts
         }
         answers, traffic = run_programs(
             lambda i, tree: masked_results(requests, i, unions[i], tree, masks[i]), graph, runtime
@@ -453,10 +467,10 @@ def _reduce(
     return results, traffic
 
 
-def _open_union(own: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
+def _open_union(texts: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
     """Return the union of texts; they are what sites agree on, and are not masked."""
     (packed,) = yield from tree_answer(
-        (own,), tree, _combined([_union]), lambda total: total, same_shapes=False
+        (texts,), tree, _combined([_union]), lambda total: total, same_shapes=False
     )
     return tuple(_unpacked(packed))
 

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from dcgs.cli.values import count, fraction, job, option, positive, share
 from dcgs.report.numbers import size
-from dcgs_bench import completion, record
+from dcgs_bench import completion
 from dcgs_bench.cli.common import Runner, add_folder, records_of
 from dcgs_bench.completion import CompletionCase
 from dcgs_bench.figures import completion_growth_figure
-from dcgs_bench.record import Rows, TextTable
+from dcgs_bench.study import Rows, TextTable, environment
 
 _ABOUT = """\
 Measure time, rounds, bytes, memory and held-out error of matrix completion, each case in a process of its
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     every = [row for some in rows.values() for row in some]
     ended = (f"{row['method']}: {row['status']}" for row in every if row["status"] and not row["grows"])
     runner.notes.extend(dict.fromkeys(ended))
-    made = {"environment": record.environment(args.seed), "rows": every}
+    made = {"environment": environment(args.seed), "rows": every}
     figures = {"growth.png": completion_growth_figure(rows["growth"])} if "growth" in rows else {}
     runner.finish("completion", made, [_table(data, some) for data, some in rows.items()], figures)
     return 0
@@ -116,7 +116,7 @@ def _table(data: str, rows: Rows) -> TextTable:
     for method, some in by_method.items():
         mean = {name: fmean(row[name] for row in some) for name in ("cpu", "seconds", "rounds", "bytes")}
         scores = {name: [row[name] for row in some] for name in ("rmse", "pairs")}
-        texts = {name: "–" if None in each else f"{fmean(each):.4f}" for name, each in scores.items()}
+        texts = {name: "–" if None in column else f"{fmean(column):.4f}" for name, column in scores.items()}
         memory = size(max(row["memory"] for row in some))
         means.append(mean | texts | {"method": method, "sent": size(mean["bytes"]), "memory": memory})
     columns = {"method": "{method}", "CPU s": "{cpu:.1f}", "s": "{seconds:.1f}", "rounds": "{rounds:.0f}"}

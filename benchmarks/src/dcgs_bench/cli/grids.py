@@ -28,8 +28,8 @@ from dcgs_bench.ranking import (
     time_tables,
     trials_of,
 )
-from dcgs_bench.record import TextTable
 from dcgs_bench.rounds import RoundsGrid, Study, remarks
+from dcgs_bench.study import TextTable
 
 _ABOUT_ROUNDS = """\
 Run every method on every instance of a table. Print the rounds and bytes until its agents stop by themselves
@@ -119,11 +119,11 @@ def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, INSTANCES)
     if args.list:
         rows = [(chosen.name, chosen.about) for chosen in choice.table]
-        rows += [(one.name, repr(one.method)) for one in (*choice.methods, *GRID)]
+        rows += [(entry.name, repr(entry.method)) for entry in (*choice.methods, *GRID)]
         show(console, TextTable.plain("instances and methods", ["name", "what it is"], rows))
         return 0
-    families = {one.name for one in choice.entries}
-    settings = [one for one in GRID if args.grid and one.family in families]
+    families = {entry.name for entry in choice.entries}
+    settings = [entry for entry in GRID if args.grid and entry.family in families]
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "rounds"), args.jobs, console, [])
     grid = RoundsGrid(Study(runner.records, seconds, (args.seed,)), stops_only=args.stops_only)
@@ -158,7 +158,7 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
         return 130
     made = grid.record(choice.table, choice.methods)
     rankings = time_rankings(trials_of(made))
-    tables = [table for each in rankings if each[0].names for table in time_tables(each)]
+    tables = [table for ranking in rankings if ranking[0].names for table in time_tables(ranking)]
     runner.finish("time", made, tables, {})
     return 0
 

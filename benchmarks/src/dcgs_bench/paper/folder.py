@@ -15,15 +15,13 @@ from dcgs.report.figures import encoded
 from dcgs.report.numbers import capitalized, short_number
 from dcgs.report.page import PageFiles, render
 from dcgs.run.minimize import versions
-from dcgs_bench.paper import oracle_cost
+from dcgs_bench.paper import claims
 from dcgs_bench.paper.catalog import Experiment, Prepared
-from dcgs_bench.paper.claims import PROMISES, Promise, judge, meaning
+from dcgs_bench.paper.claims import PAPER_LINK, PAPER_SIDE, PROMISES, Promise, judge, meaning
 from dcgs_bench.paper.figures import study_figures
-from dcgs_bench.paper.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs_bench.paper.page import view
 from dcgs_bench.paper.results import DFW, SCALED, THEOREM, Curve, Findings, Measure, PaperStudy
-from dcgs_bench.record import as_json
-from dcgs_bench.study import FORMAT, FolderError, Records, RunRecord, StudyTask
+from dcgs_bench.study import FORMAT, FolderError, Records, RunRecord, StudyTask, as_json
 
 MANIFEST = "manifest.json"
 
@@ -84,7 +82,7 @@ def plan(
     All data are read here, so that errors in them are reported before the first run. Those of an experiment
     whose runs are all recorded are not read.
     """
-    found = []
+    planned = []
     for experiment in experiments:
         entry = manifest["experiments"].setdefault(experiment.name, {})
         entry.pop("skipped", None)
@@ -103,20 +101,20 @@ def plan(
                 continue
             _describe(entry, data, experiment.name if any(done) else None)
             tasks = _tasks(experiment, data, seed)
-        found += tasks
+        planned += tasks
     write_manifest(records, manifest)
-    return found
+    return planned
 
 
 def _tasks(experiment: Experiment, data: Prepared | None, seed: int) -> list[StudyTask]:
-    found = []
+    tasks = []
     for run in experiment.runs:
         key = {"seed": seed, "versions": versions(), "budget": run.budget.limits}
         work = None if data is None else partial(run.record, data, seed)
-        found.append(
+        tasks.append(
             StudyTask(f"runs/{experiment.name}/{run.key}", key, work, f"{run.label} on {experiment.name}")
         )
-    return found
+    return tasks
 
 
 def _describe(entry: dict[str, Any], data: Prepared, begun: str | None) -> None:
@@ -144,7 +142,7 @@ def load(records: Records, link: Link) -> PaperStudy:
         curves = {name: list(_curves(records, name, entry["runs"])) for name, entry in entries.items()}
         return PaperStudy(
             [_findings(name, entries[name], some, promises[name]) for name, some in curves.items() if some],
-            oracle_cost.judged(manifest["cost"]) if "cost" in manifest else None,
+            claims.judged(manifest["cost"]) if "cost" in manifest else None,
             link,
             manifest,
         )
@@ -179,9 +177,9 @@ def _curves(records: Records, name: str, runs: Mapping[str, Mapping[str, Any]]) 
     """Yield one curve per recorded run; of the scalings that were tried, only the best."""
     tried: dict[float, Curve] = {}
     for key, run in runs.items():
-        found = records.read(f"runs/{name}/{key}")
-        if found is not None:
-            curve = Curve(key, run["label"], run["about"], RunRecord(**found))
+        record = records.read(f"runs/{name}/{key}")
+        if record is not None:
+            curve = Curve(key, run["label"], run["about"], RunRecord(**record))
             if run["scaling"] is None:
                 yield curve
             else:
