@@ -166,7 +166,10 @@ def test_where_the_evidence_for_a_model_is_weak_a_smaller_radius_is_taken(null: 
     assert not path.needs_no_model
 
 
-def test_sums_of_the_path_have_the_features_that_matter_and_certify_with_all() -> None:
+def test_sums_of_the_path_have_the_features_that_matter_and_certify_with_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dcgs.learn.radius.sums_finder._MANY_FEATURES", 400)
     rng = np.random.default_rng(0)
     A = rng.standard_normal((4, 50, 400))
     A[:, :, 200:] = 0.8 * A[:, :, :200] + 0.6 * A[:, :, 200:]  # each feature has one that can replace it

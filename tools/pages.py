@@ -551,6 +551,27 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
+def rows_at_home() -> str:
+    """Return the sums of a trial of variable projection, beside those of FastDCGS."""
+    rows, lines = rows_of("rows_at_home"), []
+    for data in ("100k", "1m"):
+        *tried, ours = [row for row in rows if row["data"] == data]
+        null, least = tried[0]["null"], min(row["f"] for row in [*tried, ours])
+        excess = [(row["f"] - least) / (null - least) for row in tried]
+        gaps = [row["gap"] for row in tried]
+        reached = [(excess, 1e-2), (excess, 1e-3), (excess, 1e-4), (gaps, 1e-2), (gaps, 1e-3)]
+        cells = [
+            next((count(row["sums"]) for row, found in zip(tried, some, strict=True) if found <= level), "–")
+            for some, level in reached
+        ]
+        cells += [size(1e6 * tried[-1]["megabytes"]), seconds_text(tried[-1]["cpu"])]
+        cells += [f"{ours['sums']:.0f} ({ours['steps']})", size(1e6 * ours["megabytes"])]
+        lines.append([data.upper(), *cells, seconds_text(ours["cpu"])])
+    head = ["data", "f within 1e-2", "1e-3", "1e-4", "gap 1e-2", "1e-3", "sent", "CPU"]
+    head += ["FastDCGS: sums (steps)", "sent", "CPU"]
+    return captioned(TextTable.plain("", head, lines), "rows_at_home")
+
+
 def radii_small() -> str:
     """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
     *rows, total = rows_of("estimators/radii_small")
@@ -564,7 +585,10 @@ def radii_small() -> str:
     for which in ("lasso", "logistic", "mean"):
         means = [f"{total[f'{name}_{which}']:.3f}" for name in names]
         lines.append([f"mean of {which}" if which != "mean" else "mean of all", *means, ""])
-    nothing = [max(row[f"{name}_worse_than_none"] for row in rows if row["data"] == "none") for name in ("dcgs", "pooled")]
+    nothing = [
+        max(row[f"{name}_worse_than_none"] for row in rows if row["data"] == "none")
+        for name in ("dcgs", "pooled")
+    ]
     lines.append(["no signal: worse than no model by", *(f"{100.0 * most:.1f} %" for most in nothing), ""])
     head = ["small problems", "regret of dcgs", "of pooled rows", "dcgs against no model, worst"]
     return captioned(TextTable.plain("", head, lines), "estimators/radii_small")
@@ -661,6 +685,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
+    "rows-at-home": rows_at_home,
     "radii-small": radii_small,
     "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),

@@ -217,14 +217,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("names", nargs="*", help=f"some of {list(RUNS)}; all by default")
     parser.add_argument("--seeds", type=int, default=5, help="how many problems of each kind")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
     about = environment(0) | {"command": " ".join(["python", *sys.argv])}
     found = []
-    for chosen in args.names:
+    for chosen in args.names or RUNS:
         for row in RUNS[chosen](range(args.first, args.first + args.seeds)):
             found.append(row)
             shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}

@@ -52,10 +52,11 @@ _MOST_AT_ONCE, _LEAST_AT_ONCE, _SHORT = 6, 4, 1 << 14
 # With at least this number of rows at a site, on average, the root's own data are the model of everyone's.
 # The estimate of Λ then begins at this share of the one without them.
 _MANY_ROWS, _ALIKE = 100, 0.05
-# A working set has the features whose entries of the gradient are at least this share of the largest. One sum
-# of so many, at least, has all features; so have all sums where the set has more than this share of them.
-# A model may be finished by the next sum if its gap seems to be at most _SOON times what it is to be.
-_LARGE, _WHOLE, _MOST_FEATURES, _SOON = 0.8, 6, 0.6, 1.3
+# With at least _MANY_FEATURES there are working sets: the features whose entries of the gradient are at least
+# _LARGE of the largest, and those of the model; unless they are more than _MOST_FEATURES of all. One sum of
+# _WHOLE, at least, has all features. The next sum may finish a model if its gap seems to be at most _SOON
+# times what it is to be.
+_MANY_FEATURES, _LARGE, _MOST_FEATURES, _WHOLE, _SOON = 1000, 0.8, 0.6, 6, 1.3
 # A step is found to this share of its length, and at least to this share of the loss.
 _INEXACT, _EXACT = 0.05, 1e-12
 # The numbers that agents are told of a model: θ, whether the step is better and whether it is the last, f and
@@ -172,7 +173,7 @@ class _Control:
         """Return which entries of the next gradient are to be sent, for a step to ``to``."""
         at = self.model
         whole = np.ones(to.size, dtype=np.bool_)
-        if at is None or self.may_finish or self.partial + 1 >= _WHOLE:
+        if to.size < _MANY_FEATURES or at is None or self.may_finish or self.partial + 1 >= _WHOLE:
             return whole
         sizes = np.abs(at.grad).reshape(-1)
         points = (point.reshape(-1) != 0.0 for point in (to, run.x.x, run.best.x))
