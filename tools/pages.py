@@ -331,15 +331,6 @@ def measurements(name: str, columns: Mapping[str, str]) -> str:
     return captioned(TextTable.formatted("", columns, rows_of(name)), name)
 
 
-def threads() -> str:
-    """Return in words how much faster a run is on two threads."""
-    (large,), (small,) = rows_of("threads"), rows_of("threads-small")
-    return (
-        f"**{large['ratio']:.2f} times as fast** on two for 2000 × 10000, {small['ratio']:.2f} times for "
-        f"400 × 2000 (`--samples 400 --features 2000`); medians of five, version {version(record('threads'))}"
-    )
-
-
 def checkpoint() -> str:
     """Return in words the share of the time that checkpoints take."""
     (row,) = rows_of("checkpoint")
@@ -691,7 +682,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "faults-ratios": faults_ratios,
     "faults-slow": faults_slow,
     "step": lambda: measurements("step", _STEP),
-    "threads": threads,
     "memory": memory,
     "checkpoint": checkpoint,
     "exchange": lambda: measurements("exchange", _EXCHANGE),
