@@ -45,7 +45,7 @@ from dcgs_bench.ranking import (
     stops_table,
     summary_table,
 )
-from dcgs_bench.rounds import GridRun, RoundsGrid, Study
+from dcgs_bench.rounds import GridRun, GridStudy, RoundsGrid
 from dcgs_bench.study import Budget, Records, Report, StudyProblem, run_tasks
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.
@@ -370,7 +370,7 @@ def test_twice_the_theorys_step_is_the_step_times_two() -> None:
 
 def grid_in(folder: Path, seed: int = 0, seconds: float = 1e6, stops_only: bool = False) -> RoundsGrid:
     """Return a grid whose runs end by rounds, on any machine."""
-    return RoundsGrid(Study(Records(folder), seconds, (seed,)), stops_only=stops_only)
+    return RoundsGrid(GridStudy(Records(folder), seconds, (seed,)), stops_only=stops_only)
 
 
 def run_grid(

@@ -35,7 +35,7 @@ from dcgs.low_rank import LowRank
 from dcgs_bench.entries import entry_named
 from dcgs_bench.instances import INSTANCES, LARGE, instance_named
 from dcgs_bench.optimum import Optimum
-from dcgs_bench.rounds import RoundsGrid, Study
+from dcgs_bench.rounds import GridStudy, RoundsGrid
 from dcgs_bench.study import Records, StudyProblem
 from recorder import Recorded, Recorder
 
@@ -426,7 +426,7 @@ def test_a_set_that_no_instance_has_is_refused(tmp_path: Path) -> None:
 
 def test_a_reference_ends_where_the_time_table_does(tmp_path: Path) -> None:
     chosen = instance_named("quick-lasso")
-    grid = RoundsGrid(Study(Records(tmp_path), 600.0), 1e-3)
+    grid = RoundsGrid(GridStudy(Records(tmp_path), 600.0), 1e-3)
     made = chosen.make(0)
     found = lockstep_run.reference(grid, chosen, "fast-dcgs", made)
     error = float(found.optimum.relative(lockstep_run.worst_loss(made, found.models)))

@@ -14,7 +14,7 @@ from dcgs_bench.entries import OURS, Entry
 from dcgs_bench.instances import Instance
 from dcgs_bench.optimum import Optimum
 from dcgs_bench.ranking import TIME_LEVELS, cost_to
-from dcgs_bench.rounds import EndRule, GridRun, Study, name_of
+from dcgs_bench.rounds import EndRule, GridRun, GridStudy, name_of
 from dcgs_bench.study import (
     FAILED,
     NOT_REACHED,
@@ -74,7 +74,7 @@ _ABOUT = {condition.name: condition for condition in CONDITIONS}
 class FaultGrid:
     """The runs of some entries on some instances under some conditions, of at most so many rounds."""
 
-    study: Study
+    study: GridStudy
     instances: Sequence[Instance]
     entries: Sequence[Entry]
     conditions: Sequence[Condition]

@@ -111,7 +111,7 @@ def total_cost(record: RunRecord) -> RunCost:
 
 @final
 @dataclass(frozen=True)
-class Study:
+class GridStudy:
     """The records of a grid, the limit on seconds of a run, and the seeds."""
 
     records: Records
@@ -158,7 +158,7 @@ class RoundsGrid:
     rounds and seconds; with ``stops_only`` there are no others.
     """
 
-    study: Study
+    study: GridStudy
     level: float = LEVELS[-1]
     stops_only: bool = False
     with_pool: bool = False

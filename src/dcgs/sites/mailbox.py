@@ -26,13 +26,16 @@ create table if not exists facts (name text primary key, value text not null) wi
 _OUTGOING = """
 create table if not exists outgoing (
     id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence
-    integer, digest blob not null, size integer not null, pending integer not null, envelope blob,
+    integer, digest blob not null, size integer not null, pending integer not null,
     unique (sender, receiver, tag, sequence, hop));
+create table if not exists envelopes (id integer primary key, envelope blob not null);
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
 repeated."""
+_PAGE, _CHECKPOINT = 1 << 14, 1 << 26
+"""Messages are long: with these pages, and copied to the file each so many bytes, they are written faster."""
 _WINDOW = 10_000
 """A sender is at most this many messages ahead of what its receiver has taken."""
 
@@ -70,6 +73,8 @@ class Mailbox:
         self._capacity = capacity
         self._incoming = _connection(folder / "received.db", _RECEIVED)
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
+        self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
+        self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
@@ -102,7 +107,8 @@ class Mailbox:
     def _write(self, key: tuple[int, int, int], round: int, message: bytes) -> None:
         with self._locks[0], _transaction(self._incoming):
             row = (*key, round, message)
-            self._incoming.execute("insert or ignore into received values (?, ?, ?, ?, ?)", row)
+            done = self._incoming.execute("insert or ignore into received values (?, ?, ?, ?, ?)", row)
+            self._bytes_received += len(message) * done.rowcount
 
     def _find(self, sender: int, tag: int, sequence: int) -> tuple[int, bytes] | None:
         with self._arrived:
@@ -139,18 +145,20 @@ class Mailbox:
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
-                "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending, "
-                "envelope) "
-                "values (?, ?, ?, ?, ?, ?, ?, 1, ?) on conflict do update set pending = 1, "
-                "envelope = excluded.envelope where not pending"
+                "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending) "
+                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1 where not pending "
+                "returning id"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
-                self._outgoing.execute(insert, (hop, *place, known, len(envelope), envelope))
+                row = self._outgoing.execute(insert, (hop, *place, known, len(envelope))).fetchone()
+                if row is not None:
+                    self._bytes_sent += len(envelope)
+                    self._outgoing.execute("insert or replace into envelopes values (?, ?)", (*row, envelope))
         self.on_outgoing({item.hop for item in items})
 
     def _check_capacity(self, more: int) -> None:
-        query = "select coalesce(sum(length(envelope)), 0) from outgoing where pending"
+        query = "select coalesce(sum(size), 0) from outgoing where pending"
         (kept,) = self._outgoing.execute(query).fetchone()
         if kept + more > self._capacity:
             raise EnvelopeError(
@@ -167,7 +175,8 @@ class Mailbox:
 
     def next_for(self, hop: str) -> Pending | None:
         """Return the first envelope for a neighbor that it has not acknowledged."""
-        query = "select id, envelope from outgoing where hop = ? and pending order by id limit 1"
+        query = "select id, envelope from outgoing join envelopes using (id) where hop = ? and pending "
+        query += "order by id limit 1"
         with self._locks[1], _as_os_error():
             row = self._outgoing.execute(query, (hop,)).fetchone()
         return None if row is None else Pending(*row)
@@ -176,12 +185,10 @@ class Mailbox:
         """Record that a neighbor has acknowledged an envelope. One of this site's own is kept: it may get
         lost."""
         with self._locks[1], _transaction(self._outgoing, "normal"):  # what is lost of it is sent twice
-            query = (
-                "update outgoing set pending = 0, envelope = case when digest = x'' then null else "
-                "envelope end "
-                "where id = ? and hop = ?"
-            )
-            self._outgoing.execute(query, (id, hop))
+            query = "update outgoing set pending = 0 where id = ? and hop = ? returning digest"
+            row = self._outgoing.execute(query, (id, hop)).fetchone()
+            if row == (b"",):
+                self._outgoing.execute("delete from envelopes where id = ?", (id,))
         self.wake()
 
     def send_again(self, header: EnvelopeHeader) -> None:
@@ -202,12 +209,7 @@ class Mailbox:
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes of all envelopes that were sent or are to be, and of all messages that came in."""
-        with self._locks[1]:
-            (sent,) = self._outgoing.execute("select coalesce(sum(size), 0) from outgoing").fetchone()
-        with self._locks[0]:
-            query = "select coalesce(sum(length(message)), 0) from received"
-            (received,) = self._incoming.execute(query).fetchone()
-        return sent, received
+        return self._bytes_sent, self._bytes_received
 
     def fact(self, name: str) -> str | None:
         """Return what was recorded under a name."""
@@ -227,10 +229,17 @@ class Mailbox:
             self._incoming.close()
 
 
+def _total(connection: sqlite3.Connection, query: str) -> int:
+    (total,) = connection.execute(query).fetchone()
+    return int(total or 0)
+
+
 def _connection(file: Path, tables: str) -> sqlite3.Connection:
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=60.0, check_same_thread=False)
+    connection.execute(f"pragma page_size = {_PAGE}")
     connection.execute("pragma journal_mode = wal")
+    connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT // _PAGE}")
     connection.execute("pragma synchronous = full")
     connection.executescript(tables)
     return connection

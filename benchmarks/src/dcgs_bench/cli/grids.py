@@ -28,7 +28,7 @@ from dcgs_bench.ranking import (
     time_tables,
     trials_of,
 )
-from dcgs_bench.rounds import RoundsGrid, Study, remarks
+from dcgs_bench.rounds import GridStudy, RoundsGrid, remarks
 from dcgs_bench.study import TextTable
 
 _ABOUT_ROUNDS = """\
@@ -44,8 +44,7 @@ examples:
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
   dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
-  dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
-  dcgs bench rounds --quick --method path/to/study.py:Gossip      the same, from a Python file
+  dcgs bench rounds --quick --method my_methods:Gossip            a method of your own; also FILE.py:Gossip
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 _ABOUT_TIME = """\
@@ -55,9 +54,7 @@ same link, and a centralized solver there. Times are processor time; they need a
 """
 _MORE_TIME = """\
 examples:
-  dcgs bench time --quick                              small problems, under a minute
   dcgs bench time --instances lasso-paper silo-10      these two
-  dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
 """
 _ABOUT_FAULTS = """\
 Run every method under every fault: messages that are lost or late, agents that sleep, edges that come and
@@ -67,8 +64,6 @@ agent's relative error is 1e-2 and 1e-3, and what becomes of the methods that do
 _MORE_FAULTS = """\
 examples:
   dcgs bench faults --quick                                    a small problem, under a minute
-  dcgs bench faults --list                                     faults by name
-  dcgs bench faults --instances lasso-cycle-10                 all methods on this instance
   dcgs bench faults --methods FastDCGS --seeds 10 --instances lasso-cycle-10 noisy-grid-6x6
   dcgs bench faults --mpi 10                                   a slow agent over MPI, with and without waiting
 """
@@ -126,7 +121,7 @@ def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     settings = [entry for entry in GRID if args.grid and entry.family in families]
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "rounds"), args.jobs, console, [])
-    grid = RoundsGrid(Study(runner.records, seconds, (args.seed,)), stops_only=args.stops_only)
+    grid = RoundsGrid(GridStudy(runner.records, seconds, (args.seed,)), stops_only=args.stops_only)
     interrupted = runner.run(grid.stages(choice.instances, [*choice.entries, *settings]), args.rerun)
     # The report has all recorded methods, also those that were not chosen this time.
     made = grid.record(choice.table, choice.methods, settings)
@@ -152,7 +147,7 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, (*INSTANCES, *LARGE))
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS_TIME)
     runner = Runner(records_of(args, "time"), args.jobs, console, [])
-    study = Study(runner.records, seconds, (args.seed,))
+    study = GridStudy(runner.records, seconds, (args.seed,))
     grid = RoundsGrid(study, min(TIME_LEVELS), args.stops_only, with_pool=True)
     if runner.run(grid.stages(choice.instances, choice.entries), args.rerun):
         return 130
@@ -176,7 +171,7 @@ def _run_faults(args: argparse.Namespace, console: Console) -> int:
     entries = chosen_by_name("a method", args.methods, ENTRIES)
     conditions = chosen_by_name("a fault", args.faults, CONDITIONS)
     runner = Runner(records_of(args, "faults"), args.jobs, console, [])
-    study = Study(runner.records, args.seconds, range(args.seed, args.seed + args.seeds))
+    study = GridStudy(runner.records, args.seconds, range(args.seed, args.seed + args.seeds))
     rounds = args.rounds or (150 if args.quick else 1000)
     grid = FaultGrid(study, instances, entries, conditions, rounds)
     if runner.run([grid.optima, grid.tasks], args.rerun):

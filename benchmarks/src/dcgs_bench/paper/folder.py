@@ -16,7 +16,7 @@ from dcgs.report.numbers import capitalized, short_number
 from dcgs.report.page import PageFiles, render
 from dcgs.run.minimize import versions
 from dcgs_bench.paper import claims
-from dcgs_bench.paper.catalog import Experiment, Prepared
+from dcgs_bench.paper.catalog import Experiment, PreparedExperiment
 from dcgs_bench.paper.claims import PAPER_LINK, PAPER_SIDE, PROMISES, Promise, judge, meaning
 from dcgs_bench.paper.figures import study_figures
 from dcgs_bench.paper.page import view
@@ -106,7 +106,7 @@ def plan(
     return planned
 
 
-def _tasks(experiment: Experiment, data: Prepared | None, seed: int) -> list[StudyTask]:
+def _tasks(experiment: Experiment, data: PreparedExperiment | None, seed: int) -> list[StudyTask]:
     tasks = []
     for run in experiment.runs:
         key = {"seed": seed, "versions": versions(), "budget": run.budget.limits}
@@ -117,7 +117,7 @@ def _tasks(experiment: Experiment, data: Prepared | None, seed: int) -> list[Stu
     return tasks
 
 
-def _describe(entry: dict[str, Any], data: Prepared, begun: str | None) -> None:
+def _describe(entry: dict[str, Any], data: PreparedExperiment, begun: str | None) -> None:
     """Describe data in the manifest; those of an experiment that was begun must be the same as before."""
     source = asdict(data.source) | {"kind": data.source.kind.name}
     if begun is not None and entry["source"] != source:
