@@ -231,7 +231,11 @@ def rounds_seeds() -> str:
         lines.append([instance, ", ".join(cells[OURS]), str(ours[1]), str(ours[2]), theirs])
         fewer += [ranking.best(instance) == ranking.amount(instance, OURS) for ranking in rankings]
     table = TextTable.plain("", ["", OURS, "median", "worst", methods[1]], lines)
-    told = f"{OURS} needs fewer rounds in {sum(fewer)} of these {len(fewer)} comparisons."
+    made = sorted({trial.version for one in rankings for row in one.trials.values() for trial in row[:1]})
+    told = (
+        f"{OURS} was measured by {', '.join(made)}. It needs fewer rounds in {sum(fewer)} of these "
+        f"{len(fewer)} comparisons."
+    )
     return f"{captioned(table, *names[1:])}\n\n{told}"
 
 
