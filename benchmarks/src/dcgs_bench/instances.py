@@ -183,19 +183,21 @@ def _labelled(
     graph: GraphFamily,
     draw: Callable[[np.random.Generator], tuple[NDArray[np.float64], NDArray[np.float64]]],
     split: Split,
+    radius: float | None = None,
 ) -> Family:
-    """Return logistic regression over a ball of half the norm of the truth, which binds."""
+    """Return logistic regression over a ball that binds, by default of half the norm of the truth."""
 
     def make(seed: int) -> StudyProblem:
         rng = np.random.default_rng(seed)
         A, truth = draw(rng)
         labels = np.where(rng.random(len(A)) < 1.0 / (1.0 + np.exp(-A @ truth)), 1.0, -1.0)
         edges = graph.make(seed)
-        X = L1Ball(len(truth), 0.5 * float(np.abs(truth).sum()))
+        X = L1Ball(len(truth), radius or 0.5 * float(np.abs(truth).sum()))
         parts = split(labels, len(edges), seed)
         return StudyProblem([Logistic(A[rows], labels[rows]) for rows in parts], X, edges)
 
-    return f"{what} over a ball that binds", graph, make
+    ball = "a ball that binds" if radius is None else f"a ball of radius {radius:g}, which binds"
+    return f"{what} over {ball}", graph, make
 
 
 def logistic(graph: GraphFamily, size: Size) -> Family:
@@ -210,7 +212,9 @@ def logistic(graph: GraphFamily, size: Size) -> Family:
     return _labelled(f"logistic regression {size}", graph, draw, by_value)
 
 
-def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> Family:
+def silo(
+    graph: GraphFamily, samples: int, features: int, condition: float, radius: float | None = None
+) -> Family:
     """Return logistic regression on many rows a site with correlated features."""
 
     def draw(rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -220,7 +224,7 @@ def silo(graph: GraphFamily, samples: int, features: int, condition: float) -> F
         return A, rng.standard_normal(features)
 
     what = f"logistic regression {samples}×{features}, features of condition number {condition:.0e},"
-    return _labelled(what, graph, draw, by_size)
+    return _labelled(what, graph, draw, by_size, radius)
 
 
 def completion(graph: GraphFamily, side: int, rank: int, entries: int, by_column: bool = False) -> Family:
@@ -271,7 +275,8 @@ class Instance:
     """A problem by name; ``make(seed)`` makes it.
 
     ``rounds`` limits every run on it, ``reference`` the iterations of the solver that finds f*, and
-    ``time_factor`` multiplies the time limit. ``spec`` names an instance that is outside the package.
+    ``time_factor`` multiplies the time limit. ``without`` names the entries that are not run on it. ``spec``
+    names an instance that is outside the package.
     """
 
     name: str
@@ -280,6 +285,7 @@ class Instance:
     rounds: int = 3000
     reference: int = 20_000
     time_factor: float = 1.0
+    without: Sequence[str] = ()
     spec: str = ""
 
     @property
@@ -303,15 +309,19 @@ _BARBELL = fixed_graph("20 agents, two cliques and one edge", nx.barbell_graph, 
 _COMPLETE = fixed_graph("20 agents, everyone with everyone", nx.complete_graph, 20)
 
 _HUB = fixed_graph("10 agents on a star", nx.star_graph, 9)
+_ALL_TEN = fixed_graph("10 agents, everyone with everyone", nx.complete_graph, 10)
+_silo = partial(silo, samples=20_000, features=100, condition=1e4, radius=50.0)
+_SILO: dict[str, Any] = {"rounds": 1000, "reference": 2000}
+_LONG: dict[str, Any] = {"without": ("FastDCGS, newton",)}  # more than 2,000 unknowns: no Hessians
 
 _RATINGS = "MovieLens 100K, all ratings, nuclear norm at most 10⁴", CYCLE, movielens
 _PAPER, _WIDE, _TALL = Size(2000, 10_000, 100), Size(800, 2000, 20), Size(2000, 100, 20)
 _FEW = "50 agents with 16 samples each on a random graph of mean degree 6"
 
 INSTANCES: tuple[Instance, ...] = (
-    _row("lasso-paper", lasso(CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0),
-    _row("completion-paper", completion(CYCLE, 200, 5, 5000), time_factor=6.0),
-    _row("movielens", _RATINGS, reference=400, time_factor=6.0),
+    _row("lasso-paper", lasso(CYCLE, _PAPER), "the paper's, {}", rounds=4000, time_factor=12.0, **_LONG),
+    _row("completion-paper", completion(CYCLE, 200, 5, 5000), time_factor=6.0, **_LONG),
+    _row("movielens", _RATINGS, reference=400, time_factor=6.0, **_LONG),
     _row("lasso-cycle-10", lasso(CYCLE)),
     _row("lasso-path-10", lasso(_PATH)),
     _row("lasso-star-20", lasso(_STAR)),
@@ -333,27 +343,30 @@ INSTANCES: tuple[Instance, ...] = (
         "{}, most of which see one class",
     ),
     # Of f(x⁰) − f*, the one heavy column leaves 2e-3: levels from 1e-3 on are about the other columns.
-    _row("text-cycle-10", text(CYCLE, 1000, 5000, 1000.0)),
+    _row("text-cycle-10", text(CYCLE, 1000, 5000, 1000.0), **_LONG),
     _row(
         "completion-sorted-4x5",
         completion(_GRID, 100, 3, 3000, by_column=True),
         "{} who each see other columns",
         time_factor=3.0,
+        **_LONG,
     ),
-    _row("silo-star-10", silo(_HUB, 20_000, 100, 1e4), rounds=1000, reference=2000),
+    _row("silo-star-10", _silo(_HUB), **_SILO),
     _row("uneven-star-10", uneven(_HUB, Size(4000, 300, 20)), rounds=1000),
     _row("huber-star-10", huber(_HUB, Size(4000, 300, 150), 100.0), rounds=1000),
-    _row("text-star-10", text(_HUB, 1000, 5000, 1000.0), rounds=1000),
+    _row("text-star-10", text(_HUB, 1000, 5000, 1000.0), rounds=1000, **_LONG),
 )
 """All instances of the table."""
 
 _REVIEWS = "Lasso of star ratings on the words of 22,641 clothing reviews, 14,679 features", CYCLE, reviews
 
 LARGE: tuple[Instance, ...] = (
+    _row("silo-complete-10", _silo(_ALL_TEN), **_SILO),
+    _row("silo-cycle-10", _silo(CYCLE), **_SILO),
     _row("silo-10", silo(CYCLE, 100_000, 300, 1e4), rounds=1000, reference=2000, time_factor=4.0),
-    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0),
+    _row("reviews-10", _REVIEWS, rounds=1000, reference=5000, time_factor=4.0, **_LONG),
 )
-"""Instances with many rows, which only ``dcgs bench time`` has."""
+"""Instances with many rows, which only ``dcgs bench time`` and ``dcgs bench forms`` have."""
 
 _SIX = fixed_graph("6 agents on a cycle", nx.cycle_graph, 6)
 _TWO_ROWS = fixed_graph("6 agents on a 2×3 grid", nx.grid_2d_graph, 2, 3)
@@ -362,7 +375,7 @@ _FOUR = fixed_graph("4 agents on a path", nx.path_graph, 4)
 QUICK: tuple[Instance, ...] = (
     _row("quick-lasso", lasso(_SIX, Size(60, 200, 5)), rounds=400),
     _row("quick-noisy", noisy(_TWO_ROWS, Size(120, 60, 6)), rounds=400),
-    _row("quick-completion", completion(_FOUR, 20, 2, 200), rounds=400),
+    _row("quick-completion", completion(_FOUR, 20, 2, 200), rounds=400, **_LONG),
 )
 """Small instances, for a quick trial."""
 

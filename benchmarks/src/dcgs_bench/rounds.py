@@ -1,4 +1,4 @@
-"""``dcgs bench rounds`` and ``dcgs bench time``: every entry on every instance, and what it spends.
+"""``dcgs bench rounds``, ``forms`` and ``time``: every entry on every instance, and what it spends.
 
 Each entry is run until the worst agent's error is small enough, which only an observer of all data knows, and
 until its agents stop by themselves at a certified gap. f* is found by another solver on the pooled data.
@@ -183,7 +183,11 @@ class RoundsGrid:
 
         def runs(some: Sequence[Entry]) -> list[StudyTask]:
             return [
-                self.task(chosen, one, gap) for chosen in instances for one in some for gap in self.gaps(one)
+                self.task(chosen, one, gap)
+                for chosen in instances
+                for one in some
+                for gap in self.gaps(one)
+                if one.name not in chosen.without
             ]
 
         return [
