@@ -23,8 +23,8 @@ from dcgs.methods.reduction import (
     Reduction,
     Value,
     added,
-    complete_sum,
     cut,
+    flooded_answer,
     joined,
     network_answer,
     tree_answer,
@@ -99,7 +99,7 @@ def of_all_sizes(agents: int, count: int, seed: int = 101) -> Array:
 def network_sum(value: Array, agent: Agent) -> Program[Array]:
     """Return the sum of all agents' values."""
     if agent.facts.is_complete:
-        (total,) = yield from complete_sum((value,), agent, lambda total: total)
+        (total,) = yield from flooded_answer((value,), agent, lambda total: total)
         return total
     (total,) = yield from network_answer((value,), agent, lambda total: total)
     return total

@@ -20,8 +20,12 @@ from dcgs.points import Point
 @final
 @dataclass(eq=False)
 class Flood:
-    """One agent's part: the numbers ``known`` of each agent, and those ``unsent`` to each neighbor."""
+    """One agent's part: the numbers ``known`` of each agent, and those ``unsent`` to each neighbor.
 
+    ``width`` is how many numbers an agent has, or 0 if that may be any.
+    """
+
+    width: int = 0
     known: dict[int, Point] = field(default_factory=dict)
     unsent: dict[int, list[int]] = field(default_factory=dict)
 
@@ -49,14 +53,15 @@ class Flood:
 
     def receive(self, sender: int, message: Point, neighbors: Collection[int]) -> None:
         """Take what a neighbor has sent."""
-        rows = int(message[0]) if message.ndim == 1 and len(message) else 0
-        if rows < 1 or (len(message) - 1) % rows:
+        shape = message.shape if isinstance(message, np.ndarray) else ()
+        rows, width = (int(message[0]) if len(shape) == 1 and message.size else 0), self.width + 1
+        if rows < 1 or (message.size - 1) % rows or (self.width and message.size != 1 + rows * width):
             raise ValueError(
-                "flooded numbers must be a number of rows and these rows; agent "
-                f"{sender} sent an array of shape {message.shape}."
+                f"a message must have shape (1 + n · {width if self.width else 'w'},): n, and n rows of an agent "
+                f"and its numbers; agent {sender} sent one of shape {shape}."
             )
-        for i, *numbers in message[1:].reshape(rows, -1).tolist():
-            self.add(int(i), np.array(numbers), neighbors, sender)
+        for row in message[1:].reshape(rows, -1):
+            self.add(int(row[0]), row[1:], neighbors, sender)
 
     def in_order(self) -> Point:
         """Return a row of numbers for each agent that is known, in the order of agents."""

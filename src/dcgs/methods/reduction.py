@@ -1,4 +1,4 @@
-"""Sums over the whole network, along its spanning tree.
+"""Sums over the whole network, along its spanning tree or by flooding.
 
 Every agent adds its value to the partial sums of its children and sends the result to its parent. The root
 computes an answer from the total, which is sent down the tree. So all agents get the same answer, to the last
@@ -7,10 +7,14 @@ sends one value up and one answer to each child, however many agents there are.
 
 In these rounds only one level of the tree sends. If values are cut into pieces, one piece follows another up
 and down the tree, so that all levels send at the same time: more rounds, of smaller messages, and equal bits.
+
+Short values may be flooded instead: every agent learns those of all others, in as many rounds as the graph
+has diameter, and computes the answer itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +24,8 @@ from typing import TypeAlias, TypeVar, final
 import numpy as np
 
 from dcgs.methods.base import Agent
-from dcgs.methods.fast.link_rule import sparse_bytes, sum_pieces
+from dcgs.methods.fast.link_rule import ASSUMED, prefers_flood, sparse_bytes, sum_pieces
+from dcgs.methods.flood import Flood
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
@@ -106,15 +111,38 @@ class Reduction:
         return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
 
 
-def complete_sum(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
-    """Return what all agents compute from the sum of all agents' values on a complete graph, in one round."""
+def is_flooded(agent: Agent, nbytes: int) -> bool:
+    """Return True if sums of so many bytes are flooded: always on a complete graph, elsewhere by a rule.
+
+    All agents then compute what the root does else.
+    """
+    facts, tree = agent.facts, agent.tree
+    if facts.is_complete or agent.secure is not None:
+        return facts.is_complete
+    link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
+    return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
+
+
+def flooded_answer(value: Value, agent: Agent, answer: Callable[[Value], Value]) -> Program[Value]:
+    """Return what every agent computes from the sum of all agents' values, which have equal shapes.
+
+    The values are flooded, in as many rounds as the graph has diameter: one if it is complete. All agents add
+    them up in the same order. Masked sums are for complete graphs only.
+    """
     if agent.secure is not None:
         return (yield from agent.secure.answer(value, complete_answer, answer, _names("", value)))
-    inbox = yield value
-    values = {**inbox, agent.index: value}
-    for j, theirs in inbox.items():
-        _check_parts(j, theirs, value)
-    return answer(_sum([values[i] for i in sorted(values)]))
+    own, shapes = np.concatenate([array.reshape(-1) for array in value]), [array.shape for array in value]
+    flood = Flood(own.size)
+    flood.add(agent.index, own, agent.degrees)
+    for _ in range(1 if agent.facts.is_complete else agent.tree.diameter):
+        inbox = yield flood.outgoing()
+        for j, message in inbox.items():
+            flood.receive(j, message, agent.degrees)
+    first, *rest = flood.in_order()
+    for row in rest:
+        first += row
+    parts = np.split(first, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+    return answer(tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)))
 
 
 def network_answer(
@@ -251,10 +279,3 @@ def _check_parts(sender: int, message: Value, own: Value) -> None:
         raise ValueError(
             f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."
         )
-
-
-def _sum(values: list[Value]) -> Value:
-    total = values[0]
-    for value in values[1:]:
-        total = added(total, value)
-    return total

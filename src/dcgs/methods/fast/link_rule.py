@@ -2,7 +2,8 @@
 
 One rule chooses the form of FastDCGS. An iteration over edges takes one round and an inner solve. An
 iteration by sums takes as many rounds as a sum over the network, and two passes over the data; fewer of them
-are needed. Another rule chooses the number of pieces in which sums go up and down the tree. No clock is read.
+are needed. Another rule says whether sums are flooded, and a third the number of pieces in which they go up and
+down the tree. No clock is read.
 """
 
 from __future__ import annotations
@@ -41,6 +42,18 @@ def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -
     over_edges = link.latency + sending + _EDGE_PASSES * one_pass + _EDGE_SECONDS
     by_sums = sum_rounds * link.latency + sending + _SUM_PASSES * one_pass + _SUM_SECONDS
     return by_sums < _WORTH * over_edges
+
+
+def prefers_flood(
+    link: Link, height: int, diameter: int, agents: int, neighbors: int, nbytes: int
+) -> bool:
+    """Return True if values of so many bytes are known to all sooner by flooding than along the tree.
+
+    ``neighbors`` is the largest number of an agent, which sends each of all values to all but one of them.
+    Along a tree of height H a value and an answer, which is mostly shorter, take 2 H rounds.
+    """
+    flooding = diameter * link.latency + link.waiting(nbytes * ((neighbors - 1) * agents + 1))
+    return flooding < height * (2.0 * link.latency + link.waiting(nbytes))
 
 
 def sparse_bytes(value: tuple[Point, ...]) -> int:

@@ -21,7 +21,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.certificate import CertifiedGap, excess
 from dcgs.methods.fast.sums_root import SumsRoot, SumsRootState
 from dcgs.methods.local_bound import LocalBound, gradient_multiplier
-from dcgs.methods.reduction import Value, complete_sum, network_answer
+from dcgs.methods.reduction import Value, flooded_answer, network_answer
 from dcgs.objectives import Objective
 from dcgs.objectives.losses import Image
 from dcgs.points import Point
@@ -111,7 +111,7 @@ def _answer(agent: Agent, at: SumsState, root: SumsRoot, k: int) -> Program[Valu
         value.append(f.loss.curvature[1] * f.map.column_squares.reshape(-1))
     decide = partial(root.answer, k, y.x)
     if root.everywhere:
-        return (yield from complete_sum(tuple(value), agent, decide))
+        return (yield from flooded_answer(tuple(value), agent, decide))
     return (yield from network_answer(tuple(value), agent, decide, sparse_answer=True))
 
 
