@@ -6,8 +6,7 @@ model of f that is made of this sum and the root's own data. ``second_order.py``
 all Hessians, for few unknowns. ``completion.py``: accelerated steps on a matrix in factors, for matrix
 completion, where agents have rows of their own (``completion_own.py``) or share rows
 (``completion_shared.py``). All forms but the first sum along a spanning tree. In all forms the agents decide
-themselves when to stop. ``chosen_form`` has the table of forms. docs/methods.md has the algorithms and
-the proofs.
+themselves when to stop. ``choice.py`` chooses the form. docs/methods.md has the algorithms and the proofs.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from dcgs.inner import Inner, best_inner, check_inner, choose_inner
 from dcgs.link import Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
+from dcgs.methods.fast.choice import Form, chosen_form
 from dcgs.methods.fast.completion import complete
 from dcgs.methods.fast.completion_own import CompletionState, OwnRows
 from dcgs.methods.fast.completion_shared import SharedRows, SharedState
 from dcgs.methods.fast.edges import EdgesState, over_edges
-from dcgs.methods.fast.link_rule import ASSUMED, prefers_sums
+from dcgs.methods.fast.link_rule import ASSUMED
 from dcgs.methods.fast.second_order import SecondOrderState, by_second_order
 from dcgs.methods.fast.sums import SumsState, by_sums
 from dcgs.objectives.objective import Objective
@@ -39,21 +39,6 @@ RELAXATION, LOSSY_RELAXATION = 1.9, 1.86
 # An η outside of these multiples of an agent's smoothness is refused.
 _RANGE = 1e-12, 1e12
 
-# The numbers of the table of forms are measured: `dcgs bench rounds` compares the forms on its instances. No
-# clock is read, so that all agents choose the same form, in every run.
-# Hessians are sent for at most so many unknowns: once if all losses are quadratic, or in every sum; and for
-# so many always where losses are quadratic, as two sums are enough.
-_ONCE, _OFTEN, _FEW = 300, 128, 64
-# Data with a larger spread are ill-conditioned: edges then need many rounds.
-_SPREAD = 3.0
-# Losses with less of their curvature at the start are nearly linear there: the root's data know where they
-# are not, Hessians and gradients do not.
-_CURVED = 0.03
-# Sums take few rounds along a tree of at most this height; for sparse columns an iteration by sums is worth
-# 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
-_LOW, _MOST_HEIGHT = 5, 10
-
-Form: TypeAlias = Literal["edges", "sums", "root", "newton"]
 InnerName: TypeAlias = Literal[
     "auto", "oracle", "cg", "pcg", "corrective", "block", "exact", "projected", "newton"
 ]
@@ -75,10 +60,10 @@ class FastDCGS(Method):
     ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
     It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
-    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the first row of a table that
-    applies (docs/methods.md), by the graph and by what the data are like; never edges if
-    sums are masked (``minimize(secure=True)``). For matrices in factors,
-    ``form="sums"`` and ``"auto"`` are the same.
+    ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the form that is expected to
+    take the fewest rounds (docs/methods.md), by the graph and by what the data are like; never edges if
+    sums are masked (``minimize(secure=True)``). For matrices in factors, ``form="sums"`` and ``"auto"`` are
+    the same.
 
     ``inner``: ``"auto"`` takes the closed form where there is one; Newton or projected gradient steps where
     a projection is cheap; block steps over nuclear-norm balls, corrective steps over polytopes and products,
@@ -183,25 +168,3 @@ class FastDCGS(Method):
         inner = self.inner_solver(agent.f, agent.X)
         omega = self.relaxation or (RELAXATION if agent.reliable else LOSSY_RELAXATION)
         return certified(agent, lambda each: over_edges(each, inner, self.precision, self.eta, omega), inner)
-
-
-def chosen_form(agent: Agent, link: Link | None, may_send_hessians: bool) -> Form:
-    """Return the form for an agent whose links are reliable: that of the first row that applies."""
-    facts, sizes, height = agent.facts, agent.facts.sizes, agent.tree.height
-    unknowns = agent.x0.size if may_send_hessians else 10**9
-    hub, even = facts.hub is not None or height == 0, sizes.spread <= _SPREAD
-    flat = sizes.curved < _CURVED
-    has_hessians = unknowns <= (_ONCE if sizes.all_quadratic else _OFTEN)
-    is_sure = sizes.all_quadratic or not sizes.alike
-    sums = max(1, 2 * height)
-    table: tuple[tuple[bool, Form], ...] = (
-        (hub and has_hessians and (is_sure or (facts.is_complete and not flat)), "newton"),
-        (facts.is_complete and height > 0 and even and not flat, "sums"),
-        (hub or (flat and sizes.alike and height <= _LOW), "root"),
-        (has_hessians and height <= _LOW and not even, "newton"),
-        (is_sure and unknowns <= _FEW, "newton"),
-        (facts.sparse_columns and height <= _MOST_HEIGHT, "sums"),
-        (link is not None and prefers_sums(link, sizes, sums, agent.x0.size), "sums"),
-        (agent.secure is not None, "root"),
-    )
-    return next((form for applies, form in table if applies), "edges")

@@ -2,8 +2,8 @@
 
 One rule chooses the form of FastDCGS. An iteration over edges takes one round and an inner solve. An
 iteration by sums takes as many rounds as a sum over the network, and two passes over the data; fewer of them
-are needed. Another rule says whether sums are flooded, and a third the number of pieces in which they go up and
-down the tree. No clock is read.
+are needed. Another rule says whether sums are flooded, and a third the number of pieces in which they go up
+and down the tree. No clock is read.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ ASSUMED = Link(speed=12.5e6, latency=0.02)
 """The link for which sums are cut if the method is told none. Rounds are slow on it: few sums are cut."""
 
 
+def waiting_rounds(link: Link | None, nbytes: int) -> float:
+    """Return how many rounds without data take as long as it takes to send so many bytes over such links."""
+    link = link or ASSUMED
+    return link.waiting(nbytes) / max(link.latency, _SHORTEST_ROUND)
+
+
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
     """Return True if the form by sums is expected to take less time over such links.
 
@@ -44,9 +50,7 @@ def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -
     return by_sums < _WORTH * over_edges
 
 
-def prefers_flood(
-    link: Link, height: int, diameter: int, agents: int, neighbors: int, nbytes: int
-) -> bool:
+def prefers_flood(link: Link, height: int, diameter: int, agents: int, neighbors: int, nbytes: int) -> bool:
     """Return True if values of so many bytes are known to all sooner by flooding than along the tree.
 
     ``neighbors`` is the largest number of an agent, which sends each of all values to all but one of them.
