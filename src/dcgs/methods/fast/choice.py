@@ -51,7 +51,7 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
     own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
-    hessians = 2.0 if sizes.all_quadratic else 3.0 + 2.3 * flat / spread
+    hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
     edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
     edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
     rounds: dict[Form, float] = {
