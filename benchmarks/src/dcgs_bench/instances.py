@@ -380,12 +380,64 @@ QUICK: tuple[Instance, ...] = (
 """Small instances, for a quick trial."""
 
 
+_DRAWN_GRAPHS: dict[str, nx.Graph] = {
+    "a star of 10": nx.star_graph(9),
+    "a cycle of 10": nx.cycle_graph(10),
+    "a complete graph of 10": nx.complete_graph(10),
+    "a 3×4 grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 4)),
+    "a random graph of 20": nx.random_regular_graph(4, 20, seed=1),
+    "a path of 6": nx.path_graph(6),
+    "a wheel of 8": nx.wheel_graph(8),
+}
+_DRAWN = "random-"
+
+
+def drawn(number: int) -> Instance:
+    """Return a random problem for the comparison of forms: a loss, a graph, sizes, and a condition number."""
+    rng = np.random.default_rng((77, number))
+    loss = str(rng.choice(["squares", "logistic", "huber"], p=[0.25, 0.35, 0.4]))
+    graph, d = str(rng.choice(list(_DRAWN_GRAPHS))), int(rng.choice([8, 20, 50, 110, 200]))
+    rows_of, condition = float(rng.choice([0.6, 2.0, 5.0, 15.0])), float(rng.choice([1.0, 30.0, 1e3, 1e5]))
+    is_sorted, scale = bool(rng.random() < 0.25), float(rng.choice([1.0, 10.0, 100.0, 1000.0]))
+    bound = float(rng.choice([0.6, 1.5]))
+    edges = _DRAWN_GRAPHS[graph]
+    samples = len(edges) * max(4, round(rows_of * d))
+    scale = scale if loss == "huber" else 1.0
+
+    def make(seed: int) -> StudyProblem:
+        rng = np.random.default_rng((78, number, seed) if seed else (78, number))
+        spectrum, turn = np.geomspace(1.0, 1.0 / condition, d), np.linalg.qr(rng.standard_normal((d, d)))[0]
+        A = rng.standard_normal((samples, d)) @ (np.sqrt(spectrum)[:, None] * turn)
+        truth = rng.standard_normal(d) * (rng.random(d) < 0.5)
+        truth[0] = 1.0
+        z, truth = A @ truth / (A @ truth).std(), truth / (A @ truth).std()
+        b = z + 0.3 * rng.standard_normal(samples)
+        if loss == "logistic":
+            truth, b = 2.0 * truth, np.where(rng.random(samples) < 1.0 / (1.0 + np.exp(-2.0 * z)), 1.0, -1.0)
+        elif loss == "huber":
+            truth, b = scale * truth, scale * (z + 0.1 * rng.standard_normal(samples))
+        parts = (by_value if is_sorted else by_size)(b, len(edges), seed)
+        make_one: dict[str, Callable[..., Objective]] = {
+            "squares": LeastSquares,
+            "logistic": Logistic,
+            "huber": lambda A, b: Objective(HuberLoss(b, 1.0), matrix_map(A)),
+        }
+        objectives = [make_one[loss](A[rows], b[rows]) for rows in parts]
+        return StudyProblem(objectives, L1Ball(d, bound * float(np.abs(truth).sum())), edges)
+
+    what = f"{loss} of scale {scale:g}, {samples}×{d}, condition number {condition:g}, on {graph}"
+    about = f"{what}{', rows sorted' * is_sorted}, radius {bound:g} times that of the truth."
+    return Instance(f"{_DRAWN}{number}", about, make, rounds=400, reference=6000, time_factor=0.15)
+
+
 def instance(name: str) -> Instance:
     """Return the instance of that name, or one outside the package.
 
     The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
     that returns objectives, set and graph.
     """
+    if name.startswith(_DRAWN):
+        return drawn(int(name.removeprefix(_DRAWN)))
     if ":" not in name:
         return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
     make = registry.load("instance", name)

@@ -15,7 +15,7 @@ from dcgs_bench.cli.common import Choice, Runner, add_choices, add_folder, chose
 from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, OURS
 from dcgs_bench.faults import CONDITIONS, FaultGrid
 from dcgs_bench.figures import profile_figure
-from dcgs_bench.instances import INSTANCES, LARGE, QUICK
+from dcgs_bench.instances import INSTANCES, LARGE, QUICK, drawn
 from dcgs_bench.over_mpi import slow_agent
 from dcgs_bench.ranking import (
     TIME_LEVELS,
@@ -70,6 +70,7 @@ _MORE_FORMS = """\
 examples:
   dcgs bench forms --quick                                        small problems, under a minute
   dcgs bench forms --instances silo-star-10 silo-cycle-10         these two
+  dcgs bench forms --random 60 --out forms-random                 60 random problems
 """
 _ABOUT_FAULTS = """\
 Run every method under every fault: messages that are lost or late, agents that sleep, edges that come and
@@ -117,6 +118,8 @@ def add(benches: Any) -> None:
     rounds.set_defaults(run=_run_rounds)
     option(times, "--jobs N", "processes, with one core each (default: 1)", count, default=1)
     times.set_defaults(run=_run_time)
+    text = "instead of the table, N random problems, which begin with that of --seed"
+    option(forms, "--random N", text, count)
     forms.set_defaults(run=_run_forms)
     text = "rounds, bytes and simulated seconds under faults: all methods"
     parser = job(benches, "faults", text, _ABOUT_FAULTS, _MORE_FAULTS)
@@ -185,10 +188,13 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
 
 
 def _run_forms(args: argparse.Namespace, console: Console) -> int:
-    choice = Choice.of(args, (*INSTANCES, *LARGE))
+    table = (
+        (*INSTANCES, *LARGE) if args.random is None else [drawn(args.seed + k) for k in range(args.random)]
+    )
+    choice = Choice.of(args, table)
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "forms"), args.jobs, console, [])
-    grid = RoundsGrid(Study(runner.records, seconds, (args.seed,)), GOAL)
+    grid = RoundsGrid(Study(runner.records, seconds, (0 if args.random else args.seed,)), GOAL)
     entries = [*choice.entries, *FORMS]
     if runner.run(grid.stages(choice.instances, entries), args.rerun):
         return 130

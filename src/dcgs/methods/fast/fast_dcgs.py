@@ -53,12 +53,13 @@ class FastDCGS(Method):
     center‖², once the agents have a common scale; they find it if it is None. ``relaxation`` is in (0, 2),
     by default 1.9, and 1.86 where messages may be lost or late. Only this form tolerates such messages.
     ``form="sums"``: accelerated steps, which the root of a spanning tree takes. Gradients are summed along
-    it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others;
-    one round if the graph is complete.
+    it, and points are sent down, in twice its height rounds: two if one agent is a neighbor of all others.
+    Short gradients are flooded, in as many rounds as the graph has diameter: one if it is complete. Every
+    agent then sees those of all others, and takes the steps itself.
     ``form="root"``: as sums, but the root's own data are a part of its model of f, so that steps are as long
     as its data are like those of the others. It takes two rounds a sum also if the graph is complete.
-    ``form="newton"``: Hessians are summed as well, and the root of the tree minimizes their model of f.
-    It has no inner solves, and projects at the root if the set has a projection.
+    ``form="newton"``: Hessians are summed or flooded as well, and the root of the tree minimizes their model
+    of f. It has no inner solves, and projects at the root if the set has a projection.
     ``"auto"`` takes edges, if links are not reliable or ``eta`` is given; matrices in factors, for
     ``MatrixCompletion`` over a ``NuclearNormBall`` with ``inner="auto"``; else the form that is expected to
     take the fewest rounds (docs/methods.md), by the graph and by what the data are like; never edges if

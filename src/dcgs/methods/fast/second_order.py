@@ -1,7 +1,8 @@
 """FastDCGS with few unknowns: Newton steps at the root of the spanning tree.
 
 Values, gradients and Hessians of all agents are summed along the tree. The root minimizes their quadratic
-model over X, and sends the next point down. An iteration takes twice the height of the tree rounds. The line
+model over X, and sends the next point down. An iteration takes twice the height of the tree rounds; as many
+as the graph has diameter, if all agents get the values of all and do what the root does. The line
 numbers are those of the box "FastDCGS with Hessians" in docs/methods.md.
 """
 

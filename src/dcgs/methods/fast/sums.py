@@ -2,9 +2,10 @@
 
 The gradients are summed along the spanning tree, and the root sends every new point down: a gradient of all
 data is dense, and the points of many sets are sparse. An iteration takes two rounds if an agent is a neighbor
-of all others (a hub), and twice the height of the tree in general; more for long gradients. On a complete
-graph it takes one round: every agent has all gradients, and does what the root does. The line numbers are
-those of the box "FastDCGS by sums" in docs/methods.md. ``sums_root.py`` has what the root does.
+of all others (a hub), and twice the height of the tree in general; more for long gradients. Short gradients
+are flooded: every agent has all of them after as many rounds as the graph has diameter, one if it is
+complete, and does what the root does. The line numbers are those of the box "FastDCGS by sums" in
+docs/methods.md. ``sums_root.py`` has what the root does.
 """
 
 from __future__ import annotations

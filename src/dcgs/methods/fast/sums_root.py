@@ -116,7 +116,7 @@ class _Sums:
 
 @final
 class SumsRoot:
-    """What the root computes; on a complete graph, where sums need no tree, every agent does."""
+    """What the root computes; where sums are flooded, every agent does."""
 
     def __init__(
         self,
