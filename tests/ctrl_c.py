@@ -31,8 +31,8 @@ from fit_runs import ENVIRONMENT, MPIEXEC, write_sites
 
 RANKS = 4
 FIT = (
-    f"-m dcgs fit lasso --data 'site-{{rank}}.npz' --agents {RANKS} --radius 2 --graph path --method dfw "
-    "--iterations 1000000"
+    f"-m dcgs fit lasso --data 'site-{{rank}}.npz' --open --agents {RANKS} --radius 2 --graph path "
+    "--method dfw --iterations 1000000"
 )
 # Seconds after which a fit that was told to end counts as one that hangs; it should take at most 5.
 PATIENCE = 240.0

@@ -18,7 +18,8 @@ RANKS = 3
 # Seconds of the two limits, so that a run in which a rank is stopped ends soon, and of a slow rank.
 TIMEOUT, START_TIMEOUT, SLOW = 3.0, 60.0, 4.0
 FIT = (
-    "fit lasso --data site-{agent}.npz --agents 3 --radius 2 --graph path --rounds 40 --out model --no-report"
+    "fit lasso --data site-{agent}.npz --open --agents 3 --radius 2 --graph path --rounds 40 --out model "
+    "--no-report"
 )
 
 

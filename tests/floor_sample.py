@@ -136,7 +136,7 @@ def estimators(folder: Path) -> None:
 def tables(folder: Path) -> None:
     """Fit tables with a page, in one process and by MPI, and predict from the model."""
     write_patients(folder, sites=2, rows=80)
-    fit = f"fit logistic --data {folder}/hospital-{{agent}}.csv --target ill --agents 2 --radius 2"
+    fit = f"fit logistic --data {folder}/hospital-{{agent}}.csv --open --target ill --agents 2 --radius 2"
     assert command([*fit.split(), "--out", f"{folder}/model"]) == 0
     assert command(["predict", f"{folder}/model", "--data", f"{folder}/hospital-0.csv"]) == 0
     assert (folder / "model" / "report.html").stat().st_size > 0

@@ -29,9 +29,9 @@ from scipy.optimize import nnls
 import dcgs
 from dcgs.runtime import Runtime
 from dcgs.sets.product_set import Product
-from dcgs_bench.random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 from junk import EndlessError, bounds
 from membership import MOST, roundings
+from random_problems import LOOSENESS, LOSSES, DataGenerator, draw_spread, draw_way
 
 Array: TypeAlias = NDArray[np.float64]
 

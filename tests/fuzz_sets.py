@@ -15,8 +15,8 @@ import numpy as np
 from scipy.linalg import block_diag
 
 import dcgs
-from dcgs_bench.random_problems import LOSSES, AgentData
 from fuzz import GAPS, GRAPHS, SHAPES, Array, Judgment, Problem, Region, Sum, Term, any_set, inside, judge
+from random_problems import LOSSES, AgentData
 
 # Parts of a product, and their shapes: few corners, so that the judge can list them.
 PARTS: dict[str, list[tuple[int, ...]]] = {

@@ -1,5 +1,7 @@
-"""A site as a process of its own, which may kill itself: ``site_process.py SITE KILLED_AT``; 0 means
-never."""
+"""A site as a process of its own, for the run of a case: ``site_process.py SITE CASE ROUNDS KILLED_AT``.
+
+It kills itself when it has taken ``KILLED_AT`` messages; 0 means never.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.node import Site
 from dcgs.sites.runtime import SiteRuntime
+from site_cases import site_case
 
 
 def instance(sites: int) -> tuple[list[dcgs.Objective], dcgs.ConvexSet]:
@@ -47,13 +50,11 @@ def kill_at(count: int) -> None:
 
 
 if __name__ == "__main__":
-    file, killed_at = Path(sys.argv[1]), int(sys.argv[2])
+    file, case = Path(sys.argv[1]), site_case(int(sys.argv[2]), int(sys.argv[3]))
+    killed_at = int(sys.argv[4])
     if killed_at:
         kill_at(killed_at)
     site = Site.load(file)
-    graph = nx.Graph(
-        [(site.study.rank(a), site.study.rank(b)) for edge in site.study.edges for a, b in [edge.ends]]
-    )
     with site.running(EventLog(file.with_suffix(".jsonl"))) as (runtime, _):
-        result = answer(runtime, graph, dcgs.FastDCGS())
-    np.save(file.with_suffix(".npy"), result.x)
+        result = case.run(runtime)
+    np.savez(file.with_suffix(".npz"), x=result.agents, rounds=result.rounds, bytes=result.bytes)

@@ -117,7 +117,7 @@ def test_models_are_those_of_minimize_to_the_bit(problem: str) -> None:
 
 def test_a_file_for_each_agent_gives_the_models_of_one_file() -> None:
     assert run("fit lasso --data d.npy --agents 3 --graph path --radius 1.5 --out one") == 0
-    assert run("fit lasso --data site-{rank}.npz --graph path --radius 1.5 --out each") == 0
+    assert run("fit lasso --data site-{rank}.npz --open --graph path --radius 1.5 --out each") == 0
     np.testing.assert_array_equal(points("one"), points("each"))
     assert list(summary("each")["data"]["files"]) == ["site-0.npz", "site-1.npz", "site-2.npz"]
 
@@ -328,9 +328,9 @@ FAULTS = {
     f"{COMPLETION} r.npz --target 2": "--target must be left out for completion",
     f"{COMPLETION} none.csv": "none.csv must be a file that can be read",
     f"{COMPLETION} r.npz --shape 6,5": "a column must be from 0 to 4, for shape 6,5 counted from 0; entry",
-    f"{LASSO} --data site-{{agent}}.npz --agents 2": "Give --agents 3, or move the file away.",
-    f"{LASSO} --data site-{{agent}}.npz --agents 4": "site-3.npz must be a file that can be read",
-    f"{LASSO} --data none-{{agent}}.npz": "there is no none-0.npz",
+    f"{LASSO} --data site-{{agent}}.npz --open --agents 2": "Give --agents 3, or move the file away.",
+    f"{LASSO} --data site-{{agent}}.npz --open --agents 4": "site-3.npz must be a file that can be read",
+    f"{LASSO} --data none-{{agent}}.npz --open": "there is no none-0.npz",
     f"{LASSO} --agents 3 --out d.npy": "d.npy must be a folder that can be written",
     f"{LASSO} --agents 3 --graph d.csv": "got 'd.csv', and there is no such file",
 }
@@ -378,25 +378,25 @@ def test_labels_must_be_of_two_classes(capsys: pytest.CaptureFixture[str]) -> No
 def test_libsvm_files_of_different_widths_get_the_largest_width() -> None:
     Path("s-0.svm").write_text("1 1:1\n2 1:2\n")
     Path("s-1.svm").write_text("1 3:1\n2 2:1 4:1\n")
-    assert run("fit lasso --data s-{agent}.svm --radius 1 --rounds 2 --out m") == 0
+    assert run("fit lasso --data s-{agent}.svm --open --radius 1 --rounds 2 --out m") == 0
     assert points().shape == (2, 4)
-    assert run("fit lasso --data s-{agent}.svm --radius 1 --rounds 2 --features 9 --out wide") == 0
+    assert run("fit lasso --data s-{agent}.svm --open --radius 1 --rounds 2 --features 9 --out wide") == 0
     assert points("wide").shape == (2, 9)
 
 
 def test_an_index_above_the_given_features_names_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("s-0.svm").write_text("1 1:1\n2 5:2\n")
-    printed = refused("fit lasso --data s-{agent}.svm --radius 1 --features 4 --out m", capsys)
+    printed = refused("fit lasso --data s-{agent}.svm --open --radius 1 --features 4 --out m", capsys)
     assert "line 2 of s-0.svm must have indices from 1 to 4" in printed
 
 
 def test_the_files_of_all_agents_must_have_the_same_columns(capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("site-1.npz", A=A[:, :4], b=B)
-    printed = refused("fit lasso --data site-{agent}.npz --radius 1 --out m", capsys)
+    printed = refused("fit lasso --data site-{agent}.npz --open --radius 1 --out m", capsys)
     assert "all sites must have the same features; agent 1 (site-1.npz) has 4, and 6 are asked for" in printed
     Path("t-0.csv").write_text("a,b,y\n1,2,3\n")
     Path("t-1.csv").write_text("b,c,y\n1,2,3\n")
-    printed = refused("fit lasso --data t-{agent}.csv --radius 1 --out m", capsys)
+    printed = refused("fit lasso --data t-{agent}.csv --open --radius 1 --out m", capsys)
     assert (
         "same columns; agent 0 (t-0.csv) has no column 'c'; agent 1 (t-1.csv) has no column 'a'." in printed
     )

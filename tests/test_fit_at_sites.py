@@ -15,7 +15,7 @@ import pytest
 from dcgs.cli import main
 from fit_runs import ENVIRONMENT, MPIEXEC, own_lines, same
 
-FIT = "fit logistic --target died --radius 1 --held-out 0 --out m"
+FIT = "fit logistic --open --target died --radius 1 --held-out 0 --out m"
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ from thread_transport import Network
 
 KINDS = ("ash", "birch", "cedar")
 NAMES = ["height", "leaf", "soil=clay", "soil=sand"]
-FIT = "fit logistic --data trees-{agent}.csv --target kind"
+FIT = "fit logistic --data trees-{agent}.csv --open --target kind"
 
 
 def tree(kind: int, rng: np.random.Generator) -> str:
@@ -59,7 +59,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("trees")
     write_trees(place)
     data = f"{place}/trees-{{agent}}.csv"
-    assert main(["fit", "logistic", "--data", data, "--radius", "auto", "--out", f"{place}/m"]) == 0
+    assert main(["fit", "logistic", "--data", data, "--open", "--radius", "auto", "--out", f"{place}/m"]) == 0
     return place
 
 
@@ -130,7 +130,7 @@ def test_the_model_of_a_class_is_that_of_the_class_against_all_others_to_the_bit
             for other in KINDS:
                 text = text.replace(f",{other}\n", ",yes\n" if other == kind else ",no\n")
             Path(f"two-{i}.csv").write_text(text)
-        two = fit_of(f"fit logistic --data two-{{agent}}.csv {options}")
+        two = fit_of(f"fit logistic --data two-{{agent}}.csv --open {options}")
         for agent in range(3):
             own, expected = models_of(several)[agent], models_of(two)[agent]
             assert own.coef[at].tobytes() == expected.coef.tobytes()
@@ -397,7 +397,7 @@ def test_labels_in_several_spellings_name_the_site(name: str, capsys: pytest.Cap
     tables, sentence = BAD[name]
     for i, table in enumerate(tables):
         Path(f"s-{i}.csv").write_text(table)
-    assert sentence in refused("fit logistic --data s-{agent}.csv --radius 1 --out m", capsys)
+    assert sentence in refused("fit logistic --data s-{agent}.csv --open --radius 1 --out m", capsys)
     assert not Path("m").exists()
 
 
@@ -406,7 +406,7 @@ def test_a_class_of_few_rows_is_noted_and_one_that_is_held_out_is_refused(
 ) -> None:
     lines = "".join(f"{k % 7},{('no', 'yes')[k % 2]}\n" for k in range(19))
     Path("s-0.csv").write_text("a,y\n" + lines + "5,yse\n")
-    command = "fit logistic --data s-{agent}.csv --radius 1 --no-report --out m"
+    command = "fit logistic --data s-{agent}.csv --open --radius 1 --no-report --out m"
     run(f"{command} --held-out 0")
     assert "'yse' has fewer than 5 rows to fit to, of all sites: correct the label if it is" in printed(
         capsys

@@ -20,9 +20,9 @@ PAGE = (Path(__file__).parent.parent / "docs" / "fit.md").read_text()
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
 
-def make_files() -> None:
+def make_files(samples: int = 240, patients: int = 300) -> None:
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((40, 6))
+    A = rng.standard_normal((samples, 6))
     b = A @ [3.0, 0.0, -1.0, 0.0, 0.0, 2.0]
     for name in ("data.svm", "new.svm"):
         lines = (" ".join(f"{j + 1}:{v:.6f}" for j, v in enumerate(row)) for row in A)
@@ -35,7 +35,7 @@ def make_files() -> None:
         table(name, "user,item,rating", [rows, cols, rng.integers(1, 6, 300)])
     table("houses.csv", "size,rooms,age,floor,price", [*A[:, :4].T, b])
     Path("houses.csv.gz").write_bytes(gzip.compress(Path("houses.csv").read_bytes()))
-    write_patients(Path(), rows=30)
+    write_patients(Path(), rows=patients)
     table("new-users.csv", "user,item,rating", [[101, 101, 102], [3, 4, 3], [5, 1, 4]])
     np.savetxt("shop.txt", np.unique(cols)[:9], "%d")
     Path("network.edges").write_text("rome oslo\noslo bonn\nbonn rome\nbonn bern\n")

@@ -28,7 +28,8 @@ from fit_runs import (
 )
 
 AGENTS = 2
-FIT = "fit lasso --data 'site-{rank}.npz' --agents 2 --radius 2 --graph path --method dfw --iterations 600"
+SITES = "--data 'site-{rank}.npz' --open --agents 2 --graph path"
+FIT = f"fit lasso {SITES} --radius 2 --method dfw --iterations 600"
 SAVED = f"{FIT} --checkpoint saved --every 20"
 HERE = Path(__file__).parent
 

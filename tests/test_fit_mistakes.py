@@ -63,7 +63,7 @@ def sites(*tables: str) -> None:
 
 
 PLAIN = "a,b,y\n1,2,1\n2,1,2.5\n3,5,2\n4,4,4\n"
-FIT = "fit lasso --data s-{agent}.csv --radius 2 --held-out 0"
+FIT = "fit lasso --data s-{agent}.csv --open --radius 2 --held-out 0"
 
 
 # Parts that are not installed.
@@ -84,7 +84,7 @@ def test_without_optional_packages_the_model_is_written_and_a_note_says_what_is_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     sites(PLAIN, PLAIN.replace("4,4,4", "5,4,4"))
-    run("fit lasso --data s-{agent}.csv --radius auto --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius auto --out m")
     assert sorted(file.name for file in Path("m").iterdir()) == [
         "agent-000.npz",
         "agent-001.npz",
@@ -542,7 +542,7 @@ def noted(*tables: dict[str, list[Any]], problem: str = "logistic") -> list[str]
         rows = zip(*columns.values(), strict=True)
         lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
         Path(f"s-{i}.csv").write_text("\n".join(lines) + "\n")
-    run(f"fit {problem} --data s-{{agent}}.csv --target died --radius 1 --no-report --force --out m")
+    run(f"fit {problem} --data s-{{agent}}.csv --open --target died --radius 1 --no-report --force --out m")
     found: list[str] = summary()["data_notes"]
     return found
 

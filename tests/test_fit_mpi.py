@@ -31,11 +31,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("ranks", "command"),
     [
-        (3, "fit lasso --data 'site-{rank}.npz' --radius 2 --graph path"),
+        (3, "fit lasso --data 'site-{rank}.npz' --open --radius 2 --graph path"),
         (2, "fit completion --data ratings.npz --shape 6,7 --radius 9 --agents 5 --rounds 25 --measure 5"),
-        (3, "fit completion --data 'stars-{rank}.csv' --radius 9 --graph path"),
-        (2, "fit completion --data 'stars-{rank}.csv' --radius auto --graph path --agents 3"),
-        (2, "fit logistic --data 'kinds-{rank}.npz' --radius auto --agents 3 --class-weight balanced"),
+        (3, "fit completion --data 'stars-{rank}.csv' --open --radius 9 --graph path"),
+        (2, "fit completion --data 'stars-{rank}.csv' --open --radius auto --graph path --agents 3"),
+        (2, "fit logistic --data 'kinds-{rank}.npz' --open --radius auto --agents 3 --class-weight balanced"),
     ],
 )
 def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command: str) -> None:
@@ -67,7 +67,7 @@ def test_models_over_mpi_are_those_of_one_process_to_the_bit(ranks: int, command
 
 def test_a_fit_that_starts_its_processes_itself_has_all_agents() -> None:
     """Three agents in two processes."""
-    command = "fit lasso --data site-{agent}.npz --radius 2 --rounds 20"
+    command = "fit lasso --data site-{agent}.npz --open --radius 2 --rounds 20"
     assert alone(f"{command} --out one") == 0
     argv = f"{command} --runtime mpi --ranks 2 --timeout 30 --out many".split()
     done = subprocess.run(
@@ -80,7 +80,9 @@ def test_a_fit_that_starts_its_processes_itself_has_all_agents() -> None:
 
 def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() -> None:
     """From 3 processes to 2 and to this one; the folder of models is that of the unfinished fit."""
-    command = "fit lasso --data site-{agent}.npz --radius 2 --agents 3 --eta 3 --gap 1e-9"  # many iterations
+    command = (
+        "fit lasso --data site-{agent}.npz --open --radius 2 --agents 3 --eta 3 --gap 1e-9"  # many iterations
+    )
     saved = f"{command} --checkpoint saved --every 4 --out many"
     assert alone(f"{command} --iterations 30 --out one") == 0
     assert together(3, f"{saved} --iterations 10")[0] == 0
@@ -117,7 +119,7 @@ def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() 
 def test_what_cannot_be_resumed_is_refused_in_words_of_the_command(
     options: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = "fit lasso --data site-{agent}.npz --radius 2 --out m"
+    command = "fit lasso --data site-{agent}.npz --open --radius 2 --out m"
     assert alone(f"{command} --iterations 10 --checkpoint saved --every 20") == 0
     with pytest.raises(SystemExit) as stop:
         alone(f"{command} --iterations 30 --force {options}")
@@ -126,7 +128,7 @@ def test_what_cannot_be_resumed_is_refused_in_words_of_the_command(
 
 
 def test_resume_auto_starts_a_new_fit_if_there_is_nothing_to_resume() -> None:
-    command = "fit lasso --data site-{agent}.npz --radius 2 --out m --iterations 10"
+    command = "fit lasso --data site-{agent}.npz --open --radius 2 --out m --iterations 10"
     assert alone(f"{command} --checkpoint saved --resume auto") == 0
     assert alone(f"{command} --checkpoint saved --resume auto") == 0
     assert json.loads(Path("m/summary.json").read_text())["checkpoint"]["resumed"] == 10

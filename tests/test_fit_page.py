@@ -32,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in write_patients(place, sites=3, rows=80):
         lines = file.read_text().replace(",bmi,", f",{HOSTILE},").replace("medicine", "<b>medicine")
         file.write_text(lines)
-    command = f"fit logistic --data {place}/hospital-{{agent}}.csv --target ill --radius auto --out {place}/m"
+    data = f"--data {place}/hospital-{{agent}}.csv --open --target ill"
+    command = f"fit logistic {data} --radius auto --out {place}/m"
     assert main(shlex.split(command)) == 0
     return place / "m"
 

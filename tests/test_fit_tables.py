@@ -29,7 +29,7 @@ from dcgs.runtime import Runtime
 from thread_runtime import OverThreads
 from thread_transport import Network
 
-FOUR = "fit logistic --data hospital-{agent}.csv --target ill"
+FOUR = "fit logistic --data hospital-{agent}.csv --open --target ill"
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_coefficients_are_in_the_units_of_the_user_and_the_intercept_is_free() -
             for i in range(3)
         )
     )
-    run("fit lasso --data s-{agent}.csv --radius 1e6 --gap 1e-9 --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius 1e6 --gap 1e-9 --out m")
     fitted = model()
     assert fitted.features == ["size", "age"]
     # The model is exact; the gap of 1e-9 leaves errors of its root.
@@ -179,7 +179,7 @@ def test_missing_values_are_filled_with_the_mean_of_all_sites_in_the_fit_and_in_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     sites("a,b,y\n1,1,1\n2,,2\n", "b,a,y\n5,3,3\nNA,4,4\n")
-    run("fit lasso --data s-{agent}.csv --radius 9 --held-out 0 --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius 9 --held-out 0 --out m")
     fill = [column.fill for column in model().reading.columns or ()]
     assert (model().reading.names, fill) == (("a", "b"), [(2.5,), (3.0,)])
     assert "column 'b' has 2 missing values, filled with the mean of all sites, 3." in printed(capsys)
@@ -192,21 +192,21 @@ def test_missing_values_are_filled_with_the_mean_of_all_sites_in_the_fit_and_in_
 
 def test_rows_with_holes_can_be_dropped_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
     sites("a,b,y\n1,1,1\n2,,2\n3,1,\n", "a,b,y\n1,5,3\n7,4,4\n")
-    run("fit lasso --data s-{agent}.csv --radius 9 --held-out 0 --missing drop --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius 9 --held-out 0 --missing drop --out m")
     assert [agent["rows"] for agent in summary()["agents"]] == [1, 2]
-    text = refused("fit lasso --data s-{agent}.csv --radius 9 --missing error --out e", capsys)
+    text = refused("fit lasso --data s-{agent}.csv --open --radius 9 --missing error --out e", capsys)
     assert "s-0.csv must have no empty cell; column 'b' is empty in line 3" in text
 
 
 def test_columns_are_used_dropped_and_made_categories(capsys: pytest.CaptureFixture[str]) -> None:
     table = "id,code,a,day,y\nx1,1,2,2020-01-02,1\nx2,2,3,2020-01-03,0\nx3,10,5,2020-01-04,3\n"
     sites(table, table)
-    run("fit lasso --data s-{agent}.csv --radius 1 --drop day id --categorical code --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius 1 --drop day id --categorical code --out m")
     assert model().features == ["code=1", "code=10", "code=2", "a"]
-    run("fit lasso --data s-{agent}.csv --radius 1 --use a --out n")
+    run("fit lasso --data s-{agent}.csv --open --radius 1 --use a --out n")
     assert model("n").features == ["a"]
     assert "must be neither in --use" in refused(
-        "fit lasso --data s-{agent}.csv --radius 1 --use y --out o", capsys
+        "fit lasso --data s-{agent}.csv --open --radius 1 --use y --out o", capsys
     )
 
 
@@ -358,20 +358,20 @@ BAD: dict[str, tuple[list[str], str, str]] = {
 def test_bad_tables_get_a_sentence_that_names_the_site(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     tables, options, sentence = BAD[name]
     sites(*tables)
-    text = refused(f"fit logistic --data s-{{agent}}.csv --radius 1 {options} --out m", capsys)
+    text = refused(f"fit logistic --data s-{{agent}}.csv --open --radius 1 {options} --out m", capsys)
     assert sentence in text
     assert not Path("m").exists()
 
 
 def test_words_are_no_targets_of_a_regression(capsys: pytest.CaptureFixture[str]) -> None:
     sites("a,y\n1,low\n2,high\n")
-    text = refused("fit lasso --data s-{agent}.csv --radius 1 --out m", capsys)
+    text = refused("fit lasso --data s-{agent}.csv --open --radius 1 --out m", capsys)
     assert "the target must be of numbers; line 2 of s-0.csv has 'low'. For classes, fit logistic." in text
 
 
 def test_a_constant_column_and_a_site_of_one_class_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
     sites("a,b,c,y\n1,7,2,no\n2,7,2,no\n3,7,2,no\n", "a,b,c,y\n1,7,3,no\n2,7,4,yes\n5,7,5,yes\n")
-    run("fit logistic --data s-{agent}.csv --radius 1 --out m")
+    run("fit logistic --data s-{agent}.csv --open --radius 1 --out m")
     text = printed(capsys)
     assert "'b' has the same value in all rows of all sites" in text
     assert "agent 0 (s-0.csv) has one value only in 'c'." in text
@@ -380,7 +380,7 @@ def test_a_constant_column_and_a_site_of_one_class_are_noted(capsys: pytest.Capt
 
 def test_an_empty_column_of_one_site_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     sites("a,b,y\n1,,1\n2,,2\n", "a,b,y\n1,3,3\n2,5,4\n")
-    run("fit lasso --data s-{agent}.csv --radius 1 --out m")
+    run("fit lasso --data s-{agent}.csv --open --radius 1 --out m")
     text = printed(capsys)
     assert "agent 0 (s-0.csv) has no value in 'b'; the means of the other sites take its place." in text
     assert "one value only" not in text  # the column has one note, not two

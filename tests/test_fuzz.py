@@ -9,6 +9,7 @@ import pytest
 
 from fuzz import COUNT, GRAPHS, METHODS, PEERS, SHAPES, Judgment, Verdict, judge, problem, reference
 from fuzz_offsets import offset_problem
+from random_problems import is_good, random_problem, run_seed
 from reference import optimum
 
 CHUNK = 20
@@ -101,3 +102,15 @@ def test_the_reference_is_the_optimum_of_another_solver(seed: int) -> None:
     _, other = optimum([(term.A, term.b) for term in given.f.terms], given.region.made)
     precision = 1e-8 * given.f.value(given.start)  # of the other solver
     assert best.value - best.error - precision <= other <= best.value + precision
+
+
+def test_a_random_problem_repeats_from_its_seed_and_is_certified_in_time() -> None:
+    for seed in range(12):  # every set once
+        one, other = random_problem(seed), random_problem(seed)
+        assert one.about == other.about
+        x = one.X.start()
+        pairs = zip(one.objectives, other.objectives, strict=True)
+        assert all(f.value(x) == g.value(x) for f, g in pairs)
+    row = run_seed(1)
+    assert (row["seed"], row["status"], row["certified"]) == (1, "AGREED", True)
+    assert [is_good(row | change) for change in ({"seconds": 1.0}, {"seconds": 7.0})] == [True, False]

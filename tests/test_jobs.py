@@ -137,7 +137,7 @@ def test_the_wheel_alone_fits_predicts_and_shows_with_a_page(wheels: dict[str, P
     code = "import dcgs; print(dcgs.__file__)"
     where = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert where.stdout.startswith(str(site))
-    fit = "fit logistic --data hospital-{agent}.csv --target ill --radius 2 --out model"
+    fit = "fit logistic --data hospital-{agent}.csv --open --target ill --radius 2 --out model"
     run(*fit.split())
     assert "</html>" in (tmp_path / "model" / "report.html").read_text()
     assert "probability" in run("predict", "model", "--data", "hospital-0.csv")

@@ -26,7 +26,7 @@ from dcgs.runtime.ledger import (
     totals,
 )
 
-FIT = "fit logistic --data hospital-{agent}.csv --target ill --radius 2 --out m"
+FIT = "fit logistic --data hospital-{agent}.csv --open --target ill --radius 2 --out m"
 
 
 @pytest.fixture

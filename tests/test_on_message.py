@@ -46,7 +46,9 @@ def test_what_is_seen_is_what_the_receiver_gets_and_cannot_be_changed() -> None:
 def test_a_fit_writes_all_messages_of_the_run_and_of_the_sums_before_it(tmp_path: Path) -> None:
     write_sites(3, tmp_path)
     file = tmp_path / "messages.npz"
-    command = f"fit lasso --data {tmp_path}/site-{{agent}}.npz --radius 2 --out {tmp_path}/m --no-report"
+    command = (
+        f"fit lasso --data {tmp_path}/site-{{agent}}.npz --open --radius 2 --out {tmp_path}/m --no-report"
+    )
     assert alone(f"{command} --record-messages {file}") == 0
     messages = list(dcgs.recorded_messages(file))
     assert {message.sender for message in messages} == {0, 1, 2}
@@ -59,7 +61,9 @@ def test_a_fit_writes_all_messages_of_the_run_and_of_the_sums_before_it(tmp_path
 
 def test_messages_of_several_processes_are_not_recorded(tmp_path: Path, capsys: Any) -> None:
     write_sites(2, tmp_path)
-    command = f"fit lasso --data {tmp_path}/site-{{agent}}.npz --radius 2 --out {tmp_path}/m --runtime mpi"
+    command = (
+        f"fit lasso --data {tmp_path}/site-{{agent}}.npz --open --radius 2 --out {tmp_path}/m --runtime mpi"
+    )
     with pytest.raises(SystemExit):
         alone(f"{command} --record-messages {tmp_path}/f.npz")
     assert "--record-messages needs all agents in one process" in capsys.readouterr().err.replace("\n", " ")

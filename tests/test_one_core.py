@@ -29,7 +29,7 @@ def command(name: str, folder: Path, out: str) -> list[str]:
     """Return the fit of a case by the command; of rows, it uses the five features."""
     kind = "ratings" if name == "completion" else "rows"
     use = "" if name == "completion" else "--use a b c d e"
-    line = f"fit {CASES[name].command} {use} --data {folder}/{kind}-{{agent}}.csv"
+    line = f"fit {CASES[name].command} {use} --data {folder}/{kind}-{{agent}}.csv --open"
     return [*shlex.split(line), "--out", str(folder / out)]
 
 

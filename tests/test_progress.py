@@ -116,7 +116,9 @@ def test_a_terminal_has_bars_and_no_lines(capsys: pytest.CaptureFixture[str]) ->
 
 def test_under_mpi_only_the_root_prints_progress(tmp_path: Path) -> None:
     write_sites(2, tmp_path)
-    command = f"fit lasso --data '{tmp_path}/site-{{rank}}.npz' --radius 2 --rounds 3 --out {tmp_path}/m"
+    command = (
+        f"fit lasso --data '{tmp_path}/site-{{rank}}.npz' --open --radius 2 --rounds 3 --out {tmp_path}/m"
+    )
     status, _, errors = together(2, command)
     assert status == 0
     assert len([line for line in errors.splitlines() if line.startswith("lasso: 1 round, ")]) == 1

@@ -306,7 +306,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_fit_of_sites_predicts_by_ids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit completion --data 'site-{agent}.csv' --radius 40 --graph path --held-out 0 --out m")
+    run("fit completion --data 'site-{agent}.csv' --open --radius 40 --graph path --held-out 0 --out m")
     assert "93 rows and 17 columns, by their ids" in capsys.readouterr().out
     fitted = fitted_ratings(text_sites(3), nx.path_graph(3), RatingsSpec(40.0))
     for i in range(3):
@@ -350,7 +350,7 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
 ) -> None:
     Path("odd-0.csv").write_text(ODD)
     Path("odd-1.csv").write_text("user,item,rating\neve,Film 1,3\neve,film 2,4\nkim,film 2,5\n")
-    run("fit completion --data 'odd-{agent}.csv' --radius 2 --held-out 0 --out m")
+    run("fit completion --data 'odd-{agent}.csv' --open --radius 2 --held-out 0 --out m")
     printed = capsys.readouterr().out
     notes = [
         "agent 0 (odd-0.csv) has 2 ratings that repeat a pair, 1 of them with another value; the mean "
@@ -362,12 +362,12 @@ def test_a_fit_says_which_columns_were_used_and_what_is_odd_in_the_ratings(
     ]
     assert "columns used: 'cust' (user), 'sku' (item), 'stars' (rating)\n" in printed
     assert "columns used: 'user' (user), 'item' (item), 'rating' (rating)\n" in printed
-    assert [line.removeprefix("note: ") for line in printed.splitlines() if "note: " in line] == notes
+    assert [line.removeprefix("note: ") for line in printed.splitlines()[1:] if "note: " in line] == notes
     assert json.loads(Path("m/summary.json").read_text())["data_notes"] == notes
     assert "such as 500" in Path("m/report.html").read_text()
     kept = [line for line in ODD.splitlines() if "101" not in line and "103" not in line]
     Path("odd-0.csv").write_text("\n".join(kept).replace("film 2,2", "film 2,3.5"))
-    run("fit completion --data 'odd-{agent}.csv' --radius 2 --held-out 0 --out merged")
+    run("fit completion --data 'odd-{agent}.csv' --open --radius 2 --held-out 0 --out merged")
     for name in ("U", "V", "row_offsets", "col_offsets"):
         with np.load("m/agent-000.npz") as odd, np.load("merged/agent-000.npz") as merged:
             np.testing.assert_array_equal(odd[name], merged[name])
@@ -411,7 +411,7 @@ def test_a_user_of_two_agents_must_be_asked_for_by_agent(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("site-1.csv").write_text(Path("site-1.csv").read_text().replace("site1-u4", "site0-u4"))
-    run("fit completion --data 'site-{agent}.csv' --radius 40 --graph path --out m")
+    run("fit completion --data 'site-{agent}.csv' --open --radius 40 --graph path --out m")
     with pytest.raises(SystemExit):
         main(shlex.split("predict m --row site0-u4"))
     assert "several agents have a user 'site0-u4'. Choose with --agent." in " ".join(
@@ -518,7 +518,7 @@ def test_numbers_count_from_0_or_1(
 def test_agents_agree_on_the_first_number_and_on_the_shape(folder: Path) -> None:
     np.save("r-0.npy", [[1.0, 1.0, 2.0], [2.0, 2.0, 3.0]])  # alone it would be taken to count from 1
     np.save("r-1.npy", [[0.0, 3.0, 2.0]])
-    run("fit completion --data 'r-{agent}.npy' --radius 5 --iterations 2 --out m")
+    run("fit completion --data 'r-{agent}.npy' --open --radius 5 --iterations 2 --out m")
     file = agent_of("m/agent-000.npz")
     assert isinstance(file.naming, Numbering)
     assert file.naming.base == 0

@@ -161,7 +161,7 @@ def test_a_path_whose_run_ends_at_a_limit_says_that_it_is_not_finished(
 def test_a_fit_with_radius_auto_is_that_of_the_radius_found(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = "fit completion --data 'site-{agent}.csv' --radius"
+    command = "fit completion --data 'site-{agent}.csv' --open --radius"
     run(f"{command} auto --out auto")
     printed = capsys.readouterr().out
     summary = json.loads(Path("auto/summary.json").read_text())
@@ -203,7 +203,7 @@ def test_a_fit_with_radius_auto_is_that_of_the_radius_found(
 
 
 def test_radius_auto_needs_the_nuclear_norm(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = "fit completion --data 'site-{agent}.csv' --radius auto --set l2 --out m"
+    command = "fit completion --data 'site-{agent}.csv' --open --radius auto --set l2 --out m"
     assert "--radius auto of completion is for --set nuclear; got l2." in refused(command, capsys)
 
 
@@ -256,7 +256,7 @@ def test_parquet_with_text_ids_gives_the_model_of_csv(
     for i in range(2):
         parquet(f"site-{i}.csv")
     for kind in ("csv", "parquet"):
-        run(f"fit completion --data 'site-{{agent}}.{kind}' --radius 20 --no-report --out {kind}")
+        run(f"fit completion --data 'site-{{agent}}.{kind}' --open --radius 20 --no-report --out {kind}")
         Path(f"{kind}/summary.json").unlink()
         capsys.readouterr()
     for i in range(2):

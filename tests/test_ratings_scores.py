@@ -118,7 +118,7 @@ def test_a_shop_alone_is_a_fit_to_its_own_ratings_with_its_share_of_the_radius()
 def test_the_scores_are_on_the_screen_in_the_summary_in_the_model_and_on_the_page(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("fit completion --data shop-{agent}.csv --radius 100 --name ulm,graz,bern --out m")
+    run("fit completion --data shop-{agent}.csv --open --radius 100 --name ulm,graz,bern --out m")
     printed = " ".join(capsys.readouterr().out.split())
     assert "scores on ratings held out" in printed
     scores = json.loads(Path("m/summary.json").read_text())["scores"]
@@ -132,7 +132,7 @@ def test_the_scores_are_on_the_screen_in_the_summary_in_the_model_and_on_the_pag
     assert '<th scope="row">graz</th>' in page
     run("show m")
     assert "scores on ratings held out" in capsys.readouterr().out
-    run("fit completion --data shop-{agent}.csv --radius 100 --held-out 0 --no-report --out all")
+    run("fit completion --data shop-{agent}.csv --open --radius 100 --held-out 0 --no-report --out all")
     assert "scores" not in json.loads(Path("all/summary.json").read_text())
 
 
@@ -155,7 +155,7 @@ def test_the_row_of_a_new_user_is_the_one_that_a_fit_to_the_same_ratings_finds()
 
 
 def test_predictions_for_new_users_need_no_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit completion --data shop-{agent}.csv --radius 100 --held-out 0 --no-report --out m")
+    run("fit completion --data shop-{agent}.csv --open --radius 100 --held-out 0 --no-report --out m")
     lines = Path("shop-1.csv").read_text().splitlines()
     own = [line.replace("s1-u5,", "eve,") for line in lines if line.startswith(("user,", "s1-u5,"))]
     Path("new.csv").write_text("\n".join([*own, "eve,no film,3", "s0-u1,film 01,3"]) + "\n")
@@ -177,7 +177,7 @@ def test_predictions_for_new_users_need_no_fit(folder: Path, capsys: pytest.Capt
 
 
 def test_an_older_model_says_that_it_cannot_fold_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit completion --data shop-{agent}.csv --radius 100 --no-report --out m")
+    run("fit completion --data shop-{agent}.csv --open --radius 100 --no-report --out m")
     for file in Path("m").glob("agent-*.npz"):
         with np.load(file) as arrays:
             np.savez(file, **{name: arrays[name] for name in arrays.files if name != "row_penalty"})
@@ -188,7 +188,7 @@ def test_an_older_model_says_that_it_cannot_fold_in(folder: Path, capsys: pytest
 
 
 def test_a_catalogue_filters_the_best_items(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("fit completion --data shop-{agent}.csv --radius 100 --no-report --out m")
+    run("fit completion --data shop-{agent}.csv --open --radius 100 --no-report --out m")
     sold = [f"film {j:02d}" for j in (3, 7, 20)]
     Path("shop.txt").write_text("\n".join([*sold, "no film", ""]))
     run("predict m --row s1-u5 --top 25 --out every.csv")

@@ -205,7 +205,7 @@ def test_a_reader_of_a_fit_of_small_tables_opens_at_most_80_files(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_patients(tmp_path, sites=2, rows=60)
-    fit = "fit logistic --data hospital-{agent}.csv --target ill --radius 2 --no-report --out m"
+    fit = "fit logistic --data hospital-{agent}.csv --open --target ill --radius 2 --no-report --out m"
     passed = passed_files(lambda: main(fit.split()))
     assert {"learn/files/fit.py", "learn/linear/fit.py", "run/minimize.py"} <= passed
     assert len(passed) <= 80, sorted(passed)

@@ -176,12 +176,11 @@ def attacked(folder: Path, seed: int, options: str) -> tuple[list[int], list[int
 
 @pytest.mark.parametrize("seed", range(2))
 def test_neighbors_find_patients_in_open_messages_and_none_in_masked_ones(seed: int, tmp_path: Path) -> None:
-    by_class, by_level, _ = attacked(tmp_path, seed, "--held-out 0")
+    by_class, by_level, _ = attacked(tmp_path, seed, "--held-out 0 --open")
     assert (by_class, by_level) == ([7], [11])
-    assert attacked(tmp_path, seed, "--force --held-out 0 --secure") == ([], [], 0)
-    notes = json.loads((tmp_path / "m" / "summary.json").read_text())["data_notes"]
-    assert any(note.startswith("sums over the sites are masked") for note in notes)
-    without = "--secure --min-count 1 --min-sites 1"  # masks alone
+    assert attacked(tmp_path, seed, "--force --held-out 0") == ([], [], 0)
+    assert json.loads((tmp_path / "m" / "summary.json").read_text())["sums"] == "masked"
+    without = "--min-count 1 --min-sites 1"  # masks alone
     assert attacked(tmp_path, seed, f"--force --held-out 0 {without}") == ([], [], 0)
     messages = [m for m in dcgs.recorded_messages(tmp_path / "messages.npz") if m.sender == 3]
     arrays = [array for message in messages for array in message.arrays]
@@ -193,9 +192,9 @@ def test_neighbors_find_patients_in_open_messages_and_none_in_masked_ones(seed: 
 
 
 def test_histograms_of_scores_show_single_rows_unless_they_are_masked(tmp_path: Path) -> None:
-    *_, cells = attacked(tmp_path, 0, "--held-out 0.1")
+    *_, cells = attacked(tmp_path, 0, "--held-out 0.1 --open")
     assert cells > 0
-    *_, cells = attacked(tmp_path, 0, "--held-out 0.1 --force --secure")
+    *_, cells = attacked(tmp_path, 0, "--held-out 0.1 --force")
     assert cells == 0
 
 
@@ -203,5 +202,5 @@ def test_a_measured_fit_cannot_be_masked(tmp_path: Path, capsys: Any) -> None:
     hospitals(tmp_path, 0)
     command = f"fit logistic --data {tmp_path}/h-{{agent}}.csv --target ill --radius 3 --out {tmp_path}/m"
     with pytest.raises(SystemExit):
-        alone(f"{command} --secure --measure")
+        alone(f"{command} --measure")
     assert "--measure reads the models" in capsys.readouterr().err.replace("\n", " ")

@@ -217,5 +217,5 @@ for name in ("keys", "journal"):
 def test_without_cryptography_only_keys_are_refused_and_the_sentence_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    sentence = "secure sums need the package cryptography; install it with: pip install 'dcgs[secure]'."
+    sentence = "secure sums need the package cryptography; install it with: pip install cryptography."
     assert done.stdout.splitlines() == [sentence] * 2

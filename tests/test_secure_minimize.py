@@ -266,12 +266,12 @@ def test_what_cannot_be_secured_is_refused_with_the_reason(run: Callable[[], Any
         run()
 
 
-def test_without_cryptography_a_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cryptography_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "dcgs.secure.keys", raising=False)
     monkeypatch.delattr("dcgs.secure.keys", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(
-        ImportError, match=r"^secure sums need the package cryptography; .*'dcgs\[secure\]'\."
+        ImportError, match=r"^secure sums need the package cryptography; .*pip install cryptography\."
     ):
         run_with()()
 

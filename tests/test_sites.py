@@ -23,6 +23,7 @@ from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.relay import RelayMail
 from dcgs.sites.runtime import SiteRuntime
 from fit_runs import ENVIRONMENT
+from site_cases import site_case
 from site_process import answer, instance
 from site_runs import Sites, make_sites
 
@@ -57,11 +58,11 @@ def test_sites_have_the_bits_and_the_counters_of_lockstep(case: str, tmp_path: P
         assert np.array_equal(result.lmo_calls, expected.lmo_calls)
 
 
-def start(sites: Sites, name: str, killed_at: int) -> int:
+def start(sites: Sites, name: str, case: int, killed_at: int) -> int:
     """Run a site as a process, which kills itself when it has taken so many messages; return its status."""
-    script = Path(__file__).with_name("site_process.py")
+    script, numbers = Path(__file__).with_name("site_process.py"), (str(case), "40", str(killed_at))
     done = subprocess.run(
-        [sys.executable, str(script), str(sites.file(name)), str(killed_at)],
+        [sys.executable, str(script), str(sites.file(name)), *numbers],
         env=ENVIRONMENT,
         check=False,
         timeout=300.0,
@@ -72,21 +73,28 @@ def start(sites: Sites, name: str, killed_at: int) -> int:
     return done.returncode
 
 
-def test_a_site_that_is_killed_goes_on_to_the_bit_and_nobody_else_goes_back(tmp_path: Path) -> None:
-    graph = nx.cycle_graph(4)
-    sites = make_sites(tmp_path, graph, (0, 1))
-    objectives, X = instance(4)
-    expected = dcgs.minimize(objectives, X, graph, dcgs.FastDCGS(), rounds=40, gap=1e-3, every=None)
-    others = ["ulm", "bern", "lyon"]
+def test_a_site_that_is_killed_goes_on_to_the_bit_with_the_same_masks_and_nobody_else_goes_back(
+    tmp_path: Path,
+) -> None:
+    number = 11
+    case = site_case(number)
+    assert case.secure
+    sites = make_sites(tmp_path, case.graph, case.listening)
+    expected = case.run()
+    killed = "lyon"
+    others = [name for name in sites.study.names if name != killed]
     with sites.relay(), ThreadPoolExecutor(1) as pool:
-        undisturbed = pool.submit(sites.run, lambda runtime: answer(runtime, graph, dcgs.FastDCGS()), others)
-        statuses = [start(sites, "graz", killed_at) for killed_at in (3, 60, 0)]
+        undisturbed = pool.submit(sites.run, case.run, others)
+        # The second time it has masked some sums.
+        statuses = [start(sites, killed, number, killed_at) for killed_at in (3, 175, 0)]
         results = undisturbed.result(300.0)
     assert statuses == [-signal.SIGKILL] * 2 + [0]
     for result in results:
         assert np.array_equal(result.x, expected.x)
         assert np.array_equal(result.bytes, expected.bytes)
-    assert np.array_equal(np.load(sites.file("graz").with_suffix(".npy")), expected.x)
+    with np.load(sites.file(killed).with_suffix(".npz")) as found:
+        assert np.array_equal(found["x"][0], expected.x)
+    assert list(tmp_path.rglob("*.journal")) == []  # keys are gone when the run is done
 
 
 class BadRelay:

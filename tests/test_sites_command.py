@@ -106,7 +106,7 @@ def test_check_prints_a_line_for_each_thing_and_what_is_wrong(
 def test_a_site_agrees_to_what_it_has_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sites = make_sites(tmp_path, nx.path_graph(2), (1,), {"problem": "lasso", "radius": 2.0, "rounds": 50})
+    sites = make_sites(tmp_path, nx.path_graph(3), (1,), {"problem": "lasso", "radius": 2.0, "rounds": 50})
     monkeypatch.setattr("builtins.input", lambda text: "no")
     assert main(["site", "agree", str(sites.file("ulm"))]) == 1
     monkeypatch.setattr("builtins.input", lambda text: "yes")
@@ -114,6 +114,8 @@ def test_a_site_agrees_to_what_it_has_read(
     printed = " ".join(capsys.readouterr().out.split())
     assert "fits: lasso with radius = 2.0, rounds = 50" in printed
     assert "rounds: at most 50" in printed
+    assert "sums are masked" in printed
+    assert "at least 10 people at 3 sites" in printed
     assert sites.study.hash.hex() in printed
 
 
@@ -140,10 +142,10 @@ def test_options_of_a_study_are_read_back_as_they_were_given(tmp_path: Path) -> 
     options = (
         "--problem logistic --target ill --radius auto --drop name ward --no-intercept --gap 1e-3 --folds 3"
     )
-    assert main(["study", "new", folder, "--sites", "ulm=https://a:1,graz", *options.split()]) == 0
+    assert main(["study", "new", folder, "--sites", "ulm=https://a:1,graz", *options.split(), "--open"]) == 0
     study = Study.load(tmp_path / "heart" / "study.toml")
     expected = {"problem": "logistic", "target": "ill", "radius": "auto", "drop": ["name", "ward"]}
-    assert dict(study.fit) == expected | {"intercept": False, "gap": 1e-3, "folds": 3}
+    assert dict(study.fit) == expected | {"intercept": False, "gap": 1e-3, "folds": 3, "open": True}
     assert (tmp_path / "heart" / "ca.key").stat().st_mode & 0o077 == 0
 
 

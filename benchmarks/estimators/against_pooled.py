@@ -44,7 +44,7 @@ from dcgs.cli import main as dcgs_command
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.learn.files.model import Model
 from dcgs.learn.linear.classes import class_probabilities
-from dcgs_bench.record import environment
+from dcgs_bench.study import environment
 
 
 def shifted(X: Any, sites: Any, rng: np.random.Generator) -> Any:
@@ -155,7 +155,8 @@ def command_fit(X: Any, y: Any, sites: Any, X_test: Any, folds: int) -> tuple[An
     with tempfile.TemporaryDirectory() as folder:
         for site in range(4):
             np.save(Path(folder, f"site-{site}.npy"), np.column_stack([X, y])[sites == site])
-        command = f"fit logistic --data {folder}/site-{{agent}}.npy --radius auto --folds {folds} --no-report"
+        data = f"--data {folder}/site-{{agent}}.npy --open"
+        command = f"fit logistic {data} --radius auto --folds {folds} --no-report"
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             assert dcgs_command([*command.split(), "--held-out", "0", "--out", f"{folder}/m"]) == 0
         model = Model.load(Path(folder, "m", "agent-000.npz"))

@@ -34,7 +34,7 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
-from dcgs_bench.record import environment
+from dcgs_bench.study import environment
 
 KINDS = {  # rows, features, nonzero coefficients, share of the variance that the signal explains
     "dense": (240, 12, 12, 0.6),

@@ -22,7 +22,7 @@ from analysis import Evaluator, analyze, exchanges
 from dcgs.datasets import DataNotFoundError, Ratings
 from dcgs.link import Link
 from dcgs_bench.instances import INSTANCES, LARGE, QUICK
-from dcgs_bench.record import environment
+from dcgs_bench.study import environment
 from instances import DEFAULT_METHODS, METHODS
 from mpich import Launcher
 from output import figure, save, tables

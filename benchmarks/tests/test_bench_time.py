@@ -1,4 +1,4 @@
-"""dcgs bench time, robust and growth: their numbers follow from what was recorded, and their commands run."""
+"""dcgs bench time and growth: their numbers follow from what was recorded, and their commands run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from dcgs_bench.entries import entry
 from dcgs_bench.instances import instance
 from dcgs_bench.optimum import Optimum, solve
 from dcgs_bench.pooled import pool, pooled_objective
-from dcgs_bench.random_problems import random_problem
 from dcgs_bench.ranking import (
     POOL,
     TIME_LEVELS,
@@ -159,36 +158,6 @@ def test_recorded_runs_are_read_and_not_repeated(tmp_path: Path) -> None:
     assert time_tables(until)[-1].title.startswith(
         "wan (12.5 MB/s, 20 ms a round): seconds until the agents stop"
     )
-
-
-def test_a_random_problem_repeats_from_its_seed() -> None:
-    for seed in range(12):  # every set once
-        one, other = random_problem(seed), random_problem(seed)
-        assert one.about == other.about
-        x = one.X.start()
-        pairs = zip(one.objectives, other.objectives, strict=True)
-        assert all(f.value(x) == g.value(x) for f, g in pairs)
-
-
-def test_the_share_counts_what_was_certified_in_time() -> None:
-    row = {
-        "set": "Box",
-        "loss": "huber",
-        "graph": "path",
-        "status": "AGREED",
-        "certified": True,
-        "seconds": 1.0,
-    }
-    rows = [row, row | {"seconds": 7.0}, row | {"certified": False, "status": "ROUNDS"}]
-    *_, total = growth.share_table(rows, "set", 5.0).rows
-    assert [text for text, _ in total] == ["all", "3", "1", "33.3%", "7.0", "1 later, 1 ROUNDS"]
-
-
-def test_bench_robust_prints_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "robust", "--only", "1", "2", "--jobs", "1", "--out", str(tmp_path)]) == 0
-    rows = json.loads((tmp_path / "robust.json").read_text())["rows"]
-    assert [row["seed"] for row in rows] == [1, 2]
-    assert "certified within 5 s" in capsys.readouterr().out
 
 
 def test_one_quantity_grows_at_a_time() -> None:

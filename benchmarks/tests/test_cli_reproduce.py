@@ -14,7 +14,7 @@ import pytest
 from dcgs.cli import main
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Callback, Result, Snapshot
-from dcgs_bench.paper import catalog, oracle_cost
+from dcgs_bench.paper import catalog, claims
 from dcgs_bench.paper.catalog import Options
 from dcgs_bench.paper.figures import study_figures
 from dcgs_bench.paper.results import PaperStudy
@@ -237,7 +237,7 @@ def test_ctrl_c_keeps_every_finished_run_and_writes_the_page(
 
 def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
     calls = [{"case": "a", "seconds": s} for s in (8.0, 4.0, 1.0)]
-    judged = oracle_cost.judged({"side": 10_000, "threads": 2, "calls": calls})
+    judged = claims.judged({"side": 10_000, "threads": 2, "calls": calls})
     assert [row["waiting_share"] for row in judged.rows] == [80 / 88, 80 / 84, 80 / 81]
     assert judged.rows[0]["waiting_share_dfw"] == 160 / 168
     assert str(judged.claim.verdict) == "holds"
@@ -249,11 +249,11 @@ def test_the_share_of_waiting_follows_from_the_seconds_of_a_call() -> None:
 )
 def test_the_verdict_is_on_the_papers_size_only(side: int, seconds: float, verdict: str) -> None:
     calls = [{"case": "a", "seconds": s} for s in (8.0, 4.0, seconds)]
-    assert str(oracle_cost.judged({"side": side, "threads": 2, "calls": calls}).claim.verdict) == verdict
+    assert str(claims.judged({"side": side, "threads": 2, "calls": calls}).claim.verdict) == verdict
 
 
 def test_the_oracle_is_really_called_at_the_size_asked_for() -> None:
-    measured = oracle_cost.measure(300, seed=0)
+    measured = claims.measure(300, seed=0)
     assert measured["side"] == 300
     assert len(measured["calls"]) == 3
     assert all(call["seconds"] > 0.0 for call in measured["calls"])

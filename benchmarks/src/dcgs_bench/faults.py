@@ -10,14 +10,22 @@ from typing import Any, final
 
 from dcgs import __version__
 from dcgs.runtime import Faults, Lockstep
-from dcgs_bench import record
 from dcgs_bench.entries import OURS, Entry
 from dcgs_bench.instances import Instance
 from dcgs_bench.optimum import Optimum
 from dcgs_bench.ranking import TIME_LEVELS, cost_to
-from dcgs_bench.record import NOT_REACHED, Rows, TextTable
 from dcgs_bench.rounds import EndRule, GridRun, Study, name_of
-from dcgs_bench.study import FAILED, REFUSED, Budget, RunRecord, StudyTask
+from dcgs_bench.study import (
+    FAILED,
+    NOT_REACHED,
+    REFUSED,
+    Budget,
+    Rows,
+    RunRecord,
+    StudyTask,
+    TextTable,
+    environment,
+)
 
 # The slow agent takes this many units of time for a step, all others one.
 _SLOW = 5
@@ -107,7 +115,7 @@ class FaultGrid:
                 if run is not None:
                     about = {"instance": chosen.name, "method": one.name, "fault": condition.name}
                     rows.append(about | {"seed": seed} | _row(run, optimum))
-        made = {"environment": record.environment(self.study.seeds[0]), "rounds": self.rounds}
+        made = {"environment": environment(self.study.seeds[0]), "rounds": self.rounds}
         about = {chosen.name: chosen.about for chosen in self.instances}
         return made | {"seconds": self.study.seconds, "instances": about, "optima": optima, "rows": rows}
 

@@ -1,4 +1,4 @@
-"""``dcgs bench growth`` and ``dcgs bench robust``: FastDCGS at many sizes, and on many random problems.
+"""``dcgs bench growth``: FastDCGS at many sizes.
 
 Each size runs in a process of its own, whose peak memory is measured. One quantity grows at a time.
 """
@@ -6,7 +6,6 @@ Each size runs in a process of its own, whose peak memory is measured. One quant
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,11 +18,8 @@ import scipy.sparse as sp
 from dcgs.methods import FastDCGS
 from dcgs.objectives import LeastSquares
 from dcgs.run.minimize import versions
-from dcgs.runtime import Lockstep
 from dcgs.sets import L1Ball
-from dcgs_bench.random_problems import random_problem
-from dcgs_bench.record import TextTable
-from dcgs_bench.study import Budget, StudyProblem, StudyTask, alone, execute, peak_memory
+from dcgs_bench.study import Budget, StudyProblem, StudyTask, TextTable, alone, execute, peak_memory
 
 _MEGABYTE = 2**20
 
@@ -122,57 +118,3 @@ def growth_table(rows: Sequence[Mapping[str, Any]]) -> TextTable:
     columns["memory, MB"] = "{memory:,.0f}"
     ended = [{**row, "ended": "certified" if row["certified"] else row["status"]} for row in rows]
     return TextTable.formatted("FastDCGS to a certified gap, as one quantity grows", columns, ended)
-
-
-GAP = 1e-3
-"""The gap that random problems are certified to."""
-
-
-def robust_tasks(seeds: Sequence[int], limit: float) -> list[StudyTask]:
-    """Return a task for the problem of each seed; a run ends after ``limit`` seconds."""
-    key = {"gap": GAP, "seconds": limit, "versions": versions()}
-    works = [(seed, partial(run_seed, seed, limit)) for seed in seeds]
-    return [StudyTask(f"runs/{seed}", key, work, f"problem {seed}") for seed, work in works]
-
-
-def run_seed(seed: int, limit: float) -> dict[str, Any]:
-    """Run FastDCGS with default settings on the problem of a seed; return its status and its seconds.
-
-    ``seconds`` are those of the processor, on one core.
-    """
-    made = random_problem(seed)
-    start = time.process_time()
-    row = {"seed": seed, "set": made.set_name, "loss": made.loss, "graph": made.graph_name}
-    problem = StudyProblem(made.objectives, made.X, made.graph)
-    budget = Budget(gap=GAP, seconds=limit, every=0)
-    try:
-        run = execute(problem, FastDCGS(), budget, runtime=Lockstep(threads=1))
-        ended = {"status": run.end, "certified": run.certified, "rounds": run.rounds}
-    except (ValueError, ArithmeticError, RuntimeError) as error:
-        ended = {"status": f"{type(error).__name__}: {error}", "certified": False, "rounds": 0}
-    return row | {"about": made.about} | ended | {"seconds": time.process_time() - start}
-
-
-def is_good(row: Mapping[str, Any], seconds: float) -> bool:
-    """Return whether the gap was certified within so many seconds."""
-    return bool(row["certified"]) and row["seconds"] <= seconds
-
-
-def share_table(rows: Sequence[Mapping[str, Any]], part: str, seconds: float) -> TextTable:
-    """Return the share of problems that were certified in time, by set, loss or graph."""
-    head = [part, "problems", f"certified within {seconds:g} s", "share", "slowest, s", "the rest"]
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(str(row[part]), []).append(row)
-    lines = []
-    for name, some in [*sorted(groups.items()), ("all", list(rows))]:
-        good = sum(is_good(row, seconds) for row in some)
-        rest = Counter(_ending(row) for row in some if not is_good(row, seconds))
-        others = ", ".join(f"{count} {ending}" for ending, count in rest.most_common()) or "—"
-        slowest = max(row["seconds"] for row in some)
-        lines.append([name, str(len(some)), str(good), f"{good / len(some):.1%}", f"{slowest:.1f}", others])
-    return TextTable.plain(f"certified at {GAP:.0e} within {seconds:g} s, by {part}", head, lines)
-
-
-def _ending(row: Mapping[str, Any]) -> str:
-    return "later" if row["certified"] else str(row["status"]).partition(":")[0]

@@ -14,8 +14,7 @@ from dcgs.link import LINKS, Link
 from dcgs.run.stopping import Status
 from dcgs_bench.entries import BASELINE, GOAL, OURS
 from dcgs_bench.optimum import Optimum
-from dcgs_bench.record import NOT_REACHED, TextTable
-from dcgs_bench.study import Columns
+from dcgs_bench.study import NOT_REACHED, Columns, TextTable
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Relative errors of the worst agent, (worst_loss − f*)/(f(x⁰) − f*)."""

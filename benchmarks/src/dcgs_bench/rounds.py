@@ -20,13 +20,22 @@ from dcgs.run.minimize import versions
 from dcgs.run.result import Snapshot
 from dcgs.run.stopping import LIMITS
 from dcgs.runtime import Lockstep
-from dcgs_bench import record
 from dcgs_bench.entries import GOAL, Adapted, Entry, entry, observed_sparsely
 from dcgs_bench.instances import Instance, problem_of
 from dcgs_bench.optimum import TARGET, Optimum, solve
 from dcgs_bench.pooled import pool
 from dcgs_bench.ranking import LEVELS, TIME_LEVELS, Stop, Trial, best_of, cost_at, cost_to
-from dcgs_bench.study import FAILED, REFUSED, Budget, Records, RunRecord, Stages, StudyTask, execute
+from dcgs_bench.study import (
+    FAILED,
+    REFUSED,
+    Budget,
+    Records,
+    RunRecord,
+    Stages,
+    StudyTask,
+    environment,
+    execute,
+)
 
 # Sets and solvers load it at its first use, which takes 70 ms: these are not in the time of a run.
 import_module("scipy.optimize")
@@ -238,7 +247,7 @@ class RoundsGrid:
                     "rounds": chosen.rounds,
                     "trials": [trial.to_json() for trial in trials],
                 }
-        made = {"environment": record.environment(self.seed), "seconds": self.study.seconds}
+        made = {"environment": environment(self.seed), "seconds": self.study.seconds}
         return made | {"instances": found}
 
     def unusable(self, instances: Sequence[Instance], entries: Sequence[Entry]) -> list[str]:

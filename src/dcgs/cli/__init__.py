@@ -45,6 +45,7 @@ REMEDIES = {
     Remedy.NO_FLOORS: "Leave out --min-count and --min-sites, or fit with more sites.",
     Remedy.COARSER: "Give a number as --radius, or a lower --min-count.",
     Remedy.FEWER_FLOORS: "Give a lower --min-count or --min-sites.",
+    Remedy.LEAVE_OUT_SITE: "Leave it out, or give a lower --min-count if it may be.",
     Remedy.NO_CATEGORY: "Leave it out with --drop, or if it is a category, name it with --categorical.",
     Remedy.FEWER_HELD_OUT: "Hold out fewer rows with --held-out.",
 }

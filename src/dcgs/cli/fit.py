@@ -16,12 +16,21 @@ from typing import Any
 from rich.console import Console
 
 from dcgs.cli import command_errors
-from dcgs.cli.fit_options import add_options, config_of
+from dcgs.cli.fit_options import add_options, config_of, private_of
 from dcgs.cli.launch import launch
 from dcgs.learn.files.describe import describe, history, models, reading_lines, summary_of
 from dcgs.learn.files.fit import FileFit, FitConfig, Watch, fit_files
-from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, OutputFolder, ledger_name, locked
+from dcgs.learn.files.folder import PATH, PATH_PICTURE, REPORT, SUMMARY, OutputFolder, ledger_name, locked
+from dcgs.learn.files.private import (
+    STATUS,
+    PrivateFileFit,
+    PrivateOptions,
+    describe_private,
+    fit_private_files,
+    private_models,
+)
 from dcgs.learn.linear.scores import warning
+from dcgs.learn.private import ENOUGH
 from dcgs.learn.summary import agents_table, classes_table, path_table, scores_table
 from dcgs.learn.sums import Named
 from dcgs.parallel import cores
@@ -86,12 +95,49 @@ def fit_over(runtime: Runtime, args: argparse.Namespace, console: Console) -> in
                 OutputFolder(args.out).remove_if_empty()
 
 
+def _fit_private(
+    args: argparse.Namespace, options: PrivateOptions, console: Console, runtime: Runtime, group: ProcessGroup
+) -> int:
+    config, output = agreed(group, lambda: _checked(args))
+    agreed(group, output.create)
+    output, prints = replace(output, barrier=group.barrier), group.is_root or runtime.separate_sites
+
+    def note(text: str) -> None:
+        if prints:
+            console.print(f"note: {text}", soft_wrap=True, highlight=False)
+
+    with locked(args.out, group) as writes_summary, _ledger(args, config, runtime) as ledger:
+        runtime = LedgerRuntime(runtime, ledger, runtime.separate_sites)
+        found = fit_private_files(config, options, runtime, Watch(note, named=ledger.named))
+        found = replace(found, ledger=_of_all(ledger, group))
+        summary = describe_private(found, shlex.join(["dcgs", *args.typed]))
+        output.write(private_models(found, summary), summary if writes_summary else None)
+    if prints:
+        _print_private(found, args.out, console)
+    return 0
+
+
+def _print_private(found: PrivateFileFit, out: Path, console: Console) -> None:
+    say, fit = partial(console.print, soft_wrap=True, highlight=False), found.fit
+    rounds, sent = (sum(getattr(entry, name) for entry in found.sent) for name in ("rounds", "bytes"))
+    say(f"{STATUS.capitalize()} {rounds} rounds, {size(sent)} in all")
+    say(f"about {max(0.0, fit.rows):,.0f} rows, a signal of {fit.signal:.0f}")
+    if fit.signal < ENOUGH:
+        say("warning: the signal is below 50: the model of one site alone is better, as a rule.")
+    for path, epsilon in found.spent.items():
+        say(f"spent of {path}: ε = {epsilon:.4g}")
+    say(f"written: {out}/agent-000.npz …, {SUMMARY}")
+
+
 def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: ProcessGroup) -> int:
     def check() -> tuple[FitConfig, OutputFolder]:
         config, output = _checked(args)
         runtime.hosts(config.count_agents(group.size))  # raises if there are more processes than agents
         return config, output
 
+    private = agreed(group, lambda: private_of(args))
+    if private is not None:
+        return _fit_private(args, private, console, runtime, group)
     config, output = agreed(group, check)
     agreed(group, output.create)
     output = replace(output, barrier=group.barrier)

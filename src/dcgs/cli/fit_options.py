@@ -31,6 +31,7 @@ from dcgs.floors import Floors
 from dcgs.learn.files.fit import FitConfig, RowsOptions
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout, TextFormat
+from dcgs.learn.files.private import PrivateOptions
 from dcgs.learn.files.rows import Preparation
 from dcgs.learn.files.source import DataSource, option_text
 from dcgs.learn.files.specs import (
@@ -45,6 +46,7 @@ from dcgs.learn.files.specs import (
 from dcgs.learn.schema import NOT_GIVEN
 from dcgs.learn.sites import RunSpec
 from dcgs.sets import OptionKind
+from dcgs.validation import listed
 
 _ABOUT = """\
 Fit a model to data that several agents hold. Each agent keeps its data and sends messages to its
@@ -122,6 +124,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add("--name NAME", text, names)
     add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
     _add_floors(partial(option, parser.add_argument_group("floors: nothing about few people leaves")))
+    _add_noise(partial(option, parser.add_argument_group("noise, for a promise (docs/privacy.md)")))
     _add_set(partial(option, parser.add_argument_group("set of models")))
     add = partial(option, parser.add_argument_group("intercept, scales and weights (not for completion)"))
     text = "a free intercept, which the set does not bound (default: yes)"
@@ -188,6 +191,24 @@ def _add_floors(add: Callable[..., None]) -> None:
     add("--subject COLUMN", text)
     text = "columns of numbers that are about fewer people are left out (drop, the default), or refused"
     add("--rare-columns", text, choices=["drop", "refuse"])
+
+
+def _add_noise(add: Callable[..., None]) -> None:
+    text = (
+        "of logistic with two classes, and lasso: noisy sums, with a promise of (ε, δ)-differential privacy "
+        "for a row; all that would be computed from rows is given: --bounds, --radius"
+    )
+    add("--epsilon E", text, positive)
+    add("--delta D", "δ of that promise (default: 1e-6)", fraction)
+    text = "a table with a line for each column: column,low,high or column,,,level|level; the target, too"
+    add("--bounds FILE", text, path)
+    text = (
+        "the most ε of all private fits of a file, which FILE.budget.json beside it keeps (default: that of "
+        "the first)"
+    )
+    add("--budget E", text, positive)
+    text = "how many sites may put together what they know (default: 1); more take more noise"
+    add("--colluders N", text, count)
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
@@ -276,9 +297,11 @@ def _add_running(add: Callable[..., None]) -> None:
     )
     text = (
         "mask every sum over the sites: neighbors see uniform words, the root totals alone; and take floors, "
-        "by default 10 people at 3 sites; needs three sites and the package cryptography (docs/privacy.md)"
+        "by default 10 people at 3 sites (default: if sites have files of their own; docs/privacy.md)"
     )
     add("--secure", text, bool)
+    text = "mask nothing, and take no floors unless they are given: neighbors read each other's sums"
+    add("--open", text, bool)
     add("--force", "replace the models in the folder", bool)
     text = "write report.html, a page about the fit that opens offline (default: yes, if jinja2 is installed)"
     add("--report", text, bool, default=None)
@@ -313,14 +336,52 @@ _RULES = ("gap", "gap_abs", "rounds", "iterations", "seconds", "lmo_calls")
 _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal", "subject")
 # What sites need not agree on: their files, how a process runs, what it writes. The number of agents is
 # compared when it is known.
-_OWN_FILES = ("data", "header", "columns", "encoding", "decimal")
+_OWN_FILES = ("data", "header", "columns", "encoding", "decimal", "budget")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
+OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders")
+# What a private fit takes beside these; all else would be computed from rows, or is not used.
+_WITH_NOISE = ("problem", "target", "radius", "graph", "seed", "secure", "typed", "run", *OF_NOISE)
 _OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
 LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing")
+
+
+def private_of(args: argparse.Namespace) -> PrivateOptions | None:
+    """Return the options of a private fit, None for any other; raise if others are given that break it."""
+    given = [name for name in OF_NOISE if getattr(args, name) is not None]
+    if args.epsilon is None:
+        if given:
+            raise ValueError(f"--{given[0]} is for private fits. Add --epsilon, or leave it out.")
+        return None
+    missing = [f"--{name}" for name in ("bounds", "radius", "target") if getattr(args, name) is None]
+    if missing or args.radius == "auto":
+        raise ValueError(
+            f"a private fit must be given {' and '.join(missing or ['--radius as a number'])}: what others "
+            "compute from rows would break its promise."
+        )
+    if args.problem not in ("logistic", "lasso"):
+        raise ValueError(f"--epsilon is for logistic and lasso; got {args.problem}.")
+    usual = add_options(argparse.ArgumentParser().add_subparsers())
+    others = [
+        name
+        for name, value in vars(args).items()
+        if name not in (*_WITH_NOISE, *LOCAL) and value != usual.get_default(name)
+    ]
+    others += [name for name in ("checkpoint",) if getattr(args, name) is not None]
+    others += ["report"] if args.report else []
+    if others:
+        raise ValueError(
+            f"a private fit must do without {listed([name.replace('_', '-') for name in others])}: it would "
+            "be computed from rows without noise, or has no meaning here. Leave it out."
+        )
+    delta = _DELTA if args.delta is None else args.delta
+    return PrivateOptions(args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1)
+
+
+_DELTA = 1e-6
 
 
 def config_of(args: argparse.Namespace) -> FitConfig:
@@ -350,18 +411,25 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         rows=_rows_options(args, problem),
         ridge=_ridge(args, problem),
         options=_common_options(args),
-        secure=args.secure,
+        secure=_secure(args),
         floors=_floors(args),
     )
 
 
+def _secure(args: argparse.Namespace) -> bool | None:
+    """Return whether sums are masked; None for the default."""
+    if args.epsilon is not None and not args.open:
+        return True
+    if args.secure and args.open:
+        raise ValueError("--secure masks sums and --open does not. Leave out one of them.")
+    return True if args.secure else False if args.open else None
+
+
 def _floors(args: argparse.Namespace) -> Floors | None:
-    """Return the floors of this site; None for none."""
+    """Return the floors that this site gives; None for none."""
     names = ("min_count", "min_sites", "rare_columns")
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
-    if not (given or args.secure) and args.subject is not None:
-        raise ValueError("--subject says how people are counted for floors; there are none. Add --min-count.")
-    return Floors(**given) if given or args.secure else None
+    return Floors(**given) if given else None
 
 
 def _common_options(args: argparse.Namespace) -> dict[str, str]:
@@ -371,7 +439,7 @@ def _common_options(args: argparse.Namespace) -> dict[str, str]:
     if str(args.target).endswith(".npy"):
         given["target"] = "an .npy file"
     flags = {"problem": "PROBLEM", "base": "--zero-based or --one-based"}
-    files = {"graph", *(option.name for option in built_in_options())}
+    files = {"graph", "bounds", *(option.name for option in built_in_options())}
     options = {
         flags.get(name, f"--{name.replace('_', '-')}"): option_text(value, name in files)
         for name, value in given.items()

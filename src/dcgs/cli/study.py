@@ -11,11 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
-from dcgs.cli.fit_options import LOCAL, add_options, config_of
+from dcgs.cli.fit_options import LOCAL, OF_NOISE, add_options, config_of
 from dcgs.cli.jobs import HELP
 from dcgs.cli.values import count, job, option, path, positive
 from dcgs.files import atomic_write
-from dcgs.learn.files.fit import FitConfig
+from dcgs.learn.files.fit import OPEN_SUMS, FitConfig
 from dcgs.learn.files.graphs import NAMED, GraphSpec
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.keys import DAYS, Authority, Identity
@@ -36,8 +36,9 @@ examples:
   dcgs study sign heart/ ulm.csr
   dcgs study show heart/
 """
-_CLOCK = ("seconds", "every", "resume", "measure")
-"""Options that would make a run depend on the clock, or that need what sites have in other ways."""
+_CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
+"""Options that would make a run depend on the clock or on noise, which a site that starts again would draw
+anew, or that need what sites have in other ways."""
 
 
 def add(jobs: Any) -> None:
@@ -166,7 +167,8 @@ def _check_fit(study: Study) -> FitConfig:
     args = _fit_parser().parse_args([problem, "--data", "-", "--out", "-", *as_flags(options)])
     config = config_of(args)
     config.check()
-    return config
+    own = replace(config, source=replace(config.source, own=True))
+    return own.decided(len(study.sites))
 
 
 def _member(text: str) -> Member:
@@ -219,6 +221,18 @@ def _show(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _sums(study: Study) -> str:
+    """Return whether sums are masked, which floors there are, and what others then see."""
+    config = _check_fit(study)
+    how = f"open: {OPEN_SUMS}"
+    if config.secure:
+        how = "masked: others see uniform words, and only totals over all sites can be read."
+    if config.floors is None:
+        return f"{how} There are no floors."
+    floors = f"{config.floors.min_count} people at {config.floors.min_sites} sites"
+    return f"{how} They are about at least {floors}; a site may ask for more."
+
+
 def describe_study(study: Study) -> str:
     """Return what a study computes and what leaves a site, in lines for people."""
     fit = dict(study.fit)
@@ -232,11 +246,9 @@ def describe_study(study: Study) -> str:
         ),
         f"fits: {fit.pop('problem')} with "
         f"{', '.join(f'{k} = {v}' for k, v in fit.items()) or 'default options'}",
-        "leaves a site: the name and the SHA-256 of its file; names, types and levels of columns; sums "
-        "and counts over "
-        "rows; in each round vectors of the size of the model. Rows never leave it. Neighbors see what "
-        "this site sends "
-        "them, and all sites get the model.",
+        "leaves a site: the name and the SHA-256 of its file; names and types of columns; levels, sums and "
+        "counts over rows; in each round vectors of the size of the model. All sites get the model.",
+        f"sums are {_sums(study)}",
         f"rounds: at most {fit['rounds']}"
         if "rounds" in fit
         else "rounds: until the gap is certified, without a limit",

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
@@ -35,6 +37,8 @@ from dcgs.validation import COUNT, POSITIVE, finite, number, one_of, shown, vect
 
 Vector = NDArray[np.float64]
 
+ENOUGH = 50.0
+"""With a smaller signal, as a rule, one site alone has the better model (docs/privacy.md)."""
 # The share of the budget that the number of rows takes.
 _COUNT_SHARE = 0.01
 # The length of a first step, relative to the radius.
@@ -129,20 +133,32 @@ class PrivateSpec:
         """The whole budget, as zero-concentrated differential privacy."""
         return rho_for(self.epsilon, self.delta)
 
+    def scale(self, honest: int) -> _Scale:
+        """Return the scale of the sums of a step, with the noise of so many sites."""
+        share = (1.0 - _COUNT_SHARE) * self.rho / self.steps
+        return _Scale.of(math.hypot(self.norm, 1.0), len(self.bounds.low) + 1, share, honest)
+
+    def enough_rows(self, agents: int) -> float:
+        """Return the number of rows of all sites that makes the signal ENOUGH; it follows from no data."""
+        noise = self.scale(agents - self.colluders).deviation * math.sqrt(len(self.bounds.low) + 1)
+        return ENOUGH * noise / self.norm
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class PrivateFit:
     """A model, and what is promised of it.
 
-    ``rows`` is a noisy number of rows. ``signal`` is it divided by the noise of a mean gradient: below about
-    20 most of what could be explained is lost (docs/privacy.md).
+    ``rows`` is a noisy number of rows. ``signal`` is it divided by the noise of a mean gradient: with less
+    than ENOUGH, one site alone has the better model, as a rule (docs/privacy.md). ``agent_bytes`` is
+    what each agent of this process sent.
     """
 
     model: LinearModel
     spec: PrivateSpec
     rows: float
     signal: float
+    agent_bytes: NDArray[np.int64]
 
     @property
     def epsilon(self) -> float:
@@ -165,18 +181,20 @@ def fit_private(sites: Sites[Rows], spec: PrivateSpec) -> PrivateFit:
             f"there must be at least two sites that do not collude; got {agents} sites and {spec.colluders} "
             "colluders."
         )
-    (fit,) = network.run(_private_steps(sites.data, spec, agents - spec.colluders))
-    return fit
+    ((model, number_of_rows),) = network.run(_private_steps(sites.data, spec, agents - spec.colluders))
+    signal = ENOUGH * max(0.0, number_of_rows) / spec.enough_rows(agents)
+    return PrivateFit(model, spec, number_of_rows, signal, network.agent_bytes)
 
 
-def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> Steps[PrivateFit]:
+def _private_steps(
+    rows: Mapping[int, Rows], spec: PrivateSpec, honest: int
+) -> Steps[tuple[LinearModel, float]]:
     local = {i: _scaled(part, spec) for i, part in rows.items()}
     count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
     numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
     (total,) = yield Request("noisy number of rows", count.noisy(numbers), "integers")
     number_of_rows = float(count.read(total)[0])
-    size = len(spec.bounds.low) + 1
-    scale = _Scale.of(math.hypot(spec.norm, 1.0), size, (1.0 - _COUNT_SHARE) * spec.rho / spec.steps, honest)
+    size, scale = len(spec.bounds.low) + 1, spec.scale(honest)
     limit = spec.radius + _INTERCEPT
     X: Any = ProductSet(L1Ball(size - 1, radius=spec.radius), Box([-limit], [limit]))
     x, squares, models = np.zeros(size), 0.0, []
@@ -188,8 +206,7 @@ def _private_steps(rows: Mapping[int, Rows], spec: PrivateSpec, honest: int) -> 
         x = X.project(x - _FIRST * spec.radius / math.sqrt(squares) * g)
         models.append(x)
     x = np.mean(models[len(models) // 2 :], axis=0)
-    noise = scale.deviation * math.sqrt(size)
-    return PrivateFit(_model(x, spec), spec, number_of_rows, max(0.0, number_of_rows) * spec.norm / noise)
+    return _model(x, spec), number_of_rows
 
 
 def _slope(loss: str, z: Vector, b: Vector) -> Vector:
@@ -266,12 +283,22 @@ class PrivacyBudget:
     epsilon: float
     delta: float
 
-    def spend(self, rho: float, name: str) -> float:
-        """Write down that a fit costs ρ, before anything leaves; return the ε of all fits so far.
+    @classmethod
+    def at(cls, path: Path, epsilon: float, delta: float, most: float | None = None) -> PrivacyBudget:
+        """Return the budget in a file, or a new one for a fit of this ε; of ``most``, if that is given."""
+        if not path.exists():
+            return cls(path, epsilon if most is None else most, delta)
+        kept = json.loads(path.read_text())
+        if most is not None and most != kept["epsilon"]:
+            raise ValueError(
+                f"the privacy budget of {path} must not be changed by a fit; it is {kept['epsilon']:g}, got "
+                f"{most:g}. Who answers for the data may write another into the file."
+            )
+        return cls(path, float(kept["epsilon"]), float(kept["delta"]))
 
-        Raise if that is more than the budget: nothing is written then.
-        """
-        spent = json.loads(self.path.read_text())["spent"] if self.path.exists() else []
+    def check(self, rho: float) -> tuple[float, list[dict[str, Any]]]:
+        """Return the ε of all fits so far and one that costs ρ, and these fits; raise if it is too much."""
+        spent: list[dict[str, Any]] = json.loads(self.path.read_text())["spent"] if self.path.exists() else []
         epsilon = epsilon_of(math.fsum([rho, *(float(entry["rho"]) for entry in spent)]), self.delta)
         if epsilon > self.epsilon * (1.0 + 1e-9):
             before = epsilon_of(math.fsum(float(entry["rho"]) for entry in spent), self.delta)
@@ -280,7 +307,34 @@ class PrivacyBudget:
                 f"{self.delta:g}), {before:.4g} of it is spent by {len(spent)} fits, and this one would "
                 f"make it {epsilon:.4g}. Ask for a smaller epsilon, or use the model that there is."
             )
-        entries = [*spent, {"fit": name, "rho": rho}]
+        return epsilon, spent
+
+    def spend(self, rho: float, name: str) -> float:
+        """Write down that a fit costs ρ, before anything leaves; return the ε of all fits so far.
+
+        Raise if that is more than the budget: nothing is written then. Two fits at a time are in order.
+        """
+        with _alone(self.path):
+            epsilon, spent = self.check(rho)
+            self._write([*spent, {"fit": name, "rho": rho}])
+        return epsilon
+
+    def _write(self, entries: Sequence[Mapping[str, Any]]) -> None:
         given = {"epsilon": self.epsilon, "delta": self.delta, "spent": entries}
         atomic_write(self.path, json.dumps(given, indent=2).encode())
-        return epsilon
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Wait for other processes that spend a budget in this folder."""
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

@@ -227,13 +227,22 @@ class Reductions:
         """Return how the agents of this process mask their sums."""
         agents = len(self.graph)
         check_agents(agents)
-        return {i: SecureSums(i, agents, self.secure is True, short=SHORT) for i in self.hosts}
+        is_masked, journal = self.secure is True, self.runtime.journal()
+        return {
+            i: SecureSums(i, agents, is_masked, journal, short=SHORT, replays=journal is not None)
+            for i in self.hosts
+        }
 
     def on(self, runtime: Runtime) -> Reductions:
         """Return the same network with another runtime of the same agents, with the same record and keys."""
         other = replace(self, runtime=runtime)
         other._masks = self._masks
         return other
+
+    def close(self) -> None:
+        """Close the journals of masked sums."""
+        for masks in self._masks.values():
+            masks.close()
 
     @property
     def hosts(self) -> range:

@@ -182,12 +182,18 @@ def _names(name: str, value: Value) -> list[str]:
 
 
 def with_keys(program: Program[T], agent: Agent) -> Program[T]:
-    """Return the program of an agent; if its sums are masked, it exchanges their keys first."""
+    """Return the program of an agent; if its sums are masked, it exchanges their keys first.
+
+    On a complete graph that takes one round.
+    """
     if agent.secure is None:
         return program
+    along = (
+        complete_answer if agent.facts.is_complete else partial(tree_answer, tree=agent.tree, combine=added)
+    )
 
     def after_keys(secure: SecureSums) -> Program[T]:
-        yield from secure.begin(partial(tree_answer, tree=agent.tree, combine=added))
+        yield from secure.begin(along)
         return (yield from program)
 
     return after_keys(agent.secure)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias, final
 
@@ -114,6 +115,9 @@ class ObservedRuntime(Runtime):
 
     def group(self) -> ProcessGroup:
         return self.runtime.group()
+
+    def journal(self) -> Path | None:
+        return self.runtime.journal()
 
     def run(self, job: Job) -> None:
         def after_round() -> bool:

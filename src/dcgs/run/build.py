@@ -255,9 +255,12 @@ def _secure(i: int, problem: RunProblem) -> SecureSums | None:
     settings, agents = problem.settings, len(problem.network)
     if settings.sums == OPEN:
         return None
-    folder = None if settings.checkpoint is None else settings.checkpoint.file(i, 0).parent
-    is_masked = settings.sums == MASKED
-    return SecureSums(i, agents, is_masked, folder / JOURNAL if folder is not None and is_masked else None)
+    if settings.sums != MASKED:
+        return SecureSums(i, agents, is_masked=False)
+    if settings.checkpoint is not None:
+        return SecureSums(i, agents, journal=settings.checkpoint.file(i, 0).parent / JOURNAL)
+    journal = settings.runtime.journal()
+    return SecureSums(i, agents, journal=journal, replays=journal is not None)
 
 
 def _counters(problem: RunProblem) -> Counters:

@@ -77,8 +77,8 @@ def minimize(
 
     With ``secure=True`` every sum over the network is masked: neighbors see uniform words, the root totals
     (docs/privacy.md says who sees what). It needs three agents, ``every=None``, a runtime without faults,
-    FastDCGS in a form by sums, which ``form="auto"`` then is, and the package cryptography, which the extra
-    ``dcgs[secure]`` installs. ``"unmasked"`` sums the same integers without masks, to the same bits.
+    and FastDCGS in a form by sums, which ``form="auto"`` then is. ``"unmasked"`` sums the same integers
+    without masks, to the same bits.
 
     With ``runtime=dcgs.MPI()`` every process calls this with the same arguments, except for ``objectives``: a
     process needs only those of its own agents, as a mapping from agent to objective. All processes return the

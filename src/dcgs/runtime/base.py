@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -136,6 +137,10 @@ class Runtime(ABC):
                 "Define in_rounds() of this runtime, or use dcgs.Lockstep() or dcgs.MPI()."
             )
         return self
+
+    def journal(self) -> Path | None:
+        """Return the file of keys and counters of the next masked sums, if runs are replayed after a kill."""
+        return None
 
     @abstractmethod
     def run(self, job: Job) -> None:

@@ -174,6 +174,9 @@ class LedgerRuntime(Runtime):
     def group(self) -> ProcessGroup:
         return self.runtime.group()
 
+    def journal(self) -> Path | None:
+        return self.runtime.journal()
+
     def run(self, job: Job) -> None:
         self.runtime.run(job.seen_by(self.ledger))
 

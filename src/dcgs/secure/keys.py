@@ -34,7 +34,7 @@ try:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError as error:
     raise ImportError(
-        "secure sums need the package cryptography; install it with: pip install 'dcgs[secure]'."
+        "secure sums need the package cryptography; install it with: pip install cryptography."
     ) from error
 
 KEY_BYTES = 32

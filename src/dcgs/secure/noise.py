@@ -22,8 +22,8 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 Draw: TypeAlias = Callable[[int], bytes]
 """Returns so many random bytes."""
@@ -70,7 +70,7 @@ def epsilon_of(rho: float, delta: float) -> float:
         alpha = 1.0 + excess
         return rho * alpha + (alpha * math.log1p(-1.0 / alpha) - math.log(excess * delta)) / excess
 
-    return max(0.0, float(minimize_scalar(bound, bounds=(-10.0, 25.0), method="bounded").fun))
+    return max(0.0, float(scipy.optimize.minimize_scalar(bound, bounds=(-10.0, 25.0), method="bounded").fun))
 
 
 def rho_for(epsilon: float, delta: float) -> float:

@@ -52,9 +52,10 @@ class SecureSums:
     """How agent ``index`` of ``agents`` takes part in masked sums.
 
     ``is_masked`` is False for sums of the same integers without masks: totals have the same bits, and
-    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved. Arrays of
-    one dimension with at most ``short`` numbers have an exponent for each of them. ``errors`` bounds those of
-    the arrays of the total that the root reads now, by an array where numbers have their own exponents.
+    neighbors read partial sums. ``journal`` is the file of the journal, for runs that are saved, or that
+    are executed again from their beginning with the same keys, if ``replays``. Arrays of one dimension with
+    at most ``short`` numbers have an exponent for each of them. ``errors`` bounds those of the arrays of the
+    total that the root reads now, by an array where numbers have their own exponents.
     ``rounds`` are those of keys, magnitudes and repeated sums.
     """
 
@@ -65,6 +66,7 @@ class SecureSums:
     short: int = 64
     errors: tuple[Any, ...] = ()
     rounds: int = 0
+    replays: bool = False
     fingerprint: str = ""
     _masks: Masks | None = None
     _publics: list[str] = field(default_factory=list)
@@ -85,7 +87,7 @@ class SecureSums:
             return
         from dcgs.secure.keys import KeyPair, exchange_keys
 
-        if self.journal is not None:
+        if self.journal is not None and not self.replays:
             self.journal.unlink(missing_ok=True)  # of an earlier run, whose keys are not used again
         pair = KeyPair.generate() if self.journal is None else self._open(self.journal).pair
         keys = yield from self._counted(exchange_keys(pair, self.index, self.agents, _RUN, reduce))

@@ -65,6 +65,7 @@ class Mailbox:
 
     def __init__(self, folder: Path, capacity: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self.on_outgoing: Callable[[set[str]], object] = lambda hops: None
         self._capacity = capacity
         self._incoming = _connection(folder / "received.db", _RECEIVED)

@@ -24,7 +24,7 @@ from dcgs.sites.page import PAGE
 from dcgs.sites.runtime import SiteRuntime
 from dcgs.sites.server import client_context, server_context
 from dcgs.sites.study import Study
-from dcgs.sites.transport import SiteTransport
+from dcgs.sites.transport import JOURNAL, SiteTransport
 
 _AGREED, _DONE, _INPUTS = "agreed.json", "done", "inputs"
 _SOON = timedelta(days=14)
@@ -149,6 +149,8 @@ class Site:
                 raise
             transport.finish()
             mailbox.record(_DONE, datetime.now(UTC).isoformat())
+            for journal in self.state.glob(JOURNAL.format("*")):
+                journal.unlink()  # nobody can unmask what was recorded of this run
         finally:
             transport.close()
 

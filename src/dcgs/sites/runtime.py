@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from dcgs.runtime.base import Job, Runtime, run_hosted
@@ -31,6 +32,9 @@ class SiteRuntime(Runtime):
                 "sites."
             )
         return range(self.transport.rank, self.transport.rank + 1)
+
+    def journal(self) -> Path:
+        return self.transport.next_journal()
 
     def group(self) -> ProcessGroup:
         return TransportGroup(self.transport)

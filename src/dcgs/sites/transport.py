@@ -47,6 +47,8 @@ _BROADCAST, _REDUCE, _MISSING = 2, 3, 4  # tags; those below are of collective o
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
 _ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
+JOURNAL = "masks-{}.journal"
+"""The files of keys and counters of masked sums, in the folder of a study."""
 LINGER = 60.0
 """Seconds in which a site delivers its last messages when all sites have ended."""
 
@@ -155,6 +157,7 @@ class SiteTransport(Transport):
         self._client: Client | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._broken: BaseException | None = None
+        self._journals = 0
 
     def open(
         self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
@@ -258,6 +261,11 @@ class SiteTransport(Transport):
         end = time.monotonic() + _CLOSING
         while len(self._selector.get_map()) > 1 and time.monotonic() < end:
             await asyncio.sleep(0.01)  # until the other ends have closed, too; one entry is the loop's own
+
+    def next_journal(self) -> Path:
+        """Return the file of the keys of the next masked sums; a run that is replayed has the same."""
+        self._journals += 1
+        return self._mailbox.folder / JOURNAL.format(self._journals)
 
     def transfer(self, sends: Transfers, receives: Transfers, peers: Sequence[int] = ()) -> None:
         self._send(sends)

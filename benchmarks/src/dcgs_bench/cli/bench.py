@@ -12,21 +12,18 @@ from typing import Any, final
 from rich.console import Console
 
 from dcgs.cli.values import count, job, option, positive, seed
-from dcgs.parallel import cores
-from dcgs_bench import growth, measurements, over_mpi, record
+from dcgs_bench import growth, measurements, over_mpi
 from dcgs_bench.cli import completion, grids
 from dcgs_bench.cli.common import Runner, add_folder, records_of, show
 from dcgs_bench.figures import growth_figure
 from dcgs_bench.jobs import BENCH
-from dcgs_bench.record import TextTable
-from dcgs_bench.study import Records
+from dcgs_bench.study import Records, TextTable, as_json, environment
 
 _EXAMPLES = """\
 examples:
   dcgs bench rounds --quick                     rounds that each method needs, on small problems
   dcgs bench faults --quick                     methods with lost messages and slow agents
   dcgs bench time --quick                       seconds that each method needs over three links
-  dcgs bench robust --problems 100              random small problems
   dcgs bench growth --grows agents              from 10 to 3,000 agents
   dcgs bench step --repeats 9                   the median of nine measurements
   dcgs bench threads --threads 4                one thread against four
@@ -70,8 +67,8 @@ class _Measurement:
         for title, columns in self.tables.items():
             show(console, TextTable.formatted(title, columns, rows))
         if args.out is not None:
-            made = {"environment": record.environment(args.seed), "rows": rows}
-            Records(args.out.parent).write_file(args.out.name, record.as_json(made))
+            made = {"environment": environment(args.seed), "rows": rows}
+            Records(args.out.parent).write_file(args.out.name, as_json(made))
             console.print(f"written: {args.out}")
         return 0
 
@@ -148,20 +145,9 @@ examples:
   dcgs bench growth                                  everything, about ten minutes
   dcgs bench growth --grows agents --most 1000       up to 1,000 agents
 """
-_ROBUST = """\
-Run FastDCGS with default settings on random small problems: all sets and losses, 2 to 12 agents, at most
-tens of unknowns, data of all scales. Print the share that is certified to a gap of 1e-3 in time, by set,
-loss and graph, and how the other runs ended.
-"""
-_MORE_ROBUST = """\
-examples:
-  dcgs bench robust                             300 problems
-  dcgs bench robust --problems 2000 --jobs 2
-  dcgs bench robust --only 17                   one problem, by its seed
-"""
 
 
-def _add_series(benches: Any) -> None:
+def _add_growth(benches: Any) -> None:
     text = "time, bytes and memory as agents, features, rows or nonzeros grow"
     parser = job(benches, "growth", text, _GROWTH, _MORE_GROWTH)
     add = partial(option, parser)
@@ -171,16 +157,6 @@ def _add_series(benches: Any) -> None:
     add("--seed N", "of the data (default: 0)", seed, default=0)
     add_folder(parser, "growth", quick=False)
     parser.set_defaults(run=_run_growth)
-    text = "random small problems: the share that is certified within some seconds"
-    parser = job(benches, "robust", text, _ROBUST, _MORE_ROBUST)
-    add = partial(option, parser)
-    add("--problems N", "how many (default: 300)", count, default=300)
-    add("--seed N", "the first of the seeds of problems (default: 0)", seed, default=0)
-    add("--only SEED", "only the problems of these seeds", seed, nargs="+")
-    add("--seconds S", "processor seconds that a run may take (default: 5)", positive, default=5.0)
-    add("--jobs N", "processes (default: the available cores)", count, default=cores())
-    add_folder(parser, "robust", quick=False)
-    parser.set_defaults(run=_run_robust)
 
 
 def _run_growth(args: argparse.Namespace, console: Console) -> int:
@@ -189,25 +165,8 @@ def _run_growth(args: argparse.Namespace, console: Console) -> int:
     if runner.run([lambda: tasks], args.rerun):
         return 130
     rows = runner.rows(tasks)
-    made = {"environment": record.environment(args.seed), "rows": rows}
+    made = {"environment": environment(args.seed), "rows": rows}
     runner.finish("growth", made, [growth.growth_table(rows)], {"growth.png": growth_figure(rows)})
-    return 0
-
-
-def _run_robust(args: argparse.Namespace, console: Console) -> int:
-    runner = Runner(records_of(args, "robust"), args.jobs, console, [])
-    seeds = args.only or range(args.seed, args.seed + args.problems)
-    tasks = growth.robust_tasks(seeds, args.seconds)
-    if runner.run([lambda: tasks], args.rerun):
-        return 130
-    rows = runner.rows(tasks)
-    for row in rows:
-        if args.only or not growth.is_good(row, args.seconds):
-            took = f"{row['rounds']} rounds and {row['seconds']:.1f} s"
-            console.print(f"seed {row['seed']}: {row['status']} after {took}, {row['about']}", soft_wrap=True)
-    tables = [growth.share_table(rows, part, args.seconds) for part in ("set", "loss", "graph")]
-    made = {"environment": record.environment(args.seed), "rows": rows}
-    runner.finish("robust", made, tables, {})
     return 0
 
 
@@ -218,4 +177,4 @@ def add(jobs: Any) -> None:
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
     for one in (*_MEASUREMENTS, grids, completion):
         one.add(benches)
-    _add_series(benches)
+    _add_growth(benches)

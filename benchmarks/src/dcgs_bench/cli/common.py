@@ -19,12 +19,10 @@ from rich.text import Text
 from dcgs.cli.values import option
 from dcgs.report import Progress
 from dcgs.report.figures import encoded
-from dcgs_bench import record
 from dcgs_bench.entries import ENTRIES, Entry, entry
 from dcgs_bench.faults import Condition
 from dcgs_bench.instances import QUICK, Instance, instance
-from dcgs_bench.record import TextTable
-from dcgs_bench.study import Records, Stages, StudyTask, run_tasks
+from dcgs_bench.study import Records, Stages, StudyTask, TextTable, as_json, as_markdown, run_tasks
 
 _LONGEST = 25  # characters of a number in a table; longer cells are text
 _BREAKS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=,) |(?<=/) ")
@@ -169,8 +167,8 @@ class Runner:
             show(self.console, table)
         for note in self.notes:
             self.console.print(note)
-        self.records.write_file(f"{name}.json", record.as_json(made))
-        self.records.write_file(f"{name}.md", record.as_markdown(made, tables, self.notes))
+        self.records.write_file(f"{name}.json", as_json(made))
+        self.records.write_file(f"{name}.md", as_markdown(made, tables, self.notes))
         for file, figure in figures.items():
             self.records.write_file(file, encoded(figure, "png"))
         listed = [str(self.records.path / f"{name}.md"), f"{name}.json", *figures]

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from dcgs.cli.values import count, fraction, job, option, positive, share
 from dcgs.report.numbers import size
-from dcgs_bench import completion, record
+from dcgs_bench import completion
 from dcgs_bench.cli.common import Runner, add_folder, records_of
 from dcgs_bench.completion import CompletionCase
 from dcgs_bench.figures import completion_growth_figure
-from dcgs_bench.record import Rows, TextTable
+from dcgs_bench.study import Rows, TextTable, environment
 
 _ABOUT = """\
 Measure time, rounds, bytes, memory and held-out error of matrix completion, each case in a process of its
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     every = [row for some in rows.values() for row in some]
     ended = (f"{row['method']}: {row['status']}" for row in every if row["status"] and not row["grows"])
     runner.notes.extend(dict.fromkeys(ended))
-    made = {"environment": record.environment(args.seed), "rows": every}
+    made = {"environment": environment(args.seed), "rows": every}
     figures = {"growth.png": completion_growth_figure(rows["growth"])} if "growth" in rows else {}
     runner.finish("completion", made, [_table(data, some) for data, some in rows.items()], figures)
     return 0

@@ -30,8 +30,8 @@ from dcgs_bench.ranking import (
     time_tables,
     trials_of,
 )
-from dcgs_bench.record import TextTable
 from dcgs_bench.rounds import RoundsGrid, Study, remarks
+from dcgs_bench.study import TextTable
 
 _ABOUT_ROUNDS = """\
 Run every method on every instance of a table. Print the rounds and bytes until its agents stop by themselves

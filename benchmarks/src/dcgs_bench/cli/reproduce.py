@@ -15,16 +15,14 @@ from dcgs.cli.values import job, link, option, seed
 from dcgs.link import Link
 from dcgs.report import Progress
 from dcgs.run.minimize import versions
-from dcgs_bench import record
 from dcgs_bench.cli.common import Runner, show
 from dcgs_bench.jobs import REPORT, REPRODUCE
-from dcgs_bench.paper import oracle_cost
+from dcgs_bench.paper import claims
 from dcgs_bench.paper.catalog import NAMES, Options, experiment
+from dcgs_bench.paper.claims import PAPER_SIDE
 from dcgs_bench.paper.folder import open_manifest, plan, read_manifest, write_manifest, write_report
-from dcgs_bench.paper.oracle_cost import PAPER_SIDE
 from dcgs_bench.paper.results import PaperStudy
-from dcgs_bench.record import TextTable
-from dcgs_bench.study import Records
+from dcgs_bench.study import Records, TextTable, environment
 
 _ABOUT = """\
 Run the experiments of the paper's section 5, 10 agents on a cycle, and write a page that
@@ -93,7 +91,7 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
     side = PAPER_SIDE // 5 if args.quick else PAPER_SIDE
     if not interrupted and "cost" not in manifest:
         console.print(f"oracle: timing it on a {side} × {side} matrix")
-        manifest["cost"] = oracle_cost.measure(side, args.seed)
+        manifest["cost"] = claims.measure(side, args.seed)
     manifest["seconds"] = earlier + time.perf_counter() - start
     has_runs = any(map(records.has, tasks))
     if has_runs or not interrupted:
@@ -108,7 +106,7 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
 def _note_circumstances(manifest: dict[str, Any], args: argparse.Namespace) -> None:
     """Add to the manifest the command, the time, the machine and the link speed."""
     earlier = manifest.get("command")
-    manifest |= record.environment(args.seed) | {"quick": args.quick}
+    manifest |= environment(args.seed) | {"quick": args.quick}
     if earlier not in (None, manifest["command"]):
         manifest["command"] = f"{earlier}; {manifest['command']}"
     manifest.setdefault("started", datetime.now(UTC).isoformat(timespec="seconds"))

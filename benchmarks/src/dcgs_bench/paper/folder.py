@@ -15,15 +15,13 @@ from dcgs.report.figures import encoded
 from dcgs.report.numbers import capitalized, short_number
 from dcgs.report.page import PageFiles, render
 from dcgs.run.minimize import versions
-from dcgs_bench.paper import oracle_cost
+from dcgs_bench.paper import claims
 from dcgs_bench.paper.catalog import Experiment, Prepared
-from dcgs_bench.paper.claims import PROMISES, Promise, judge, meaning
+from dcgs_bench.paper.claims import PAPER_LINK, PAPER_SIDE, PROMISES, Promise, judge, meaning
 from dcgs_bench.paper.figures import study_figures
-from dcgs_bench.paper.oracle_cost import PAPER_LINK, PAPER_SIDE
 from dcgs_bench.paper.page import view
 from dcgs_bench.paper.results import DFW, SCALED, THEOREM, Curve, Findings, Measure, PaperStudy
-from dcgs_bench.record import as_json
-from dcgs_bench.study import FORMAT, FolderError, Records, RunRecord, StudyTask
+from dcgs_bench.study import FORMAT, FolderError, Records, RunRecord, StudyTask, as_json
 
 MANIFEST = "manifest.json"
 
@@ -144,7 +142,7 @@ def load(records: Records, link: Link) -> PaperStudy:
         curves = {name: list(_curves(records, name, entry["runs"])) for name, entry in entries.items()}
         return PaperStudy(
             [_findings(name, entries[name], some, promises[name]) for name, some in curves.items() if some],
-            oracle_cost.judged(manifest["cost"]) if "cost" in manifest else None,
+            claims.judged(manifest["cost"]) if "cost" in manifest else None,
             link,
             manifest,
         )

@@ -51,6 +51,8 @@ def describe(fit: FileFit, command: str = "") -> dict[str, Any]:
         "notes": list(dict.fromkeys(note for run in runs for note in run.notes)),
         **_classes(fit),
         "gap": _whole_gap(fit),
+        "sums": "masked" if config.secure else "open",
+        "floors": None if fit.floors is None else asdict(fit.floors),
         "sent": [record.to_dict() for record in fit.sent],
         "ledger": [asdict(entry) for entry in fit.ledger],
         **(_rows_part(fit) if isinstance(fit.fit, RowsFit) else _ratings_part(fit, fit.fit)),

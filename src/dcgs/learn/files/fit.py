@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
@@ -31,10 +32,12 @@ from dcgs.learn.linear.fit import RowsFit, RowsSpec, rows_problem, solve
 from dcgs.learn.linear.scores import FitScores, fit_scores, fit_scores_above
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import AUTO, RatingsFit, RatingsSpec, fit_placed
-from dcgs.learn.sites import RUN, Rows, RunSpec
+from dcgs.learn.schema import NOT_GIVEN
+from dcgs.learn.sites import RUN, Rows, RunSpec, SitesError
 from dcgs.learn.sums import Named, Reductions, Sent
 from dcgs.methods import Method
 from dcgs.objectives import LogisticLoss, SquaredLoss
+from dcgs.run.checks import LEAST_AGENTS
 from dcgs.run.result import Result
 from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.runtime.ledger import Entry
@@ -48,6 +51,11 @@ _MASKED = (
     "sums over the sites are masked: neighbors see uniform words, the root totals of all sites; "
     "names and types of columns, options and checksums of files are open."
 )
+OPEN_SUMS = (
+    "neighbors read the sums, gradients and Hessians of each site. A sum about one person, such as that of a "
+    "class of one or the row of a rare level in a Hessian, shows this person."
+)
+"""What neighbors see without masks."""
 
 
 @final
@@ -81,7 +89,8 @@ class FitConfig:
     offsets.
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
     must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
-    for none. With ``secure`` all sums over the network are masked.
+    for none. With ``secure`` all sums over the network are masked; None: if three sites or more have files of
+    their own, and then with floors.
     """
 
     problem: Problem
@@ -96,7 +105,7 @@ class FitConfig:
     rows: RowsOptions = field(default_factory=RowsOptions)
     ridge: float | str | None = AUTO
     options: Mapping[str, str] = field(default_factory=dict)
-    secure: bool = False
+    secure: bool | None = None
     floors: Floors | None = None
 
     @property
@@ -112,11 +121,6 @@ class FitConfig:
             raise ValueError(
                 f"--radius auto of {self.problem.name} is for --set nuclear; got {self.set.name}. "
                 "Give a number, or leave --set out."
-            )
-        if self.secure and self.run.every is not None:
-            raise ValueError(
-                "--measure reads the models, losses and gradients of single sites, which --secure hides. "
-                "Leave out one of them."
             )
         if self.run.every is not None or self.method.stops_itself:
             return
@@ -134,6 +138,43 @@ class FitConfig:
                 f"a run of {name} that is not measured must have a limit; got none. "
                 f"Give {limits}; or --measure."
             )
+
+    def decided(self, agents: int) -> FitConfig:
+        """Return the fit with ``secure`` and floors as they are; raise if sums cannot be masked."""
+        secure = self.secure
+        if secure is None:
+            secure = self.source.is_per_agent and agents > 1
+        if secure:
+            self._check_secure(agents)
+        floors = Floors() if secure and self.floors is None else self.floors
+        if floors is None and isinstance(self.layout, SamplesLayout) and self.layout.subject is not None:
+            raise ValueError(
+                "--subject says how people are counted for floors; there are none. Add --min-count."
+            )
+        return replace(self, secure=secure, floors=floors)
+
+    def _check_secure(self, agents: int) -> None:
+        is_open = "or add --open: then " + OPEN_SUMS
+        if agents < LEAST_AGENTS:
+            raise SitesError(
+                f"sums of {agents} sites cannot be masked: of a total over two, each subtracts its own part "
+                f"and reads the other's. Fit with three sites or more, {is_open}"
+            )
+        if self.run.every is not None:
+            raise ValueError(
+                "--measure reads the models, losses and gradients of single sites, which masked sums hide. "
+                f"Leave it out, {is_open}"
+            )
+        if not self.method.sums_only:
+            raise ValueError(
+                f"sums can be masked, and {type(self.method).__name__} with these options sends points or "
+                "gradients of single sites to their neighbors. Use --method fastdcgs without --eta and "
+                f"form=edges, {is_open}"
+            )
+        try:
+            import dcgs.secure.keys  # noqa: F401
+        except ImportError as error:
+            raise ValueError(f"{str(error).rstrip('.')}, {is_open}") from error
 
     def count_agents(self, processes: int) -> int:
         """Return the number of agents: as given, or the number of nodes, of processes or of files."""
@@ -217,18 +258,22 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
     group = runtime.group()
     agents = config.count_agents(group.size)
     hosts = runtime.hosts(agents)
+    if config.source.is_per_agent:
+        config.decided(agents)  # raises before a file is read
     records = _records(config, agents, hosts, group)
     with group.common_errors():
         own = config.source.own or has_own_files(records)
         source = replace(config.source, own=own, names=site_names(records))
-        config = replace(config, source=source)
-    notes = watch.noted([*file_notes(records), *([_MASKED] if config.secure else [])])
+        is_open, config = config.secure is False, replace(config, source=source).decided(agents)
+    if config.secure or (is_open and agents > 1):
+        watch.note(_MASKED if config.secure else f"sums are open: {OPEN_SUMS}")
+    notes = watch.noted(file_notes(records))
     graph = config.graph.build(agents)
     with group.common_errors():
-        network = Reductions(graph.graph, runtime, named=watch.named, secure=config.secure)
+        network = Reductions(graph.graph, runtime, named=watch.named, secure=bool(config.secure))
     (local,) = (record for record in records if hosts[0] in record.agents)
     checksums = {name: sums.split()[0] for name, sums in local.files}
-    with group.common_errors():
+    with group.common_errors(), closing(network):
         if isinstance(config.layout, EntriesLayout):
             fitted = _fit_ratings(config, config.layout, graph, network, watch)
         else:
@@ -253,7 +298,7 @@ def _records(
         "--agents": str(agents),
         "--graph": option_text(config.graph.text, may_be_file=True),
         "--data": form,
-        "--secure": repr(config.secure),
+        "--secure or --open": {None: NOT_GIVEN, True: "--secure", False: "--open"}[config.secure],
         "the version of dcgs": __version__,
     }
     return exchange_records(source, targets, hosts, options, group)

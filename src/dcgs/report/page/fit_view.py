@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.learn.files.describe import models, summary_of
-from dcgs.learn.files.fit import FileFit
+from dcgs.learn.files.fit import OPEN_SUMS, FileFit
 from dcgs.learn.files.model import Model
 from dcgs.learn.linear.scores import warning
 from dcgs.learn.radius.result import RadiusPath
@@ -114,14 +114,17 @@ def _lead(fit: FileFit, described: Mapping[str, Any]) -> str:
 
 def _privacy(fit: FileFit) -> str:
     """Return what may be found in what was sent."""
-    floors = fit.floors
+    config, floors = fit.config, fit.floors
+    if config.secure:
+        how = "Sums were masked: a neighbor read uniform words, and only totals over all sites could be read."
+    elif len(fit.graph.graph) > 1 and not config.source.is_per_agent:
+        how = "Sums were open: one file was split, and its parts are in one place."
+    else:
+        how = f"Sums were open: {OPEN_SUMS}"
     if floors is None:
-        return (
-            "There were no floors: a sum about one person, such as that of a class of one or the row of a "
-            "Hessian of a rare level, shows this person to neighbors."
-        )
+        return f"{how} There were no floors."
     return (
-        f"Floors: what was summed up is about at least {floors.min_count} people at {floors.min_sites} "
+        f"{how} Floors: what was summed up is about at least {floors.min_count} people at {floors.min_sites} "
         "sites. Differences of sums may be about fewer."
     )
 

@@ -1,24 +1,32 @@
 """Random problems from one seed: losses, data of all scales, sets and graphs.
 
-:class:`DataGenerator` draws the data of one agent after another. The tests draw their problems with it, too,
-and judge them by solvers of their own.
+:class:`DataGenerator` draws the data of one agent after another; fuzz.py draws its problems with it, too,
+and judges them by a solver of its own.
+
+``python tests/random_problems.py 0:2000 --json FILE`` runs FastDCGS with default settings on the problems of
+these seeds, to a gap of 1e-3, and prints which share is certified within 5 seconds of processor time.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from pathlib import Path
+from typing import Any, TypeAlias, final
 
 import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+import dcgs
 from dcgs import sets
 from dcgs.objectives import HuberLoss, LeastSquares, Logistic, MatrixCompletion, Objective, matrix_map
 from dcgs.sets import ConvexSet
+from dcgs_bench.study import as_json, environment
 
 Array: TypeAlias = NDArray[np.float64]
 Shape: TypeAlias = tuple[int, ...]
@@ -218,3 +226,53 @@ _SETS: dict[str, Callable[[np.random.Generator, float], ConvexSet]] = {
     ),
     "Spectraplex": lambda rng, radius: sets.Spectraplex(int(rng.integers(2, 7)), radius),
 }
+
+
+GAP, SECONDS = 1e-3, 5.0
+
+
+def run_seed(seed: int) -> dict[str, Any]:
+    """Run FastDCGS on the problem of a seed; ``seconds`` are those of the processor, on one core."""
+    made, start = random_problem(seed), time.process_time()
+    row = {
+        "seed": seed,
+        "set": made.set_name,
+        "loss": made.loss,
+        "graph": made.graph_name,
+        "about": made.about,
+    }
+    limits: dict[str, Any] = {"gap": GAP, "seconds": SECONDS, "every": 0}
+    try:
+        result = dcgs.minimize(
+            made.objectives, made.X, made.graph, **limits, runtime=dcgs.Lockstep(threads=1)
+        )
+        status = result.status
+        row |= {"status": status.name, "certified": status.success, "rounds": result.rounds}
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        row |= {"status": f"{type(error).__name__}: {error}", "certified": False, "rounds": 0}
+    return row | {"seconds": time.process_time() - start}
+
+
+def is_good(row: Mapping[str, Any]) -> bool:
+    """Return whether the gap was certified in time."""
+    return bool(row["certified"]) and row["seconds"] <= SECONDS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("seeds", help="the first and the end, as in 0:2000")
+    parser.add_argument("--json", type=Path, help="also write a row for each problem")
+    args = parser.parse_args()
+    rows = []
+    for seed in range(*map(int, args.seeds.split(":"))):
+        rows.append(run_seed(seed))
+        if not is_good(rows[-1]):
+            print(rows[-1], flush=True)
+    print(f"{sum(map(is_good, rows))} of {len(rows)} certified at {GAP:.0e} within {SECONDS:g} s")
+    if args.json is not None:
+        made = environment(0) | {"command": f"python tests/random_problems.py {args.seeds} --json FILE"}
+        args.json.write_text(as_json({"environment": made, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
