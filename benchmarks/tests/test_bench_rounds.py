@@ -682,7 +682,8 @@ def test_random_problems_repeat_and_are_of_all_losses_and_graphs() -> None:
     assert all(any(loss in about for about in abouts) for loss in ("squares", "logistic", "huber"))
     first, again = (instance("random-11").make(0) for _ in range(2))
     assert [f.map.size for f in first.objectives] == [f.map.size for f in again.objectives]
-    np.testing.assert_array_equal(*(one.objectives[0].grad(one.X.start()) for one in (first, again)))
+    grads = [one.objectives[0].grad(one.X.start()) for one in (first, again)]
+    np.testing.assert_array_equal(grads[0], grads[1])
 
 
 def test_the_comparison_of_forms_writes_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,9 +56,9 @@ class Flood:
         shape = message.shape if isinstance(message, np.ndarray) else ()
         rows, width = (int(message[0]) if len(shape) == 1 and message.size else 0), self.width + 1
         if rows < 1 or (message.size - 1) % rows or (self.width and message.size != 1 + rows * width):
-            row = width if self.width else "w"
+            wanted = width if self.width else "w"
             raise ValueError(
-                f"a message must have shape (1 + n · {row},): n, and n rows of an agent and its numbers; "
+                f"a message must have shape (1 + n · {wanted},): n, and n rows of an agent and its numbers; "
                 f"agent {sender} sent one of shape {shape}."
             )
         for row in message[1:].reshape(rows, -1):
