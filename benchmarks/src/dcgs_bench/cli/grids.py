@@ -64,7 +64,7 @@ examples:
 _ABOUT_FORMS = """\
 Run FastDCGS with default settings and in each of its forms on the instances of dcgs bench time. Print the
 rounds until the worst agent's relative error is 1e-3, and those of default settings over the fewest. A form
-gets as many rounds as default settings take. Hessians of more than 2,000 unknowns are not tried.
+gets as many rounds as default settings take. Hessians of more than 500 unknowns are not tried.
 """
 _MORE_FORMS = """\
 examples:
