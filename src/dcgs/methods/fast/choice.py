@@ -24,6 +24,8 @@ _MOST_UNKNOWNS = 500
 _FLATTEST = 1e-4
 # For sparse columns an iteration by sums is worth 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
 _SPARSE = 20.0
+# They take many more rounds if the curvatures of agents differ by orders of magnitude.
+_APART = 6.0
 # The agents agree on a preconditioner in the first rounds over edges.
 _PRECONDITIONED = 8.0
 # Edges take longer on graphs with a smaller connectivity.
@@ -56,6 +58,7 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
     edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
     edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
+    edges *= 1.0 if sizes.alike else _APART
     edges += _PRECONDITIONED * sizes.has_uneven_columns
     rounds: dict[Form, float] = {
         "edges": _SPARSE * gradients if facts.sparse_columns else edges,
