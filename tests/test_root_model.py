@@ -156,7 +156,7 @@ TABLE: list[tuple[nx.Graph, int, SizeFacts, str]] = [
     (STAR, 501, replace(STEEP, fewest_rows=5000), "root"),
     (STAR, 20, STEEP, "newton"),
     (STAR, 20, FLAT, "root"),
-    (STAR, 20, replace(FLAT, alike=False), "sums"),
+    (STAR, 20, replace(FLAT, alike=False), "newton"),
     (COMPLETE, 100, STEEP, "newton"),
     (COMPLETE, 2000, SCARCE, "sums"),
     (CYCLE, 20, CURVED, "edges"),

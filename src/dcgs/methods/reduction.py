@@ -30,6 +30,7 @@ from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
 from dcgs.secure.sum import complete_answer
+from dcgs.sets.base import projects_cheaply
 from dcgs.tree import TreeNode
 
 T = TypeVar("T")
@@ -114,11 +115,13 @@ class Reduction:
 def is_flooded(agent: Agent, nbytes: int) -> bool:
     """Return True if sums of so many bytes are flooded: always on a complete graph, elsewhere by a rule.
 
-    All agents then compute what the root does else.
+    All agents then compute what the root does else, which is cheap over sets with a cheap projection only.
     """
     facts, tree = agent.facts, agent.tree
     if facts.is_complete or agent.secure is not None:
         return facts.is_complete
+    if not projects_cheaply(agent.X):
+        return False
     link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
     return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)
 

@@ -15,6 +15,7 @@ from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import prefers_sums, waiting_rounds
 from dcgs.methods.fast.second_order import longest_sum
 from dcgs.methods.reduction import is_flooded
+from dcgs.sets.base import projects_cheaply
 
 Form: TypeAlias = Literal["edges", "sums", "root", "newton"]
 
@@ -24,8 +25,10 @@ _MOST_UNKNOWNS = 500
 _FLATTEST = 1e-4
 # For sparse columns an iteration by sums is worth 10 to 20 over edges, on the Lassos of `dcgs bench growth`.
 _SPARSE = 20.0
-# They take many more rounds if the curvatures of agents differ by orders of magnitude.
+# Edges and gradients take many more rounds if the curvatures of agents differ by orders of magnitude.
 _APART = 6.0
+# Over edges all agents solve a problem in each round, which takes long where they call an oracle.
+_ORACLE = 5.0
 # The agents agree on a preconditioner in the first rounds over edges.
 _PRECONDITIONED = 8.0
 # Edges take longer on graphs with a smaller connectivity.
@@ -51,14 +54,14 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
     flat = math.log(1.0 / max(sizes.curved, _FLATTEST))
     few_rows = math.log(1.0 + unknowns / max(1, sizes.fewest_rows))
 
-    gradients = 5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows
+    gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * (1.0 if sizes.alike else _APART)
     own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
     edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
     edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
-    edges *= 1.0 if sizes.alike else _APART
+    edges *= (1.0 if sizes.alike else _APART) * (1.0 if projects_cheaply(agent.X) else _ORACLE)
     edges += _PRECONDITIONED * sizes.has_uneven_columns
     rounds: dict[Form, float] = {
         "edges": _SPARSE * gradients if facts.sparse_columns else edges,
