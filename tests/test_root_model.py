@@ -217,6 +217,7 @@ def test_sizes_say_what_data_are_like() -> None:
     assert even.curved == 1.0
     assert sizes_of([LeastSquares(make(n, 10), make(n)) for n in (50, 39)], X).fewest_rows == 39
     assert not sizes_of([LeastSquares(s * make(40, 10), make(40)) for s in (1.0, 4.0)], X).alike
+    assert sizes_of([LeastSquares(make(n, 10), make(n)) for n in (4, 400)], X).alike
     assert sizes_of(ill_conditioned(), L1Ball(40)).spread > 3.0
     huber = [Objective(dcgs.HuberLoss(100.0 * make(40), 1.0), dcgs.matrix_map(make(40, 10)))]
     assert sizes_of([*huber, *huber], X).curved < 0.03

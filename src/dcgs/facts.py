@@ -59,8 +59,8 @@ class Facts:
       for as many rows of random numbers: how ill-conditioned the data are. ``curved`` is the mean second
       derivative of the losses where X starts, as a share of the largest: small for Huber losses with large
       residuals. ``fewest_rows`` are those of the agent with the fewest, and ``alike`` is True if the mean
-      curvatures of agents differ by a factor of ten at most: one agent's data are then a good model of all
-      data, the better the more rows. All but the first depend on data.
+      curvatures of a row of two agents differ by a factor of ten at most: one agent's data are then a good
+      model of all data, the better the more rows. All but the first depend on data.
     * For methods that declare ``projects = True``; for others, reading them raises ValueError.
       ``extreme_eigenvalues`` are the smallest and the second largest eigenvalue of the Metropolis matrix W.
       ``mixing_eigenvalues`` are all its eigenvalues except 1, each once; empty if there are too many agents
