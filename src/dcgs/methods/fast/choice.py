@@ -27,7 +27,7 @@ _FLATTEST = 1e-4
 _SPARSE = 20.0
 # Edges and gradients take many more rounds if the curvatures of agents differ by orders of magnitude.
 _APART = 6.0
-# Over edges all agents solve a problem in each round, which takes long where they call an oracle.
+# Where solves call an oracle, all forms but Newton steps have many solves, and these are less accurate.
 _ORACLE = 5.0
 # The agents agree on a preconditioner in the first rounds over edges.
 _PRECONDITIONED = 8.0
@@ -54,14 +54,15 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
     flat = math.log(1.0 / max(sizes.curved, _FLATTEST))
     few_rows = math.log(1.0 + unknowns / max(1, sizes.fewest_rows))
 
-    gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * (1.0 if sizes.alike else _APART)
+    apart = 1.0 if sizes.alike else _APART
+    gradients = (5.0 * spread**1.5 + 2.2 * flat + 2.0 * few_rows) * apart
     own_data = 3.5 + (3.0 * (spread - 1.0) + 2.2) * few_rows + 0.8 * flat * spread
     without = 3.0 + 1.25 * gradients  # the root gives its data up and takes steps along gradients
     knows_little = not sizes.alike or (facts.sparse_columns and facts.hub is None)
     hessians = 2.0 if sizes.all_quadratic else 2.5 + 3.3 * flat / spread
     edges = (3.7 + 6.0 * few_rows) * spread**2 + 1.9 * flat**2 * (1.0 + 1.7 * few_rows)
     edges *= max(1.0, _CONNECTED / facts.connectivity) ** 0.25
-    edges *= (1.0 if sizes.alike else _APART) * (1.0 if projects_cheaply(agent.X) else _ORACLE)
+    edges *= apart
     edges += _PRECONDITIONED * sizes.has_uneven_columns
     rounds: dict[Form, float] = {
         "edges": _SPARSE * gradients if facts.sparse_columns else edges,
@@ -72,7 +73,8 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
         nbytes = longest_sum(agent)
         one, times = rounds_of_sum(agent, nbytes), 1.0 if sizes.all_quadratic else hessians
         levels = one if is_flooded(agent, nbytes) else height
-        rounds["newton"] = hessians * one + times * levels * waiting_rounds(agent.link, nbytes)
+        newton = hessians * one + times * levels * waiting_rounds(agent.link, nbytes)
+        rounds["newton"] = newton if projects_cheaply(agent.X) else newton / _ORACLE
     return rounds
 
 
