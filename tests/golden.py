@@ -175,12 +175,12 @@ def compare(name: str, command: str, old: Path) -> str:
     for version, source in (("old", old), ("new", NEW)):
         folders[version] = Path(f"{version}-{name.replace(' ', '-').replace(',', '')}")
         arguments = command.replace("NAME", version)
-        if "completion" in command and version == "new":
-            arguments += " --held-out 0"  # where 0.8.0 had no such option
+        if version == "new":  # what 0.8.0 always did
+            arguments += " --open" + " --held-out 0" * ("completion" in command)
         if version == "new":
             arguments += " --open"  # 0.8.0 masked nothing
         if name in BEFORE:
-            run(source, BEFORE[name].replace("NAME", version))
+            run(source, BEFORE[name].replace("NAME", version) + " --open" * (version == "new"))
         error = run(source, f"fit {arguments} --no-report --out {folders[version]}")
         if error:
             return f"{version} failed: {error}"

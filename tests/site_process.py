@@ -55,6 +55,6 @@ if __name__ == "__main__":
     if killed_at:
         kill_at(killed_at)
     site = Site.load(file)
-    with site.running(EventLog(file.with_suffix(".jsonl"))) as (runtime, _):
+    with site.running(EventLog(file.with_suffix(".jsonl"))) as runtime:
         result = case.run(runtime)
     np.savez(file.with_suffix(".npz"), x=result.agents, rounds=result.rounds, bytes=result.bytes)

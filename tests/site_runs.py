@@ -41,6 +41,7 @@ class Sites:
     study: Study
     authority: Authority
     keys: Mapping[str, SiteKeys]
+    listen: Mapping[str, int] = field(default_factory=dict)
     said: dict[str, list[str]] = field(default_factory=dict)
 
     def file(self, name: str) -> Path:
@@ -56,7 +57,7 @@ class Sites:
 
     @contextmanager
     def running(self, name: str) -> Iterator[SiteRuntime]:
-        with Site.load(self.file(name)).running(self.log(name)) as (runtime, _):
+        with Site.load(self.file(name)).running(self.log(name)) as runtime:
             yield runtime
 
     def run(self, work: Callable[[SiteRuntime], T], names: Sequence[str] | None = None) -> list[T]:
@@ -94,8 +95,12 @@ def make_sites(
     listening: Sequence[int],
     fit: Mapping[str, Any] | None = None,
     limits: StudyLimits | None = None,
+    links: bool = False,
 ) -> Sites:
-    """Make a study on a graph, in which these sites can be dialed; the others need them or the relay."""
+    """Make a study on a graph, in which these sites can be dialed; the others need them or the relay.
+
+    With ``links``, sites listen on other ports than those of the study, for proxies in between.
+    """
     names = NAMES[: len(graph)]
     address = {name: f"https://127.0.0.1:{free_port()}" for name in (*names, RELAY)}
     sites = tuple(Member(name, address[name] if i in listening else None) for i, name in enumerate(names))
@@ -112,7 +117,8 @@ def make_sites(
 
     study = replace(study, sites=tuple(map(signed, sites)), relay=relay and signed(relay))
     study = Study.read(study.to_toml().encode())
-    made = Sites(folder, study, authority, keys)
+    dialed = [member.name for member in study.members if member.address is not None]
+    made = Sites(folder, study, authority, keys, {name: free_port() for name in dialed} if links else {})
     for member in study.members:
         write_site(made, member)
     return made
@@ -126,7 +132,7 @@ def write_site(sites: Sites, member: Member) -> None:
     (folder / f"{name}.crt").write_bytes(sites.authority.sign(Identity(name, *sites.keys[name].publics)))
     (folder / "study.toml").write_bytes(sites.study.content)
     (folder / "data.csv").write_text("of tests without files\n")
-    listen = None if member.address is None else member.address.removeprefix("https://")
+    listen = None if member.address is None else f"127.0.0.1:{sites.listen.get(name, sites.port(name))}"
     sites.file(name).write_text(site_file(name, "study.toml", listen, "data.csv"))
     if name != RELAY:
         Site.load(sites.file(name)).agree("test")

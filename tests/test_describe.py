@@ -189,8 +189,9 @@ def test_odd_columns_are_noted_alike_for_every_format_by_describe_and_fit(
     notes = " ".join(json.loads(Path("m/summary.json").read_text())["data_notes"])
     for note in (
         f"bern (s-2.{kind}) has 12 × -999 in '{age}'; if such a value stands for a missing one",
-        f"ulm (s-0.{kind}) has another whole number in each row of '{pid}'; graz",
-        f"ulm (s-0.{kind}) has a copy of the target in '{copy}'; graz",
+        f"ulm (s-0.{kind}), graz (s-1.{kind}) and bern (s-2.{kind}) have another whole number in each row of "
+        f"'{pid}'; if these are ids",
+        f"bern (s-2.{kind}) have a copy of the target in '{copy}'; leave it out",
         f"'{fixed}' has the same value in all rows of all sites, and cannot help to predict.",
         f"graz (s-1.{kind}) has a mean of '{creatinine}' far from that of the others",
     ):

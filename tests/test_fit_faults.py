@@ -117,7 +117,9 @@ def test_a_process_that_is_stopped_is_named_and_ended() -> None:
     stopped = workers(run, 2)[1]
     error = error_of(ended(run))
     assert re.match(r"agent 1 \(rank 1\) has been silent for \d+ s; ", error)
-    assert error.endswith("and continue with --resume, or allow more by --timeout.")
+    assert error.endswith(
+        "or allow more by MPI(timeout=...), in the command --timeout. Continue with --resume."
+    )
     until(lambda: not Path(f"/proc/{stopped}").exists())
     assert newest() == 20
     assert holds_no_model("m")
@@ -130,7 +132,8 @@ def test_a_process_that_is_stopped_is_named_and_ended() -> None:
             7,  # a file and its folder for iterations 0, 20 and 40; then the file of iteration 60
             "--checkpoint saved --every 20",
             "agent 1 (rank 1) failed: the checkpoint of iteration 60 cannot be written to 'saved': No space "
-            "left on device. Earlier checkpoints are complete; free some space, and resume with --resume.",
+            "left on device. Earlier checkpoints are complete; free some space, and resume with "
+            "resume=True (--resume).",
             40,
         ),
         (

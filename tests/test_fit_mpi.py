@@ -104,11 +104,13 @@ def test_a_fit_resumed_in_another_number_of_processes_ends_with_the_same_bits() 
         ("--resume", "--resume needs a folder for the state of the agents. Add --checkpoint DIR."),
         (
             "--checkpoint none --resume",
-            "there must be a checkpoint to resume; 'none' has none that is complete. Leave out --resume to",
+            "there must be a checkpoint to resume; 'none' has none that is complete. Leave out resume "
+            "(--resume) to",
         ),
         (
             "--checkpoint saved",
-            "'saved' has iterations [0, 10]. Resume them with --resume, or choose another folder.",
+            "'saved' has iterations [0, 10]. Resume them with resume=True (--resume), or choose another "
+            "folder.",
         ),
         (
             "--checkpoint saved --resume --seed 4",

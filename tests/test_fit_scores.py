@@ -94,6 +94,7 @@ def test_calibration_groups_have_all_rows_in_order() -> None:
         ("log loss", 0.9, 0.4, True, False),  # the AUC decides where classes are weighted
         ("RMSE", 1.0, 2.0, False, False),
         ("RMSE", 2.0, 1.0, False, True),
+        ("RMSE", 0.0, 0.0, False, False),  # all targets are the same
     ],
 )
 def test_a_model_no_better_than_a_constant_is_warned_of(

@@ -161,7 +161,7 @@ DIFFERENCES: dict[str, tuple[dict[int, SiteSchema], MergeRules, str]] = {
     "a site with labels of its own": (
         labeled(["a", "b"], ["c", "d"], ["c", "d"]),
         MergeRules(own_labels=True),
-        "agent 0 (t-0.csv) has 'a', 'b'; agent 1 (t-1.csv) has 'c', 'd'; agent 2 (t-2.csv) has 'c', 'd'.",
+        "agent 0 (t-0.csv) has 'a', 'b'; agents 1 (t-1.csv) and 2 (t-2.csv) have 'c', 'd'.",
     ),
 }
 
@@ -204,8 +204,8 @@ def test_notes_of_one_kind_are_one_sentence() -> None:
     odd = {Note.IDS.name: "another whole number in each row of 'id'"}
     sites = {0: replace(PLAIN, facts=odd), 1: table(1, A, B), 2: replace(table(2, A, B), facts=odd)}
     assert merged(sites).notes == (
-        "agent 0 (t-0.csv) has another whole number in each row of 'id'; agent 2 (t-2.csv) has another whole "
-        "number in each row of 'id'; if these are ids, leave them out (of tables with --drop).",
+        "agents 0 (t-0.csv) and 2 (t-2.csv) have another whole number in each row of 'id'; if these are ids, "
+        "leave them out (of tables with --drop).",
     )
 
 

@@ -19,12 +19,15 @@ import pytest
 import dcgs
 from dcgs.runtime.transport import Transfer
 from dcgs.runtime.wire import MessageError
-from dcgs.sites import server
-from dcgs.sites.config import SiteConfig
+from dcgs.sites import client, server
+from dcgs.sites.certificate import LiveCertificate
+from dcgs.sites.config import SiteConfig, SiteLimits
 from dcgs.sites.envelope import OVERHEAD, EnvelopeError, EnvelopeHeader, Sealer, read_header
+from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
 from dcgs.sites.node import Site
-from dcgs.sites.study import Study
+from dcgs.sites.server import client_context, server_context
+from dcgs.sites.study import Study, StudyLimits
 from site_process import answer, instance
 from site_runs import Sites, make_sites
 
@@ -246,15 +249,24 @@ def test_a_site_runs_only_what_it_has_agreed_to_and_with_what_it_began_with(site
 
 def test_a_site_stops_before_it_sends_more_than_its_own_limits(sites: Sites) -> None:
     file = sites.file("ulm")
-    file.write_text(file.read_text() + "[limits]\nmessages_sent = 2\n")
 
     def sends(runtime: object) -> None:
         transport = getattr(runtime, "transport")  # noqa: B009
         for _ in range(3):
-            transport.transfer([Transfer(np.zeros(3, np.uint8), 1, 0)], [])
+            transport.heartbeat.begin_step()
+            transport.transfer([Transfer(np.zeros(3, np.uint8), 1, 1)], [])
 
-    with pytest.raises(RuntimeError, match="must send at most 2 messages sent, as its file says"):
-        sites.run(sends, ["ulm"])
+    for limit, message in (("messages_sent = 2", "2 messages"), ("rounds = 2", "2 rounds of messages")):
+        file.write_text(file.read_text().partition("[limits]")[0] + f"[limits]\n{limit}\n")
+        said = f"must send at most {message}, as its file or the study says"
+        with pytest.raises(RuntimeError, match=said):
+            sites.run(sends, ["ulm"])
+
+
+def test_a_site_stops_at_the_limits_of_the_study_also_if_its_own_are_higher() -> None:
+    limits = StudyLimits(rounds=50, sent_mb=7)
+    assert SiteLimits(0.0, 3, 80).within(limits) == SiteLimits(7, 3, 50)
+    assert SiteLimits(2.5, 0, 20).within(limits) == SiteLimits(2.5, 0, 20)
 
 
 def test_keys_that_others_may_read_and_certificates_of_others_are_refused(sites: Sites) -> None:
@@ -264,11 +276,57 @@ def test_keys_that_others_may_read_and_certificates_of_others_are_refused(sites:
         Site.load(config.file)
     config.key.chmod(0o600)
     config.certificate.write_bytes(sites.file("bern").with_suffix(".crt").read_bytes())
-    with pytest.raises(ValueError, match="must be the certificate of"):
+    with pytest.raises(ValueError, match="must be the certificate of ulm with the keys in the study"):
         Site.load(config.file)
-    soon = sites.authority.sign(Identity("ulm", *sites.keys["ulm"].publics), days=5)
-    config.certificate.write_bytes(soon)
-    assert "expires on" in (Site.load(config.file).certificate_note() or "")
+
+
+def test_a_renewed_certificate_is_used_without_a_restart_and_one_that_ends_is_told(sites: Sites) -> None:
+    who, said = Identity("graz", *sites.keys["graz"].publics), list[str]()
+    config = SiteConfig.load(sites.file("graz"))
+    config.certificate.write_bytes(sites.authority.sign(who, days=10))
+    site = Site.load(config.file)
+    assert "the certificate of graz expires on" in (site.certificate_note() or "")
+    context = server_context(sites.study, config.certificate, config.key)
+    member = sites.study.member("graz")
+    live = LiveCertificate(member, config.certificate, config.key, [context], EventLog(show=said.append))
+    for _ in range(3):
+        live.look()
+    assert len(said) == 1
+    assert "the certificate of graz expires on" in said[0]
+    first = shown_by(context, sites)
+    config.certificate.write_bytes(b"-----BEGIN")  # half of a file
+    live.look()
+    assert "and the last one is" in said[-1]
+    assert shown_by(context, sites) == first
+    config.certificate.write_bytes(sites.authority.sign(who, days=500))
+    live.look()
+    assert "a renewed certificate is used, valid until" in said[-1]
+    assert shown_by(context, sites) != first
+    config.certificate.write_bytes(sites.authority.sign(replace(who, name="ulm"), days=500))
+    live.look()
+    assert "it is another" in said[-1]
+
+
+def shown_by(context: ssl.SSLContext, sites: Sites) -> bytes:
+    """Return the certificate that a server shows in new connections."""
+    files = (sites.file("ulm").with_suffix(end) for end in (".crt", ".key"))
+    sent, received = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(sent, received, server_side=True)
+    ours = client_context(sites.study, *files).wrap_bio(received, sent, server_hostname=host_of("graz"))
+    for end in (ours, server, ours):
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    found = ours.getpeercert(True)
+    assert found is not None
+    return found
+
+
+def test_a_clock_that_is_ten_minutes_off_is_told_once(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "clocks_apart", lambda date: -600.0)
+    sites.run(lambda runtime: None)
+    said = [text for text in sites.said["ulm"] if "clock" in text]
+    assert len(said) == 1
+    assert "the clock here and that of graz are 600 s apart: set the one that is wrong" in said[0]
 
 
 def test_a_study_is_refused_with_what_it_must_have(sites: Sites) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -10,15 +11,23 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
 
+import dcgs
 from dcgs.cli import main
+from dcgs.cli.fit_options import add_options, config_of
 from dcgs.cli.study import fit_arguments
+from dcgs.learn.files.fit import fit_files
+from dcgs.learn.files.handover import HandoverFiles
+from dcgs.learn.linear.fit import RowsFit
 from dcgs.sites.config import SiteConfig
+from dcgs.sites.events import EventLog
+from dcgs.sites.node import Site
 from dcgs.sites.study import Study
 from fit_runs import ENVIRONMENT
 from site_runs import free_port, make_sites
@@ -113,7 +122,7 @@ def test_a_site_agrees_to_what_it_has_read(
     assert main(["site", "agree", str(sites.file("ulm"))]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "fits: lasso with radius = 2.0, rounds = 50" in printed
-    assert "rounds: at most 50" in printed
+    assert "at most 100000 rounds of messages, and 10240 MB from each site" in printed
     assert "sums are masked" in printed
     assert "at least 10 people at 3 sites" in printed
     assert sites.study.hash.hex() in printed
@@ -164,3 +173,89 @@ def test_a_study_names_no_code_and_no_file_of_a_site(
     sites = make_sites(tmp_path, nx.path_graph(2), (1,), fit)
     with pytest.raises(ValueError, match=message):
         fit_arguments(sites.study, SiteConfig.load(sites.file("ulm")), tmp_path / "state")
+
+
+def test_a_site_is_left_out_by_a_new_study_that_begins_where_the_others_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = {"problem": "logistic", "target": "ill", "radius": 4.0, "open": True}
+    sites = make_sites(tmp_path / "sites", nx.path_graph(3), (0, 1), fit)
+    folder, before = tmp_path / "heart", sites.study
+    folder.mkdir()
+    (folder / "study.toml").write_bytes(before.content)
+    with pytest.raises(SystemExit):
+        main(["study", "without", "graz", str(folder)])
+    assert "the graph must be connected without graz" in capsys.readouterr().err
+    assert main(["study", "without", "bern", str(folder)]) == 0
+    left = Study.load(folder / "study.toml")
+    assert (left.names, left.run, left.without) == (("ulm", "graz"), 2, ("bern",))
+    assert left.before == before.hash.hex()
+    assert (folder / "study-run-1.toml").read_bytes() == before.content
+    assert main(["study", "show", str(folder)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "what is certified is the optimum over the rows of ulm, graz alone" in printed
+    args = fit_arguments(left, SiteConfig.load(sites.file("ulm")), tmp_path / "state")
+    assert args.handover.start == tmp_path / "sites" / "ulm" / "run" / left.before[:16] / "latest.json"
+
+
+def test_a_run_begins_at_the_models_that_sites_have_of_the_run_before(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    for i in range(3):
+        A = rng.standard_normal((60, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 0.0]
+        np.savez(tmp_path / f"site-{i}.npz", A=A, b=A @ [1.0, -0.2, 3.0] + rng.standard_normal(60) + 4.0)
+    options = f"lasso --data {tmp_path}/site-{{agent}}.npz --open --radius 2 --gap 1e-6 --out {tmp_path}/m"
+    parser = add_options(argparse.ArgumentParser().add_subparsers())
+    config = config_of(parser.parse_args(options.split()))
+    first = fit_files(replace(config, handover=HandoverFiles(tmp_path / "latest.json")), dcgs.Lockstep())
+    file = json.loads((tmp_path / "latest.json").read_text())  # the first model, which is written at once
+    assert isinstance(first.fit, RowsFit)
+    model = first.fit.model
+    file["models"][""] = {"coef": model.coef.tolist(), "intercept": model.intercept}
+    (tmp_path / "latest.json").write_text(json.dumps(file))
+    again = HandoverFiles(tmp_path / "again.json", start=tmp_path / "latest.json", notes=("without oslo",))
+    second = fit_files(replace(config, handover=again), dcgs.Lockstep())
+    assert isinstance(second.fit, RowsFit)
+    assert second.notes[0] == "without oslo"
+    assert second.runs[""].rounds < first.runs[""].rounds
+    np.testing.assert_allclose(second.fit.model.coef, model.coef, rtol=1e-2)  # gaps of 1e-6 of the loss
+    assert first.prepared is not None
+    objectives = first.fit.fitted[0].design.objectives(first.prepared.fitted).values()
+    null, least = (sum(f.value(x) for f in objectives) for x in (np.zeros(3), first.runs[""].x))
+    assert second.fit.fitted[0].explained == pytest.approx(null - least, rel=1e-6)
+
+
+def test_a_site_has_floors_of_its_own_where_they_are_stricter(tmp_path: Path) -> None:
+    fit = {"problem": "lasso", "radius": 1.0, "secure": True, "min_count": 10, "min_sites": 3}
+    sites = make_sites(tmp_path, nx.path_graph(4), (1, 2), fit)
+    file = sites.file("ulm")
+    file.write_text(file.read_text() + "[floors]\nmin_count = 20\nmin_sites = 2\n")
+    args = fit_arguments(sites.study, SiteConfig.load(file), tmp_path / "state")
+    assert (args.min_count, args.min_sites) == (20, 3)
+
+
+def test_a_site_that_is_done_is_done_again(tmp_path: Path) -> None:
+    sites = make_sites(tmp_path, nx.path_graph(2), (0,))
+    sites.run(lambda runtime: None)
+    site = Site.load(sites.file("ulm"))
+    assert site.is_done
+    with site.running(EventLog(show=lambda text: None), again=True):
+        pass
+
+
+def test_a_study_says_whether_sums_are_masked_and_what_leaves_a_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = "--sites ulm=https://a:1,graz=https://b:1,bern=https://c:1 --problem logistic --radius auto"
+    assert main(["study", "new", str(tmp_path / "heart"), *where.split(), "--rounds-limit", "500"]) == 0
+    study = Study.load(tmp_path / "heart" / "study.toml")
+    privacy = {name: study.fit[name] for name in ("secure", "min_count", "min_sites")}
+    assert privacy == {"secure": True, "min_count": 10, "min_sites": 3}
+    assert main(["study", "show", str(tmp_path / "heart")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "at most 500 rounds of messages, and 10240 MB from each site",
+        "sums of each column over the rows of each class",
+        "errors of models on rows held out, for each radius",
+        "at least 10 people at 3 sites",
+    ):
+        assert text in printed

@@ -17,7 +17,7 @@ import dcgs
 from dcgs.low_rank import LowRank
 from dcgs.objectives.losses import LogisticLoss, SquaredLoss
 from dcgs.objectives.sampling import Sampling
-from dcgs_bench.entries import Adapted, entry, observed_sparsely
+from dcgs_bench.entries import Adapted, entry_named, observed_sparsely
 from dcgs_bench.study import StudyProblem
 
 METHODS: Mapping[str, str] = {
@@ -37,12 +37,12 @@ _SETS: Mapping[str, Any] = {kind.__name__: kind for kind in (dcgs.L1Ball, dcgs.L
 
 def method(key: str) -> dcgs.Method:
     """Return the method as ``dcgs bench time`` runs it: with default settings, ended by the observer."""
-    return Adapted(entry(METHODS[key]).method, observed_sparsely)
+    return Adapted(entry_named(METHODS[key]).method, observed_sparsely)
 
 
 def settings(key: str) -> str:
     """Return the settings of the method as text."""
-    return repr(entry(METHODS[key]).method)
+    return repr(entry_named(METHODS[key]).method)
 
 
 @final

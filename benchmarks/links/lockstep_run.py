@@ -13,7 +13,7 @@ import numpy as np
 import dcgs
 from dcgs.low_rank import LowRank
 from dcgs.run.models import form_of
-from dcgs_bench.entries import entry
+from dcgs_bench.entries import entry_named
 from dcgs_bench.instances import Instance
 from dcgs_bench.optimum import Optimum
 from dcgs_bench.ranking import cost_to
@@ -38,7 +38,7 @@ class Reference:
 
 def reference(grid: RoundsGrid, chosen: Instance, key: str, problem: StudyProblem) -> Reference:
     """Find the rounds that a method needs, and run these; what is in the study's folder is not repeated."""
-    one, study = entry(METHODS[key]), grid.study
+    one, study = entry_named(METHODS[key]), grid.study
     run_tasks(study.records, [study.optimum_task(chosen, grid.seed)], 1, _check)
     run_tasks(study.records, [grid.task(chosen, one)], 1, _check)
     optimum, run = study.optimum(chosen, grid.seed), study.run_of(grid.task(chosen, one))

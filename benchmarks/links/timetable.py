@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 import netns
 from dcgs.curves import COLORS
 from dcgs.link import Link
-from dcgs_bench.instances import instance
+from dcgs_bench.instances import instance_named
 from dcgs_bench.ranking import RunCost, trials_of
-from dcgs_bench.rounds import RoundsGrid, Study
+from dcgs_bench.rounds import GridStudy, RoundsGrid
 from dcgs_bench.study import Records, StudyProblem
 from instances import METHODS, InstanceFolder, write_instance
 from lockstep_run import LEVEL, Reference, checksum, reference, worst_loss
@@ -46,7 +46,7 @@ class InstancePlan:
     @property
     def grid(self) -> RoundsGrid:
         """The runs in one process, which are not repeated if the folder has them."""
-        return RoundsGrid(Study(Records(self.out / "lockstep"), _STUDY_SECONDS), LEVEL)
+        return RoundsGrid(GridStudy(Records(self.out / "lockstep"), _STUDY_SECONDS), LEVEL)
 
 
 def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
@@ -62,8 +62,8 @@ def run_instances(plan: InstancePlan, environment: Mapping[str, Any]) -> int:
     }
     for name in plan.instances:
         try:
-            problem = instance(name).make(0)
-            found = {key: reference(plan.grid, instance(name), key, problem) for key in plan.methods}
+            problem = instance_named(name).make(0)
+            found = {key: reference(plan.grid, instance_named(name), key, problem) for key in plan.methods}
             _run_instance(plan, name, problem, found, results)
         except (RuntimeError, ValueError) as error:
             results["failed"][name] = str(error)

@@ -19,7 +19,7 @@ from dcgs.objectives import LeastSquares, Logistic
 from dcgs.run.minimize import minimize
 from dcgs.sets import L1Ball, L2Ball
 from dcgs_bench import rounds
-from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, Adapted, Entry, ScaledStep, entry
+from dcgs_bench.entries import ENTRIES, FORMS, GOAL, GRID, Adapted, Entry, ScaledStep, entry_named
 from dcgs_bench.figures import profile_figure
 from dcgs_bench.instances import (
     INSTANCES,
@@ -29,7 +29,7 @@ from dcgs_bench.instances import (
     by_size,
     by_value,
     drawn,
-    instance,
+    instance_named,
     random_graph,
 )
 from dcgs_bench.optimum import Optimum, solve
@@ -47,7 +47,7 @@ from dcgs_bench.ranking import (
     stops_table,
     summary_table,
 )
-from dcgs_bench.rounds import GridRun, RoundsGrid, Study
+from dcgs_bench.rounds import GridRun, GridStudy, RoundsGrid
 from dcgs_bench.study import Budget, Records, Report, StudyProblem, run_tasks
 
 # f* = 10, f(x⁰) = 110: a loss of 10 + 100 r has relative error r.
@@ -207,7 +207,7 @@ def test_the_table_of_stops_says_when_it_is_so_and_when_the_agents_know() -> Non
 
 @pytest.mark.parametrize("name", ["FastDCGS", "NIDS"])
 def test_a_stop_is_what_a_user_gets_without_measurements(name: str, tmp_path: Path) -> None:
-    chosen, one, grid = instance("quick-noisy"), entry(name), grid_in(tmp_path, stops_only=True)
+    chosen, one, grid = instance_named("quick-noisy"), entry_named(name), grid_in(tmp_path, stops_only=True)
     run_grid(grid, [chosen], [one])
     trial, optimum = grid.trial(chosen, one), grid.study.optimum(chosen, 0)
     assert trial is not None
@@ -232,7 +232,11 @@ def test_a_run_whose_agents_do_not_stop_in_time_ends_at_its_limit() -> None:
 
 
 def test_runs_until_the_agents_stop_can_be_done_alone(tmp_path: Path) -> None:
-    chosen, one, grid = instance("quick-noisy"), entry("FastDCGS"), grid_in(tmp_path, stops_only=True)
+    chosen, one, grid = (
+        instance_named("quick-noisy"),
+        entry_named("FastDCGS"),
+        grid_in(tmp_path, stops_only=True),
+    )
     run_grid(grid, [chosen], [one])
     found = grid.trial(chosen, one)
     assert found is not None
@@ -286,12 +290,12 @@ def test_f_star_of_a_logistic_regression_agrees_with_an_interior_point_method() 
 
 def test_a_heavy_column_is_no_hindrance_to_f_star() -> None:
     # Steps by the heavy column's curvature alone would need 60,000 iterations and more.
-    found = solve(instance("text-cycle-10").make(0), iterations=1000)
+    found = solve(instance_named("text-cycle-10").make(0), iterations=1000)
     assert found.uncertainty <= 1e-7
 
 
 def test_f_star_says_when_its_iterations_did_not_do() -> None:
-    found = solve(instance("quick-lasso").make(0), iterations=3)
+    found = solve(instance_named("quick-lasso").make(0), iterations=3)
     assert found.iterations == 3
     assert found.uncertainty > 1e-7
 
@@ -319,7 +323,7 @@ def test_names_are_distinct_for_people_and_for_files() -> None:
 
 @pytest.mark.parametrize("method", [PGExtra(), NIDS(), ProjectedAGD()], ids=lambda one: type(one).__name__)
 def test_a_multiple_of_the_theorys_step_of_one_is_the_method_itself(method: Any) -> None:
-    problem = instance("quick-noisy").make(0)
+    problem = instance_named("quick-noisy").make(0)
     own, same, twice = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
         for one in (method, Adapted(method, ScaledStep(1.0)), Adapted(method, ScaledStep(2.0)))
@@ -329,7 +333,7 @@ def test_a_multiple_of_the_theorys_step_of_one_is_the_method_itself(method: Any)
 
 
 def test_twice_the_theorys_step_is_the_step_times_two() -> None:
-    problem = instance("quick-noisy").make(0)
+    problem = instance_named("quick-noisy").make(0)
     step = 2.0 * 1.9 / max(f.smoothness for f in problem.objectives)  # NIDS takes 1.9/l
     given, scaled = (
         minimize(problem.objectives, problem.X, problem.graph, one, rounds=20).agents
@@ -340,7 +344,7 @@ def test_twice_the_theorys_step_is_the_step_times_two() -> None:
 
 def grid_in(folder: Path, seed: int = 0, seconds: float = 1e6, stops_only: bool = False) -> RoundsGrid:
     """Return a grid whose runs end by rounds, on any machine."""
-    return RoundsGrid(Study(Records(folder), seconds, (seed,)), stops_only=stops_only)
+    return RoundsGrid(GridStudy(Records(folder), seconds, (seed,)), stops_only=stops_only)
 
 
 def run_grid(
@@ -362,7 +366,7 @@ def runs_left(grid: RoundsGrid, instances: list[Instance], entries: list[Entry])
 def test_a_second_call_runs_nothing_and_other_settings_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS"), entry_named("ProjectedAGD")]
     reported: list[tuple[str, str | None]] = []
     run_grid(grid_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
     assert reported == [
@@ -385,8 +389,8 @@ def test_a_second_call_runs_nothing_and_other_settings_run_again(
 
 
 def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path: Path) -> None:
-    chosen, grid = instance("quick-noisy"), grid_in(tmp_path)
-    default, better, worse = (entry(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
+    chosen, grid = instance_named("quick-noisy"), grid_in(tmp_path)
+    default, better, worse = (entry_named(name) for name in ("NIDS", "NIDS, ×2", "NIDS, ×0.25"))
     run_grid(grid, [chosen], [worse, better, default])
     own, quick, slow = (grid.trial(chosen, one) for one in (default, better, worse))
     assert own is not None
@@ -406,7 +410,7 @@ def test_a_setting_is_followed_to_the_goal_or_to_where_it_is_no_better(tmp_path:
 
 
 def test_several_processes_give_what_one_gives(tmp_path: Path) -> None:
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS"), entry("ProjectedAGD")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS"), entry_named("ProjectedAGD")]
     for name, jobs in (("one", 1), ("two", 2)):
         run_grid(grid_in(tmp_path / name), chosen, entries, jobs=jobs)
     data = [sorted((tmp_path / name / "data").rglob("*.csv")) for name in ("one", "two")]
@@ -421,7 +425,7 @@ def test_a_run_that_raises_is_reported_and_not_recorded(
         raise RuntimeError("agents [0] returned while agents [1] still send.")
 
     monkeypatch.setattr(rounds, "execute", broken)
-    chosen, entries = [instance("quick-noisy")], [entry("NIDS")]
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("NIDS")]
     reported: list[tuple[str, str | None]] = []
     run_grid(grid_in(tmp_path), chosen, entries, lambda *what: reported.append(what))
     assert ["RuntimeError: agents [0] returned" in str(said) for _, said in reported] == [False, True, True]
@@ -661,12 +665,12 @@ def test_default_settings_are_compared_with_the_fewest_rounds_of_all_forms() -> 
 
 
 def test_a_form_gets_the_rounds_of_default_settings_and_long_hessians_are_not_tried(tmp_path: Path) -> None:
-    grid = RoundsGrid(Study(Records(tmp_path), 1e6, (0,)), GOAL)
-    instances = [instance("quick-noisy"), instance("quick-completion")]
+    grid = RoundsGrid(GridStudy(Records(tmp_path), 1e6, (0,)), GOAL)
+    instances = [instance_named("quick-noisy"), instance_named("quick-completion")]
     tasks = [task.title for stage in grid.stages(instances, FORMS) for task in stage()]
     assert "FastDCGS, newton on quick-noisy" in tasks
     assert "FastDCGS, newton on quick-completion" not in tasks
-    ours = entry("FastDCGS")
+    ours = entry_named("FastDCGS")
     run_tasks(grid.study.records, [grid.study.optimum_task(instances[0], 0)], None, lambda *told: None)
     run_tasks(grid.study.records, [grid.task(instances[0], ours)], None, lambda *told: None)
     needed = grid.trial(instances[0], ours)
@@ -680,7 +684,7 @@ def test_random_problems_repeat_and_are_of_all_losses_and_graphs() -> None:
     abouts = [drawn(number).about for number in range(40)]
     assert abouts == [drawn(number).about for number in range(40)]
     assert all(any(loss in about for about in abouts) for loss in ("squares", "logistic", "huber"))
-    first, again = (instance("random-11").make(0) for _ in range(2))
+    first, again = (instance_named("random-11").make(0) for _ in range(2))
     assert [f.map.size for f in first.objectives] == [f.map.size for f in again.objectives]
     grads = [one.objectives[0].grad(one.X.start()) for one in (first, again)]
     np.testing.assert_array_equal(grads[0], grads[1])

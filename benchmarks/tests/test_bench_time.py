@@ -15,8 +15,8 @@ import dcgs
 from dcgs.cli import main
 from dcgs.link import LINKS, Link
 from dcgs_bench import growth
-from dcgs_bench.entries import entry
-from dcgs_bench.instances import instance
+from dcgs_bench.entries import entry_named
+from dcgs_bench.instances import instance_named
 from dcgs_bench.optimum import Optimum, solve
 from dcgs_bench.pooled import pool, pooled_objective
 from dcgs_bench.ranking import (
@@ -30,7 +30,7 @@ from dcgs_bench.ranking import (
     time_tables,
     trials_of,
 )
-from dcgs_bench.rounds import RoundsGrid, Study
+from dcgs_bench.rounds import GridStudy, RoundsGrid
 from dcgs_bench.study import Records, StudyProblem, run_tasks
 
 
@@ -133,8 +133,8 @@ def test_a_centralized_solver_reaches_the_levels_on_the_pooled_data() -> None:
 
 
 def test_recorded_runs_are_read_and_not_repeated(tmp_path: Path) -> None:
-    grid = RoundsGrid(Study(Records(tmp_path), 5.0), with_pool=True)
-    chosen, entries = [instance("quick-noisy")], [entry("FastDCGS"), entry("ProjectedAGD")]
+    grid = RoundsGrid(GridStudy(Records(tmp_path), 5.0), with_pool=True)
+    chosen, entries = [instance_named("quick-noisy")], [entry_named("FastDCGS"), entry_named("ProjectedAGD")]
     done: list[str] = []
 
     def report(name: str, sentence: str | None) -> None:

@@ -32,10 +32,10 @@ import timetable
 from dcgs.datasets import completion_synthetic
 from dcgs.link import Link
 from dcgs.low_rank import LowRank
-from dcgs_bench.entries import entry
-from dcgs_bench.instances import INSTANCES, LARGE, instance
+from dcgs_bench.entries import entry_named
+from dcgs_bench.instances import INSTANCES, LARGE, instance_named
 from dcgs_bench.optimum import Optimum
-from dcgs_bench.rounds import RoundsGrid, Study
+from dcgs_bench.rounds import GridStudy, RoundsGrid
 from dcgs_bench.study import Records, StudyProblem
 from recorder import Recorded, Recorder
 
@@ -390,10 +390,10 @@ def test_the_papers_loss_is_never_drawn_alone(results: dict[str, Any]) -> None:
 def small_problem(kind: str) -> StudyProblem:
     """Return a problem of four agents of each kind of data that instances have."""
     rng = np.random.default_rng(0)
-    graph = instance("quick-completion").make(0).graph
+    graph = instance_named("quick-completion").make(0).graph
     parts = [(rng.standard_normal((6, 5)), rng.standard_normal(6)) for _ in range(4)]
     if kind == "completion":
-        return instance("quick-completion").make(0)
+        return instance_named("quick-completion").make(0)
     if kind == "logistic":
         return StudyProblem([dcgs.Logistic(A, np.sign(b)) for A, b in parts], dcgs.L1Ball(5, 2.0), graph)
     if kind == "sparse":
@@ -425,13 +425,13 @@ def test_a_set_that_no_instance_has_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_reference_ends_where_the_time_table_does(tmp_path: Path) -> None:
-    chosen = instance("quick-lasso")
-    grid = RoundsGrid(Study(Records(tmp_path), 600.0), 1e-3)
+    chosen = instance_named("quick-lasso")
+    grid = RoundsGrid(GridStudy(Records(tmp_path), 600.0), 1e-3)
     made = chosen.make(0)
     found = lockstep_run.reference(grid, chosen, "fast-dcgs", made)
     error = float(found.optimum.relative(lockstep_run.worst_loss(made, found.models)))
     assert error <= 1e-3
-    trial = grid.trial(chosen, entry("FastDCGS"))
+    trial = grid.trial(chosen, entry_named("FastDCGS"))
     assert trial is not None
     assert trial.costs[1e-3] is not None
     assert found.rounds == trial.costs[1e-3].rounds

@@ -27,7 +27,7 @@ from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.schedules import Theorem1
 from dcgs.sets import L1Ball
-from dcgs_bench.paper.catalog import NAMES, Experiment, Options, PlannedRun, Prepared, experiment
+from dcgs_bench.paper.catalog import NAMES, Experiment, Options, PlannedRun, PreparedExperiment, experiment
 from dcgs_bench.paper.folder import load, open_manifest, plan, write_manifest
 from dcgs_bench.paper.page import view
 from dcgs_bench.paper.results import PaperStudy
@@ -52,10 +52,10 @@ def size(agents: Sequence[Point]) -> float:
     return float(max(np.abs(x).sum() for x in agents))
 
 
-def prepared(seed: int = 0, source: Source | None = None, radius: float = 200.0) -> Prepared:
+def prepared(seed: int = 0, source: Source | None = None, radius: float = 200.0) -> PreparedExperiment:
     data = lasso_synthetic(40, 30, 3, seed=seed)
     problem = StudyProblem(data.objectives(4), L1Ball(30, radius), nx.cycle_graph(4), {"size": size})
-    return Prepared(problem, source or data.source, 100.0, "small")
+    return PreparedExperiment(problem, source or data.source, 100.0, "small")
 
 
 LASSO = Experiment("lasso-synthetic", "Lasso", prepared, RUNS)

@@ -81,9 +81,9 @@ def onto_simplex(y: Point, radius: float = 1.0, h: Point | None = None) -> Point
         # The difference of two numbers has no rounding error but its own. Only entries within the radius of
         # the largest one are positive in the projection.
         fall = y - y.max()
-        at = _threshold(fall[fall > -radius], radius)
-        x = np.maximum(fall - at.theta, 0.0)
-        return np.asarray(x if at.factor == 1.0 else x * at.factor)
+        threshold = _threshold(fall[fall > -radius], radius)
+        x = np.maximum(fall - threshold.theta, 0.0)
+        return np.asarray(x if threshold.factor == 1.0 else x * threshold.factor)
     return _onto_weighted_simplex(y.reshape(-1), radius, h.reshape(-1)).reshape(y.shape)
 
 
@@ -105,10 +105,10 @@ def _onto_weighted_simplex(y: Point, radius: float, h: Point) -> Point:
     error = _ROUNDINGS * EPS * (abs(first.theta) + radius / first.slope + abs(least))
     near = np.flatnonzero(product >= first.theta - error)
     values, r = _above(y[near], h[near], first.theta), slopes[near]
-    at = _threshold(values, radius, r)
+    threshold = _threshold(values, radius, r)
     x = np.zeros(y.shape)
-    if at.factor > 0.0:
-        x[near] = np.maximum(values - at.theta * r, 0.0) * at.factor
+    if threshold.factor > 0.0:
+        x[near] = np.maximum(values - threshold.theta * r, 0.0) * threshold.factor
     else:  # the radius is below the rounding error of y
         x[near[int((values / r).argmax())]] = radius
     return x
@@ -285,5 +285,5 @@ def _threshold(y: Point, radius: float, reciprocal: Point | None = None) -> _Thr
         values = values[positive]
         slopes = None if slopes is None else slopes[positive]
     left = values - theta if slopes is None else values - theta * slopes
-    found = float(left.sum()) if count else math.inf
-    return _Threshold(theta, total, 1.0 if abs(found - radius) <= EPS * radius else radius / found)
+    total_left = float(left.sum()) if count else math.inf
+    return _Threshold(theta, total, 1.0 if abs(total_left - radius) <= EPS * radius else radius / total_left)

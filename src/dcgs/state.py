@@ -166,10 +166,10 @@ def _union(arguments: tuple[Any, ...], lenient: bool) -> _Codec:
     """Return the codec of a union: None, or the first of the others that a value is of."""
     others = [argument for argument in arguments if argument is not NoneType]
     if len(others) == 1:
-        each = _codec(others[0], lenient)
+        of_value = _codec(others[0], lenient)
         return _Codec(
-            lambda value: None if value is None else each.encode(value),
-            lambda plain: None if plain is None else each.decode(plain),
+            lambda value: None if value is None else of_value.encode(value),
+            lambda plain: None if plain is None else of_value.decode(plain),
         )
     codecs = [_codec(other, True) for other in others]  # each must know its own values
 
@@ -252,13 +252,13 @@ def _dataclass_codec(kind: Any, lenient: bool = False) -> _Codec:
     def decode_leniently(plain: Any) -> Any:
         if not isinstance(plain, dict):
             raise TypeError(f"a {kind.__name__} is needed; got {plain!r}")
-        found = {}
+        fields = {}
         for name in codecs.keys() & plain.keys():
             try:
-                found[name] = codecs[name].decode(plain[name])
+                fields[name] = codecs[name].decode(plain[name])
             except (TypeError, ValueError, OverflowError) as error:
                 raise TypeError(f"field {name!r} of {kind.__name__}: {error}") from error
-        return kind(**found)
+        return kind(**fields)
 
     def decode(plain: Any) -> Any:
         if plain.keys() != codecs.keys():

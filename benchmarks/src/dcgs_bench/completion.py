@@ -137,16 +137,16 @@ def run(case: CompletionCase) -> dict[str, Any]:
     about, data = {"fitted": len(train), "shape": list(train.shape)}, [train]
     del train  # a runner that has made its own arrays of the ratings lets go of them
     begin, cpu = time.perf_counter(), time.process_time()
-    found = RUNNERS[case.method](case, data)
+    result = RUNNERS[case.method](case, data)
     times = {"seconds": time.perf_counter() - begin, "cpu": time.process_time() - cpu}
-    predict = found.pop("predict")
+    predict = result.pop("predict")
     predictions = predict(test.rows, test.cols) if len(test) else None
     times["memory"] = peak_memory()
     judged: dict[str, float | None] = {"rmse": None, "pairs": None}
     if predictions is not None:
         judged["rmse"] = float(np.sqrt(np.mean((predictions - test.values) ** 2)))
         judged["pairs"] = pairs_in_order(test.rows, predictions, test.values)
-    counted = {"rounds": 0, "bytes": 0, "iterations": 0, "found_rank": 0, "status": ""} | found
+    counted = {"rounds": 0, "bytes": 0, "iterations": 0, "found_rank": 0, "status": ""} | result
     return asdict(case) | about | times | judged | counted
 
 
@@ -243,17 +243,17 @@ class _Fit:
         return {"predict": partial(self._predict, entries)} | sent | more
 
     def _predict(self, entries: Callable[[Any, Any], Numbers], rows: Any, cols: Any) -> Numbers:
-        users, at = as_texts(rows), self.placed.naming[0].cols_of(cols)
+        users, cols_known = as_texts(rows), self.placed.naming[0].cols_of(cols)
         numbers = np.full(len(users), -1)
         first = self.prepared.offsets[0]
-        predictions = first.of(numbers, at)
+        predictions = first.of(numbers, cols_known)
         for i, naming in self.placed.naming.items():
             places = naming.rows_of(users)
             here = places >= 0
             numbers[here] = places[here]
-            predictions[here] = self.prepared.offsets[i].of(numbers[here], at[here])
-        seen = (numbers >= 0) & (at >= 0)
-        predictions[seen] += entries(numbers[seen], at[seen])
+            predictions[here] = self.prepared.offsets[i].of(numbers[here], cols_known[here])
+        seen = (numbers >= 0) & (cols_known >= 0)
+        predictions[seen] += entries(numbers[seen], cols_known[seen])
         return np.clip(predictions, first.low, first.high)
 
     def pooled(self) -> tuple[Index, Index, Numbers]:
@@ -300,10 +300,10 @@ def _optimum(case: CompletionCase, data: list[Ratings]) -> dict[str, Any]:
     """Solve the same problem in one place, to a smaller gap."""
     fit = _Fit(case, data)
     observed = Observed.of(*fit.pooled(), fit.placed.shape)
-    found = solve(observed, case.radius, _EXACT * case.gap, case.seconds)
-    counted = {"iterations": found.iterations, "found_rank": found.x.rank, "loss": found.value}
-    status = f"all ratings in one place; gap {found.share:.1e}"
-    return fit.counted(found.x.entries, **counted, status=status) | {"rounds": 0, "bytes": 0}
+    solution = solve(observed, case.radius, _EXACT * case.gap, case.seconds)
+    counted = {"iterations": solution.iterations, "found_rank": solution.x.rank, "loss": solution.value}
+    status = f"all ratings in one place; gap {solution.share:.1e}"
+    return fit.counted(solution.x.entries, **counted, status=status) | {"rounds": 0, "bytes": 0}
 
 
 def _surprise(case: CompletionCase, data: list[Ratings]) -> dict[str, Any]:

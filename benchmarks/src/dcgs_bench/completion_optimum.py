@@ -134,7 +134,7 @@ class _Sparse:
         numbers = np.arange(1.0, len(data.counts) + 1)
         order = sp.csr_array((numbers, (data.rows, data.cols)), shape=data.shape)
         other = sp.csr_array(order.T)
-        self.order, self.other_order = (each.data.astype(np.intp) - 1 for each in (order, other))
+        self.order, self.other_order = (pattern.data.astype(np.intp) - 1 for pattern in (order, other))
         self.matrix, self.transposed = order, other
 
     def plus_factors(self, values: Numbers, parts: list[tuple[float, LowRank]]) -> LinearOperator:

@@ -160,16 +160,16 @@ FORMS = tuple(
 """The forms of FastDCGS, of which its default settings choose one."""
 
 
-def entry(name: str) -> Entry:
+def entry_named(name: str) -> Entry:
     """Return the entry of that name, or of a method outside the package.
 
     Such a method is named ``package.module:name`` or ``path/to/file.py:name``, and is a method, or a class
     or function that makes one without arguments.
     """
     if ":" not in name:
-        return next(one for one in (*ENTRIES, *GRID, *FORMS) if one.name == name)
-    found = registry.load("method", name)
-    method = found if isinstance(found, Method) or not callable(found) else found()
+        return next(entry for entry in (*ENTRIES, *GRID, *FORMS) if entry.name == name)
+    loaded = registry.load("method", name)
+    method = loaded if isinstance(loaded, Method) or not callable(loaded) else loaded()
     if not isinstance(method, Method):
         raise ValueError(
             f"{name} must be a dcgs.Method, or make one without arguments; it gives {type(method).__name__}."

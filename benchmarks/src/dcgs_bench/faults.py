@@ -14,7 +14,7 @@ from dcgs_bench.entries import OURS, Entry
 from dcgs_bench.instances import Instance
 from dcgs_bench.optimum import Optimum
 from dcgs_bench.ranking import TIME_LEVELS, cost_to
-from dcgs_bench.rounds import EndRule, GridRun, Study, name_of
+from dcgs_bench.rounds import EndRule, GridRun, GridStudy, name_of
 from dcgs_bench.study import (
     FAILED,
     NOT_REACHED,
@@ -74,32 +74,32 @@ _ABOUT = {condition.name: condition for condition in CONDITIONS}
 class FaultGrid:
     """The runs of some entries on some instances under some conditions, of at most so many rounds."""
 
-    study: Study
+    study: GridStudy
     instances: Sequence[Instance]
     entries: Sequence[Entry]
     conditions: Sequence[Condition]
     rounds: int = 1000
 
-    def task(self, chosen: Instance, one: Entry, condition: Condition, seed: int) -> StudyTask:
+    def task(self, chosen: Instance, entry: Entry, condition: Condition, seed: int) -> StudyTask:
         """Return the task of a run."""
         budget = Budget(rounds=self.rounds, seconds=self.study.seconds)
         same = _ABOUT[condition.run or condition.name]
         runtime, optimum = same.make(seed), self.study.optimum(chosen, seed)
-        made = {"method": repr(one.method), "runtime": repr(runtime)}
+        made = {"method": repr(entry.method), "runtime": repr(runtime)}
         key = self.study.key(chosen, seed, **made, **budget.limits)
         end = None if optimum is None else EndRule(optimum, TIME_LEVELS[-1])
-        work = end and GridRun(name_of(chosen), name_of(one), seed, budget, end, runtime)
-        title = f"{one.name} on {chosen.name}, {same.name}, seed {seed}"
-        return StudyTask(f"runs/{chosen.file}/{one.file}-{same.name}-{seed}", key, work, title)
+        work = end and GridRun(name_of(chosen), name_of(entry), seed, budget, end, runtime)
+        title = f"{entry.name} on {chosen.name}, {same.name}, seed {seed}"
+        return StudyTask(f"runs/{chosen.file}/{entry.file}-{same.name}-{seed}", key, work, title)
 
     def optima(self) -> list[StudyTask]:
         """Return the tasks that find f*."""
-        return [self.study.optimum_task(*each) for each in product(self.instances, self.study.seeds)]
+        return [self.study.optimum_task(*pair) for pair in product(self.instances, self.study.seeds)]
 
     def tasks(self) -> list[StudyTask]:
         """Return the tasks of all runs, those that several conditions share once."""
         every = product(self.instances, self.entries, self.conditions, self.study.seeds)
-        tasks = (self.task(*each) for each in every)
+        tasks = (self.task(*case) for case in every)
         return list({task.name: task for task in tasks}.values())
 
     def record(self) -> dict[str, Any]:
@@ -110,10 +110,10 @@ class FaultGrid:
             if optimum is None:
                 continue
             optima[f"{chosen.name}, seed {seed}"] = asdict(optimum)
-            for one, condition in product(self.entries, self.conditions):
-                run = self.study.run_of(self.task(chosen, one, condition, seed))
+            for entry, condition in product(self.entries, self.conditions):
+                run = self.study.run_of(self.task(chosen, entry, condition, seed))
                 if run is not None:
-                    about = {"instance": chosen.name, "method": one.name, "fault": condition.name}
+                    about = {"instance": chosen.name, "method": entry.name, "fault": condition.name}
                     rows.append(about | {"seed": seed} | _row(run, optimum))
         made = {"environment": environment(self.study.seeds[0]), "rounds": self.rounds}
         about = {chosen.name: chosen.about for chosen in self.instances}
@@ -122,8 +122,8 @@ class FaultGrid:
 
 def _row(run: RunRecord, optimum: Optimum) -> dict[str, Any]:
     """Return what a run says: its end, its costs to both levels, and what became of it."""
-    found = ((level, cost_to(run.columns, optimum, level) if run.columns else None) for level in TIME_LEVELS)
-    costs = {f"{level:.0e}": [cost.rounds, cost.bytes] for level, cost in found if cost is not None}
+    pairs = ((level, cost_to(run.columns, optimum, level) if run.columns else None) for level in TIME_LEVELS)
+    costs = {f"{level:.0e}": [cost.rounds, cost.bytes] for level, cost in pairs if cost is not None}
     row = {"end": run.end, "status": run.status, "rounds": run.rounds, "costs": costs, "version": __version__}
     return row | {"outcome": "reached" if len(costs) == len(TIME_LEVELS) else outcome(run, optimum)}
 

@@ -115,7 +115,7 @@ def _looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
     A built-in method has the same in every figure; methods outside the package come after them.
     """
-    known = dict.fromkeys([*(one.name for one in ENTRIES), *names])
+    known = dict.fromkeys([*(entry.name for entry in ENTRIES), *names])
     return {name: line(place, (*COLORS, "0.55")) for place, name in enumerate(known)}
 
 

@@ -49,16 +49,16 @@ SERIES: dict[str, tuple[GrowthCase, tuple[int, ...]]] = {
 
 def growth_tasks(grows: Sequence[str], most: int | None, limit: float, seed: int) -> list[StudyTask]:
     """Return a task for each size of each quantity, up to ``most``."""
-    found = []
+    tasks = []
     for name in grows:
         case, sizes = SERIES[name]
         for size in sizes:
             if most is None or size <= most:
-                one = replace(case, **{name: size})
-                key = asdict(one) | {"seconds": limit, "seed": seed, "versions": versions()}
-                work = partial(alone, run_case, one, limit, seed, {"grows": name, "size": size})
-                found.append(StudyTask(f"runs/{name}/{size}", key, work, f"{size:,} {name}"))
-    return found
+                sized = replace(case, **{name: size})
+                key = asdict(sized) | {"seconds": limit, "seed": seed, "versions": versions()}
+                work = partial(alone, run_case, sized, limit, seed, {"grows": name, "size": size})
+                tasks.append(StudyTask(f"runs/{name}/{size}", key, work, f"{size:,} {name}"))
+    return tasks
 
 
 def make(case: GrowthCase, seed: int) -> StudyProblem:

@@ -430,7 +430,7 @@ def drawn(number: int) -> Instance:
     return Instance(f"{_DRAWN}{number}", about, make, rounds=400, reference=6000, time_factor=0.15)
 
 
-def instance(name: str) -> Instance:
+def instance_named(name: str) -> Instance:
     """Return the instance of that name, or one outside the package.
 
     The latter is named ``package.module:name`` or ``path/to/file.py:name``, and is a function of a seed
@@ -439,7 +439,7 @@ def instance(name: str) -> Instance:
     if name.startswith(_DRAWN):
         return drawn(int(name.removeprefix(_DRAWN)))
     if ":" not in name:
-        return next(one for one in (*INSTANCES, *LARGE, *QUICK) if one.name == name)
+        return next(known for known in (*INSTANCES, *LARGE, *QUICK) if known.name == name)
     make = registry.load("instance", name)
     if not callable(make):
         raise ValueError(f"{name} must be a function of a seed; it is a {type(make).__name__}.")
@@ -460,4 +460,4 @@ def instance(name: str) -> Instance:
 @lru_cache(maxsize=2)
 def problem_of(name: str, seed: int) -> StudyProblem:
     """Return the problem of an instance; the last two are kept, for runs one after the other."""
-    return instance(name).make(seed)
+    return instance_named(name).make(seed)

@@ -138,11 +138,11 @@ def threads_speedup(
         return minimize(objectives, X, graph, method, iterations=3, every=0, runtime=runtime)
 
     pairs = [(run(1), run(threads)) for _ in range(repeats)]
-    one, several = (median(result.seconds for result in results) for results in zip(*pairs, strict=True))
+    single, several = (median(result.seconds for result in results) for results in zip(*pairs, strict=True))
     equal = all(np.array_equal(first.agents, second.agents) for first, second in pairs)
     case = f"DCGS on a Lasso of {samples}×{features}, {AGENTS} agents"
-    row = {"case": case, "threads": threads, "one": one, "several": several, "equal": equal}
-    return [row | {"ratio": one / several}]
+    row = {"case": case, "threads": threads, "one": single, "several": several, "equal": equal}
+    return [row | {"ratio": single / several}]
 
 
 def checkpoint_share(

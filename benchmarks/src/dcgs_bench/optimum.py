@@ -57,8 +57,8 @@ class Optimum:
 
     def first_at(self, losses: Any, level: float) -> int | None:
         """Return the place of the first loss of that relative error, or None if it cannot be told."""
-        at = np.flatnonzero(self.relative(losses) <= level)
-        return int(at[0]) if at.size and self.resolves(level) else None
+        reached = np.flatnonzero(self.relative(losses) <= level)
+        return int(reached[0]) if reached.size and self.resolves(level) else None
 
 
 def solve(problem: StudyProblem, iterations: int = 20_000, target: float = TARGET) -> Optimum:
@@ -120,8 +120,8 @@ def _heavy_column(problem: StudyProblem) -> int | None:
     return heaviest if squares[heaviest] > 0.5 * np.sum(squares) else None
 
 
-def _better(one: Optimum, other: Optimum) -> Optimum:
+def _better(first: Optimum, other: Optimum) -> Optimum:
     """Return the lower of two values of f with the better of two lower bounds of f*."""
-    bound = max(one.value - one.gap, other.value - other.gap)
-    value = min(one.value, other.value)
-    return Optimum(value, one.start, max(0.0, value - bound), other.iterations)
+    bound = max(first.value - first.gap, other.value - other.gap)
+    value = min(first.value, other.value)
+    return Optimum(value, first.start, max(0.0, value - bound), other.iterations)

@@ -48,7 +48,9 @@ def pool(problem: StudyProblem, optimum: Optimum, limit: float) -> Trial:
     costs: dict[float, RunCost | None] = {}
     note = f"data of {data:,} bytes, a model of {model:,} bytes"
     for level in TIME_LEVELS:
-        reached = [(at, name) for name, run in runs.items() for at, relative in run if relative <= level]
+        reached = [
+            (spent, name) for name, run in runs.items() for spent, relative in run if relative <= level
+        ]
         seconds, solver = min(reached, default=(None, ""))
         sent = data + model
         costs[level] = None if seconds is None else RunCost(_ROUNDS, sent, 0, sent, seconds)
@@ -62,7 +64,9 @@ def pooled_objective(parts: Sequence[Objective]) -> Objective:
     target = np.concatenate([array for part in parts for array in part.loss.data().values()])
     if isinstance(first.map, Sampling):
         maps = [part.map for part in parts if isinstance(part.map, Sampling)]
-        rows, cols = (np.concatenate(each) for each in zip(*((m.rows, m.cols) for m in maps), strict=True))
+        rows, cols = (
+            np.concatenate(arrays) for arrays in zip(*((m.rows, m.cols) for m in maps), strict=True)
+        )
         return Objective(SquaredLoss(target), Sampling(rows, cols, first.map.shape))
     matrices = [part.map.A for part in parts if isinstance(part.map, MatrixMap)]
     A = sp.vstack(matrices, format="csr") if sp.issparse(matrices[0]) else np.vstack(matrices)

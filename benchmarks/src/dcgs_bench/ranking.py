@@ -51,16 +51,18 @@ class RunCost:
         return self.computing + link.seconds(self.peak_bytes, self.rounds)
 
 
-def cost_at(columns: Columns, work: str = "lmo_calls", at: int = -1) -> RunCost:
+def cost_at(columns: Columns, work: str = "lmo_calls", place: int = -1) -> RunCost:
     """Return the cost up to a recorded point, by default the last; ``work`` names its column."""
-    rounds, sent, spent, peak = (int(columns[name][at]) for name in ("rounds", "bytes", work, "peak_bytes"))
-    return RunCost(rounds, sent, spent, peak, float(columns["computing"][at]))
+    rounds, sent, spent, peak = (
+        int(columns[name][place]) for name in ("rounds", "bytes", work, "peak_bytes")
+    )
+    return RunCost(rounds, sent, spent, peak, float(columns["computing"][place]))
 
 
 def cost_to(columns: Columns, optimum: Optimum, level: float, work: str = "lmo_calls") -> RunCost | None:
     """Return the cost at the first recorded point of a level, or None if it was not reached."""
-    at = optimum.first_at(columns["worst_loss"], level)
-    return None if at is None else cost_at(columns, work, at)
+    place = optimum.first_at(columns["worst_loss"], level)
+    return None if place is None else cost_at(columns, work, place)
 
 
 @final
@@ -153,7 +155,7 @@ def best_of(tried: Sequence[Trial], method: str) -> Trial:
 def trials_of(record: Mapping[str, Any]) -> dict[str, list[Trial]]:
     """Return the trials of a record of ``dcgs bench rounds`` or ``dcgs bench time``."""
     instances = record["instances"].items()
-    return {name: [Trial.from_json(trial) for trial in one["trials"]] for name, one in instances}
+    return {name: [Trial.from_json(trial) for trial in made["trials"]] for name, made in instances}
 
 
 _NEAR = 1.2  # times the best: within 20 %
@@ -220,8 +222,8 @@ class Ranking:
 
     def best(self, instance: str) -> float | None:
         """Return the least of all ranked entries."""
-        found = (self.amount(instance, name) for name in self.names)
-        return min((amount for amount in found if amount is not None), default=None)
+        amounts = (self.amount(instance, name) for name in self.names)
+        return min((amount for amount in amounts if amount is not None), default=None)
 
     def decided(self) -> list[str]:
         """Return the instances on which some ranked entry got there."""
@@ -229,13 +231,13 @@ class Ranking:
 
     def undecided(self) -> list[str]:
         """Return the instances on which an entry ended at a limit before it had spent the least of all."""
-        found = []
+        undecided = []
         for instance in self.decided():
             best = self.best(instance) or 0.0
             spent = (self._unfinished(instance, name) for name in self.names)
             if any(cost is not None and end in _LIMITS and self._measure(cost) < best for end, cost in spent):
-                found.append(instance)
-        return found
+                undecided.append(instance)
+        return undecided
 
     def ratios(self, name: str) -> list[float]:
         """Return what the entry needed over the least, for all instances on which it got there."""
@@ -390,14 +392,14 @@ def _counts(cost: RunCost) -> tuple[int, int]:
 
 def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
     """Return the table of one instance: rounds and bytes until the agents stop, then to every level."""
-    stops, to_levels = Ranking(trials, by_stops=True), [Ranking(trials, each) for each in LEVELS]
-    head = ["rounds until", f"agents stop at {GOAL:.0e}", "bytes then", *(f"{each:.0e}" for each in LEVELS)]
+    stops, to_levels = Ranking(trials, by_stops=True), [Ranking(trials, level) for level in LEVELS]
+    head = ["rounds until", f"agents stop at {GOAL:.0e}", "bytes then", *(f"{level:.0e}" for level in LEVELS)]
     head += [f"bytes to {GOAL:.0e}", f"work to {GOAL:.0e}"]
     rows = []
     for trial in trials[instance]:
         sent, cost = stops.cost(instance, trial.entry), trial.costs.get(GOAL)
         work = NOT_REACHED if cost is None else f"{cost.work:,} {_SHORT[trial.work]}"
-        sizes = [NOT_REACHED if each is None else f"{each.bytes:,}" for each in (sent, cost)]
+        sizes = [NOT_REACHED if level is None else f"{level.bytes:,}" for level in (sent, cost)]
         cells = [stops.cell(instance, trial.entry), (sizes[0], False)]
         cells += [ranking.cell(instance, trial.entry) for ranking in to_levels]
         rows.append([(trial.entry, False), *cells, (sizes[1], False), (work, False)])
@@ -407,12 +409,12 @@ def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
 def stops_table(trials: Trials) -> TextTable:
     """Return for FastDCGS when the error is at each gap, and when the agents stop at it, by which bound."""
     ours = ((name, trial) for name, row in trials.items() for trial in row if trial.entry == OURS)
-    found = {name: trial for name, trial in ours if trial.stops}
-    gaps = sorted({gap for trial in found.values() for gap in trial.stops}, reverse=True)
+    ours_by_name = {name: trial for name, trial in ours if trial.stops}
+    gaps = sorted({gap for trial in ours_by_name.values() for gap in trial.stops}, reverse=True)
     head, rows = [OURS, "diameter"], []
     for gap in gaps:
         head += [f"within {gap:.0e}", f"agents stop at {gap:.0e}"]
-    for instance, trial in found.items():
+    for instance, trial in ours_by_name.items():
         row = [instance, str(next(iter(trial.stops.values())).diameter)]
         for gap in gaps:
             error, stopped = (

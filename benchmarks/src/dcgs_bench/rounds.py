@@ -20,7 +20,7 @@ from dcgs.run.minimize import versions
 from dcgs.run.result import Snapshot
 from dcgs.run.stopping import LIMITS
 from dcgs.runtime import Lockstep
-from dcgs_bench.entries import GOAL, Adapted, Entry, entry, observed_sparsely
+from dcgs_bench.entries import GOAL, Adapted, Entry, entry_named, observed_sparsely
 from dcgs_bench.instances import Instance, problem_of
 from dcgs_bench.optimum import TARGET, Optimum, solve
 from dcgs_bench.pooled import pool
@@ -73,7 +73,7 @@ class GridRun:
 
     def __call__(self) -> dict[str, Any]:
         """Do the run; return its record."""
-        problem, method = problem_of(self.instance, self.seed), entry(self.entry).method
+        problem, method = problem_of(self.instance, self.seed), entry_named(self.entry).method
         once = Lockstep(threads=1)
         if self.end is None:
             record = execute(problem, method, self.budget, self.seed, runtime=once)
@@ -94,7 +94,7 @@ class GridRun:
 
 @final
 @dataclass(frozen=True)
-class Study:
+class GridStudy:
     """The records of a grid, the limit on seconds of a run, and the seeds."""
 
     records: Records
@@ -123,9 +123,9 @@ class Study:
         return None if result is None else RunRecord(**result)
 
 
-def name_of(one: Instance | Entry) -> str:
+def name_of(named: Instance | Entry) -> str:
     """Return the name under which another process finds it."""
-    return one.spec or one.name
+    return named.spec or named.name
 
 
 def _find_optimum(name: str, seed: int, iterations: int) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class RoundsGrid:
     rounds and seconds; with ``stops_only`` there are no others.
     """
 
-    study: Study
+    study: GridStudy
     level: float = LEVELS[-1]
     stops_only: bool = False
     with_pool: bool = False
@@ -151,31 +151,31 @@ class RoundsGrid:
         """The seed of data and graphs."""
         return self.study.seeds[0]
 
-    def gaps(self, one: Entry) -> tuple[float | None, ...]:
+    def gaps(self, entry: Entry) -> tuple[float | None, ...]:
         """Return the gap of each run of an entry at which its agents stop; None is the measured run."""
-        stops = tuple(gap for gap in one.gaps if gap >= self.level)
+        stops = tuple(gap for gap in entry.gaps if gap >= self.level)
         return stops if self.stops_only else (None, *stops)
 
-    def budget(self, chosen: Instance, one: Entry, gap: float | None = None) -> Budget:
+    def budget(self, chosen: Instance, entry: Entry, gap: float | None = None) -> Budget:
         """Return the limits of a run. A setting gets the rounds that its default settings take to 1e-3."""
-        default = self.trial(chosen, entry(one.family)) if one.setting else None
+        default = self.trial(chosen, entry_named(entry.family)) if entry.setting else None
         cost = None if default is None else default.costs[GOAL]
         rounds = chosen.rounds if cost is None else max(1, cost.rounds)
-        seconds = self.study.seconds * chosen.time_factor * one.time_factor
+        seconds = self.study.seconds * chosen.time_factor * entry.time_factor
         return Budget(rounds=rounds, seconds=seconds, gap=gap, every=1 if gap is None else 0)
 
-    def task(self, chosen: Instance, one: Entry, gap: float | None = None) -> StudyTask:
+    def task(self, chosen: Instance, entry: Entry, gap: float | None = None) -> StudyTask:
         """Return the task of a run of an entry on an instance: the measured one, or until the agents stop."""
-        budget, title = self.budget(chosen, one, gap), f"{name_of(one)} on {name_of(chosen)}"
-        key = self.study.key(chosen, self.seed, method=repr(one.method), **budget.limits)
+        budget, title = self.budget(chosen, entry, gap), f"{name_of(entry)} on {name_of(chosen)}"
+        key = self.study.key(chosen, self.seed, method=repr(entry.method), **budget.limits)
         optimum = self.study.optimum(chosen, self.seed)
-        run = partial(GridRun, name_of(chosen), name_of(one), self.seed, budget)
+        run = partial(GridRun, name_of(chosen), name_of(entry), self.seed, budget)
         if gap is not None:
-            name = f"stops/{chosen.file}/{one.file}-{gap:.0e}"
+            name = f"stops/{chosen.file}/{entry.file}-{gap:.0e}"
             return StudyTask(name, key, optimum and run(None), f"{title} until the agents stop at {gap:.0e}")
-        level = GOAL if one.setting else self.level
+        level = GOAL if entry.setting else self.level
         work = None if optimum is None else run(EndRule(optimum, level))
-        return StudyTask(f"runs/{chosen.file}/{one.file}", key | {"level": level}, work, title)
+        return StudyTask(f"runs/{chosen.file}/{entry.file}", key | {"level": level}, work, title)
 
     def pool_task(self, chosen: Instance) -> StudyTask:
         """Return the task that solves an instance on the pooled data."""
@@ -192,36 +192,38 @@ class RoundsGrid:
 
         def runs(some: Sequence[Entry]) -> list[StudyTask]:
             return [
-                self.task(chosen, one, gap)
+                self.task(chosen, entry, gap)
                 for chosen in instances
-                for one in some
-                for gap in self.gaps(one)
-                if one.name not in chosen.without
+                for entry in some
+                for gap in self.gaps(entry)
+                if entry.name not in chosen.without
             ]
 
         return [
             lambda: [self.study.optimum_task(chosen, self.seed) for chosen in instances],
-            lambda: runs([one for one in entries if not one.setting]),
-            lambda: runs([one for one in entries if one.setting]),
+            lambda: runs([entry for entry in entries if not entry.setting]),
+            lambda: runs([entry for entry in entries if entry.setting]),
             lambda: [
                 self.pool_task(chosen) for chosen in instances if self.with_pool and not self.stops_only
             ],
         ]
 
-    def trial(self, chosen: Instance, one: Entry) -> Trial | None:
+    def trial(self, chosen: Instance, entry: Entry) -> Trial | None:
         """Return what an entry spent on an instance, or None if no run of it is recorded."""
         optimum = self.study.optimum(chosen, self.seed)
         if optimum is None:
             return None
-        run = self.study.run_of(self.task(chosen, one))
-        stops = {gap: stop for gap in one.gaps if (stop := self._stop(chosen, one, gap, optimum)) is not None}
+        run = self.study.run_of(self.task(chosen, entry))
+        stops = {
+            gap: stop for gap in entry.gaps if (stop := self._stop(chosen, entry, gap, optimum)) is not None
+        }
         if run is None and not stops:
             return None
-        work, column = ("projections",) * 2 if one.method.projects else ("oracle calls", "lmo_calls")
+        work, column = ("projections",) * 2 if entry.method.projects else ("oracle calls", "lmo_calls")
         if run is None:
-            return Trial(one.name, work, costs=dict.fromkeys(LEVELS), stops=stops)
+            return Trial(entry.name, work, costs=dict.fromkeys(LEVELS), stops=stops)
         return Trial(
-            one.name,
+            entry.name,
             work,
             run.end,
             replace(cost_at(run.columns, column), rounds=run.rounds),
@@ -237,40 +239,40 @@ class RoundsGrid:
         self, instances: Sequence[Instance], entries: Sequence[Entry], settings: Sequence[Entry] = ()
     ) -> dict[str, Any]:
         """Return all that is recorded of these entries and of the best of the settings, for JSON."""
-        found = {}
+        by_instance = {}
         for chosen in instances:
             optimum, trials = self.study.optimum(chosen, self.seed), self._trials(chosen, entries, settings)
             if optimum is not None and trials:
-                found[chosen.name] = {
+                by_instance[chosen.name] = {
                     "about": chosen.about,
                     "optimum": asdict(optimum) | {"uncertainty": optimum.uncertainty},
                     "rounds": chosen.rounds,
                     "trials": [trial.to_json() for trial in trials],
                 }
         made = {"environment": environment(self.seed), "seconds": self.study.seconds}
-        return made | {"instances": found}
+        return made | {"instances": by_instance}
 
     def unusable(self, instances: Sequence[Instance], entries: Sequence[Entry]) -> list[str]:
         """Return the names of own instances without f*, and of entries that failed on all others."""
         known = [chosen for chosen in instances if self.study.optimum(chosen, self.seed) is not None]
         lost = [chosen.name for chosen in instances if chosen.spec and chosen not in known]
-        done = {one.name for one in entries if any(self.trial(chosen, one) for chosen in known)}
-        return lost + [one.name for one in entries if known and one.name not in done]
+        done = {entry.name for entry in entries if any(self.trial(chosen, entry) for chosen in known)}
+        return lost + [entry.name for entry in entries if known and entry.name not in done]
 
     def _trials(self, chosen: Instance, entries: Sequence[Entry], settings: Sequence[Entry]) -> list[Trial]:
-        found = {one: trial for one in entries if (trial := self.trial(chosen, one)) is not None}
-        trials = list(found.values())
-        for family in dict.fromkeys(one.family for one in settings):
-            own = (one for one in settings if one.family == family)
-            tried = [trial for one in own if (trial := self.trial(chosen, one)) is not None]
+        by_entry = {entry: trial for entry in entries if (trial := self.trial(chosen, entry)) is not None}
+        trials = list(by_entry.values())
+        for family in dict.fromkeys(entry.family for entry in settings):
+            settings_of = (entry for entry in settings if entry.family == family)
+            tried = [trial for entry in settings_of if (trial := self.trial(chosen, entry)) is not None]
             if tried:
                 trials.append(best_of([*(t for t in trials if t.entry == family), *tried], family))
         task = self.pool_task(chosen)
         pooled = self.study.records.read(task.name, task.key)
         return trials if pooled is None else [*trials, Trial.from_json(pooled)]
 
-    def _stop(self, chosen: Instance, one: Entry, gap: float, optimum: Optimum) -> Stop | None:
-        run = self.study.run_of(self.task(chosen, one, gap))
+    def _stop(self, chosen: Instance, entry: Entry, gap: float, optimum: Optimum) -> Stop | None:
+        run = self.study.run_of(self.task(chosen, entry, gap))
         if run is None:
             return None
         failed = run.end == FAILED
@@ -281,20 +283,22 @@ class RoundsGrid:
 
 def remarks(made: dict[str, Any]) -> list[str]:
     """Return a sentence for every f* that is not known to the target, and every run that failed."""
-    found, usual = [], {"AGREED", *(status.name for status in LIMITS)}
-    for name, one in made["instances"].items():
-        known, tried = one["optimum"], f"after {one['optimum']['iterations']} iterations"
+    sentences, usual = [], {"AGREED", *(status.name for status in LIMITS)}
+    for name, made_of in made["instances"].items():
+        known, tried = made_of["optimum"], f"after {made_of['optimum']['iterations']} iterations"
         if known["uncertainty"] > TARGET:
             told = (
                 f"known to {known['uncertainty']:.1e} only, {tried}; levels below ten times that are left out"
             )
-            found.append(f"f* of {name}: {told}.")
-        for trial in one["trials"]:
+            sentences.append(f"f* of {name}: {told}.")
+        for trial in made_of["trials"]:
             about = f"{trial['entry']} on {name}"
-            found += [f"{about}: the run failed: {trial['note']}"] * (trial["end"] == FAILED)
+            sentences += [f"{about}: the run failed: {trial['note']}"] * (trial["end"] == FAILED)
             odd = {gap: stop["end"] for gap, stop in trial["stops"].items() if stop["end"] not in usual}
-            found += [f"{about}: the agents did not stop at {gap}; status {end}." for gap, end in odd.items()]
-    return found
+            sentences += [
+                f"{about}: the agents did not stop at {gap}; status {end}." for gap, end in odd.items()
+            ]
+    return sentences
 
 
 def _solve_pooled(name: str, seed: int, optimum: Optimum, limit: float) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def refusal(checkpoint: Checkpoint, held: Sequence[Sequence[int]], notes: Sequen
             return None
         return (
             f"the folder of a new run must hold no checkpoints; {path!r} has iterations {some}. "
-            "Resume them with resume=True, or choose another folder."
+            "Resume them with resume=True (--resume), or choose another folder."
         )
     if any(some) and common(held) is None:
         without = [i for i, ks in enumerate(held) if not ks]
@@ -131,7 +131,7 @@ def refusal(checkpoint: Checkpoint, held: Sequence[Sequence[int]], notes: Sequen
         )
     if checkpoint.resume is True and not some:
         none = f"there must be a checkpoint to resume; {path!r} has none that is complete."
-        return " ".join([none, *notes, "Leave out resume to start a new run."])
+        return " ".join([none, *notes, "Leave out resume (--resume) to start a new run."])
     return None
 
 

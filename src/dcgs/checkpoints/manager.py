@@ -245,7 +245,7 @@ class CheckpointManager:
             exit_by_signal(
                 self._signal,
                 f"stopped by a signal; a checkpoint is in {str(self.checkpoint.path)!r}: "
-                "resume with resume=True.",
+                "resume with resume=True (--resume).",
             )
 
     def _write(self, k: int, contents: Mapping[int, dict[str, Plain]]) -> None:
@@ -265,7 +265,7 @@ class CheckpointManager:
         return OSError(
             f"the checkpoint of iteration {k} cannot be written to {str(self.checkpoint.path)!r}: "
             f"{error.strerror or error}. Earlier checkpoints are complete; free some space, and resume with "
-            "resume=True."
+            "resume=True (--resume)."
         )
 
 

@@ -27,14 +27,6 @@ from dcgs.runtime.errors import describe, printable
 # What bad input, a full disk, a lack of memory or a failed run raises. Their messages are for users.
 ERRORS = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
 
-_WORDS = {
-    "resume=True": "--resume",
-    "Leave out resume": "Leave out --resume",
-    "MPI(timeout=...)": "--timeout",
-    "Use every=1.": "Add --measure.",
-}
-
-
 _SAME = "Rename them, or leave them out at all sites with --drop, which takes columns that some sites lack."
 _CORRECT = "Correct it, make it a category with --categorical {0}, or leave it out with --drop {0}."
 REMEDIES = {
@@ -45,27 +37,19 @@ REMEDIES = {
     Remedy.NO_FLOORS: "Leave out --min-count and --min-sites, or fit with more sites.",
     Remedy.COARSER: "Give a number as --radius, or a lower --min-count.",
     Remedy.FEWER_FLOORS: "Give a lower --min-count or --min-sites.",
-    Remedy.LEAVE_OUT_SITE: "Leave it out, or give a lower --min-count if it may be.",
+    Remedy.SMALL_SITE: "Leave the site out, or give a lower --min-count if it may be.",
     Remedy.NO_CATEGORY: "Leave it out with --drop, or if it is a category, name it with --categorical.",
     Remedy.FEWER_HELD_OUT: "Hold out fewer rows with --held-out.",
 }
 """What to do about an error on the data of sites, in the options of the command."""
 
 
-def translate(message: str, checkpoint: Path | None) -> str:
-    """Return a message of the library as one of the command; ``checkpoint`` is the folder, if there is one.
-
-    >>> translate("see whether the link is up and start again, or allow more by MPI(timeout=...).", Path("c"))
-    'see whether the link is up and continue with --resume, or allow more by --timeout.'
-    """
-    for library, command in _WORDS.items():
-        message = message.replace(library, command)
-    return message if checkpoint is None else message.replace("and start again", "and continue with --resume")
-
-
 @contextmanager
 def command_errors(group: ProcessGroup, checkpoint: Path | None) -> Iterator[None]:
-    """Turn an error that is raised in here into a RunAbortedError in the words of the command."""
+    """Turn an error that is raised in here into a RunAbortedError in the words of the command.
+
+    ``checkpoint`` is the folder of checkpoints, if there is one.
+    """
     try:
         yield
     except ERRORS as error:
@@ -74,7 +58,9 @@ def command_errors(group: ProcessGroup, checkpoint: Path | None) -> Iterator[Non
         if isinstance(error, SitesError):
             message = error.worded(REMEDIES)
         else:
-            message = translate(group.describe(error), checkpoint)
+            message = group.describe(error)
+            if isinstance(error, RunAbortedError) and checkpoint is not None:
+                message += " Continue with --resume."
         raise RunAbortedError(message, scope, status=2 if bad_input else 1) from error
 
 
@@ -105,17 +91,17 @@ _ROOT_FIRST = 3.0
 
 def make_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command with all its jobs, or one that can parse ``typed`` only."""
-    raw, found = argparse.RawDescriptionHelpFormatter, find_jobs(typed)
+    raw, known_jobs = argparse.RawDescriptionHelpFormatter, find_jobs(typed)
     parser = argparse.ArgumentParser(
-        "dcgs", description=_DESCRIPTION, epilog=_epilog(found.values()), formatter_class=raw
+        "dcgs", description=_DESCRIPTION, epilog=_epilog(known_jobs.values()), formatter_class=raw
     )
     parser.add_argument("--version", action="version", version=f"dcgs {__version__}")
     jobs = parser.add_subparsers(title="jobs", required=True, metavar="JOB")
-    missing = missing_package(found, typed or ())
+    missing = missing_package(known_jobs, typed or ())
     if missing is not None:
         parser.error(missing)
     try:
-        add_jobs(jobs, found, typed)
+        add_jobs(jobs, known_jobs, typed)
     except ImportError as error:
         parser.error(f"the job cannot be loaded: {str(error).rstrip('.')}.")
     return parser

@@ -144,6 +144,7 @@ def add_options(jobs: Any) -> argparse.ArgumentParser:
     add("--every K", "save it after every K iterations (default: 10)", count)
     text = "continue from the newest iteration that all agents have in DIR; auto: or from the beginning"
     add("--resume auto", text, nargs="?", const=True, default=False, choices=["auto"])
+    parser.set_defaults(handover=None)  # of runs between organizations
     return parser
 
 
@@ -343,7 +344,7 @@ OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders")
 # What a private fit takes beside these; all else would be computed from rows, or is not used.
 _WITH_NOISE = ("problem", "target", "radius", "graph", "seed", "secure", "typed", "run", *OF_NOISE)
 _OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
-LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT)
+LOCAL = (*_OWN_FILES, *_OWN_PROCESS, *_OWN_OUTPUT, "handover")
 # Defaults of options that are refused for ratings.
 _DEFAULTS: dict[str, Any] = {"missing": "mean", "held_out": 0.1}
 _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "folds", "missing")
@@ -413,6 +414,7 @@ def config_of(args: argparse.Namespace) -> FitConfig:
         options=_common_options(args),
         secure=_secure(args),
         floors=_floors(args),
+        handover=args.handover,
     )
 
 

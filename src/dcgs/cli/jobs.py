@@ -80,28 +80,29 @@ def find_jobs(typed: Sequence[str] | None) -> dict[str, CommandJob]:
     return {**OWN, **{entry.name: _load(entry) for entry in others}}
 
 
-def add_jobs(jobs: Any, found: Mapping[str, CommandJob], typed: Sequence[str] | None) -> None:
+def add_jobs(jobs: Any, known_jobs: Mapping[str, CommandJob], typed: Sequence[str] | None) -> None:
     """Add all jobs to the command, with their options: without ``typed`` of all, else of the job typed.
 
     The modules of the other jobs are not imported, because they take long to import.
     """
     name = next((word for word in typed or () if not word.startswith("-")), None)
-    for known, job in found.items():
+    for known, job in known_jobs.items():
         if typed is None or known == name:
             EntryPoint(known, job.add, GROUP).load()(jobs)
         else:
             jobs.add_parser(known, help=job.text)
 
 
-def missing_package(found: Mapping[str, CommandJob], typed: Sequence[str]) -> str | None:
+def missing_package(known_jobs: Mapping[str, CommandJob], typed: Sequence[str]) -> str | None:
     """Return what to install if the job that was typed is in a package that is not installed, else None."""
     name = next((word for word in typed if not word.startswith("-")), "")
     package = _PACKAGES.get(name)
-    if package is None or name in found:
+    if package is None or name in known_jobs:
         return None
     return (
         f"dcgs {name} is in the package {package}, which is not installed. "
-        f"Install it with: pip install {package}=={__version__}"
+        f"Install it with: pip install {package}=={__version__}; in a copy of the repository: pip install "
+        "./benchmarks"
     )
 
 

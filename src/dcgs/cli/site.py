@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from dcgs.cli.jobs import HELP
 from dcgs.cli.study import describe_study, fit_arguments
 from dcgs.cli.values import job, option
 from dcgs.files import atomic_write
+from dcgs.learn.files.folder import SUMMARY
 from dcgs.sites.checks import check_site
 from dcgs.sites.config import site_file
 from dcgs.sites.events import EventLog
@@ -113,14 +115,23 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     os.chdir(site.config.file.resolve().parent)  # so that the others learn the name of the data, and no path
     fit = fit_arguments(site.study, site.config, state)
     log = EventLog(state / "events.jsonl")
-    note = site.certificate_note()
-    if note is not None:
-        log.say(note)
-    with site.running(log) as (runtime, mailbox):
-        if mailbox.fact("done") is not None and fit.out.exists():
+    again = site.is_done and fit.out.exists()
+    with site.running(log, again) as runtime:
+        if again:
             console.print(f"the model is in {fit.out}; this run was done before", soft_wrap=True)
             return 0
-        return fit_over(runtime, fit, console)
+        status = fit_over(runtime, fit, console)
+        if status == 0:
+            runtime.transport.facts["result"] = how_it_ended(fit.out)
+        return status
+
+
+def how_it_ended(out: Path) -> str:
+    """Return how the run of a fit ended, with the certified gap, from its summary."""
+    summary = json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    gap = summary.get("gap") or {}
+    certified = [f"{name} {gap[name]:.1e}" for name in ("gap", "share") if gap.get(name) is not None]
+    return f"{summary.get('status', '')} {', '.join(certified)}".strip()
 
 
 def _status(args: argparse.Namespace, console: Console) -> int:

@@ -17,12 +17,14 @@ from dcgs.cli.values import count, job, option, path, positive
 from dcgs.files import atomic_write
 from dcgs.learn.files.fit import OPEN_SUMS, FitConfig
 from dcgs.learn.files.graphs import NAMED, GraphSpec
+from dcgs.learn.files.handover import HandoverFiles
+from dcgs.learn.files.layout import EntriesLayout
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.keys import DAYS, Authority, Identity
 from dcgs.sites.node import as_flags
 from dcgs.sites.study import RELAY, Member, Study, StudyLimits, edges_between
 
-STUDY, CA_KEY = "study.toml", "ca.key"
+STUDY, CA_KEY, LATEST = "study.toml", "ca.key", "latest.json"
 
 _ABOUT = """\
 Make the file that all sites of a study hold: who they are, how they reach each other, what they compute.
@@ -35,6 +37,7 @@ examples:
   dcgs study new heart/ --sites ulm=https://ulm.example.org:8443,graz,bern --problem logistic --radius auto
   dcgs study sign heart/ ulm.csr
   dcgs study show heart/
+  dcgs study without graz heart/
 """
 _CLOCK = ("seconds", "every", "resume", "measure", *OF_NOISE)
 """Options that would make a run depend on the clock or on noise, which a site that starts again would draw
@@ -58,6 +61,15 @@ def add(jobs: Any) -> None:
         "--run-number N", "of a study that is run again with the same options (default: 1)", count, default=1
     )
     add_to("--patience HOURS", "how long a site waits for another (default: 72)", positive, default=72.0)
+    limits = StudyLimits()
+    add_to(
+        "--rounds-limit N",
+        f"the most rounds of messages, in all (default: {limits.rounds})",
+        count,
+        default=limits.rounds,
+    )
+    text = f"the most megabytes that a site sends, in all (default: {limits.sent_mb})"
+    add_to("--sent-limit MB", text, count, default=limits.sent_mb)
     text = "the most megabytes of one message (default: 64)"
     add_to("--message-limit MB", text, count, default=StudyLimits.message_mb)
     add_to("--problem PROBLEM", "as the first word after dcgs fit", required=True)
@@ -71,6 +83,12 @@ def add(jobs: Any) -> None:
     )
     option(sign, "--days N", f"how long the certificate is valid (default: {DAYS})", count, default=DAYS)
     sign.set_defaults(run=_sign)
+    text = "leave a site out, by consent of all others: they go on from the models that they have"
+    without = job(kinds, "without", text, _ABOUT, _MORE)
+    without.add_argument("site", metavar="SITE", help="the name of the site that will not come back")
+    text = "the folder of the study (default: this one)"
+    without.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="FOLDER", help=text)
+    without.set_defaults(run=_without)
     show = job(kinds, "show", "print what a study computes, and its SHA-256", _ABOUT, _MORE)
     show.add_argument("study", type=path, metavar="STUDY", help="a study, or its folder")
     show.set_defaults(run=_show)
@@ -105,9 +123,25 @@ def fit_arguments(study: Study, config: SiteConfig, folder: Path) -> argparse.Na
         str(folder / "graph.txt"),
     ]
     local += ["--out", str(folder / "model"), "--force"]
+    for name, least in vars(config.floors).items():  # a site may be stricter than the study
+        options[name] = max(least, int(options.get(name) or 0)) or None
+    options = {name: value for name, value in options.items() if value is not None}
     args = _fit_parser().parse_args([problem, *local, *as_flags(options), *as_flags(config.fit)])
+    args.handover = HandoverFiles(folder / LATEST)
+    if study.without:
+        before = config.state(bytes.fromhex(study.before)) / LATEST
+        args.handover = replace(args.handover, start=before, notes=(_left_out(study),))
     args.typed = ["fit", problem, *as_flags(options)]
     return args
+
+
+def _left_out(study: Study) -> str:
+    """Return what is certified where sites have been left out."""
+    return (
+        f"without {', '.join(study.without)}, by consent of the other sites: what is certified is the "
+        f"optimum over the rows of {', '.join(study.names)} alone. With a given radius, the run begins at "
+        "the mean of the models that they had."
+    )
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -139,12 +173,14 @@ def _new(args: argparse.Namespace, console: Console) -> int:
         for dest, action in shared.items()
         if (value := getattr(args, dest)) is not None and value != action.default
     }
-    limits = StudyLimits(message_mb=args.message_limit, patience_hours=args.patience)
+    limits = StudyLimits(
+        args.message_limit, patience_hours=args.patience, rounds=args.rounds_limit, sent_mb=args.sent_limit
+    )
     edges = edges_between(sites, sorted(tuple(sorted(edge)) for edge in graph.edges))
     fit = {"problem": args.problem, **given}
     study = Study(name, sites, edges, fit, limits, args.run_number, relay)
     study.check()
-    _check_fit(study)
+    study = replace(study, fit=fit | _privacy(_check_fit(study)))
     authority = Authority.create(name)
     args.folder.mkdir(parents=True, exist_ok=True)
     authority.save_key(args.folder / CA_KEY)
@@ -169,6 +205,13 @@ def _check_fit(study: Study) -> FitConfig:
     config.check()
     own = replace(config, source=replace(config.source, own=True))
     return own.decided(len(study.sites))
+
+
+def _privacy(config: FitConfig) -> dict[str, Any]:
+    """Return what the study says about masks and floors, also where that is the default."""
+    floors = config.floors
+    given = {} if floors is None else {"min_count": floors.min_count, "min_sites": floors.min_sites}
+    return {"secure" if config.secure else "open": True} | given
 
 
 def _member(text: str) -> Member:
@@ -215,6 +258,23 @@ def _sign(args: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _without(args: argparse.Namespace, console: Console) -> int:
+    file = args.folder / STUDY
+    study = Study.load(file)
+    study.check_signed()
+    left = study.leave_out(args.site)
+    _check_fit(left)
+    atomic_write(args.folder / f"study-run-{study.run}.toml", study.content)
+    atomic_write(file, left.to_toml().encode())
+    console.print(
+        f"{file} is the study without {args.site}, run {left.run}: give it to {', '.join(left.names)}. Each "
+        "reads and agrees to it with dcgs site agree, and starts with dcgs site run. Certificates stay as "
+        "they are.",
+        soft_wrap=True,
+    )
+    return 0
+
+
 def _show(args: argparse.Namespace, console: Console) -> int:
     study = Study.load(args.study / STUDY if args.study.is_dir() else args.study)
     console.print(describe_study(study), soft_wrap=True, highlight=False)
@@ -233,6 +293,27 @@ def _sums(study: Study) -> str:
     return f"{how} They are about at least {floors}; a site may ask for more."
 
 
+def _kinds(config: FitConfig) -> list[str]:
+    """Return a line for each kind of what leaves a site."""
+    lines = ["the name, the size and the SHA-256 of its file; the versions of its packages"]
+    if isinstance(config.layout, EntriesLayout):
+        lines += [
+            "names of items, if there are any; how many ratings there are, and sums of ratings by item",
+            "in each round the factors of a step: vectors as long as there are items",
+        ]
+    else:
+        lines += [
+            "names and types of columns, levels of categories and labels, options",
+            "the number of rows; sums of each column, of its squares and of the target",
+            *(["sums of each column over the rows of each class"] if config.problem.labels else []),
+            *(["errors of models on rows held out, for each radius"] if config.set.finds_radius else []),
+            "in each round gradients of the loss or points, as long as the model; Hessians of small models",
+        ]
+    if config.rows.preparation.held_out:
+        lines.append("errors of the model on the rows or ratings that are held out")
+    return ["leaves a site:", *(f"  {line}" for line in lines), "  all sites get the model; no row is sent"]
+
+
 def describe_study(study: Study) -> str:
     """Return what a study computes and what leaves a site, in lines for people."""
     fit = dict(study.fit)
@@ -246,14 +327,13 @@ def describe_study(study: Study) -> str:
         ),
         f"fits: {fit.pop('problem')} with "
         f"{', '.join(f'{k} = {v}' for k, v in fit.items()) or 'default options'}",
-        "leaves a site: the name and the SHA-256 of its file; names and types of columns; levels, sums and "
-        "counts over rows; in each round vectors of the size of the model. All sites get the model.",
+        *_kinds(_check_fit(study)),
         f"sums are {_sums(study)}",
-        f"rounds: at most {fit['rounds']}"
-        if "rounds" in fit
-        else "rounds: until the gap is certified, without a limit",
-        f"one message: at most {study.limits.message_mb} MB; a site waits {study.limits.patience_hours:g} "
-        "hours for another",
+        f"at most {study.limits.rounds} rounds of messages, and {study.limits.sent_mb} MB from each site, "
+        "in all, beside what it passes on for others, sealed; one message has at most "
+        f"{study.limits.message_mb} MB. A site stops before it sends more.",
+        f"a site waits {study.limits.patience_hours:g} hours for another",
+        *([_left_out(study)] if study.without else []),
     ]
     missing = [member.name for member in study.members if not member.is_signed]
     if missing:

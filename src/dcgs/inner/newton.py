@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dcgs.inner.base import Accuracy, DistanceAccuracy, Inner, Outcome, Solver, Subproblem, Task
-from dcgs.inner.newton_system import Columns, Step, Trial, newton_step
+from dcgs.inner.newton_system import Columns, Step, TrialPoint, newton_step
 from dcgs.inner.projected import Metric, ProjectedSolver, reduced
 from dcgs.inner.quadratic import FEW, minimize_few
 from dcgs.objectives.losses import Image
@@ -178,7 +178,9 @@ class _NewtonSolver(Solver):
             return minimize_few(phi, task, min(x, self.state.x, key=phi.value), accuracy)
         return ProjectedSolver(task, 100_000)(phi, accuracy)
 
-    def _next_step(self, phi: Subproblem, trial: Trial, accuracy: Accuracy, exact: bool) -> Outcome | Step:
+    def _next_step(
+        self, phi: Subproblem, trial: TrialPoint, accuracy: Accuracy, exact: bool
+    ) -> Outcome | Step:
         """Return the next step from a trial, or how the solve ends there."""
         by_distance = isinstance(accuracy, DistanceAccuracy)
         bound, target = self._error_bound(phi, vdot(trial.F, trial.F), by_distance), accuracy(trial.x)
@@ -214,14 +216,14 @@ class _NewtonSolver(Solver):
             return squared / (8.0 * least)
         return 0.5 * squared * norm_A * phi.eta / total**2
 
-    def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> Trial:
+    def _trial(self, phi: Subproblem, u: Image, adjoint: Point) -> TrialPoint:
         """Return x(u) and the residual there, given Aᵀu."""
         self.task.projections.count += 1
         y = phi.center - phi.scaled(phi.w + adjoint) / phi.eta
         projected = self.X.projected(y, phi.preconditioner)
         image = self.columns.image(projected.point)
         F = u - self.f.loss.grad(image)
-        return Trial(u, adjoint, projected, image, F)
+        return TrialPoint(u, adjoint, projected, image, F)
 
 
 def _used_columns(task: Task) -> Coordinates | None:

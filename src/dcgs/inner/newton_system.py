@@ -36,7 +36,7 @@ _FEW = 0.25
 
 @final
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TrialPoint:
     """A dual variable u with Aᵀu, its point x(u), A x, and the residual F = u − ∇ℓ(A x)."""
 
     u: Image
@@ -101,13 +101,13 @@ class Columns:
         # A sparse Gram matrix is cheap, and only the factorization counts.
         return least**3 <= _DENSE_SPEED * _PASSES * self.map.entries
 
-    def has_good_mean(self, phi: Subproblem, trial: Trial) -> bool:
+    def has_good_mean(self, phi: Subproblem, trial: TrialPoint) -> bool:
         """Return True if A K Aᵀ is about mean(k) A Aᵀ: if x has many more nonzeros than A has rows."""
         n, hess = len(trial.u), phi.f.loss.hess(trial.image)
         is_flat = n <= _MOST_ROWS and float(hess.min()) == float(hess.max())
         return is_flat and int(np.count_nonzero(trial.derivative.k)) > _MANY * n
 
-    def approximate_step(self, phi: Subproblem, trial: Trial) -> Step:
+    def approximate_step(self, phi: Subproblem, trial: TrialPoint) -> Step:
         """Return a step with mean(k) A Aᵀ in place of A K Aᵀ, which costs one pass over the data."""
         values, vectors = self.spectrum
         mean, hess = float(trial.derivative.k.mean()), phi.f.loss.hess(trial.image)
@@ -128,7 +128,7 @@ class Columns:
         return weighted_gram(self.map.A, np.ones(self.map.A.shape[1]))
 
 
-def newton_step(phi: Subproblem, trial: Trial, change: Point, columns: Columns) -> Step:
+def newton_step(phi: Subproblem, trial: TrialPoint, change: Point, columns: Columns) -> Step:
     """Return Δu with (I + D A K Aᵀ/η) Δu = −F, up to the tolerance of an inexact Newton step.
 
     With R = √D and Δu = −F + R q it is (I + B K Bᵀ/η) q = B K Aᵀ F/η for B = R A, which is symmetric.

@@ -168,7 +168,7 @@ def refuse_small(names: Sequence[str], floors: Floors) -> None:
         raise SitesError(
             f"every site must have at least {floors.min_count} people to fit to; there are fewer at "
             f"{', '.join(names)}.",
-            Remedy.LEAVE_OUT_SITE,
+            Remedy.SMALL_SITE,
         )
 
 

@@ -68,8 +68,8 @@ def masked_results(
         def answer(total: Value) -> Value:
             flat, answered = iter(total), list[Any]()
             for k in sums:
-                found, compute = [next(flat) for _ in arrays[k]], requests[k].answer
-                answered += found if compute is None else compute(found)
+                totals, compute = [next(flat) for _ in arrays[k]], requests[k].answer
+                answered += totals if compute is None else compute(totals)
             return tuple(answered)
 
         rest = iter((yield from secure.answer(value, reduce, answer, names)))
@@ -77,11 +77,11 @@ def masked_results(
             results[k] = tuple(next(rest) for _ in arrays[k])
     for k, request in enumerate(requests):
         if request.operation in _OPERATIONS:
-            own = [np.asarray(array, dtype=np.float64) for array in request.values[i]]
-            flat = np.concatenate([np.zeros(0), *(array.reshape(-1) for array in own)])
-            found = yield from _OPERATIONS[request.operation](flat, secure, reduce, request.name)
-            parts = np.split(found, np.cumsum([array.size for array in own])[:-1])
-            results[k] = tuple(part.reshape(a.shape) for part, a in zip(parts, own, strict=True))
+            local = [np.asarray(array, dtype=np.float64) for array in request.values[i]]
+            flat = np.concatenate([np.zeros(0), *(array.reshape(-1) for array in local)])
+            totals = yield from _OPERATIONS[request.operation](flat, secure, reduce, request.name)
+            parts = np.split(totals, np.cumsum([array.size for array in local])[:-1])
+            results[k] = tuple(part.reshape(a.shape) for part, a in zip(parts, local, strict=True))
         elif request.operation == "counts":
             floors = request.floors or Floors(1, 1)
             masked = secure.masked(reduce)

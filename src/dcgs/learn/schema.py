@@ -428,10 +428,24 @@ def merge_labels(
 
 
 def _listed(sites: Mapping[int, SiteSchema], facts: Mapping[int, str]) -> str:
-    """Return "agent 0 (a.csv) has …; agent 1 (b.csv) has …" for the sites that have a text."""
-    sentences = [f"{sites[i].name} has {text}" for i, text in sorted(facts.items())]
-    more = f"; and {len(sentences) - _MOST_NAMED} sites more" if len(sentences) > _MOST_NAMED else ""
-    return "; ".join(sentences[:_MOST_NAMED]) + more
+    """Return what sites have, by their names."""
+    return listed_facts({sites[i].name: text for i, text in sorted(facts.items())})
+
+
+def listed_facts(facts: Mapping[str, str]) -> str:
+    """Return what sites have; those that have the same are named together.
+
+    >>> listed_facts({"agent 0": "one row", "agent 1": "no column 'b'", "agent 2": "no column 'b'"})
+    "agent 0 has one row; agents 1 and 2 have no column 'b'"
+    """
+    sentences = []
+    for fact in dict.fromkeys(list(facts.values())[:_MOST_NAMED]):
+        names = [name for name, other in facts.items() if other == fact]
+        more = [f"{len(names) - _MOST_NAMED} sites more"] if len(names) > _MOST_NAMED else []
+        named = in_words([*names[:_MOST_NAMED], *more])
+        sentences.append(f"{named} {'has' if len(names) == 1 else 'have'} {fact}")
+    others = sum(fact not in list(facts.values())[:_MOST_NAMED] for fact in facts.values())
+    return "; ".join([*sentences, *([f"and {others} sites more"] if others else [])])
 
 
 def _differences(names: Sequence[str], first: Sequence[str]) -> str:

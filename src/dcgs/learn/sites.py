@@ -144,6 +144,7 @@ class Remedy(Enum):
     FEWER_HELD_OUT = "Hold out fewer rows."
     SAME_OPTIONS = "Give the same at all sites."
     LEAVE_OUT_SITE = "Leave it out."
+    SMALL_SITE = "Leave the site out."
     NO_FLOORS = "Fit without floors (floors=None), or with more sites."
     SMALL_CLASS = "Merge small classes, or leave their rows out."
     FEWER_FLOORS = "Lower floors, or fit without them."

@@ -302,7 +302,7 @@ def ledger_table(entries: Sequence[Entry]) -> FitTable:
 
 def sent_table(summary: FitSummary) -> FitTable:
     """Return what was sent: in the run, and for what the agents agreed on."""
-    name = "the run: points, gradients, bounds of the gap; with at most 500 unknowns Hessians"
+    name = "the run: points, gradients, bounds of the gap; with few unknowns Hessians"
     rows = [[name, "", None, summary.rounds, summary.bytes]]
     rows += [[item.name, item.operation, item.numbers, item.rounds, item.bytes] for item in summary.sent]
     kinds = {"what was sent": "text", "operation": "text", "numbers": "count", "rounds": "count"}

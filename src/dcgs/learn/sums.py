@@ -429,7 +429,12 @@ def _reduce(
             )
     if masks:
         unions = {
-            i: {k: partial(_open_union, own[0]) for k, own in enumerate(arrays[i]) if own} for i in hosts
+            i: {
+                k: partial(_open_union, arrays_of_agent[0])
+                for k, arrays_of_agent in enumerate(arrays[i])
+                if arrays_of_agent
+            }
+            for i in hosts
         }
         answers, traffic = run_programs(
             lambda i, tree: masked_results(requests, i, unions[i], tree, masks[i]), graph, runtime
@@ -462,10 +467,10 @@ def _reduce(
     return results, traffic
 
 
-def _open_union(own: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
+def _open_union(texts: NDArray[Any], tree: TreeNode) -> Program[tuple[str, ...]]:
     """Return the union of texts; they are what sites agree on, and are not masked."""
     (packed,) = yield from tree_answer(
-        (own,), tree, _combined([_union]), lambda total: total, same_shapes=False
+        (texts,), tree, _combined([_union]), lambda total: total, same_shapes=False
     )
     return tuple(_unpacked(packed))
 

@@ -37,25 +37,25 @@ def attached(outbox: Outbox, parts: Mapping[int, Parts], neighbors: Iterable[int
     if not parts:
         return outbox
     made: dict[tuple[int, ...], Message] = {}  # equal messages are one object, which is encoded once
-    for j, each in parts.items():
-        key = id(messages.get(j)), *(id(value) for _, value in each)
+    for j, attachments in parts.items():
+        key = id(messages.get(j)), *(id(value) for _, value in attachments)
         if key not in made:
-            made[key] = _joined(messages.get(j), each)
+            made[key] = _joined(messages.get(j), attachments)
         messages[j] = made[key]
     return messages
 
 
 def detached(inbox: Inbox) -> tuple[dict[int, Message], dict[int, Parts]]:
     """Return the method's own messages, and what was attached to them."""
-    own, parts = dict[int, Message](), dict[int, Parts]()
+    messages, parts = dict[int, Message](), dict[int, Parts]()
     for j, received in inbox.items():
         if not _has_attachment(received):
-            own[j] = received
+            messages[j] = received
             continue
         message, parts[j] = _split(j, received)
         if message is not None:
-            own[j] = message
-    return own, parts
+            messages[j] = message
+    return messages, parts
 
 
 def _has_attachment(message: Message) -> bool:

@@ -43,21 +43,24 @@ def _sliding(
 ) -> Program[Point]:
     """Run Algorithm 2 for one agent; ``last`` asks for the last iterate, not the weighted average."""
     x0 = agent.x0
-    at = agent.restore(SlidingState) or SlidingState(x0, x0, x0, 0.0 * x0, 0.0, e)  # line 1
+    state = agent.restore(SlidingState) or SlidingState(x0, x0, x0, 0.0 * x0, 0.0, e)  # line 1
     for k in agent.iterations_left:  # line 2
         p = schedule(k)
-        x_tilde = p.alpha * (at.x - at.x_prev) + at.x  # line 4
+        x_tilde = p.alpha * (state.x - state.x_prev) + state.x  # line 4
         v = yield from laplacian(x_tilde)  # line 5
-        at.y = at.y + v / p.tau  # line 6
-        w, drift = yield from sized_laplacian(at.y)  # line 7
+        state.y = state.y + v / p.tau  # line 6
+        w, drift = yield from sized_laplacian(state.y)  # line 7
         del x_tilde, v  # two points fewer in memory during the inner solve
-        e = p.e if at.e is None else at.e
-        at.x_prev, at.x = at.x, inner(Subproblem(agent.f, w, p.eta, at.x), gap_at_most(e))  # line 8
-        at.total = at.total + p.theta
-        at.x_bar = at.x_bar + (p.theta / at.total) * (at.x - at.x_bar)  # line 10
-        agent.observe(k, at.x if last else at.x_bar, Dual(w, drift, p.eta))
-        agent.save(k, at, inner)
-    return at.x if last else at.x_bar
+        e = p.e if state.e is None else state.e
+        state.x_prev, state.x = (
+            state.x,
+            inner(Subproblem(agent.f, w, p.eta, state.x), gap_at_most(e)),
+        )  # line 8
+        state.total = state.total + p.theta
+        state.x_bar = state.x_bar + (p.theta / state.total) * (state.x - state.x_bar)  # line 10
+        agent.observe(k, state.x if last else state.x_bar, Dual(w, drift, p.eta))
+        agent.save(k, state, inner)
+    return state.x if last else state.x_bar
 
 
 @final

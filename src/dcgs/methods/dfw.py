@@ -75,18 +75,18 @@ class DFW(Method):
 
     def program(self, agent: Agent) -> Program[Point]:
         W, x0 = agent.metropolis, agent.x0
-        at = agent.restore(DFWState) or DFWState(x0, 0.0 * x0, 0.0 * x0)
+        state = agent.restore(DFWState) or DFWState(x0, 0.0 * x0, 0.0 * x0)
         for t in agent.iterations_left:
             rounds = 1 if self.tracking else math.ceil(math.log(t) + 1.0)
-            x_bar = yield from repeated(at.x, W, rounds)
+            x_bar = yield from repeated(state.x, W, rounds)
             grad = agent.f.grad(x_bar)
-            g = at.g + grad - at.grad_prev if self.tracking else grad
-            drift = mixing_error(agent.facts.agents, rounds, g, grad, at.grad_prev)
-            at.drift = at.drift + drift if self.tracking else drift
-            at.g = yield from repeated(g, W, rounds)
-            at.grad_prev = grad
-            at.s = agent.lmo(at.g, at.s)
-            at.x = x_bar + 2.0 / (t + 1.0) * (at.s.dense() - x_bar)
-            agent.observe(t, at.x, Dual(at.g - grad, at.drift))
-            agent.save(t, at)
-        return at.x
+            g = state.g + grad - state.grad_prev if self.tracking else grad
+            drift = mixing_error(agent.facts.agents, rounds, g, grad, state.grad_prev)
+            state.drift = state.drift + drift if self.tracking else drift
+            state.g = yield from repeated(g, W, rounds)
+            state.grad_prev = grad
+            state.s = agent.lmo(state.g, state.s)
+            state.x = x_bar + 2.0 / (t + 1.0) * (state.s.dense() - x_bar)
+            agent.observe(t, state.x, Dual(state.g - grad, state.drift))
+            agent.save(t, state)
+        return state.x

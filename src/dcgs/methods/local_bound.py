@@ -74,8 +74,8 @@ class LocalBound:
         if lower == upper and Corrective().incompatibility(task.f, task.X) is None:
             phi = Subproblem(task.f, dual.w, 0.0, x)
             solver = Corrective(max_steps=min(effort * _CORRECTIONS, _MOST_CORRECTIONS)).start(task)
-            found = self.at(dual.w, solver(phi, _Limited(phi, tolerance, effort)))
-            return max(best, found, key=lambda share: share.value)
+            improved = self.at(dual.w, solver(phi, _Limited(phi, tolerance, effort)))
+            return max(best, improved, key=lambda share: share.value)
         return self._by_proximal_points(dual, best, task, tolerance, effort)
 
     def _by_proximal_points(
@@ -93,14 +93,14 @@ class LocalBound:
             accuracy = _Limited(phi, share * tolerance, min(most, left))
             trial = solver(phi, accuracy)
             left -= accuracy.calls
-            found, is_cut = self.at(w, trial), accuracy.calls > accuracy.most
+            candidate, is_cut = self.at(w, trial), accuracy.calls > accuracy.most
             most *= 1 + is_cut
-            is_better = found.value > best.value
-            best = found if is_better else best
+            is_better = candidate.value > best.value
+            best = candidate if is_better else best
             if is_better or not is_cut:
                 x = trial
             if not is_cut:
-                eta *= max(_FASTEST, min(_SLOWEST, 0.5 * tolerance / max(found.gap, tolerance)))
+                eta *= max(_FASTEST, min(_SLOWEST, 0.5 * tolerance / max(candidate.gap, tolerance)))
             elif not is_better:
                 eta *= _BACK
         return best

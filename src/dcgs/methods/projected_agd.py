@@ -88,19 +88,19 @@ class ProjectedAGD(ProjectedMethod):
         alpha = self.step or (1.0 / L if L > 0.0 else 1.0)
         eigenvalues, mix = self._eigenvalues(agent.facts), self._mix(agent)
         x0 = agent.x0
-        at = agent.restore(AGDState) or AGDState(x0, x0, 0.0 * x0, 0.0 * x0, Momentum())
+        state = agent.restore(AGDState) or AGDState(x0, x0, 0.0 * x0, 0.0 * x0, Momentum())
         for k in agent.iterations_left:
-            grad = f.grad(at.y)
+            grad = f.grad(state.y)
             if eigenvalues:
-                at.s = yield from exact(grad, W, eigenvalues)
+                state.s = yield from exact(grad, W, eigenvalues)
             else:
-                at.y, at.s = yield from mix(np.stack([at.y, at.s + grad - at.grad_prev]))
-            x_prev, at.x, at.grad_prev = at.x, project(at.y - alpha * at.s), grad
-            theta = at.momentum.weight(restart=vdot(at.y - at.x, at.x - x_prev) > 0.0)
-            at.y = at.x + theta * (at.x - x_prev)
-            agent.observe(k, at.x)
-            agent.save(k, at)
-        return at.x
+                state.y, state.s = yield from mix(np.stack([state.y, state.s + grad - state.grad_prev]))
+            x_prev, state.x, state.grad_prev = state.x, project(state.y - alpha * state.s), grad
+            theta = state.momentum.weight(restart=vdot(state.y - state.x, state.x - x_prev) > 0.0)
+            state.y = state.x + theta * (state.x - x_prev)
+            agent.observe(k, state.x)
+            agent.save(k, state)
+        return state.x
 
     def _eigenvalues(self, facts: Facts) -> tuple[float, ...]:
         """Return the eigenvalues of W for an exact average, or none if the average is not exact."""

@@ -66,24 +66,24 @@ class NIDS(ProjectedMethod):
         smoothness = agent.facts.smoothness
         alpha = self.step or (1.9 / smoothness if smoothness > 0.0 else 1.0)
         share = 1.0 / (1.0 - agent.facts.extreme_eigenvalues[0])  # c α
-        at = agent.restore(NIDSState)
-        if at is None:
+        state = agent.restore(NIDSState)
+        if state is None:
             grad = f.grad(agent.x0)
             z = agent.x0 - alpha * grad
-            at = NIDSState(agent.x0, grad, z, project(z))
+            state = NIDSState(agent.x0, grad, z, project(z))
         for k in agent.iterations_left:
-            grad = f.grad(at.x)
-            v = 2.0 * at.x - at.x_prev - alpha * (grad - at.grad_prev)
+            grad = f.grad(state.x)
+            v = 2.0 * state.x - state.x_prev - alpha * (grad - state.grad_prev)
             v_bar = yield from average(v, W)
-            terms = at.z, at.x, at.x_prev, v, alpha * grad, alpha * at.grad_prev
-            at.drift += (1.0 + share) / alpha * mixing_error(agent.facts.agents, 1, *terms)
-            at.z = at.z - at.x + v - share * (v - v_bar)
-            w = (at.x - at.z) / alpha - grad
-            at.x_prev, at.grad_prev = at.x, grad
-            at.x = project(at.z)
-            agent.observe(k, at.x, Dual(w, at.drift))
-            agent.save(k, at)
-        return at.x
+            terms = state.z, state.x, state.x_prev, v, alpha * grad, alpha * state.grad_prev
+            state.drift += (1.0 + share) / alpha * mixing_error(agent.facts.agents, 1, *terms)
+            state.z = state.z - state.x + v - share * (v - v_bar)
+            w = (state.x - state.z) / alpha - grad
+            state.x_prev, state.grad_prev = state.x, grad
+            state.x = project(state.z)
+            agent.observe(k, state.x, Dual(w, state.drift))
+            agent.save(k, state)
+        return state.x
 
 
 @final
@@ -132,16 +132,16 @@ class PGExtra(ProjectedMethod):
         smallest, smoothness = mu + (1.0 - mu) * agent.facts.extreme_eigenvalues[0], agent.facts.smoothness
         alpha = self.step or (0.99 * (5.0 + 3.0 * smallest) / (4.0 * smoothness) if smoothness > 0.0 else 1.0)
         zero = 0.0 * agent.x0
-        at = agent.restore(PGExtraState) or PGExtraState(agent.x0, zero, zero, zero)
+        state = agent.restore(PGExtraState) or PGExtraState(agent.x0, zero, zero, zero)
         for k in agent.iterations_left:
-            grad = f.grad(at.x)
-            x_bar = mu * at.x + (1.0 - mu) * (yield from average(at.x, W))
-            terms = at.z, at.x, x_bar, at.x_tilde, alpha * grad, alpha * at.grad_prev
-            at.drift += 2.0 / alpha * mixing_error(agent.facts.agents, 1, *terms)
-            at.z = at.z + x_bar - at.x_tilde - alpha * (grad - at.grad_prev)
-            w = (at.x - at.z) / alpha - grad
-            at.x_tilde, at.grad_prev = 0.5 * (at.x + x_bar), grad
-            at.x = project(at.z)
-            agent.observe(k, at.x, Dual(w, at.drift))
-            agent.save(k, at)
-        return at.x
+            grad = f.grad(state.x)
+            x_bar = mu * state.x + (1.0 - mu) * (yield from average(state.x, W))
+            terms = state.z, state.x, x_bar, state.x_tilde, alpha * grad, alpha * state.grad_prev
+            state.drift += 2.0 / alpha * mixing_error(agent.facts.agents, 1, *terms)
+            state.z = state.z + x_bar - state.x_tilde - alpha * (grad - state.grad_prev)
+            w = (state.x - state.z) / alpha - grad
+            state.x_tilde, state.grad_prev = 0.5 * (state.x + x_bar), grad
+            state.x = project(state.z)
+            agent.observe(k, state.x, Dual(w, state.drift))
+            agent.save(k, state)
+        return state.x

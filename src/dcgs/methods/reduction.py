@@ -42,7 +42,7 @@ Combine: TypeAlias = Callable[[Value, Value], Value]
 
 def added(a: Value, b: Value) -> Value:
     """Return the sums of two values array by array; an array that only one of them has is taken as it is."""
-    both = [one + other for one, other in zip(a, b, strict=False)]
+    both = [part + other for part, other in zip(a, b, strict=False)]
     return (*both, *a[len(both) :], *b[len(both) :])
 
 
@@ -107,9 +107,9 @@ class Reduction:
         if sender in self.unsent and number >= self.number:
             self.unsent.remove(sender)
 
-    def following(self, tree: TreeNode, own: Value | None, answer: Value) -> Reduction:
+    def following(self, tree: TreeNode, value: Value | None, answer: Value) -> Reduction:
         """Return the next reduction, after the answer of this one."""
-        return Reduction(own, self.number + 1, last=answer, unsent=list(tree.children))
+        return Reduction(value, self.number + 1, last=answer, unsent=list(tree.children))
 
 
 def is_flooded(agent: Agent, nbytes: int) -> bool:
@@ -279,11 +279,11 @@ def joined(pieces: Sequence[Value]) -> Value:
     return tuple(np.ascontiguousarray(np.concatenate(rows)) for rows in zip(*pieces, strict=True))
 
 
-def _check_parts(sender: int, message: Value, own: Value) -> None:
+def _check_parts(sender: int, message: Value, local: Value) -> None:
     """Raise unless a message is a tuple whose arrays can be added to those that this agent has."""
     if not isinstance(message, tuple):
         raise ValueError(f"a message must be a tuple of arrays; agent {sender} sent an array.")
-    given, due = [part.shape for part in message], [part.shape for part in own]
+    given, due = [part.shape for part in message], [part.shape for part in local]
     if any(a != b for a, b in zip(given, due, strict=False)):
         raise ValueError(
             f"a message must be a tuple of arrays of shapes {due}; agent {sender} sent one of shapes {given}."

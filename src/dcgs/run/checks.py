@@ -21,7 +21,7 @@ from dcgs.network import EdgesUp, GraphArgument, Network, as_network, edges_up, 
 from dcgs.objectives.objective import Objective, with_checked_loss
 from dcgs.run.distributed import DistributedObjective
 from dcgs.run.models import ARRAYS, FACTORS, Model, ModelForm
-from dcgs.run.result import Callback
+from dcgs.run.result import Callback, OnModel
 from dcgs.run.stopping import Limits, Stopwatch
 from dcgs.runtime import Runtime, agreed, check_same
 from dcgs.sets.base import ConvexSet
@@ -62,6 +62,7 @@ class Settings:
     callback: Callback | None
     checkpoint: Checkpoint | None
     sums: str = OPEN
+    on_model: OnModel | None = None
     setup: Stopwatch = field(default_factory=Stopwatch)
 
 
@@ -114,6 +115,7 @@ def check(
     instance(runtime, Runtime, "runtime", "be a runtime such as dcgs.Lockstep()")
     SEED(settings.seed, "seed")
     function_or_none(settings.callback, "callback", "a Snapshot")
+    function_or_none(settings.on_model, "on_model", "an agent, an iteration and a model")
     group = runtime.group()
 
     def check_locally() -> RunProblem:

@@ -22,7 +22,7 @@ from dcgs.parallel import blas_threads
 from dcgs.run.build import Run, build
 from dcgs.run.checks import RunProblem, Settings, check, sums_of
 from dcgs.run.observer import Observer
-from dcgs.run.result import CERTIFICATES, Callback, Result, as_history
+from dcgs.run.result import CERTIFICATES, Callback, OnModel, Result, as_history
 from dcgs.run.stopping import LIMITS, Limits, Status
 from dcgs.runtime import FaultSchedule, Lockstep, Runtime
 from dcgs.sets.base import ConvexSet
@@ -56,6 +56,7 @@ def minimize(
     callback: Callback | None = None,
     checkpoint: Checkpoint | None = None,
     secure: bool | Literal["unmasked"] = False,
+    on_model: OnModel | None = None,
 ) -> Result:
     """Minimize Σ fᵢ(x) over x ∈ X with one agent per objective, which communicate over the graph.
 
@@ -74,6 +75,8 @@ def minimize(
     ``callback`` is called with each :class:`Snapshot`, and ends the run by returning True. Agents start at
     ``x0``, by default ``X.start()``. ``checkpoint`` saves the state of all agents to disk and resumes from
     there; see :class:`Checkpoint`.
+
+    ``on_model`` is called with the number of an agent of this process, its iteration and its model then.
 
     With ``secure=True`` every sum over the network is masked: neighbors see uniform words, the root totals
     (docs/privacy.md says who sees what). It needs three agents, ``every=None``, a runtime without faults,
@@ -98,6 +101,7 @@ def minimize(
         callback,
         checkpoint,
         sums_of(secure),
+        on_model,
     )
     settings.setup.start()
     # Runtimes use more BLAS threads only where bits stay the same.

@@ -74,6 +74,8 @@ class Observer:
 
         Its counters are stored as well: the agent works on up to its next ``yield``.
         """
+        if self.problem.settings.on_model is not None:
+            self.problem.settings.on_model(i, k, answer)
         work = self.counters.oracles[i].calls, self.counters.projections[i].count
         if self.problem.reliable:
             self._posted.setdefault(k, {})[i] = _Posted(answer, *work)
@@ -182,7 +184,8 @@ class Observer:
         if most != -least:
             raise RuntimeError(
                 "agents must end an iteration in the same round unless the run is measured; some had ended "
-                f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1."
+                f"{most:.0f} iterations when the run ended, others {-least:.0f}. Use every=1 "
+                "(--measure)."
             )
         self.status = self.status or self._limit_reached(int(calls), seconds) or self._ended(runtime)
         if self.limits.every is not None and self.snapshots[-1].iterations != self.iterations:

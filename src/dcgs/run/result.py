@@ -71,6 +71,8 @@ class Snapshot:
 
 
 Callback: TypeAlias = Callable[[Snapshot], bool | None]
+OnModel: TypeAlias = Callable[[int, int, Any], object]
+"""Called with the number of an agent, its iteration and its model."""
 """Called with each recorded measurement; the run ends when it returns True."""
 
 

@@ -178,7 +178,8 @@ class Heartbeat:
                 if silent > self.timeout:
                     raise RunAbortedError(
                         f"{self.name(rank)} has been silent for {silent:.0f} s; see whether its machine and "
-                        "the link to it are up and start again, or allow more by MPI(timeout=...)."
+                        "the link to it are up and start again, or allow more by MPI(timeout=...), in the "
+                        "command --timeout."
                     )
             self._check_awaited(now)
 
@@ -194,7 +195,7 @@ class Heartbeat:
                     f"{self.name(rank)} must have sent a message of step {self._step}; none has arrived, and "
                     f"it has {'gone on' if is_past else 'waited'} for {now - self._suspected[rank]:.0f} s. "
                     "See whether the network loses messages and start again, or allow more by "
-                    "MPI(timeout=...)."
+                    "MPI(timeout=...), in the command --timeout."
                 )
 
     def _reports(self) -> dict[int, RunAbortedError]:

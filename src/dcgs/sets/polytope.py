@@ -41,17 +41,17 @@ _NEAR, _PASSES = 1e3, 4
 
 @final
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Constraints:
     """Constraints ⟨a, x⟩ ≤ b or ⟨a, x⟩ = b for the rows a of a sparse matrix A."""
 
     A: sp.csr_array
     b: Point
 
-    def unit(self) -> Rows:
+    def unit(self) -> Constraints:
         """Return the rows scaled to ‖a‖ = 1, since HiGHS's tolerances are absolute; zero rows stay."""
         lengths = np.sqrt(self.A.power(2).sum(axis=1))
         lengths[lengths == 0.0] = 1.0
-        return Rows(sp.csr_array(self.A.multiply((1.0 / lengths)[:, None])), self.b / lengths)
+        return Constraints(sp.csr_array(self.A.multiply((1.0 / lengths)[:, None])), self.b / lengths)
 
     def excess(self, x: Point) -> Point:
         """Return A x − b."""
@@ -71,18 +71,18 @@ class LinearProgram:
     which is of size about 1.
     """
 
-    ub: Rows
-    eq: Rows
+    ub: Constraints
+    eq: Constraints
     unit: float = 1.0
     reach: float = np.inf
 
     @classmethod
-    def over(cls, ub: Rows, eq: Rows) -> LinearProgram:
+    def over(cls, ub: Constraints, eq: Constraints) -> LinearProgram:
         """Return the program of x with these constraints; the unit is a power of two near the largest b."""
         ub, eq = ub.unit(), eq.unit()
         largest = max(float(np.abs(rows.b).max(initial=0.0)) for rows in (ub, eq))
         unit = 2.0 ** round(math.log2(largest)) if largest > 0.0 else 1.0
-        return cls(Rows(ub.A, ub.b / unit), Rows(eq.A, eq.b / unit), unit)
+        return cls(Constraints(ub.A, ub.b / unit), Constraints(eq.A, eq.b / unit), unit)
 
     def vertex(self, costs: Point) -> Point:
         """Return the vertex x with the least ⟨costs, x⟩, to rounding error; the reach must be finite.
@@ -115,7 +115,7 @@ class LinearProgram:
             z = z + move
         return self.unit * z
 
-    def multipliers(self, costs: Point, x: Point) -> tuple[Rows, Point]:
+    def multipliers(self, costs: Point, x: Point) -> tuple[Constraints, Point]:
         """Return constraints ⟨a, x⟩ ≤ b that hold with equality at x, and y ≥ 0 with −Σ y a near costs.
 
         Every x of the set has ⟨costs, x⟩ ≥ ⟨costs + Σ y a, x⟩ − Σ y b: weak duality. Rows a have length 1.
@@ -127,7 +127,7 @@ class LinearProgram:
             y, _ = scipy.optimize.nnls(A.T, -costs, maxiter=30 * max(A.shape))
         except RuntimeError:  # too many steps: any y ≥ 0 gives a bound
             y = np.zeros(len(b))
-        return Rows(sp.csr_array(A), b), y
+        return Constraints(sp.csr_array(A), b), y
 
     def bounded(self) -> LinearProgram:
         """Return the program with its reach; raise if the set is empty or unbounded.
@@ -154,8 +154,8 @@ class LinearProgram:
     def center(self) -> Point:
         """Return the center x of a largest ball inside the inequalities, on the equations."""
         # One more variable, the radius r of the ball: ⟨a, z⟩ + r‖a‖ ≤ b.
-        ub = Rows(_with_column(self.ub.A, 1.0), self.ub.b)
-        eq = Rows(_with_column(self.eq.A, 0.0), self.eq.b)
+        ub = Constraints(_with_column(self.ub.A, 1.0), self.ub.b)
+        eq = Constraints(_with_column(self.eq.A, 0.0), self.eq.b)
         costs = np.zeros(ub.A.shape[1])
         costs[-1] = -1.0
         return self.feasible(self.unit * LinearProgram(ub, eq, self.unit, self.reach)._minimizer(costs)[:-1])
@@ -267,7 +267,7 @@ class Polytope(ConvexSet):
         known = ub or eq
         if known is None:
             raise ValueError("A_ub or A_eq must be given; got neither.")
-        none = Rows(sp.csr_array((0, known.A.shape[1])), np.zeros(0))
+        none = Constraints(sp.csr_array((0, known.A.shape[1])), np.zeros(0))
         ub, eq = ub or none, eq or none
         if ub.A.shape[1] != eq.A.shape[1]:
             raise ValueError(
@@ -351,7 +351,7 @@ class Polytope(ConvexSet):
         return cls(**options["polytope"])
 
 
-def _rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
+def _rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Constraints | None:
     """Return checked read-only copies of A and b; None if both are None."""
     if A is None and b is None:
         return None
@@ -369,4 +369,4 @@ def _rows(A: MatrixLike | None, b: ArrayLike | None, kind: str) -> Rows | None:
         raise ValueError(
             f"b_{kind} must have shape {rows}, an entry per row of A_{kind}; got {numbers.shape}."
         )
-    return Rows(coefficients, numbers)
+    return Constraints(coefficients, numbers)

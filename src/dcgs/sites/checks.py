@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from typing import NamedTuple, final
 
-from dcgs.sites.client import greet
+from dcgs.sites.client import CLOCK, clocks_apart, greet
 from dcgs.sites.node import Site
 from dcgs.sites.server import client_context
 from dcgs.sites.study import RELAY
-
-_CLOCK = 60.0
-"""Seconds by which clocks may differ."""
 
 
 @final
@@ -58,6 +53,6 @@ def check_site(site: Site) -> Iterator[CheckLine]:
         problem, date = asyncio.run(greet(study, context, server))
         yield CheckLine(problem is None, f"{other} by {server.address}" + (f": {problem}" if problem else ""))
         if date is not None:
-            apart = time.time() - parsedate_to_datetime(date).timestamp()
+            apart = clocks_apart(date)
             text = f"the clock here and that of {server.name} are {abs(apart):.0f} s apart"
-            yield CheckLine(abs(apart) <= _CLOCK, text + ("" if abs(apart) <= _CLOCK else "; set the clock"))
+            yield CheckLine(abs(apart) <= CLOCK, text + ("" if abs(apart) <= CLOCK else "; set the clock"))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TypeVar, final
 
@@ -26,6 +28,8 @@ from dcgs.sites.study import Member, Study
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0
+CLOCK = 60.0
+"""Seconds by which clocks may differ."""
 _CONNECT, _TRANSFER, _MARGIN, _LAST = 20.0, 300.0, 20.0, 3.0
 
 
@@ -41,6 +45,7 @@ class Client:
         self._study = study
         self._log = log
         self._done: dict[Member, tuple[str, str]] = {}
+        self._told_clock: set[Member] = set()
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=_MARGIN),
@@ -63,9 +68,9 @@ class Client:
     ) -> None:
         """Put envelopes for a neighbor to a server, one after the other, forever."""
         while True:
-            pending = await next_pending()
+            pending = await self._retried(server, next_pending)
             await self._retried(server, partial(self._put, server, hop, pending.envelope))
-            await delivered(pending.id)
+            await self._retried(server, partial(delivered, pending.id))  # the disk may be full
 
     async def pull(self, server: Member, name: str, accept: Callable[[bytes], Awaitable[None]]) -> None:
         """Get the envelopes for this site from a server, forever."""
@@ -108,6 +113,7 @@ class Client:
             ),
         ) as answer:
             await _check(answer, 200, 204)
+            self._compare_clocks(server, answer.headers.get("Date"))
             if self._done.get(server, ("", ""))[1] == done:
                 self._done.pop(server, None)
             if answer.status == 204:
@@ -116,6 +122,16 @@ class Client:
             if answer.content_length is None or answer.content_length > limit:
                 raise _RefusedError(f"it gave an envelope of more than {limit} bytes")
             return await answer.read(), answer.headers.get(PLACE, "")
+
+    def _compare_clocks(self, server: Member, date: str | None) -> None:
+        """Say once if the clock of a server is another one."""
+        apart = clocks_apart(date)
+        if abs(apart) > CLOCK and server not in self._told_clock:
+            self._told_clock.add(server)
+            self._log.say(
+                f"the clock here and that of {server.name} are {abs(apart):.0f} s apart: set the one that is "
+                "wrong. Certificates begin and end by the clock."
+            )
 
     async def _retried(self, server: Member, attempt: Callable[[], Awaitable[T]]) -> T:
         pause, failed = _FIRST_PAUSE, False
@@ -134,6 +150,11 @@ class Client:
                 if failed:
                     self._log.say(f"messages pass to and from {server.name} again")
                 return result
+
+
+def clocks_apart(date: str | None) -> float:
+    """Return by how many seconds the clock here is ahead of the one that gave a date; 0 without a date."""
+    return 0.0 if date is None else time.time() - parsedate_to_datetime(date).timestamp()
 
 
 async def _check(answer: aiohttp.ClientResponse, *expected: int) -> None:

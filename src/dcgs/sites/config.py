@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, final
 
+from dcgs.sites.study import StudyLimits
+
 _LOCAL = ("header", "columns", "encoding", "decimal", "threads")
 """Options of ``dcgs fit`` that a site decides for itself."""
 
@@ -15,10 +17,28 @@ _LOCAL = ("header", "columns", "encoding", "decimal", "threads")
 @final
 @dataclass(frozen=True)
 class SiteLimits:
-    """The limits of the site itself; 0 means none. It sends nothing beyond them."""
+    """The limits of the site itself, beside those of the study; 0 means none.
+
+    It sends nothing beyond them.
+    """
 
     megabytes_sent: float = 0.0
     messages_sent: int = 0
+    rounds: int = 0
+
+    def within(self, limits: StudyLimits) -> SiteLimits:
+        """Return the limits of a site in a study: the smaller ones."""
+        megabytes = min(self.megabytes_sent or limits.sent_mb, limits.sent_mb)
+        return SiteLimits(megabytes, self.messages_sent, min(self.rounds or limits.rounds, limits.rounds))
+
+
+@final
+@dataclass(frozen=True)
+class SiteFloors:
+    """The floors of the site itself, where they are stricter than those of the study; 0 means those."""
+
+    min_count: int = 0
+    min_sites: int = 0
 
 
 @final
@@ -41,6 +61,7 @@ class SiteConfig:
     status: int = 0
     fit: Mapping[str, Any] = field(default_factory=dict)
     limits: SiteLimits = field(default_factory=SiteLimits)
+    floors: SiteFloors = field(default_factory=SiteFloors)
 
     @classmethod
     def load(cls, file: Path) -> Self:
@@ -81,6 +102,8 @@ def _read(table: dict[str, Any], folder: Path) -> dict[str, Any]:
         values["listen"] = host.strip("[]"), int(port)
     if "limits" in values:
         values["limits"] = SiteLimits(**values["limits"])
+    if "floors" in values:
+        values["floors"] = SiteFloors(**values["floors"])
     return values
 
 

@@ -168,7 +168,7 @@ class Mailbox:
     def next_for(self, hop: str) -> Pending | None:
         """Return the first envelope for a neighbor that it has not acknowledged."""
         query = "select id, envelope from outgoing where hop = ? and pending order by id limit 1"
-        with self._locks[1]:
+        with self._locks[1], _as_os_error():
             row = self._outgoing.execute(query, (hop,)).fetchone()
         return None if row is None else Pending(*row)
 
@@ -239,9 +239,16 @@ def _connection(file: Path, tables: str) -> sqlite3.Connection:
 @contextmanager
 def _transaction(connection: sqlite3.Connection, synchronous: str = "full") -> Iterator[None]:
     """Commit what is done in here, or nothing of it; raise an OSError if there is no space."""
-    try:
+    with _as_os_error():
         connection.execute(f"pragma synchronous = {synchronous}")
         with connection:
             yield
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Raise an OSError if there is no space, or the file cannot be read."""
+    try:
+        yield
     except sqlite3.OperationalError as error:
         raise OSError(str(error)) from error

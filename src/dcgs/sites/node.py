@@ -7,18 +7,19 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
 from dcgs.files import atomic_write
 from dcgs.runtime.errors import Scope, scope_of
+from dcgs.sites.certificate import LiveCertificate, certificate_note, read_certificate
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.envelope import Sealer
 from dcgs.sites.events import EventLog
-from dcgs.sites.keys import Identity, SiteKeys
+from dcgs.sites.keys import SiteKeys
 from dcgs.sites.mailbox import Mailbox
 from dcgs.sites.page import PAGE
 from dcgs.sites.runtime import SiteRuntime
@@ -27,7 +28,6 @@ from dcgs.sites.study import Study
 from dcgs.sites.transport import JOURNAL, SiteTransport
 
 _AGREED, _DONE, _INPUTS = "agreed.json", "done", "inputs"
-_SOON = timedelta(days=14)
 
 
 @final
@@ -56,9 +56,7 @@ class Site:
                 "Sign the "
                 "request that belongs to this key."
             )
-        shown = Identity.of_certificate(config.certificate.read_bytes())
-        if (shown.name, shown.ed25519, shown.x25519) != (config.name, *keys.publics):
-            raise ValueError(f"{config.certificate} must be the certificate of {config.key}; it is another.")
+        read_certificate(member, config.certificate)
         return cls(config, study, keys)
 
     @property
@@ -73,22 +71,7 @@ class Site:
 
     def certificate_note(self) -> str | None:
         """Return a sentence if the certificate has expired or will soon, else None."""
-        until = self._certified_until
-        left = until - datetime.now(UTC)
-        if left > _SOON:
-            return None
-        when = f"{until:%Y-%m-%d}"
-        if left < timedelta(0):
-            return (
-                f"the certificate of {self.config.name} has expired on {when}; have the request signed again"
-            )
-        return f"the certificate of {self.config.name} expires on {when}; have the request signed again"
-
-    @property
-    def _certified_until(self) -> datetime:
-        until = Identity.of_certificate(self.config.certificate.read_bytes()).until
-        assert until is not None
-        return until
+        return certificate_note(self.study.member(self.config.name), self.config.certificate)
 
     def agree(self, text: str) -> None:
         """Record that this site agrees to the study as it is now."""
@@ -123,9 +106,20 @@ class Site:
         if note is not None:
             yield note
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the run of this study has ended, at all sites."""
+        if not (self.state / "received.db").exists():
+            return False
+        with closing(Mailbox(self.state, self.study.limits.mailbox_bytes)) as mailbox:
+            return mailbox.fact(_DONE) is not None
+
     @contextmanager
-    def running(self, log: EventLog) -> Iterator[tuple[SiteRuntime, Mailbox]]:
-        """Connect this site with the others; when the run has ended, stay until they do not need it."""
+    def running(self, log: EventLog, again: bool = False) -> Iterator[SiteRuntime]:
+        """Connect this site with the others; when the run has ended, stay until they do not need it.
+
+        With ``again`` the run was done before, and what was not delivered is.
+        """
         if not self.has_agreed:
             raise ValueError(
                 f"{self.config.name} must agree to the study as it is now, SHA-256 "
@@ -138,16 +132,24 @@ class Site:
         sealer = Sealer(self.study, rank, self.keys.agreement)
         transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
         files = self.study, self.config.certificate, self.config.key
+        contexts = server_context(*files), client_context(*files)
+        member = self.study.member(self.config.name)
+        certificate = LiveCertificate(member, *files[1:], contexts, log)
         try:
-            transport.open(self.config.listen, server_context(*files), client_context(*files))
-            transport.keep_page(self.state / PAGE, self._certified_until)
+            transport.open(self.config.listen, *contexts)
+            transport.keep_page(self.state / PAGE, certificate)
+            log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
             try:
-                yield SiteRuntime(transport), mailbox
+                yield SiteRuntime(transport)
             except Exception as error:
                 if scope_of(error) is Scope.ALL:  # the others must hear of it, too
                     transport.finish()
                 raise
+            if again:
+                transport.deliver()
+                return
             transport.finish()
+            log.say("all sites have ended")
             mailbox.record(_DONE, datetime.now(UTC).isoformat())
             for journal in self.state.glob(JOURNAL.format("*")):
                 journal.unlink()  # nobody can unmask what was recorded of this run

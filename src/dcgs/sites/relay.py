@@ -9,6 +9,7 @@ import asyncio
 from pathlib import Path
 from typing import final
 
+from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.envelope import EnvelopeError, read_header
 from dcgs.sites.events import EventLog
@@ -65,11 +66,13 @@ async def run_relay(file: Path, log: EventLog) -> None:
     mailbox = Mailbox(config.state(study.hash), study.limits.mailbox_bytes)
     mail, loop = RelayMail(study, mailbox), asyncio.get_running_loop()
     mailbox.on_outgoing = lambda hops: loop.call_soon_threadsafe(mail.waiting.notify, hops)
-    server = Server(study, server_context(study, config.certificate, config.key), mail, log)
+    context = server_context(study, config.certificate, config.key)
+    certificate = LiveCertificate(study.relay, config.certificate, config.key, [context], log)
+    server = Server(study, context, mail, log)
     try:
         port = await server.start(*config.listen)
         log.say(f"the relay of {study.name} listens on port {port}")
-        await asyncio.Event().wait()
+        await certificate.watch()
     finally:
         await server.close()
         mailbox.close()

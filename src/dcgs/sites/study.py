@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -59,12 +59,15 @@ class Edge:
 class StudyLimits:
     """``message_mb`` bounds one message, ``mailbox_mb`` what a site or the relay keeps for others.
 
-    ``patience_hours`` is how long a site waits for a message.
+    ``patience_hours`` is how long a site waits for a message. A site ends its part before it sends messages
+    of more than ``rounds`` rounds, or more than ``sent_mb`` of its own in all.
     """
 
     message_mb: int = 64
     mailbox_mb: int = 1024
     patience_hours: float = 72.0
+    rounds: int = 100_000
+    sent_mb: int = 10_240
 
     @property
     def message_bytes(self) -> int:
@@ -81,7 +84,11 @@ class StudyLimits:
 @dataclass(frozen=True)
 class Study:
     """What all sites agree on. ``fit`` has the options of ``dcgs fit`` by name; ``ca`` is the certificate,
-    as PEM."""
+    as PEM.
+
+    ``without`` are sites that were left out of the study of the SHA-256 ``before``. Its models are where this
+    one begins.
+    """
 
     name: str
     sites: tuple[Member, ...]
@@ -91,6 +98,8 @@ class Study:
     run: int = 1
     relay: Member | None = None
     ca: str = ""
+    without: tuple[str, ...] = ()
+    before: str = ""
     content: bytes = b""
 
     @classmethod
@@ -124,6 +133,8 @@ class Study:
                 run=table.pop("run", 1),
                 relay=Member(RELAY, **relay) if (relay := table.pop("relay", None)) is not None else None,
                 ca=table.pop("ca", ""),
+                without=tuple(table.pop("without", ())),
+                before=table.pop("before", ""),
                 content=content,
             )
         except KeyError as error:
@@ -161,9 +172,11 @@ class Study:
             raise ValueError("each edge must be in a study once.")
         if -1 in depths_from(self.neighbors, 0):
             raise ValueError("the graph of a study must be connected.")
-        bounds = (self.limits.message_mb, self.limits.mailbox_mb, self.limits.patience_hours, self.run)
+        bounds = (*vars(self.limits).values(), self.run)
         if not all(isinstance(bound, int | float) and bound > 0 for bound in bounds):
             raise ValueError("limits and the number of the run must be positive.")
+        if not (self.before == "" or _KEY.fullmatch(str(self.before))):
+            raise ValueError(f"before must be the SHA-256 of a study; got {self.before!r}.")
 
     def _check_edge(self, edge: Edge) -> None:
         if not (set(edge.ends) <= set(self.names) and len(set(edge.ends)) == 2):
@@ -231,6 +244,29 @@ class Study:
         """Return the edge between two sites."""
         return next(edge for edge in self.edges if set(edge.ends) == {name, other})
 
+    def leave_out(self, name: str) -> Study:
+        """Return the study of the other sites, which begins at the models that they have; raise if their
+        graph falls apart."""
+        if name not in self.names:
+            raise ValueError(f"the site to leave out must be one of {', '.join(self.names)}; got {name!r}.")
+        edges = tuple(edge for edge in self.edges if name not in edge.ends)
+        left = replace(
+            self,
+            sites=tuple(site for site in self.sites if site.name != name),
+            edges=edges,
+            run=self.run + 1,
+            relay=self.relay if any(edge.dials is None for edge in edges) else None,
+            without=(*self.without, name),
+            before=self.hash.hex(),
+        )
+        if len(left.sites) > 1 and -1 in depths_from(left.neighbors, 0):
+            raise ValueError(
+                f"the graph must be connected without {name}; it falls apart. Make a new study with other "
+                "edges."
+            )
+        left.check()
+        return Study.read(left.to_toml().encode())
+
     def next_hops(self, rank: int) -> dict[int, int]:
         """Return the neighbor to which messages for each other site go, on a shortest way."""
         hops = {}
@@ -247,6 +283,11 @@ class Study:
             f"format = {FORMAT}",
             f"name = {_text(self.name)}",
             f"run = {self.run}",
+            *(
+                [f"without = {_value(self.without)}", f"before = {_text(self.before)}"]
+                if self.without
+                else []
+            ),
             *([f"ca = '''\n{self.ca.strip()}\n'''"] if self.ca else []),
             "\n[fit]  # options of dcgs fit",
             *(f"{key} = {_value(value)}" for key, value in self.fit.items()),

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
+import sqlite3
 import ssl
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -30,6 +31,7 @@ from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfer, Transfers, Transport
 from dcgs.runtime.wire import MessageError
+from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.client import Client
 from dcgs.sites.config import SiteLimits
 from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
@@ -47,6 +49,8 @@ _BROADCAST, _REDUCE, _MISSING = 2, 3, 4  # tags; those below are of collective o
 _SAY_AFTER, _SAY_AGAIN = 5.0, 300.0
 _ASK_AFTER, _ASK_AGAIN = 20.0, 120.0
 _CHECK, _CLOSING = 1.0, 5.0
+_MEGABYTE = 1 << 20
+_SPENT = {"megabytes_sent": "MB", "messages_sent": "messages", "rounds": "rounds of messages"}
 JOURNAL = "masks-{}.journal"
 """The files of keys and counters of masked sums, in the folder of a study."""
 LINGER = 60.0
@@ -137,13 +141,15 @@ class SiteTransport(Transport):
     def __init__(
         self, study: Study, sealer: Sealer, mailbox: Mailbox, log: EventLog, limits: SiteLimits
     ) -> None:
-        self._limits = limits
+        self._limits = limits.within(study.limits)
         self._spent = SiteLimits()
+        self._last_round = -1
         self.study, self.rank, self.size = study, sealer.rank, len(study.sites)
         self.heartbeat = Heartbeat(SilentHeartbeat(), timeout=math.inf)
         self.heartbeat.name = lambda rank: study.names[rank]
         self.awaited: tuple[str, float] | None = None
         self.is_finishing = False
+        self.facts: dict[str, str] = {}
         self.mail = SiteMail(study, sealer, mailbox, log)
         self._sealer, self._mailbox, self._log = sealer, mailbox, log
         self._sent: dict[tuple[int, int], int] = defaultdict(int)
@@ -174,21 +180,22 @@ class SiteTransport(Transport):
         self._in_loop(self._dial(dialing))
         return port
 
-    def keep_page(self, file: Path, until: datetime) -> None:
-        """Write the page of this site every few seconds; its certificate ends at ``until``."""
+    def keep_page(self, file: Path, certificate: LiveCertificate) -> None:
+        """Write the page of this site every few seconds, and look after its certificate."""
 
         async def write() -> None:
             while True:
-                with suppress(OSError):
-                    await asyncio.to_thread(atomic_write, file, status_page(self._view(until)).encode())
+                with suppress(OSError, sqlite3.Error):
+                    await asyncio.to_thread(atomic_write, file, status_page(self._view(certificate)).encode())
                 await asyncio.sleep(SECONDS)
 
         async def begin() -> None:
             self._begin(write())
+            self._begin(certificate.watch())
 
         self._in_loop(begin())
 
-    def _view(self, until: datetime) -> SiteView:
+    def _view(self, certificate: LiveCertificate) -> SiteView:
         sent, received = self._mailbox.traffic()
         now, awaited, study = time.time(), self.awaited, self.study
         state = (
@@ -198,10 +205,11 @@ class SiteTransport(Transport):
             state = f"Its model is written, and it stays for the others. {state if awaited else ''}"
         facts = {
             "study": f"run {study.run}, SHA-256 {study.hash.hex()}",
-            "rounds": f"messages of {max((self._taken[j, ROUNDS] for j in self._near), default=0)} "
-            "rounds have come",
-            "bytes": f"sent {sent}, received {received}",
-            "certificate": f"valid until {until:%Y-%m-%d}",
+            "rounds": f"{self._spent.rounds}, of at most {self._limits.rounds:g}",
+            "bytes": f"{sent / _MEGABYTE:.2f} MB sent, of at most {self._limits.megabytes_sent:g}; "
+            f"{received / _MEGABYTE:.2f} MB received",
+            "certificate": f"valid until {certificate.until:%Y-%m-%d}",
+            **self.facts,
         }
         heard = {study.names[j]: self.mail.heard.get(study.names[j], 0.0) for j in self._near}
         waiting, events = self._mailbox.waiting(), list(self._log.events)
@@ -303,7 +311,7 @@ class SiteTransport(Transport):
         for buffer, rank, tag in sends:
             self._sent[rank, tag] += 1
             message = buffer.tobytes()
-            self._spend(len(message))
+            self._spend(len(message), tag)
             header = self._header(rank, tag, self._sent[rank, tag])
             known = self._mailbox.sent(header)
             if known is None:
@@ -318,15 +326,19 @@ class SiteTransport(Transport):
                 )
         self._store(items)
 
-    def _spend(self, nbytes: int) -> None:
-        """Count a message of this site; raise before it is sent if that is beyond the limits of the site."""
-        limits, spent = self._limits, self._spent
-        self._spent = SiteLimits(spent.megabytes_sent + nbytes / 1e6, spent.messages_sent + 1)
+    def _spend(self, nbytes: int, tag: int) -> None:
+        """Count a message of this site; raise before it is sent if that is beyond the limits."""
+        limits, spent, position = self._limits, self._spent, self.heartbeat.position
+        is_new = tag == ROUNDS and position != self._last_round
+        self._last_round = position if is_new else self._last_round
+        megabytes, messages = spent.megabytes_sent + nbytes / _MEGABYTE, spent.messages_sent + 1
+        self._spent = SiteLimits(megabytes, messages, spent.rounds + is_new)
         for name, limit in vars(limits).items():
             if limit and getattr(self._spent, name) > limit:
                 raise RunAbortedError(
-                    f"this site must send at most {limit:g} {name.replace('_', ' ')}, as its file says; the "
-                    "next message would be beyond that, and nothing more is sent. Raise the limit to go on."
+                    f"this site must send at most {limit:g} {_SPENT[name]}, as its file or the study says; "
+                    "the next message would be beyond that, and nothing more is sent. To go on, raise the "
+                    "limit in its file, or agree on a study with another one."
                 )
 
     def _store(self, items: Sequence[Outgoing]) -> None:
@@ -402,6 +414,10 @@ class SiteTransport(Transport):
         except RunAbortedError as error:  # the last message of another site was lost, and it has left
             self._log.say(f"this site has ended without hearing that all others have: {error}")
             return
+        self.deliver(linger)
+
+    def deliver(self, linger: float = LINGER) -> None:
+        """Wait until neighbors have what this site has sent, at most for some seconds."""
         end = time.monotonic() + linger
         while self._mailbox.waiting() and time.monotonic() < end:
             self._mailbox.wait(_CHECK)

@@ -175,6 +175,6 @@ def add(jobs: Any) -> None:
     about = "Measure ratios side by side in one run; absolute times cannot be compared."
     bench = job(jobs, "bench", BENCH.text, about, _EXAMPLES)
     benches = bench.add_subparsers(title="benchmarks", required=True, metavar="BENCHMARK")
-    for one in (*_MEASUREMENTS, grids, completion):
-        one.add(benches)
+    for job_adder in (*_MEASUREMENTS, grids, completion):
+        job_adder.add(benches)
     _add_growth(benches)

@@ -19,9 +19,9 @@ from rich.text import Text
 from dcgs.cli.values import option
 from dcgs.report import Progress
 from dcgs.report.figures import encoded
-from dcgs_bench.entries import ENTRIES, Entry, entry
+from dcgs_bench.entries import ENTRIES, Entry, entry_named
 from dcgs_bench.faults import Condition
-from dcgs_bench.instances import QUICK, Instance, instance
+from dcgs_bench.instances import QUICK, Instance, instance_named
 from dcgs_bench.study import Records, Stages, StudyTask, TextTable, as_json, as_markdown, run_tasks
 
 _LONGEST = 25  # characters of a number in a table; longer cells are text
@@ -77,11 +77,11 @@ class Choice:
     @classmethod
     def of(cls, args: argparse.Namespace, instances: Sequence[Instance]) -> Choice:
         """Return what the options of :func:`add_choices` choose, of the small instances with ``--quick``."""
-        table = _with_outside("instance", QUICK if args.quick else instances, args.instance, instance)
-        methods = _with_outside("method", ENTRIES, args.method, entry)
-        own = [[spec.rpartition(":")[2] for spec in specs] for specs in (args.instance, args.method)]
-        chosen = chosen_by_name("an instance", args.instances and [*args.instances, *own[0]], table)
-        entries = chosen_by_name("a method", args.methods and [*args.methods, *own[1]], methods)
+        table = _with_outside("instance", QUICK if args.quick else instances, args.instance, instance_named)
+        methods = _with_outside("method", ENTRIES, args.method, entry_named)
+        outside = [[spec.rpartition(":")[2] for spec in specs] for specs in (args.instance, args.method)]
+        chosen = chosen_by_name("an instance", args.instances and [*args.instances, *outside[0]], table)
+        entries = chosen_by_name("a method", args.methods and [*args.methods, *outside[1]], methods)
         return cls(chosen, entries, table, methods)
 
 
@@ -96,7 +96,7 @@ def _with_outside(
             f"Choose among the built-in ones with --{what}s."
         )
     everyone = list(known) + [load(spec) for spec in specs]
-    names = [one.name for one in everyone]
+    names = [named.name for named in everyone]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(
@@ -107,13 +107,13 @@ def _with_outside(
 
 def chosen_by_name(what: str, names: Sequence[str] | None, known: Sequence[Named]) -> list[Named]:
     """Return those of the names; all if there are no names."""
-    unknown = [name for name in names or () if name not in [one.name for one in known]]
+    unknown = [name for name in names or () if name not in [named.name for named in known]]
     if unknown:
         raise ValueError(
-            f"{what} must be one of {', '.join(repr(one.name) for one in known)}; "
+            f"{what} must be one of {', '.join(repr(named.name) for named in known)}; "
             f"got {', '.join(map(repr, unknown))}. The option --list describes them."
         )
-    return [one for one in known if names is None or one.name in names]
+    return [named for named in known if names is None or named.name in names]
 
 
 @final
@@ -156,8 +156,8 @@ class Runner:
 
     def rows(self, tasks: Sequence[StudyTask]) -> list[dict[str, Any]]:
         """Return the results of tasks, without those that failed."""
-        found = map(self.records.result, tasks)
-        return [row for row in found if row is not None]
+        results = map(self.records.result, tasks)
+        return [row for row in results if row is not None]
 
     def finish(
         self, name: str, made: Mapping[str, Any], tables: Sequence[TextTable], figures: Mapping[str, Figure]

@@ -116,7 +116,7 @@ def _table(data: str, rows: Rows) -> TextTable:
     for method, some in by_method.items():
         mean = {name: fmean(row[name] for row in some) for name in ("cpu", "seconds", "rounds", "bytes")}
         scores = {name: [row[name] for row in some] for name in ("rmse", "pairs")}
-        texts = {name: "–" if None in each else f"{fmean(each):.4f}" for name, each in scores.items()}
+        texts = {name: "–" if None in column else f"{fmean(column):.4f}" for name, column in scores.items()}
         memory = size(max(row["memory"] for row in some))
         means.append(mean | texts | {"method": method, "sent": size(mean["bytes"]), "memory": memory})
     columns = {"method": "{method}", "CPU s": "{cpu:.1f}", "s": "{seconds:.1f}", "rounds": "{rounds:.0f}"}

@@ -30,7 +30,7 @@ from dcgs_bench.ranking import (
     time_tables,
     trials_of,
 )
-from dcgs_bench.rounds import RoundsGrid, Study, remarks
+from dcgs_bench.rounds import GridStudy, RoundsGrid, remarks
 from dcgs_bench.study import TextTable
 
 _ABOUT_ROUNDS = """\
@@ -143,14 +143,14 @@ def _run_rounds(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, INSTANCES)
     if args.list:
         rows = [(chosen.name, chosen.about) for chosen in choice.table]
-        rows += [(one.name, repr(one.method)) for one in (*choice.methods, *GRID)]
+        rows += [(entry.name, repr(entry.method)) for entry in (*choice.methods, *GRID)]
         show(console, TextTable.plain("instances and methods", ["name", "what it is"], rows))
         return 0
-    families = {one.name for one in choice.entries}
-    settings = [one for one in GRID if args.grid and one.family in families]
+    families = {entry.name for entry in choice.entries}
+    settings = [entry for entry in GRID if args.grid and entry.family in families]
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "rounds"), args.jobs, console, [])
-    grid = RoundsGrid(Study(runner.records, seconds, (args.seed,)), stops_only=args.stops_only)
+    grid = RoundsGrid(GridStudy(runner.records, seconds, (args.seed,)), stops_only=args.stops_only)
     interrupted = runner.run(grid.stages(choice.instances, [*choice.entries, *settings]), args.rerun)
     # The report has all recorded methods, also those that were not chosen this time.
     made = grid.record(choice.table, choice.methods, settings)
@@ -176,13 +176,13 @@ def _run_time(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, (*INSTANCES, *LARGE))
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS_TIME)
     runner = Runner(records_of(args, "time"), args.jobs, console, [])
-    study = Study(runner.records, seconds, (args.seed,))
+    study = GridStudy(runner.records, seconds, (args.seed,))
     grid = RoundsGrid(study, min(TIME_LEVELS), args.stops_only, with_pool=True)
     if runner.run(grid.stages(choice.instances, choice.entries), args.rerun):
         return 130
     made = grid.record(choice.table, choice.methods)
     rankings = time_rankings(trials_of(made))
-    tables = [table for each in rankings if each[0].names for table in time_tables(each)]
+    tables = [table for ranking in rankings if ranking[0].names for table in time_tables(ranking)]
     runner.finish("time", made, tables, {})
     return 0
 
@@ -194,7 +194,7 @@ def _run_forms(args: argparse.Namespace, console: Console) -> int:
     choice = Choice.of(args, table)
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "forms"), args.jobs, console, [])
-    grid = RoundsGrid(Study(runner.records, seconds, (0 if args.random else args.seed,)), GOAL)
+    grid = RoundsGrid(GridStudy(runner.records, seconds, (0 if args.random else args.seed,)), GOAL)
     entries = [*choice.entries, *FORMS]
     if runner.run(grid.stages(choice.instances, entries), args.rerun):
         return 130
@@ -220,7 +220,7 @@ def _run_faults(args: argparse.Namespace, console: Console) -> int:
     entries = chosen_by_name("a method", args.methods, ENTRIES)
     conditions = chosen_by_name("a fault", args.faults, CONDITIONS)
     runner = Runner(records_of(args, "faults"), args.jobs, console, [])
-    study = Study(runner.records, args.seconds, range(args.seed, args.seed + args.seeds))
+    study = GridStudy(runner.records, args.seconds, range(args.seed, args.seed + args.seeds))
     rounds = args.rounds or (150 if args.quick else 1000)
     grid = FaultGrid(study, instances, entries, conditions, rounds)
     if runner.run([grid.optima, grid.tasks], args.rerun):

@@ -97,8 +97,8 @@ def _reproduce(args: argparse.Namespace, console: Console) -> int:
     if has_runs or not interrupted:
         write_manifest(records, manifest)
         _write(records, Link(manifest["link"]), console)
-    skipped = [each["skipped"] for each in manifest["experiments"].values() if "skipped" in each]
-    for note in [*runner.notes, *(f"{each['why']} {each['how']}" for each in skipped)]:
+    skipped = [item["skipped"] for item in manifest["experiments"].values() if "skipped" in item]
+    for note in [*runner.notes, *(f"{item['why']} {item['how']}" for item in skipped)]:
         console.print(note)
     return 130 if interrupted else int(not has_runs)
 
@@ -128,7 +128,7 @@ def _write(records: Records, link: Link, console: Console) -> None:
 
 
 def _verdicts(study: PaperStudy) -> TextTable:
-    rows = [[each.name, claim.paper, str(claim.verdict)] for each in study.findings for claim in each.claims]
+    rows = [[part.name, claim.paper, str(claim.verdict)] for part in study.findings for claim in part.claims]
     if study.cost is not None:
         rows.append(["cost", study.cost.claim.paper, str(study.cost.claim.verdict)])
     title = "verdicts at small scale" if study.manifest["quick"] else "verdicts"

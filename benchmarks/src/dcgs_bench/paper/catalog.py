@@ -48,14 +48,14 @@ class PlannedRun:
     budget: Budget
     scaling: float | None = None
 
-    def record(self, data: Prepared, seed: int) -> dict[str, Any]:
+    def record(self, data: PreparedExperiment, seed: int) -> dict[str, Any]:
         """Do the run; return its record."""
         return vars(execute(data.problem, self.method(data.distance), self.budget, seed))
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedExperiment:
     """The problem of an experiment and the source of its data.
 
     ``distance`` is ‖x⁰ − x*‖ or an estimate of it. ``description`` is a sentence.
@@ -78,7 +78,7 @@ class Experiment:
 
     name: str
     title: str
-    prepare: Callable[[], Prepared]
+    prepare: Callable[[], PreparedExperiment]
     runs: Sequence[PlannedRun]
     missing: str = ""
 
@@ -177,7 +177,7 @@ def _lasso_synthetic(options: Options) -> Experiment:
     # ρ = 1000 is 1.25 times ‖θ₀‖₁ at the paper's size; the small problem keeps that.
     radius = 1000.0 * (nonzeros / 100.0) ** 0.5
 
-    def prepare() -> Prepared:
+    def prepare() -> PreparedExperiment:
         data = datasets.lasso_synthetic(samples, features, nonzeros, seed=options.seed)
         return _lasso(data, radius, 100.0)  # ‖θ₀‖ = 100 by construction; x* is near θ₀
 
@@ -190,7 +190,7 @@ def _lasso_e2006(options: Options) -> Experiment:
     radius = 1000.0  # also a bound of ‖x⁰ − x*‖: nothing better is known of these data
     made = options.quick or options.lookalike
 
-    def prepare() -> Prepared:
+    def prepare() -> PreparedExperiment:
         if made:
             return _lasso(datasets.e2006_lookalike(samples, features, seed=options.seed), radius, radius)
         data = datasets.e2006(download=options.download, progress=options.progress)
@@ -203,9 +203,9 @@ def _lasso_e2006(options: Options) -> Experiment:
     return Experiment("lasso-e2006", "Lasso, E2006-tfidf", prepare, _runs(effort), missing)
 
 
-def _lasso(data: Regression, radius: float, distance: float) -> Prepared:
+def _lasso(data: Regression, radius: float, distance: float) -> PreparedExperiment:
     samples, features = data.A.shape
-    return Prepared(
+    return PreparedExperiment(
         StudyProblem(data.objectives(AGENTS), L1Ball(features, radius), nx.cycle_graph(AGENTS)),
         data.source,
         distance,
@@ -219,7 +219,7 @@ def _completion_synthetic(options: Options) -> Experiment:
     # ρ = 10⁴ is ten times the nuclear norm of the truth at the paper's size; the small problem keeps that.
     radius = 10.0 * rank * side
 
-    def prepare() -> Prepared:
+    def prepare() -> PreparedExperiment:
         # The paper's entries are all for training; a quarter as many are drawn in addition and held out.
         data = datasets.completion_synthetic(side, rank, entries + entries // 4, seed=options.seed)
         known, held_out = data.take(np.arange(entries)), data.take(np.arange(entries, len(data)))
@@ -232,7 +232,7 @@ def _completion_synthetic(options: Options) -> Experiment:
 def _completion_movielens(options: Options) -> Experiment:
     radius = 1e3 if options.quick else 1e4
 
-    def prepare() -> Prepared:
+    def prepare() -> PreparedExperiment:
         data = datasets.movielens100k(download=options.download, progress=options.progress)
         chosen = _first(data, 150, 300) if options.quick else data
         known, held_out = chosen.split(0.2, options.seed)
@@ -245,14 +245,16 @@ def _completion_movielens(options: Options) -> Experiment:
     return Experiment("completion-movielens", title, prepare, _runs(effort), missing)
 
 
-def _completion(known: Ratings, held_out: Ratings, radius: float, metrics: dict[str, Metric]) -> Prepared:
+def _completion(
+    known: Ratings, held_out: Ratings, radius: float, metrics: dict[str, Metric]
+) -> PreparedExperiment:
     d1, d2 = known.shape
     # Of all matrices that fit the known entries, the one with zeros elsewhere is the nearest to x⁰ = 0.
     # The synthetic one is in the ball, so its norm is ‖x⁰ − x*‖. That of MovieLens is not (its nuclear norm
     # is about 2·10⁴); there the norm is an estimate.
     distance = float(np.linalg.norm(known.values))
     X = NuclearNormBall((d1, d2), radius)
-    return Prepared(
+    return PreparedExperiment(
         StudyProblem(known.objectives(AGENTS), X, nx.cycle_graph(AGENTS), metrics),
         known.source,
         distance,

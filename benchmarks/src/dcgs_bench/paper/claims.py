@@ -134,42 +134,42 @@ class _Pair:
     def describe_dfw(self) -> str:
         rounds = count(min(DFW_ROUNDS, self.dfw.columns["rounds"][-1]))
         calls = count(at(self.dfw, "rounds", DFW_ROUNDS, "lmo_calls"))
-        own, all_data = (short_number(self.reached(name)) for name in _LOSSES)
+        local, all_data = (short_number(self.reached(name)) for name in _LOSSES)
         start = short_number(self.dfw.columns["worst_loss"][0])
         return (
-            f"After {rounds} rounds and {calls} oracle calls DFW has {own} on the paper's loss and "
+            f"After {rounds} rounds and {calls} oracle calls DFW has {local} on the paper's loss and "
             f"{all_data} on everyone's data (x⁰ = 0, which needs none, has {start} on both)."
         )
 
     def when(self) -> str:
         never = f"not within its {count(self.theorem.run.rounds)} rounds"
-        own, all_data = self._reached("rounds", "after {} rounds", never)
-        return f"on the paper's loss {own}, and on everyone's data {all_data}"
+        local, all_data = self._reached("rounds", "after {} rounds", never)
+        return f"on the paper's loss {local}, and on everyone's data {all_data}"
 
     def needs(self) -> str:
         more = f"more than the {count(self.theorem.run.lmo_calls)} calls it made"
-        own, all_data = self._reached("lmo_calls", "{} calls", more)
-        return f"{own} on the paper's loss and {all_data} on everyone's data"
+        local, all_data = self._reached("lmo_calls", "{} calls", more)
+        return f"{local} on the paper's loss and {all_data} on everyone's data"
 
     def end(self) -> str:
         last = {name: column[-1] for name, column in self.theorem.columns.items()}
-        own, all_data = (f"{short_number(last[name])} ({_compared(self.better(name))})" for name in _LOSSES)
+        local, all_data = (f"{short_number(last[name])} ({_compared(self.better(name))})" for name in _LOSSES)
         spent = f"{count(last['rounds'])} rounds and {count(last['lmo_calls'])} calls"
-        return f"{own} and {all_data} after {spent}"
+        return f"{local} and {all_data} after {spent}"
 
     def _reached(self, across: str, form: str, never: str) -> list[str]:
         """Return for each loss where along ``across`` DCGS reaches the reference."""
-        found = [first(self.theorem, across, name, self.reference(name)) for name in _LOSSES]
-        return [never if reached is None else form.format(count(reached)) for reached in found]
+        reached_at = [first(self.theorem, across, name, self.reference(name)) for name in _LOSSES]
+        return [never if reached is None else form.format(count(reached)) for reached in reached_at]
 
 
-def _verdict(own: bool | None, all_data: bool | None) -> Verdict:
+def _verdict(local: bool | None, all_data: bool | None) -> Verdict:
     """Return the verdict from what holds, or is unknown, on the paper's loss and on everyone's data."""
     if all_data:
         return Verdict.HOLDS
-    if own is False:
+    if local is False:
         return Verdict.FAILS
-    return Verdict.PAPER_ONLY if own and all_data is False else Verdict.OPEN
+    return Verdict.PAPER_ONLY if local and all_data is False else Verdict.OPEN
 
 
 def _compared(better: float) -> str:

@@ -16,7 +16,7 @@ from dcgs.report.numbers import capitalized, short_number
 from dcgs.report.page import PageFiles, render
 from dcgs.run.minimize import versions
 from dcgs_bench.paper import claims
-from dcgs_bench.paper.catalog import Experiment, Prepared
+from dcgs_bench.paper.catalog import Experiment, PreparedExperiment
 from dcgs_bench.paper.claims import PAPER_LINK, PAPER_SIDE, PROMISES, Promise, judge, meaning
 from dcgs_bench.paper.figures import study_figures
 from dcgs_bench.paper.page import view
@@ -82,7 +82,7 @@ def plan(
     All data are read here, so that errors in them are reported before the first run. Those of an experiment
     whose runs are all recorded are not read.
     """
-    found = []
+    planned = []
     for experiment in experiments:
         entry = manifest["experiments"].setdefault(experiment.name, {})
         entry.pop("skipped", None)
@@ -101,23 +101,23 @@ def plan(
                 continue
             _describe(entry, data, experiment.name if any(done) else None)
             tasks = _tasks(experiment, data, seed)
-        found += tasks
+        planned += tasks
     write_manifest(records, manifest)
-    return found
+    return planned
 
 
-def _tasks(experiment: Experiment, data: Prepared | None, seed: int) -> list[StudyTask]:
-    found = []
+def _tasks(experiment: Experiment, data: PreparedExperiment | None, seed: int) -> list[StudyTask]:
+    tasks = []
     for run in experiment.runs:
         key = {"seed": seed, "versions": versions(), "budget": run.budget.limits}
         work = None if data is None else partial(run.record, data, seed)
-        found.append(
+        tasks.append(
             StudyTask(f"runs/{experiment.name}/{run.key}", key, work, f"{run.label} on {experiment.name}")
         )
-    return found
+    return tasks
 
 
-def _describe(entry: dict[str, Any], data: Prepared, begun: str | None) -> None:
+def _describe(entry: dict[str, Any], data: PreparedExperiment, begun: str | None) -> None:
     """Describe data in the manifest; those of an experiment that was begun must be the same as before."""
     source = asdict(data.source) | {"kind": data.source.kind.name}
     if begun is not None and entry["source"] != source:
@@ -177,9 +177,9 @@ def _curves(records: Records, name: str, runs: Mapping[str, Mapping[str, Any]]) 
     """Yield one curve per recorded run; of the scalings that were tried, only the best."""
     tried: dict[float, Curve] = {}
     for key, run in runs.items():
-        found = records.read(f"runs/{name}/{key}")
-        if found is not None:
-            curve = Curve(key, run["label"], run["about"], RunRecord(**found))
+        record = records.read(f"runs/{name}/{key}")
+        if record is not None:
+            curve = Curve(key, run["label"], run["about"], RunRecord(**record))
             if run["scaling"] is None:
                 yield curve
             else:

@@ -14,6 +14,7 @@ from dcgs import __version__, registry
 from dcgs.floors import Floors
 from dcgs.learn.encoding import scale_notes
 from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
+from dcgs.learn.files.handover import HandoverFiles
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
 from dcgs.learn.files.ratings import RatingsLoader
 from dcgs.learn.files.rows import Preparation, PreparedRows, RowsLoader
@@ -90,7 +91,7 @@ class FitConfig:
     ``rows`` is for all problems but completion. ``options`` are the user's options by flag, as texts; they
     must be the same at all sites. ``floors`` are those of this site, which may be stricter than others'; None
     for none. With ``secure`` all sums over the network are masked; None: if three sites or more have files of
-    their own, and then with floors.
+    their own, and then with floors. ``handover`` is for sites that may leave a run to others.
     """
 
     problem: Problem
@@ -107,6 +108,7 @@ class FitConfig:
     options: Mapping[str, str] = field(default_factory=dict)
     secure: bool | None = None
     floors: Floors | None = None
+    handover: HandoverFiles | None = None
 
     @property
     def method(self) -> Method:
@@ -262,12 +264,13 @@ def fit_files(config: FitConfig, runtime: Runtime, watch: Watch | None = None) -
         config.decided(agents)  # raises before a file is read
     records = _records(config, agents, hosts, group)
     with group.common_errors():
-        own = config.source.own or has_own_files(records)
-        source = replace(config.source, own=own, names=site_names(records))
+        has_own = config.source.own or has_own_files(records)
+        source = replace(config.source, own=has_own, names=site_names(records))
         is_open, config = config.secure is False, replace(config, source=source).decided(agents)
     if config.secure or (is_open and agents > 1):
         watch.note(_MASKED if config.secure else f"sums are open: {OPEN_SUMS}")
-    notes = watch.noted(file_notes(records))
+    handed_over = () if config.handover is None else config.handover.notes
+    notes = watch.noted([*handed_over, *file_notes(records)])
     graph = config.graph.build(agents)
     with group.common_errors():
         network = Reductions(graph.graph, runtime, named=watch.named, secure=bool(config.secure))
@@ -354,6 +357,10 @@ def _fit_rows(
     constant = made.statistics.constant.tolist() if spec.design.intercept else []
     notes += prepared.constant_notes(constant)
     watch.noted(notes)
+    if config.handover is not None:
+        named = prepared.encoded
+        names = range(made.features) if named is None else named.encoding.features
+        spec = replace(spec, handover=config.handover.of([str(name) for name in names]))
     fit = solve(problems, watch.of(network), spec)
     paths = [_with_all_bytes(entry.path, network) for entry in fit.fitted]
     pairs = zip(fit.fitted, paths, strict=True)

@@ -24,7 +24,7 @@ _TIMES = ("time", "timestamp", "datetime", "date", "when", "ts", "day", "unixtim
 
 @final
 @dataclass(frozen=True)
-class Header:
+class TableHeader:
     """The columns of a table: how many, and their names if it has names."""
 
     file: Path
@@ -63,7 +63,7 @@ class TextFormat:
 
 
 PLAIN_TEXT = TextFormat()
-Choose: TypeAlias = Callable[[Header], Sequence[int]]
+Choose: TypeAlias = Callable[[TableHeader], Sequence[int]]
 """Returns the columns of a table to read, in their order."""
 
 
@@ -96,12 +96,12 @@ class SamplesLayout:
         """The file of targets, if they have their own file."""
         return self.target if self.target is not None and self.target.endswith(".npy") else None
 
-    def choose(self, header: Header) -> list[int]:
+    def choose(self, header: TableHeader) -> list[int]:
         """Return the columns to read: the features, then the target if there is one."""
         features, target = self.split(header)
         return features if target is None else [*features, target]
 
-    def split(self, header: Header) -> tuple[list[int], int | None]:
+    def split(self, header: TableHeader) -> tuple[list[int], int | None]:
         """Return the columns of the features, and the column of the target if there is one."""
         if header.names is not None:
             self._check_names(header.file, header.names)
@@ -114,7 +114,7 @@ class SamplesLayout:
         target = self._target(header)
         return self._features(header, target), target
 
-    def _features(self, header: Header, target: int | None) -> list[int]:
+    def _features(self, header: TableHeader, target: int | None) -> list[int]:
         """Return the columns of features: those of ``use``, or all but the target; without ``drop``."""
         used = range(header.width) if self.use is None else [header.index(name) for name in self.use]
         dropped = {header.index(name) for name in self.drop if name not in self.lacking(header)}
@@ -126,19 +126,19 @@ class SamplesLayout:
             )
         return [place for place in used if place != target and place not in dropped]
 
-    def lacking(self, header: Header) -> tuple[str, ...]:
+    def lacking(self, header: TableHeader) -> tuple[str, ...]:
         """Return the names to drop that a table with names does not have; another site may have them."""
         if header.names is None:
             return ()
         return tuple(name for name in self.drop if name not in header.names and not _WHOLE.fullmatch(name))
 
-    def _is_named(self, header: Header) -> bool:
+    def _is_named(self, header: TableHeader) -> bool:
         """Return True if the target must be in the table, or is there under the name it had in the fit."""
         if self.target is None or self.target_file is not None:
             return False
         return self.targets or self.target in (header.names or ())
 
-    def _target(self, header: Header) -> int:
+    def _target(self, header: TableHeader) -> int:
         if self.target is not None and self._is_named(header):
             return header.index(self.target)
         return header.width - 1 if self.target_at is None else min(self.target_at, header.width - 1)
@@ -172,7 +172,7 @@ class EntriesLayout:
         needed = _KNOWN if self.values else _KNOWN[:2]
         return all(any(name in plain for name in known) for known in needed)
 
-    def choose(self, header: Header) -> list[int]:
+    def choose(self, header: TableHeader) -> list[int]:
         """Return the columns of rows, columns and, if there are any, values."""
         least = 3 if self.values else 2
         if self.columns is not None:
@@ -197,7 +197,7 @@ class EntriesLayout:
             )
         return list(range(min(3, header.width)))
 
-    def _filled(self, header: Header, plain: Sequence[str], places: Sequence[int | None]) -> list[int]:
+    def _filled(self, header: TableHeader, plain: Sequence[str], places: Sequence[int | None]) -> list[int]:
         """Return the columns found by name, and for the others those that are left, if it is clear which."""
         left = [place for place in range(header.width) if place not in places and plain[place] not in _TIMES]
         unknown = [role for role, place in zip(_ROLES, places, strict=False) if place is None]
@@ -210,7 +210,7 @@ class EntriesLayout:
         return [left.pop(0) if place is None else place for place in places]
 
 
-def used_columns(header: Header, chosen: Sequence[int]) -> str:
+def used_columns(header: TableHeader, chosen: Sequence[int]) -> str:
     """Return which columns of a table are those of users, items and ratings."""
     names = [f"column {place + 1}" if header.names is None else repr(header.names[place]) for place in chosen]
     return ", ".join(f"{name} ({role})" for role, name in zip(_ROLES, names, strict=False))

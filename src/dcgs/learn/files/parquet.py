@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import unreadable
-from dcgs.learn.files.layout import Choose, Header
+from dcgs.learn.files.layout import Choose, TableHeader
 from dcgs.learn.files.source import Indices, Numbers
 from dcgs.learn.files.tables import Column, dates_error
 from dcgs.learn.ratings.ids import Texts, as_texts
 
 
-def read_parquet(file: Path, choose: Choose) -> tuple[Header, Numbers]:
+def read_parquet(file: Path, choose: Choose) -> tuple[TableHeader, Numbers]:
     """Return the header of a table and the numbers of the chosen columns."""
     header, columns = _read(file, choose)
     return header, np.column_stack([_numbers(file, name, column) for name, column in columns.items()])
 
 
-def read_parquet_columns(file: Path, choose: Choose) -> tuple[Header, list[Column]]:
+def read_parquet_columns(file: Path, choose: Choose) -> tuple[TableHeader, list[Column]]:
     """Return the header of a table and the chosen columns, of numbers or of words, with holes."""
     header, columns = _read(file, choose)
     return header, [_column(file, name, column) for name, column in columns.items()]
@@ -76,7 +76,7 @@ def _refuse_id(file: Path, name: str, bad: NDArray[np.bool_], value: str) -> Non
         )
 
 
-def _read(file: Path, choose: Choose) -> tuple[Header, dict[str, Any]]:
+def _read(file: Path, choose: Choose) -> tuple[TableHeader, dict[str, Any]]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -89,7 +89,7 @@ def _read(file: Path, choose: Choose) -> tuple[Header, dict[str, Any]]:
         with file.open("rb") as stream:
             table = pq.ParquetFile(stream)
             names = tuple(table.schema_arrow.names)
-            header = Header(file, len(names), names)
+            header = TableHeader(file, len(names), names)
             chosen = [names[index] for index in choose(header)]
             read = table.read(columns=chosen)
     except pa.ArrowException as error:

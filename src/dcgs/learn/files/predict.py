@@ -208,12 +208,12 @@ def folded_in(agent: AgentRatings, file: Path, layout: EntriesLayout) -> tuple[A
     assert pairs.values is not None
     users, items = np.asarray(pairs.row_names), np.asarray(pairs.col_names)
     known, unknown = len(set(users[pairs.rows >= 0].tolist())), int((pairs.cols < 0).sum())
-    found = agent.folded_in(users, items, pairs.values)
-    new = len(found.model.x.U) - len(agent.model.x.U)
+    extended = agent.folded_in(users, items, pairs.values)
+    new = len(extended.model.x.U) - len(agent.model.x.U)
     notes = [f"{new} new users of {file} were given rows, from their ratings."]
     notes += [f"{known} users of {file} are in the model, and keep their rows."] if known else []
     notes += [f"{unknown} ratings of {file} are of items that the model does not have."] if unknown else []
-    return found, notes
+    return extended, notes
 
 
 def outside_catalogue(agent: AgentRatings, file: Path, encoding: str | None) -> Indices:

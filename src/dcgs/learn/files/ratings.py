@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import whole_lines
 from dcgs.floors import Floors
-from dcgs.learn.files.layout import EntriesLayout, Header, used_columns
+from dcgs.learn.files.layout import EntriesLayout, TableHeader, used_columns
 from dcgs.learn.files.parquet import read_parquet_ids
 from dcgs.learn.files.readers import kind_of, read_entries
 from dcgs.learn.files.source import DataSource, Entries, Indices, Numbers
@@ -107,7 +107,7 @@ def read_rated_parquet(file: Path, layout: EntriesLayout) -> Rated:
     """Return the ratings in a Parquet file."""
     used: list[str] = []
 
-    def choose(header: Header) -> list[int]:
+    def choose(header: TableHeader) -> list[int]:
         chosen = layout.choose(header)
         used.append(used_columns(header, chosen))
         return chosen
@@ -131,18 +131,18 @@ def _begin(file: Path, layout: EntriesLayout, text: bytes) -> tuple[_Reader | No
         return None, b"", skipped
     separator = next((mark for mark in _SEPARATORS if mark in line), b" ")
     fields = _split(line, separator)
-    unnamed = Header(file, len(fields), None)
+    unnamed = TableHeader(file, len(fields), None)
     names = tuple(field.decode().strip() for field in fields)
     has_names = layout.header
     if has_names is None:
         known = layout.columns is None and layout.finds_names(names)
         has_names = known or _lacks_value(unnamed, fields, layout)
-    header = Header(file, len(fields), names) if has_names else unnamed
+    header = TableHeader(file, len(fields), names) if has_names else unnamed
     reader = _Reader(header, separator, tuple(layout.choose(header)))
     return reader, text[len(line) + 1 :] if has_names else text, skipped + has_names
 
 
-def _lacks_value(unnamed: Header, fields: list[bytes], layout: EntriesLayout) -> bool:
+def _lacks_value(unnamed: TableHeader, fields: list[bytes], layout: EntriesLayout) -> bool:
     """Return True if the first line must have names, because the value there is no number."""
     try:
         chosen = layout.choose(unnamed)
@@ -156,7 +156,7 @@ def _lacks_value(unnamed: Header, fields: list[bytes], layout: EntriesLayout) ->
 class _Reader:
     """Reads the chosen columns: rows, columns and, if there are three, values."""
 
-    header: Header
+    header: TableHeader
     separator: bytes
     columns: tuple[int, ...]
 

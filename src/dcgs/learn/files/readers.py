@@ -30,7 +30,7 @@ from dcgs.datasets import BrokenDataError, read_libsvm
 from dcgs.datasets.base import Matrix
 from dcgs.datasets.store import unreadable
 from dcgs.files import NpzReader
-from dcgs.learn.files.layout import PLAIN_TEXT, Choose, EntriesLayout, Header, SamplesLayout, TextFormat
+from dcgs.learn.files.layout import PLAIN_TEXT, Choose, EntriesLayout, SamplesLayout, TableHeader, TextFormat
 from dcgs.learn.files.parquet import read_parquet, read_parquet_columns
 from dcgs.learn.files.source import Entries, Indices, Numbers, Samples
 from dcgs.learn.files.tables import Column, Table
@@ -102,7 +102,7 @@ def read_words(file: Path, layout: SamplesLayout) -> Table:
 def read_ids(file: Path, column: str, layout: SamplesLayout) -> tuple[str, list[str]]:
     """Return the name of a column of a table, and its cells as they are written."""
 
-    def choose(header: Header) -> list[int]:
+    def choose(header: TableHeader) -> list[int]:
         return [header.index(column)]
 
     kind = kind_of(file)
@@ -135,7 +135,7 @@ def _check_size(file: Path, layout: SamplesLayout, targets: Sized | None, shape:
         raise BrokenDataError(f"{file} must have at least one row and one feature; it has shape {shape}.")
 
 
-def _text_columns(file: Path, layout: SamplesLayout) -> tuple[Header, list[Column], Indices, bool]:
+def _text_columns(file: Path, layout: SamplesLayout) -> tuple[TableHeader, list[Column], Indices, bool]:
     """Return the columns of a table of text, its lines, and whether it has decimal commas.
 
     A table of numbers alone is read as such, which is faster.
@@ -172,12 +172,12 @@ def read_entries(file: Path, layout: EntriesLayout) -> Entries:
 
 def read_table(
     file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
-) -> tuple[Header, Numbers]:
+) -> tuple[TableHeader, Numbers]:
     """Return the header of a table and the numbers of the chosen columns."""
     match kind_of(file):
         case "npy":
             table = matrix(read_npy(file), "the array", file)
-            header = Header(file, table.shape[1], None)
+            header = TableHeader(file, table.shape[1], None)
             return header, np.ascontiguousarray(table[:, list(choose(header))])
         case "parquet":
             return read_parquet(file, choose)
@@ -189,7 +189,7 @@ def read_table(
             return read_text(file, choose, has_names, form)
 
 
-def _table_samples(layout: SamplesLayout, header: Header, numbers: Numbers) -> Samples:
+def _table_samples(layout: SamplesLayout, header: TableHeader, numbers: Numbers) -> Samples:
     """Return the samples of the chosen columns; the target, if there is one, is the last of them."""
     features, target = layout.split(header)
     names = None if header.names is None else tuple(header.names[place] for place in features)

@@ -94,7 +94,7 @@ class Entries:
 Split = Literal["even", "random", "sorted"]
 
 
-class Rows(Protocol):
+class Splittable(Protocol):
     """Data that can be split into parts for the agents: samples, or a table."""
 
     def __len__(self) -> int: ...
@@ -107,7 +107,7 @@ class Rows(Protocol):
 
 
 T = TypeVar("T")
-Data = TypeVar("Data", bound=Rows)
+Data = TypeVar("Data", bound=Splittable)
 
 
 @final
@@ -228,7 +228,7 @@ class DataSource:
             error.add_note(f"raised in agent {agent}")
             raise
 
-    def _order(self, whole: Rows) -> Indices | None:
+    def _order(self, whole: Splittable) -> Indices | None:
         """Return the order of the rows before they are split; None is the order of the file."""
         if self.split == "random":
             return np.random.default_rng(self.seed).permutation(len(whole))

@@ -29,7 +29,7 @@ from dcgs.learn.files.source import (
     site_names,
 )
 from dcgs.learn.files.tables import Column, Table, odd_facts, suspects
-from dcgs.learn.schema import MOST_LEVELS, Note
+from dcgs.learn.schema import MOST_LEVELS, Note, listed_facts
 from dcgs.learn.sites import SitesError
 from dcgs.learn.summary import FitTable
 from dcgs.learn.sums import Reductions
@@ -182,7 +182,7 @@ class TableOne:
         if few:
             yield f"{in_words(few)}: fewer than {self.floor} rows, of which nothing is told."
         yield from (
-            f"{'; '.join(_alike(odd))}{note.value}."
+            f"{listed_facts(odd)}{note.value}."
             for note in Note
             if (odd := {site.name: site.facts[note.name] for site in self.sites if note.name in site.facts})
         )
@@ -245,13 +245,6 @@ class TableOne:
         hidden = any(level not in cell.levels and cell.others != 0 for _, cell in cells)
         rows = sum(site.rows or 0 for site, _ in cells)
         return f"{'≥ ' if hidden else ''}{count:,} ({count / rows:.0%})"
-
-
-def _alike(facts: Mapping[str, str]) -> Iterator[str]:
-    """Yield what sites have, with the names of all that have the same."""
-    for fact in dict.fromkeys(facts.values()):
-        names = [name for name, other in facts.items() if other == fact]
-        yield f"{in_words(names)} {'has' if len(names) == 1 else 'have'} {fact}"
 
 
 def _cell(site: SiteTable, name: str) -> ColumnFacts | None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dcgs.datasets import BrokenDataError
 from dcgs.datasets.store import whole_lines
-from dcgs.learn.files.layout import PLAIN_TEXT, Choose, Header, TextFormat
+from dcgs.learn.files.layout import PLAIN_TEXT, Choose, TableHeader, TextFormat
 from dcgs.learn.files.source import Numbers
 from dcgs.learn.files.tables import MISSING
 from dcgs.validation import shortened
@@ -108,7 +108,7 @@ Lines: TypeAlias = list[tuple[int, str]]
 
 def read_text(
     file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
-) -> tuple[Header, Numbers]:
+) -> tuple[TableHeader, Numbers]:
     """Return the header of a table and the numbers of the chosen columns.
 
     ``has_names`` says whether the first line has names; None: it has, if a chosen column has no number there.
@@ -122,7 +122,7 @@ def read_text(
 
 def read_cells(
     file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
-) -> tuple[Header, list[list[str]], list[int]]:
+) -> tuple[TableHeader, list[list[str]], list[int]]:
     """Return the header of a table, the texts of each chosen column, and the number of each line."""
     reader, chunks = _begin(file, choose, has_names, form.encoding)
     cells: list[list[str]] = [[] for _ in reader.columns]
@@ -138,7 +138,9 @@ def read_cells(
     return reader.header, cells, numbers
 
 
-def read_header(file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT) -> Header:
+def read_header(
+    file: Path, choose: Choose, has_names: bool | None, form: TextFormat = PLAIN_TEXT
+) -> TableHeader:
     """Return the header of a table; no row is read."""
     return _begin(file, choose, has_names, form.encoding)[0].header
 
@@ -179,10 +181,10 @@ def _begin(
         raise BrokenDataError(f"{file} must have at least one line; it has none.")
     separator = next((mark for mark in _SEPARATORS if mark in first[0][1]), " ")
     fields = _fields(first[0][1], separator)
-    unnamed = Header(file, len(fields), None)
+    unnamed = TableHeader(file, len(fields), None)
     if has_names is None:
         has_names = _are_names(unnamed, fields, choose)
-    header = Header(file, len(fields), tuple(name.strip() for name in fields)) if has_names else unnamed
+    header = TableHeader(file, len(fields), tuple(name.strip() for name in fields)) if has_names else unnamed
     return _Reader(header, separator, tuple(choose(header))), chain(
         [first[1:] if has_names else first], chunks
     )
@@ -198,7 +200,7 @@ def _chunks(file: Path, encoding: str) -> Iterator[Lines]:
             yield lines
 
 
-def _are_names(unnamed: Header, fields: Sequence[str], choose: Choose) -> bool:
+def _are_names(unnamed: TableHeader, fields: Sequence[str], choose: Choose) -> bool:
     """Return True if the first line has names: a chosen column has no number there."""
     try:
         return not all(
@@ -211,7 +213,7 @@ def _are_names(unnamed: Header, fields: Sequence[str], choose: Choose) -> bool:
 @final
 @dataclass(frozen=True)
 class _Reader:
-    header: Header
+    header: TableHeader
     separator: str
     columns: tuple[int, ...]
 

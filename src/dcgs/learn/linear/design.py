@@ -186,6 +186,13 @@ class Design:
             return LinearModel(coef, 0.0)
         return LinearModel(coef, float(x[self.features]) - float(self.statistics.mean @ coef))
 
+    def point(self, model: LinearModel) -> Point:
+        """Return the point of a model; it may be outside of the set."""
+        x = np.asarray(model.coef * self.scale)
+        if self.bound is None:
+            return x
+        return np.append(x, float(model.intercept) + float(self.statistics.mean @ model.coef))
+
 
 def designs(models: Sequence[Mapping[int, Rows]], network: Reductions, spec: DesignSpec) -> list[Design]:
     """Return the designs of several models of the same columns; ``network`` records what was sent for it.

@@ -26,7 +26,9 @@ from dcgs.learn.schema import ColumnSchema, MergeRules, Schema, SiteSchema, agre
 from dcgs.learn.sites import RUN, Rows, RunSpec, Sites
 from dcgs.learn.sums import Reductions, Sent, Steps, side_by_side
 from dcgs.objectives.losses import LogisticLoss
+from dcgs.objectives.objective import Objective
 from dcgs.parallel import blas_threads
+from dcgs.points import Point
 from dcgs.run.minimize import minimize
 from dcgs.run.result import Result
 from dcgs.runtime import MPI, Lockstep, Runtime
@@ -49,6 +51,20 @@ _TOGETHER = 10
 
 @final
 @dataclass(frozen=True)
+class Handover:
+    """What passes from a run that was given up to the next one: models of this site, by the label of a class.
+
+    ``seen`` is called with the model of each iteration. ``begins`` is True at all sites if the run begins at
+    the mean of the models that sites have; ``start`` has that of this one, None if it has none.
+    """
+
+    seen: Callable[[str, LinearModel], object] = lambda label, model: None
+    begins: bool = False
+    start: Callable[[str], LinearModel | None] = lambda label: None
+
+
+@final
+@dataclass(frozen=True)
 class RowsSpec:
     """Which model is fitted to rows, and how.
 
@@ -56,7 +72,8 @@ class RowsSpec:
     the number of coefficients and the radius. ``folds`` is None for five folds, or one of many rows and
     features. ``rule`` is ``"best"``, or ``"one_standard_error"`` for the smallest radius within one standard
     error of the best. ``class_weight`` is None, ``"balanced"``, or weights by class. ``options`` are what all
-    sites must have given alike, as texts. ``floors`` are those of this site; None for none.
+    sites must have given alike, as texts. ``floors`` are those of this site; None for none. ``handover`` is
+    for runs that may be given up, and for those that follow them.
     """
 
     design: DesignSpec = field(default_factory=DesignSpec)
@@ -68,6 +85,7 @@ class RowsSpec:
     run: RunSpec = field(default_factory=RunSpec)
     options: Mapping[str, str] = field(default_factory=dict)
     floors: Floors | None = None
+    handover: Handover | None = None
 
     @property
     def of_classes(self) -> bool:
@@ -260,8 +278,7 @@ def solve(problem: RowsProblem, network: Reductions, spec: RowsSpec) -> RowsFit:
     fitted = []
     for k, ((rows, design), path) in enumerate(zip(pairs, paths, strict=True)):
         run = replace(spec.run, checkpoint=_checkpoint(spec.run.checkpoint, k, runs))
-        model = _fit(rows, design, path, network, replace(spec, run=run))
-        fitted.append(replace(model, label=problem.labels[k]))
+        fitted.append(_fit(rows, design, path, network, replace(spec, run=run), problem.labels[k]))
     return RowsFit(tuple(fitted), problem.classes, network)
 
 
@@ -271,6 +288,7 @@ def _fit(
     path: RadiusPath | None,
     network: Reductions,
     spec: RowsSpec,
+    label: str,
 ) -> FittedModel:
     """Return the model of one design; ``path`` has its radius, if that was found."""
     radius, x0, explained = (1.0 if spec.radius == AUTO else float(spec.radius)), None, 0.0
@@ -285,15 +303,41 @@ def _fit(
         radius, x0, explained, ball = 0.0, None, 0.0, Box(zeros, zeros)
     X = design.set_of(ball)
     start = design.start(ball) if x0 is None or not X.accepts(x0) else x0
-    objectives, arguments = design.objectives(rows), spec.run.arguments(explained)
+    objectives, handover = design.objectives(rows), spec.handover or Handover()
+    if handover.begins and path is None:
+        start, explained = _handed_over(handover.start(label), design, X, start, objectives, network)
+    arguments = spec.run.arguments(explained)
     network.named(RUN, X.shape[0])
     where: dict[str, Any] = {"runtime": network.runtime, "secure": network.secure}
+    if spec.handover is not None:
+        where["on_model"] = lambda i, k, x: handover.seen(label, design.model(x))
     result = minimize(objectives, X, network.graph, x0=start, **where, **arguments)
     network.record(Sent(RUN, "fit", X.shape[0], result.rounds, 0), result)
     models = zip(result.hosted.tolist(), result.agents, strict=True)
     local = {i: design.model(x) for i, x in models if i in rows}
     known = float(getattr(ball, "radius", np.nan)) if isinstance(spec.set, ConvexSet) else radius
-    return FittedModel("", design, known, path, result, local, explained)
+    return FittedModel(label, design, known, path, result, local, explained)
+
+
+def _handed_over(
+    model: LinearModel | None,
+    design: Design,
+    X: ConvexSet,
+    start: Point,
+    objectives: Mapping[int, Objective],
+    network: Reductions,
+) -> tuple[Point, float]:
+    """Return the mean of the models that sites have, or ``start``; and how much less its loss is."""
+    own = [0.0, *np.zeros(X.shape[0])] if model is None else [1.0, *design.point(model)]
+    (total,) = network.sum("models of the run before", {i: [own] for i in objectives})
+    if total[0] < 1.0:
+        return start, 0.0
+    mean = total[1:] / total[0]
+    points = (start + share * (mean - start) for share in (1.0, 0.99, 0.9, 0.7, 0.4))
+    point = next((point for point in points if X.accepts(point)), start)
+    values = {i: [[f.value(start), f.value(point)]] for i, f in objectives.items()}
+    ((before, after),) = network.sum("losses of the start", values)
+    return (point, float(before - after)) if after < before else (start, 0.0)
 
 
 def _weighted(

@@ -165,7 +165,7 @@ def warning(scores: dict[str, Comparison], weighted: bool = False) -> str | None
     name = ("AUC" if weighted else "log loss") if "AUC" in scores else "RMSE"
     model, constant = scores[name].model, scores[name].constant
     worse = model <= constant if name == "AUC" else model >= constant
-    if not worse:
+    if not worse or (name != "AUC" and constant == 0.0):  # a constant that errs nowhere
         return None
     what = "the same probability for every row" if "AUC" in scores else "the mean for every row"
     return (
@@ -228,13 +228,13 @@ def fit_scores_above(
     """
     names, names_of = list(classes) or [0.0], bool(classes)
     parts: dict[int, list[Any]] = {}
-    counts, own = {}, [SiteScores(0, {})] * len(network.graph)
+    counts, by_agent = {}, [SiteScores(0, {})] * len(network.graph)
     for i, (site, scores) in sites.items():
         masks = {str(c): site.targets == c for c in classes} or {"0.0": np.ones(len(site), dtype=np.bool_)}
         people = {text: people_of(chosen, site.subjects) for text, chosen in masks.items()}
         counts[i] = {text: count for text, count in people.items() if count}
         local = _scores(scores, site.targets, constant, names_of) if len(scores) else {}
-        own[i] = SiteScores(len(scores), local)
+        by_agent[i] = SiteScores(len(scores), local)
         if not classes:
             parts[i] = [[float(len(scores))], _number_sums(scores, site.targets, constant)]
         else:
@@ -245,20 +245,20 @@ def fit_scores_above(
         few = f"fewer than {floors.min_count} people, or fewer than {floors.min_sites} sites,"
         which = "a class" if classes else "the rows"
         return (
-            tuple(own),
+            tuple(by_agent),
             SiteScores(0, {}),
             f"no scores of all sites: {few} are in {which} that is held out.",
         )
     (rows,), *totals = network.sum("sums for scores of all sites", parts)
     if not classes:
-        return tuple(own), SiteScores(int(rows), _number_totals(totals, int(rows))), None
+        return tuple(by_agent), SiteScores(int(rows), _number_totals(totals, int(rows))), None
     areas, means = totals
     pairs = areas.reshape(-1, 2)
     within = mean_area([float(a / b) if b else float("nan") for a, b in pairs])
     note = (
         "the AUC of all sites compares rows of one site with each other: floors allow no histogram of scores."
     )
-    return tuple(own), SiteScores(int(rows), _class_measures(within, means / rows)), note
+    return tuple(by_agent), SiteScores(int(rows), _class_measures(within, means / rows)), note
 
 
 def _counted(name: str, counts: Mapping[int, Mapping[str, int]], floors: Floors) -> Steps[SecureUnion]:

@@ -78,8 +78,8 @@ class RatingsModel:
         shape = (max(self.x.shape[0], int(numbers[-1]) + 1), self.x.shape[1])
         x = LowRank(np.concatenate([self.x.U, U])[order], V, shape, every[order])
         known = offsets.of_rows(np.asarray(self.x.rows))
-        found = replace(offsets, rows=every[order], row_offsets=np.concatenate([known, shifts])[order])
-        return replace(self, x=x, offsets=found)
+        extended = replace(offsets, rows=every[order], row_offsets=np.concatenate([known, shifts])[order])
+        return replace(self, x=x, offsets=extended)
 
     def top(self, row: int, count: int, without: Index | None = None) -> tuple[Index, Numbers]:
         """Return the columns with the largest predictions in a row, without some, and the predictions.

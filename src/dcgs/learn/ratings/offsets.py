@@ -217,7 +217,12 @@ def best_ridge(
     name = f"offsets with {len(_RIDGES)} ridges"
     offsets = network.run_programs(name, task.shape[1] * len(_RIDGES), program)
     errors = {
-        i: [[float(np.sum((part.values - each.of(part.rows, part.cols)) ** 2)) for each in offsets[i]]]
+        i: [
+            [
+                float(np.sum((part.values - candidate.of(part.rows, part.cols)) ** 2))
+                for candidate in offsets[i]
+            ]
+        ]
         for i, part in left.items()
     }
     (sums,) = network.sum("held-out errors of offsets", errors)

@@ -135,10 +135,10 @@ def _alone(tested: TestedRatings, part: Part, left: Part) -> Numbers:
     task, network = OffsetsTask(shape, True, tested.task.ridge), Reductions(graph)
     prepared = prepare({0: Part(row, col, values)}, task, facts, network)
     X = NuclearNormBall(shape, tested.radius * float(np.sqrt(len(rows) / tested.task.shape[0])))
-    found = minimize(prepared.objectives, X, graph, gap=_GAP, every=None).agents[0]
-    assert isinstance(found, LowRank)
+    solution = minimize(prepared.objectives, X, graph, gap=_GAP, every=None).agents[0]
+    assert isinstance(solution, LowRank)
     known = np.arange(len(rows))
-    model = RatingsModel(LowRank(found.rows_of(known), found.V, shape, known), prepared.offsets[0])
+    model = RatingsModel(LowRank(solution.rows_of(known), solution.V, shape, known), prepared.offsets[0])
     return model.predict(places_in(rows, left.rows), places_in(cols, left.cols))
 
 

@@ -59,9 +59,13 @@ def check(study: PaperStudy) -> None:
 
 def groups(study: PaperStudy) -> Iterator[dict[str, Any]]:
     """Yield the claims of each experiment, then those about cost, as the overview lists them."""
-    for each in study.findings:
-        about = {"title": each.title, "anchor": f"experiment-{each.name}", "kind": each.source.kind}
-        yield about | {"claims": each.claims}
+    for findings in study.findings:
+        about = {
+            "title": findings.title,
+            "anchor": f"experiment-{findings.name}",
+            "kind": findings.source.kind,
+        }
+        yield about | {"claims": findings.claims}
     if study.cost is not None:
         yield {"title": COST_TITLE, "anchor": "cost", "kind": None, "claims": (study.cost.claim,)}
 
