@@ -19,7 +19,7 @@ from dcgs.datasets import lasso_synthetic
 from dcgs.facts import SizeFacts
 from dcgs.link import LINKS, Link
 from dcgs.methods.fast import sums_root
-from dcgs.methods.fast.choice import chosen_form, expected_rounds
+from dcgs.methods.fast.fast_dcgs import chosen_form, expected_rounds
 from dcgs.network import as_network
 from dcgs.run.distributed import facts_of
 from problems import Array, Fits

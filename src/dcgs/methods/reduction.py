@@ -120,7 +120,7 @@ def is_flooded(agent: Agent, nbytes: int) -> bool:
     facts, tree = agent.facts, agent.tree
     if facts.is_complete or agent.secure is not None:
         return facts.is_complete
-    if not projects_cheaply(agent.X):
+    if tree.diameter >= 2 * tree.height or not projects_cheaply(agent.X):
         return False
     link, neighbors = agent.link or ASSUMED, facts.sizes.most_neighbors
     return prefers_flood(link, tree.height, tree.diameter, facts.agents, neighbors, nbytes)

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from dcgs.facts import SizeFacts
-from dcgs.link import Link
+from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.points import Point
 
 # What an iteration by sums is worth, in iterations over edges. On Lassos of `dcgs bench rounds` it is 3 to 5,
@@ -24,18 +24,11 @@ _WORTH = 2.5
 _EDGE_PASSES, _SUM_PASSES = 6.0, 2.0
 _MEMORY = 8e9
 _EDGE_SECONDS, _SUM_SECONDS = 3e-4, 1e-4
-# The bytes that a piece of a sum has at least, and the least seconds of a round: an agent computes as long.
+# The bytes that a piece of a sum has at least.
 _SMALLEST_PIECE = 1000
-_SHORTEST_ROUND = 1e-4
 
 ASSUMED = Link(speed=12.5e6, latency=0.02)
 """The link for which sums are cut if the method is told none. Rounds are slow on it: few sums are cut."""
-
-
-def waiting_rounds(link: Link | None, nbytes: int) -> float:
-    """Return how many rounds without data take as long as it takes to send so many bytes over such links."""
-    link = link or ASSUMED
-    return link.waiting(nbytes) / max(link.latency, _SHORTEST_ROUND)
 
 
 def prefers_sums(link: Link, sizes: SizeFacts, sum_rounds: int, unknowns: int) -> bool:
@@ -71,6 +64,6 @@ def sum_pieces(link: Link, height: int, nbytes: int) -> int:
     Along a tree of height H it takes 2 (H + c − 1) rounds, each of τ + K/c seconds, if the latency is τ and
     all bytes take K seconds. The minimum is at c = √((H − 1) K/τ).
     """
-    latency = max(link.latency, _SHORTEST_ROUND)
+    latency = max(link.latency, SHORTEST_ROUND)
     best = math.sqrt(max(0, height - 1) * link.waiting(nbytes) / latency)
     return max(1, min(round(best), nbytes // _SMALLEST_PIECE))

@@ -163,9 +163,10 @@ class SecondOrderState:
 def by_second_order(agent: Agent) -> Program[Point]:
     """Run FastDCGS with Hessians for one agent."""
     at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
-    add_up = flooded_answer if is_flooded(agent, longest_sum(agent)) else network_answer
+    floods = is_flooded(agent, agent.facts.sizes.hessian_bytes(agent.x0.size))
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent, at.x, at.trial, first=k == 1)
+        add_up = flooded_answer if floods else network_answer
         numbers, trial = yield from add_up(sums, agent, partial(_answer, agent, at))  # line 3
         verdict = Verdict(int(numbers[0]))
         if verdict in (Verdict.ACCEPTED, Verdict.FINAL):
@@ -202,13 +203,6 @@ def _derivatives(agent: Agent, x: Point, trial: Point, first: bool) -> Value:
             hessians.insert(0 if is_curved else 1, none)
         hessians.append(f.map.gram(f.loss.hess(image)) if is_curved else none)
     return numbers, f.map.adjoint(f.loss.grad(image)), *(H[np.triu_indices(len(H))] for H in hessians)
-
-
-def longest_sum(agent: Agent) -> int:
-    """Return the bytes of an agent's value in the first sum."""
-    d = agent.x0.size
-    hessians = 1 if agent.facts.sizes.all_quadratic else 2  # a matrix of zeros takes few bytes
-    return 8 * (4 + len(_LENGTHS) + d + hessians * d * (d + 1) // 2)
 
 
 def _answer(agent: Agent, at: SecondOrderState, total: Value) -> Value:
