@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from dcgs.methods.flood import Flood
+from dcgs.methods.reduction import Flood
 from dcgs.network import as_network
 from problems import Array
 

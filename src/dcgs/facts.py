@@ -34,11 +34,6 @@ class SizeFacts:
     fewest_rows: int = 1
     alike: bool = True
 
-    def hessian_bytes(self, unknowns: int) -> int:
-        """Return about how many bytes the longest message of the form with Hessians takes."""
-        hessians = 1 if self.all_quadratic else 2
-        return 8 * (16 + unknowns + hessians * unknowns * (unknowns + 1) // 2)
-
 
 @final
 @dataclass(frozen=True)

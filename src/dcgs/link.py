@@ -65,14 +65,6 @@ class Link:
         """Return the seconds that ``carried`` bytes take over one link."""
         return carried / self.speed
 
-    def waiting_rounds(self, carried: float) -> float:
-        """Return how many rounds without data take as long as ``carried`` bytes over one link.
-
-        >>> Link(10e6, latency=0.02).waiting_rounds(1e6)
-        5.0
-        """
-        return self.waiting(carried) / max(self.latency, SHORTEST_ROUND)
-
     def seconds(self, carried: float, rounds: int) -> float:
         """Return the seconds of so many rounds, in which ``carried`` bytes cross one link.
 

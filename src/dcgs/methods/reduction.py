@@ -8,15 +8,17 @@ sends one value up and one answer to each child, however many agents there are.
 In these rounds only one level of the tree sends. If values are cut into pieces, one piece follows another up
 and down the tree, so that all levels send at the same time: more rounds, of smaller messages, and equal bits.
 
-Short values may be flooded instead: every agent learns those of all others, in as many rounds as the graph
-has diameter, and computes the answer itself.
+Short values may be flooded instead. Every agent forwards what is new to it, so all know the values of all
+after as many rounds as the diameter of the graph. What agents compute from them, in the order of agents, has
+equal bits. An agent sends the values of all agents to each neighbor, but for those that come from there: a
+sum along the tree sends one value.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, TypeVar, final
@@ -25,7 +27,6 @@ import numpy as np
 
 from dcgs.methods.base import Agent
 from dcgs.methods.fast.link_rule import ASSUMED, prefers_flood, sparse_bytes, sum_pieces
-from dcgs.methods.flood import Flood
 from dcgs.points import Point
 from dcgs.protocol import Program
 from dcgs.secure.session import SecureSums
@@ -110,6 +111,58 @@ class Reduction:
     def following(self, tree: TreeNode, value: Value | None, answer: Value) -> Reduction:
         """Return the next reduction, after the answer of this one."""
         return Reduction(value, self.number + 1, last=answer, unsent=list(tree.children))
+
+
+@final
+@dataclass(eq=False)
+class Flood:
+    """One agent's part: the numbers ``known`` of each agent, and those ``unsent`` to each neighbor.
+
+    ``width`` is how many numbers an agent has, or 0 if that may be any.
+    """
+
+    width: int = 0
+    known: dict[int, Point] = field(default_factory=dict)
+    unsent: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, i: int, numbers: Point, neighbors: Collection[int], sender: int | None = None) -> None:
+        """Take the numbers of agent i, from itself or from a neighbor, to which they are not sent."""
+        if i not in self.known:
+            self.known[i] = numbers
+            for j in neighbors:
+                self.unsent.setdefault(j, []).append(i)
+        if sender is not None and i in self.unsent.get(sender, ()):
+            self.unsent[sender].remove(i)
+
+    def outgoing(self) -> dict[int, Point]:
+        """Return what to send to neighbors in this round: how many rows, and these: an agent, its numbers."""
+        made: dict[tuple[int, ...], Point] = {}  # equal messages are one object, which is encoded once
+        sent = {}
+        for j, who in self.unsent.items():
+            if who and tuple(who) not in made:
+                rows = [np.concatenate([[i], self.known[i]]) for i in who]
+                made[tuple(who)] = np.concatenate([[len(rows)], *rows])
+            if who:
+                sent[j] = made[tuple(who)]
+        self.unsent = {}
+        return sent
+
+    def receive(self, sender: int, message: Point, neighbors: Collection[int]) -> None:
+        """Take what a neighbor has sent."""
+        shape = message.shape if isinstance(message, np.ndarray) else ()
+        rows, width = (int(message[0]) if len(shape) == 1 and message.size else 0), self.width + 1
+        if rows < 1 or (message.size - 1) % rows or (self.width and message.size != 1 + rows * width):
+            wanted = width if self.width else "w"
+            raise ValueError(
+                f"a message must have shape (1 + n · {wanted},): n, and n rows of an agent and its numbers; "
+                f"agent {sender} sent one of shape {shape}."
+            )
+        for row in message[1:].reshape(rows, -1):
+            self.add(int(row[0]), row[1:], neighbors, sender)
+
+    def in_order(self) -> Point:
+        """Return a row of numbers for each agent that is known, in the order of agents."""
+        return np.stack([self.known[i] for i in sorted(self.known)])
 
 
 def is_flooded(agent: Agent, nbytes: int) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, final
 
 from dcgs.inner import Inner, best_inner, check_inner, choose_inner
-from dcgs.link import Link
+from dcgs.link import SHORTEST_ROUND, Link
 from dcgs.methods.base import Agent, Method
 from dcgs.methods.certifier import certified
 from dcgs.methods.fast.completion import complete
@@ -183,7 +183,8 @@ class FastDCGS(Method):
         if self.form == "auto" and self.eta is None and agent.reliable:
             form = chosen_form(agent, link, may_send_hessians=self.inner == "auto")
         if form == "newton":
-            return by_second_order(replace(agent, link=link if agent.reliable else None))
+            floods = is_flooded(agent, _hessian_bytes(agent))
+            return by_second_order(replace(agent, link=link if agent.reliable else None), floods)
         if form in ("sums", "root"):
             return by_sums(agent, lambda f: self.inner_solver(f, agent.X), own_data=form == "root")
         inner = self.inner_solver(agent.f, agent.X)
@@ -226,10 +227,11 @@ def expected_rounds(agent: Agent, may_send_hessians: bool) -> dict[Form, float]:
         "sums": rounds_of_sum(agent, 8 * unknowns) * gradients,
     }
     if may_send_hessians and unknowns <= _MOST_UNKNOWNS:
-        nbytes = sizes.hessian_bytes(unknowns)
+        nbytes, sends = _hessian_bytes(agent), agent.link or ASSUMED
         one, times = rounds_of_sum(agent, nbytes), 1.0 if sizes.all_quadratic else hessians
         levels = one if is_flooded(agent, nbytes) else height
-        newton = hessians * one + times * levels * (agent.link or ASSUMED).waiting_rounds(nbytes)
+        waiting = nbytes / (sends.speed * max(sends.latency, SHORTEST_ROUND))
+        newton = hessians * one + times * levels * waiting
         rounds["newton"] = newton if projects_cheaply(agent.X) else newton / _ORACLE
     return rounds
 
@@ -239,3 +241,9 @@ def rounds_of_sum(agent: Agent, nbytes: int) -> int:
     if agent.facts.is_complete:
         return 1
     return agent.tree.diameter if is_flooded(agent, nbytes) else max(1, 2 * agent.tree.height)
+
+
+def _hessian_bytes(agent: Agent) -> int:
+    """Return about how many bytes the longest message of the form with Hessians takes."""
+    d, hessians = agent.x0.size, 1 if agent.facts.sizes.all_quadratic else 2
+    return 8 * (16 + d + hessians * d * (d + 1) // 2)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dcgs.inner.quadratic import Domain, Quadratic, minimize_quadratic
 from dcgs.methods.base import Agent
 from dcgs.methods.certificate import Bounds, CertifiedGap, excess, gap_noise
-from dcgs.methods.reduction import Value, flooded_answer, is_flooded, network_answer
+from dcgs.methods.reduction import Value, flooded_answer, network_answer
 from dcgs.points import Point, frozen, norm, vdot
 from dcgs.protocol import Program
 
@@ -160,10 +160,9 @@ class SecondOrderState:
     root: RootState | None = None
 
 
-def by_second_order(agent: Agent) -> Program[Point]:
-    """Run FastDCGS with Hessians for one agent."""
+def by_second_order(agent: Agent, floods: bool) -> Program[Point]:
+    """Run FastDCGS with Hessians for one agent; the values of all are flooded, or summed along the tree."""
     at = agent.restore(SecondOrderState) or SecondOrderState(agent.x0, agent.x0)  # line 1
-    floods = is_flooded(agent, agent.facts.sizes.hessian_bytes(agent.x0.size))
     for k in agent.iterations_left:  # line 2
         sums = _derivatives(agent, at.x, at.trial, first=k == 1)
         add_up = flooded_answer if floods else network_answer
