@@ -81,6 +81,55 @@ def level_rows(
     return sorted(found)
 
 
+def column_rows(
+    messages: Iterable[SentArrays], sender: int, patients: pd.DataFrame, column: str, sites: Sites
+) -> list[int]:
+    """Return the patients that a row of a Hessian shows: one of them dominates this column."""
+    d, found = len(sites.features), set()
+    scale = np.diag(np.r_[sites.deviations, 1.0])
+    scale[:d, d] = sites.means
+    place, others = sites.features.index(column), [name for name in sites.numeric if name != column]
+    for array in plain_arrays(messages, sender):
+        if array.shape != ((d + 1) * (d + 2) // 2,):
+            continue
+        H = np.zeros((d + 1, d + 1))
+        H[np.triu_indices(d + 1)] = array
+        row = (scale @ (H + np.triu(H, 1).T) @ scale.T)[place]
+        if row[d] == 0.0:
+            continue
+        known = row[[sites.features.index(name) for name in others]] / row[d]
+        matches = np.isclose(patients[others], known, rtol=5e-3).all(axis=1)
+        found |= set(patients.index[matches])
+    return sorted(found)
+
+
+def ratings(messages: Iterable[SentArrays], sender: int, mean: float, ridge: float) -> dict[int, int]:
+    """Return the ratings that the counts and sums of items before a fit show, by the place of the item.
+
+    Items of one rater leave rating − mean − offset of the rater. These differ by whole numbers for one rater,
+    whose offset follows from their sum.
+    """
+    found: dict[int, int] = {}
+    for message in messages:
+        shapes = [array.shape for array in message.arrays]
+        if message.sender != sender or len(shapes) != 2 or shapes[0] != (1, *shapes[1]):
+            continue
+        rest, counts = message.arrays[0][0], message.arrays[1]
+        if rest.dtype == np.uint64:
+            rest, counts = rest.view(np.int64).astype(float), counts.view(np.int64).astype(float)
+        single = np.flatnonzero(counts == 1.0)
+        part = np.round(rest[single] % 1.0, 7) % 1.0
+        for value in np.unique(part):
+            places = single[np.abs(part - value) < 1e-6]
+            n, total = len(places), float(rest[places].sum())
+            offset = total / ridge
+            guessed = rest[places] + mean + offset
+            is_whole = np.abs(guessed - np.round(guessed)).max() < 1e-5
+            if n > 1 and is_whole and guessed.min() > 0.5 and guessed.max() < 5.5:
+                found |= dict(zip(places.tolist(), np.round(guessed).astype(int).tolist(), strict=True))
+    return found
+
+
 def score_cells(messages: Iterable[SentArrays], sender: int, cells: int) -> int:
     """Return how many histograms an agent sent in which a cell is one person."""
     arrays = plain_arrays(messages, sender)

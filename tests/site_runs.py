@@ -96,6 +96,7 @@ def make_sites(
     fit: Mapping[str, Any] | None = None,
     limits: StudyLimits | None = None,
     links: bool = False,
+    inspected: bool = False,
 ) -> Sites:
     """Make a study on a graph, in which these sites can be dialed; the others need them or the relay.
 
@@ -105,21 +106,30 @@ def make_sites(
     address = {name: f"https://127.0.0.1:{free_port()}" for name in (*names, RELAY)}
     sites = tuple(Member(name, address[name] if i in listening else None) for i, name in enumerate(names))
     edges = edges_between(sites, sorted((min(edge), max(edge)) for edge in graph.edges))
-    relay = Member(RELAY, address[RELAY]) if any(edge.dials is None for edge in edges) else None
-    authority = Authority.create("test")
+    relay = (
+        Member(RELAY, address[RELAY], inspected=inspected)
+        if any(edge.dials is None for edge in edges)
+        else None
+    )
     limits = limits or StudyLimits(patience_hours=0.05)
-    study = Study("test", sites, edges, fit or {}, limits, 1, relay, authority.pem)
+    study = Study("test", sites, edges, fit or {}, limits, 1, relay)
+    dialed = [member.name for member in study.members if member.address is not None]
+    return sign_study(folder, study, {name: free_port() for name in dialed} if links else {})
+
+
+def sign_study(folder: Path, study: Study, listen: Mapping[str, int] | None = None) -> Sites:
+    """Sign the keys of all members of a study, and write the files of each; all agree to it."""
+    authority = Authority.create("test")
     keys = {member.name: SiteKeys.generate() for member in study.members}
 
     def signed(member: Member) -> Member:
         ed25519, x25519 = keys[member.name].publics
         return replace(member, ed25519=ed25519, x25519=x25519)
 
-    study = replace(study, sites=tuple(map(signed, sites)), relay=relay and signed(relay))
-    study = Study.read(study.to_toml().encode())
-    dialed = [member.name for member in study.members if member.address is not None]
-    made = Sites(folder, study, authority, keys, {name: free_port() for name in dialed} if links else {})
-    for member in study.members:
+    sites, relay = tuple(map(signed, study.sites)), study.relay and signed(study.relay)
+    study = replace(study, ca=authority.pem, sites=sites, relay=relay)
+    made = Sites(folder, Study.read(study.to_toml().encode()), authority, keys, listen or {})
+    for member in made.study.members:
         write_site(made, member)
     return made
 
@@ -132,7 +142,10 @@ def write_site(sites: Sites, member: Member) -> None:
     (folder / f"{name}.crt").write_bytes(sites.authority.sign(Identity(name, *sites.keys[name].publics)))
     (folder / "study.toml").write_bytes(sites.study.content)
     (folder / "data.csv").write_text("of tests without files\n")
-    listen = None if member.address is None else f"127.0.0.1:{sites.listen.get(name, sites.port(name))}"
+    listen = None
+    if member.address is not None:
+        host = member.address.removeprefix("https://").rpartition(":")[0]
+        listen = f"{host}:{sites.listen.get(name, sites.port(name))}"
     sites.file(name).write_text(site_file(name, "study.toml", listen, "data.csv"))
     if name != RELAY:
         Site.load(sites.file(name)).agree("test")

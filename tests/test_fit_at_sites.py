@@ -120,6 +120,29 @@ def test_every_site_describes_its_own_file_under_its_name() -> None:
     assert printed.count("not told: a number of less than 10") == 1
 
 
+def test_with_masks_each_site_notes_what_is_odd_in_its_own_data_and_tells_no_other() -> None:
+    head, *rows = Path("site1/patients.csv").read_text().splitlines()
+    rows[:2] = [f"-999,{row.partition(',')[2]}" for row in rows[:2]]
+    Path("site1/patients.csv").write_text("\n".join([head, *rows]) + "\n")
+    head, *rows = Path("site2/patients.csv").read_text().splitlines()
+    cells = [row.split(",") for row in rows]
+    rows = [f"{age},{88.4 * float(hb):.1f},{died}" for age, hb, died in cells]
+    Path("site2/patients.csv").write_text("\n".join([head, *rows]) + "\n")
+    command = f"{FIT} --data patients.csv".replace("--open ", "")
+    status, printed, errors = at_sites([command] * 3)
+    assert (status, own_lines(errors)) == (0, [])
+    codes = "agent 1 (patients.csv) has 2 × -999 in 'age'; if such a value stands for a missing one"
+    scale = "agent 2 (patients.csv) has a mean of 'hb' far from that of the others"
+    for note in ("sums over the sites are masked", codes, scale):
+        assert f"note: {note}" in printed
+    notes = [
+        " ".join(json.loads(Path(f"site{i}/m/summary.json").read_text())["data_notes"]) for i in range(3)
+    ]
+    assert [codes in text for text in notes] == [False, True, False]
+    assert [scale in text for text in notes] == [False, False, True]
+    assert "the same value in all rows" not in printed  # a column that is left out is not constant
+
+
 def test_a_misspelled_option_of_one_site_is_printed_there() -> None:
     plain = f"{FIT} --data patients.csv"
     status, _, errors = at_sites([plain, f"{plain} --clas-weight balanced", plain])

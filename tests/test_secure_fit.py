@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 import dcgs
+import planted
 from attackers import Sites, class_sums, level_rows, score_cells
 from dcgs.estimators import DecentralizedCompletion, DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.floors import Floors
@@ -204,3 +205,18 @@ def test_a_measured_fit_cannot_be_masked(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit):
         alone(f"{command} --measure")
     assert "--measure reads the models" in capsys.readouterr().err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("kind", planted.PATIENTS)
+def test_planted_patients_are_found_in_the_open_and_not_by_default(kind: str, tmp_path: Path) -> None:
+    """``python tests/planted.py 200`` has 200 of them, and ratings."""
+    assert planted.patient(tmp_path, kind, 1000, planted.OPEN)[:2] == (True, False)
+    assert planted.patient(tmp_path, kind, 1000, planted.DEFAULT)[:2] == (False, kind == "one row")
+
+
+@pytest.mark.parametrize(("kind", "count"), [("a shop of 20", 20), ("items of one rater", 4)])
+def test_planted_ratings_are_found_in_the_open_and_not_by_default(
+    kind: str, count: int, tmp_path: Path
+) -> None:
+    assert planted.shop(tmp_path, kind, 1000, planted.OPEN) == (count, count)
+    assert planted.shop(tmp_path, kind, 1000, planted.DEFAULT) == (0, count)

@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,8 +18,10 @@ import numpy as np
 import pytest
 
 import dcgs
+from dcgs.runtime.encoding import EncodedArray
 from dcgs.runtime.transport import Transfer
-from dcgs.runtime.wire import MessageError
+from dcgs.runtime.wire import ALL, BundleKind, Frame, Header, MessageError
+from dcgs.runtime.wire import bundle as write
 from dcgs.sites import client, server
 from dcgs.sites.certificate import LiveCertificate
 from dcgs.sites.config import SiteConfig, SiteLimits
@@ -27,6 +30,7 @@ from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Authority, Identity, SiteKeys, host_of
 from dcgs.sites.node import Site
 from dcgs.sites.server import client_context, server_context
+from dcgs.sites.signature import CALLER, SIGNATURE, TIME, sign_request
 from dcgs.sites.study import Study, StudyLimits
 from site_process import answer, instance
 from site_runs import Sites, make_sites
@@ -52,14 +56,20 @@ def context(sites: Sites, certificate: bytes | None, keys: SiteKeys, folder: Pat
 
 
 def ask(
-    sites: Sites, tls: ssl.SSLContext, method: str, path: str, body: bytes = b"", **headers: str
+    sites: Sites,
+    tls: ssl.SSLContext,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    server: str = "graz",
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Send a request to Graz, as anybody could; return status and text, 0 if the connection is closed."""
-    raw = socket.create_connection(("127.0.0.1", sites.port("graz")), timeout=60.0)
+    raw = socket.create_connection(("127.0.0.1", sites.port(server)), timeout=60.0)
     try:
         connection = http.client.HTTPSConnection("127.0.0.1", context=tls)
-        connection.sock = tls.wrap_socket(raw, server_hostname=host_of("graz"))
-        connection.request(method, path, body, {"Dcgs-Study": sites.study.hash.hex()} | headers)
+        connection.sock = tls.wrap_socket(raw, server_hostname=host_of(server))
+        connection.request(method, path, body, {"Dcgs-Study": sites.study.hash.hex()} | dict(headers or {}))
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     except (OSError, http.client.HTTPException):
@@ -99,8 +109,8 @@ def attack(sites: Sites, folder: Path) -> dict[str, tuple[int, str]]:
         "a flipped bit": ask(sites, good, "PUT", path, flipped),
         "far ahead": ask(sites, good, "PUT", path, envelope(sites, "ulm", sequence=10**9)),
         "back to its sender": ask(sites, good, "PUT", path, envelope(sites, "ulm", sender=2, receiver=0)),
-        "another study": ask(sites, good, "PUT", path, own, **{"Dcgs-Study": "0" * 64}),
-        "10 GB": ask(sites, good, "PUT", path, b"", **{"Content-Length": str(10**10)}),
+        "another study": ask(sites, good, "PUT", path, own, headers={"Dcgs-Study": "0" * 64}),
+        "10 GB": ask(sites, good, "PUT", path, b"", headers={"Content-Length": str(10**10)}),
         "the mail of another": ask(sites, good, "GET", "/v1/mail/bern"),
         "the relay of others": ask(sites, good, "PUT", "/v1/mail/bern", own),
         "no such path": ask(sites, good, "GET", "/v1/../secret"),
@@ -175,7 +185,7 @@ def test_idle_connections_are_closed_and_do_not_keep_others_out(
             others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
         others.result(300.0)
     said = "\n".join(sites.said["graz"])
-    assert "8 others have not shown a certificate yet" in said
+    assert "more than 8 have not shown a certificate yet" in said
     assert "it has not shown a certificate within" in said
 
 
@@ -349,3 +359,106 @@ def test_a_study_is_refused_with_what_it_must_have(sites: Sites) -> None:
     )
     with pytest.raises(ValueError, match="those of ulm, graz, bern are not"):
         unsigned.check_signed()
+
+
+def test_a_relay_that_may_be_inspected_takes_signed_requests_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HANDSHAKE", 4.0)
+    graph = nx.path_graph(2)
+    sites = make_sites(tmp_path, graph, (), inspected=True)
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # as that of a proxy, which has no certificate
+    bare.load_verify_locations(cadata=sites.study.ca)
+    dialing = Site.dialing
+    monkeypatch.setattr(Site, "dialing", lambda site: replace(dialing(site), inspected=bare))
+    objectives, X = instance(2)
+    expected = dcgs.minimize(objectives, X, graph, dcgs.DFW(), rounds=10, every=None)
+
+    def signed(name: str, body: bytes = b"", later: float = 0.0, path: str = "/v1/hello") -> tuple[int, str]:
+        request = "GET" if not body else "PUT", path, body
+        headers = sign_request(sites.study, name, sites.keys[name].signing, time.time() + later, request)
+        return ask(sites, bare, *request, server="relay", headers=headers)
+
+    with sites.relay():
+        wait_for_port(sites.port("relay"))
+        idle = bare.wrap_socket(
+            socket.create_connection(("127.0.0.1", sites.port("relay"))), server_hostname=host_of("relay")
+        )
+        assert ask(sites, bare, "GET", "/v1/hello", server="relay")[0] == 403
+        assert signed("ulm") == (204, "")
+        assert "must be signed within 900 s; by the clock of ulm this one was 100" in signed("ulm", later=-1000.0)[1]
+        good = sign_request(
+            sites.study, "ulm", sites.keys["ulm"].signing, time.time(), ("GET", "/v1/hello", b"")
+        )
+        for changed in ({CALLER: "graz"}, {TIME: str(int(time.time()) + 5)}, {SIGNATURE: "00" * 64}):
+            answer = ask(sites, bare, "GET", "/v1/hello", server="relay", headers=good | changed)
+            assert "must be signed with the key of" in answer[1]
+        assert ask(sites, bare, "GET", "/v1/mail/ulm", server="relay", headers=good)[0] == 403  # another path
+        path = "/v1/mail/graz"
+        one = sign_request(
+            sites.study, "ulm", sites.keys["ulm"].signing, time.time(), ("PUT", path, b"1" * 90)
+        )
+        assert ask(sites, bare, "PUT", path, b"2" * 90, server="relay", headers=one)[0] == 403
+        results = sites.run(
+            lambda runtime: dcgs.minimize(
+                objectives, X, graph, dcgs.DFW(), rounds=10, every=None, runtime=runtime
+            )
+        )
+        assert idle.recv(1) == b""  # closed
+        idle.close()
+    assert np.array_equal(np.concatenate([result.agents for result in results]), expected.agents)
+    said = "\n".join(sites.said["relay"])
+    for sentence in (
+        "a request without a certificate must be signed by a site",
+        "the body of a signed request must be the one that was signed",
+        "no signed request came within 4 s",
+    ):
+        assert sentence in said
+
+
+def test_a_body_of_one_byte_a_second_a_nan_and_an_old_message_are_refused_on_arrival(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_BODY", 1.0)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "ulm again")
+    sealer, header = Sealer(sites.study, 0, ulm.agreement), EnvelopeHeader(0, 1, 1, 1, 1, 500)
+    frame = Frame(0, ALL, [EncodedArray(np.array([1.0, np.nan]))])
+    bundle = write([frame], Header(BundleKind.MESSAGE, 0, 1)).tobytes()
+    path = "/v1/mail/graz"
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        with sites.running("graz"):
+            answers = {
+                "a NaN": ask(sites, tls, "PUT", path, sealer.seal(header, bundle)),
+                "cut": ask(sites, tls, "PUT", path, sealer.seal(header, bundle[:20])),
+                "slow": ask(sites, tls, "PUT", path, b"", headers={"Content-Length": "100"}),
+            }
+        other.result(300.0)
+    assert answers["a NaN"] == (403, "a message must be finite; agent 0 sent nan at (1,).")
+    assert answers["cut"][0] == 403
+    assert answers["slow"] == (408, "an envelope must arrive completely within 1 s.")
+    said = "\n".join(sites.said["graz"])
+    assert "refused what ulm (127.0.0.1) sent: a message must be finite" in said
+
+
+def test_a_site_may_have_some_connections_and_no_more(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 8)
+    ulm = sites.keys["ulm"]
+    tls = context(sites, sites.authority.sign(Identity("ulm", *ulm.publics)), ulm, tmp_path / "ulm again")
+    with ThreadPoolExecutor(1) as pool:
+        with sites.running("graz"):
+            held = []
+            for _ in range(12):
+                raw = socket.create_connection(("127.0.0.1", sites.port("graz")), timeout=60.0)
+                held.append(tls.wrap_socket(raw, server_hostname=host_of("graz")))
+                with suppress(OSError):
+                    held[-1].sendall(b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n")  # and never ends
+            time.sleep(0.5)
+            for connection in held:
+                connection.close()
+            others = pool.submit(sites.run, lambda runtime: None, ["ulm", "bern"])
+        others.result(300.0)
+    assert "refused a connection of ulm from 127.0.0.1: it has 8 others." in sites.said["graz"]

@@ -1,7 +1,7 @@
 """Write the tables of README.md and docs/*.md from the records in benchmarks/.
 
 Run it with ``make pages``, or with ``python tools/pages.py FILE``, which first puts the runs of a rounds.json
-of ``dcgs bench rounds`` into benchmarks/rounds.json. What is between the comments ``from NAME`` and ``end``
+of ``dcgs bench rounds`` into the record of their seed. What is between the comments ``from NAME`` and ``end``
 is written anew by the function of that name; a test fails if that changes a page.
 """
 
@@ -20,7 +20,7 @@ from dcgs.link import LINKS, Link
 from dcgs.report.figures import encoded
 from dcgs.report.numbers import count, share, short_number, size
 from dcgs_bench import faults, growth
-from dcgs_bench.entries import OURS
+from dcgs_bench.entries import GOAL, OURS
 from dcgs_bench.figures import profile_figure
 from dcgs_bench.paper.folder import load
 from dcgs_bench.paper.results import Curve, Findings, PaperStudy, Verdict
@@ -34,6 +34,7 @@ from dcgs_bench.ranking import (
     forms_table,
     instance_table,
     seconds_text,
+    soon_table,
     stops_table,
     summary_table,
     time_rankings,
@@ -48,6 +49,8 @@ import output  # noqa: E402
 import timetable  # noqa: E402
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+ROUNDS = {0: "rounds", 1: "rounds-seed-1", 2: "rounds-seed-2"}
+"""The records of rounds by seed."""
 _MARKED = re.compile(r"<!-- from ([a-z0-9-]+) -->(.*?)<!-- end -->", re.DOTALL)
 
 
@@ -74,11 +77,12 @@ def renewed(text: str) -> str:
 
 
 def merge(new: Mapping[str, Any]) -> None:
-    """Put the trials of a record into that of rounds: those of its entries, on its instances.
+    """Put the trials of a record into that of rounds of its seed: those of its entries, on its instances.
 
     Of an entry that has only runs until the agents stop, the measured run on record stays.
     """
-    made = record("rounds")
+    seed = new["environment"]["seed"]
+    made = record(ROUNDS[seed])
     for name, one in new["instances"].items():
         trials = {trial["entry"]: trial for trial in made["instances"].setdefault(name, one)["trials"]}
         for trial in one["trials"]:
@@ -86,7 +90,9 @@ def merge(new: Mapping[str, Any]) -> None:
             kept = None if trial["end"] else known
             trials[trial["entry"]] = trial if kept is None else kept | {"stops": trial["stops"]}
         made["instances"][name]["trials"] = list(trials.values())
-    (FOLDER / "rounds.json").write_text(as_json(made))
+    (FOLDER / f"{ROUNDS[seed]}.json").write_text(as_json(made))
+    if seed:
+        return
     picture = encoded(profile_figure(Ranking(trials_of(made))), "png")
     (ROOT / "docs" / "images" / "rounds-profile.png").write_bytes(picture)
 
@@ -198,9 +204,26 @@ def rounds_readme() -> str:
     )
 
 
+def rounds_soon() -> str:
+    """Return on which instances and seeds the agents stop soon after it is so, and how often."""
+    found = {seed: trials_of(record(name)) for seed, name in ROUNDS.items()}
+    stops = [
+        (trial.stops[GOAL].meets(cost.rounds), trial.stops[GOAL].version)
+        for of_seed in found.values()
+        for row in of_seed.values()
+        for trial in row
+        if trial.entry == OURS and GOAL in trial.stops and (cost := trial.costs.get(GOAL)) is not None
+    ]
+    met, versions = sum(meets for meets, _ in stops), sorted({version for _, version in stops})
+    return (
+        f"{soon_table(found).markdown()}\n\nSoon on {met} of {len(stops)}, {met / max(1, len(stops)):.0%} "
+        f"(`dcgs bench rounds --stops-only --seed N`, version {', '.join(versions)})."
+    )
+
+
 def rounds_seeds() -> str:
     """Return the rounds of two methods from three seeds."""
-    methods, names = (OURS, "ProjectedAGD"), ("rounds", "rounds-seed-1", "rounds-seed-2")
+    methods, names = (OURS, "ProjectedAGD"), tuple(ROUNDS.values())
     rankings = [Ranking(trials_of(record(name))) for name in names]
     lines, fewer = [], []
     for instance in rankings[1].trials:
@@ -600,6 +623,7 @@ _EXCHANGE["dcgs − bare"] = "{difference:.2f}"
 PARTS: Mapping[str, Callable[[], str]] = {
     "rounds-versions": rounds_versions,
     "rounds-stops": rounds_stops,
+    "rounds-soon": rounds_soon,
     "rounds-ours": lambda: stops_table(trials()).markdown(),
     "rounds-errors": rounds_errors,
     "rounds-instances": rounds_instances,

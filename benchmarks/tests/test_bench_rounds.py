@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dcgs.cli import main
-from dcgs.methods import NIDS, PGExtra, ProjectedAGD
+from dcgs.methods import NIDS, FastDCGS, PGExtra, ProjectedAGD
 from dcgs.objectives import LeastSquares, Logistic
 from dcgs.run.minimize import minimize
 from dcgs.sets import L1Ball, L2Ball
@@ -44,6 +44,7 @@ from dcgs_bench.ranking import (
     forms_summary,
     forms_table,
     instance_table,
+    soon_table,
     stops_table,
     summary_table,
 )
@@ -74,10 +75,10 @@ def trial(name: str, needed: int | None, end: str = "ROUNDS") -> Trial:
     return Trial(name, end=end, spent=RunCost(3000), reached=reached, costs=dict.fromkeys(LEVELS, cost))
 
 
-def stop(rounds: int, end: str = "AGREED", plain_bytes: int | None = None) -> Stop:
-    """Return a run that ended after so many rounds, of 100 bytes each."""
-    cost = RunCost(rounds, 100 * rounds, 0, 120 * rounds, 0.1)
-    return Stop(end, cost, "dual", 5e-4, 5, plain_bytes)
+def stop(rounds: int, end: str = "AGREED", plain: RunCost | None = None) -> Stop:
+    """Return a run that ended after so many rounds, of 500 bytes each."""
+    cost = RunCost(rounds, 100 * rounds, 0, 120 * rounds, 0.1, all_bytes=500 * rounds)
+    return Stop(end, cost, "dual", 5e-4, 5, plain)
 
 
 # Three methods on four instances; the last is one that nobody solves.
@@ -156,7 +157,8 @@ def test_the_summary_shows_losses_of_our_method_as_losses() -> None:
     assert rows[3][-1] == ("—", False)
 
 
-STOPS = {"FastDCGS": stop(12, plain_bytes=1182), "DFW": stop(3000, "ROUNDS"), "NIDS": stop(700, "SECONDS")}
+PLAIN = RunCost(12, 1190, computing=0.08, all_bytes=5910)
+STOPS = {"FastDCGS": stop(12, plain=PLAIN), "DFW": stop(3000, "ROUNDS"), "NIDS": stop(700, "SECONDS")}
 STOPPING = {"one": [replace(each, stops={GOAL: STOPS[each.entry]}) for each in TRIALS["one"]]}
 
 
@@ -201,8 +203,20 @@ def test_the_table_of_stops_says_when_it_is_so_and_when_the_agents_know() -> Non
     table = stops_table(STOPPING)
     assert table.head[:4] == ["FastDCGS", "diameter", "within 1e-03", "agents stop at 1e-03"]
     (row,) = table.rows
-    # 1200 bytes, of which 18 are those of certificates
-    assert [text for text, _ in row] == ["one", "5", "10", "12 (dual)", "5.0e-04", "1.5%"]
+    # 6000 bytes, of which 90 are those of certificates; 0.1 seconds in place of 0.08
+    assert [text for text, _ in row] == ["one", "5", "10", "12 (dual)", "5.0e-04", "1.5%", "1.2"]
+
+
+def test_agents_that_stop_within_a_share_and_two_diameters_stop_soon() -> None:
+    # It is so after 10 rounds, and the diameter is 5: 1.4 · 10 + 2 · 5 = 24.
+    late = {"one": [replace(TRIALS["one"][0], stops={GOAL: stop(25)})]}
+    ended = {"one": [replace(TRIALS["one"][0], stops={GOAL: stop(12, "SECONDS")})]}
+    last = {"one": [replace(TRIALS["one"][0], stops={GOAL: stop(24)})]}
+    table = soon_table({0: STOPPING, 1: late, 2: ended, 3: last, 4: {"two": TRIALS["two"]}})
+    assert table.head[1:] == [f"seed {seed}" for seed in range(5)]
+    cells = [("12 of 24", True), ("25 of 24", False), (">12† of 24", False), ("24 of 24", True), ("—", False)]
+    assert table.rows[0] == [("one", False), *cells]
+    assert [text for text, _ in table.rows[-1]] == ["soon", "1 of 1", "0 of 1", "0 of 1", "1 of 1", "0 of 0"]
 
 
 @pytest.mark.parametrize("name", ["FastDCGS", "NIDS"])
@@ -223,7 +237,22 @@ def test_a_stop_is_what_a_user_gets_without_measurements(name: str, tmp_path: Pa
     assert found.error is not None
     assert found.error <= GOAL
     assert found.diameter == 3
-    assert (found.plain_bytes is None) == (name != "FastDCGS")
+    assert (found.plain is None) == (name != "FastDCGS")
+
+
+def test_certificates_are_counted_against_as_many_iterations_without_them(tmp_path: Path) -> None:
+    chosen, one = instance_named("quick-lasso"), entry_named("FastDCGS")
+    grid = grid_in(tmp_path, stops_only=True)
+    run_grid(grid, [chosen], [one])
+    trial = grid.trial(chosen, one)
+    assert trial is not None
+    found, problem = trial.stops[GOAL], chosen.make(0)
+    method = FastDCGS(stops_itself=False)
+    plain = minimize(*problem.parts, method, iterations=found.cost.rounds, every=None)
+    assert found.plain is not None
+    assert found.plain.rounds == found.cost.rounds  # over edges an iteration is a round
+    assert found.plain.all_bytes == plain.bytes.sum() < found.cost.all_bytes
+    assert found.plain.computing > 0.0
 
 
 def test_a_run_whose_agents_do_not_stop_in_time_ends_at_its_limit() -> None:

@@ -74,7 +74,8 @@ def test_a_file_with_stops_alone_replaces_no_measured_run(
     stops = {gap: stop | {"version": "9.9.9"} for gap, stop in first["stops"].items()}
     new = first | {"end": end, "version": "9.9.9", "stops": stops}
     about = old["instances"]["lasso-cycle-10"]
-    pages.merge({"instances": {"lasso-cycle-10": about | {"trials": [new]}}})
+    given = {"environment": {"seed": 0}, "instances": {"lasso-cycle-10": about | {"trials": [new]}}}
+    pages.merge(given)
     merged = json.loads((tmp_path / "rounds.json").read_text())["instances"]["lasso-cycle-10"]["trials"]
     (trial,) = [trial for trial in merged if trial["entry"] == first["entry"]]
     assert (trial["version"] == "9.9.9") == bool(end)

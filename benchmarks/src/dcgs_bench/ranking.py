@@ -36,7 +36,8 @@ class RunCost:
     ``bytes`` and ``work`` (oracle calls or projections) are those of the busiest agent. ``peak_bytes`` sums
     over rounds the bytes of the busiest agent of that round, which take the time of the links: agents that
     send in turn wait for each other. ``computing`` sums the seconds of the slowest agent of each round.
-    ``setting`` is the one of a grid that was best, where there was a choice.
+    ``setting`` is the one of a grid that was best, where there was a choice. ``all_bytes`` are those of all
+    agents, 0 if they were not counted.
     """
 
     rounds: int
@@ -45,6 +46,7 @@ class RunCost:
     peak_bytes: int = 0
     computing: float = 0.0
     setting: str = ""
+    all_bytes: int = 0
 
     def seconds(self, link: Link) -> float:
         """Return the time over such links."""
@@ -72,8 +74,8 @@ class Stop:
 
     ``end`` is the name of its status, or FAILED. ``kind`` is that of the lower bound with which the agents
     stopped. ``error`` is the relative error of the worst agent's model at the end; None if the run failed.
-    ``plain_bytes`` are the bytes of as many rounds without certificates; None if they were not counted.
-    ``version`` is that of dcgs.
+    ``plain`` is what as many iterations cost without certificates; None if they were not run. ``version`` is
+    that of dcgs.
     """
 
     end: str
@@ -81,7 +83,7 @@ class Stop:
     kind: str = ""
     error: float | None = None
     diameter: int = 0
-    plain_bytes: int | None = None
+    plain: RunCost | None = None
     version: str = ""
 
     @property
@@ -89,10 +91,21 @@ class Stop:
         """Whether the agents stopped."""
         return self.end == Status.AGREED.name
 
-    @property
     def certificate_share(self) -> float | None:
-        """The share of certificates in the bytes; None if it was not measured."""
-        return None if self.plain_bytes is None else 1.0 - self.plain_bytes / max(1, self.cost.bytes)
+        """Return the share of certificates in the bytes of all agents; None if it was not measured."""
+        return None if self.plain is None else 1.0 - self.plain.all_bytes / max(1, self.cost.all_bytes)
+
+    def computing_ratio(self) -> float | None:
+        """Return the computing, as a multiple of that without certificates; None if it was not measured."""
+        return None if self.plain is None else self.cost.computing / self.plain.computing
+
+    def meets(self, rounds: int) -> bool:
+        """Return whether the agents stop soon after that many rounds, after which it is so."""
+        return self.stopped and self.cost.rounds <= self.limit(rounds)
+
+    def limit(self, rounds: int) -> float:
+        """Return _LATER times so many rounds and twice the diameter."""
+        return _LATER * rounds + 2 * self.diameter
 
 
 @final
@@ -129,7 +142,8 @@ class Trial:
         costs = {float(level): cost and RunCost(**cost) for level, cost in data["costs"].items()}
         stops = {}
         for gap, stop in data["stops"].items():
-            stops[float(gap)] = Stop(**stop | {"cost": RunCost(**stop["cost"])})
+            costs_of = {name: stop[name] and RunCost(**stop[name]) for name in ("cost", "plain")}
+            stops[float(gap)] = Stop(**stop | costs_of)
         return cls(**{**data, "spent": RunCost(**data["spent"]), "costs": costs, "stops": stops})
 
 
@@ -162,6 +176,8 @@ _NEAR = 1.2  # times the best: within 20 %
 _CLOSE = 1.3  # times the best of all forms
 _SHORT = {"oracle calls": "lmo", "projections": "proj"}
 _LIMITS = (Status.ROUNDS.name, Status.SECONDS.name)
+# Agents stop soon if they do within this multiple of the rounds after which it is so, and two diameters.
+_LATER = 1.4
 
 
 @final
@@ -406,6 +422,30 @@ def instance_table(trials: Trials, instance: str, about: str) -> TextTable:
     return TextTable(f"{instance}: {about}", head, rows)
 
 
+def soon_table(trials: Mapping[int, Trials]) -> TextTable:
+    """Return for FastDCGS, by instance and seed, when the agents stop and the last round that is soon.
+
+    That is 1.4 times the rounds until it is so, and twice the diameter. Stops that are soon are bold.
+    """
+    names = list(dict.fromkeys(name for of_seed in trials.values() for name in of_seed))
+    rows, soon = [], dict.fromkeys(trials, (0, 0))
+    for name in names:
+        row = [(name, False)]
+        for seed, of_seed in trials.items():
+            trial = Ranking(of_seed).trial(name, OURS) if name in of_seed else None
+            stop, cost = (None, None) if trial is None else (trial.stops.get(GOAL), trial.costs.get(GOAL))
+            if stop is None or cost is None:
+                row.append((NOT_REACHED, False))
+                continue
+            text, meets = Ranking(of_seed, by_stops=True).cell(name, OURS)[0], stop.meets(cost.rounds)
+            row.append((f"{text} of {int(stop.limit(cost.rounds)):,}", meets))
+            soon[seed] = soon[seed][0] + meets, soon[seed][1] + 1
+        rows.append(row)
+    total = [(f"{met} of {of}", False) for met, of in soon.values()]
+    head = [f"{OURS} stops at {GOAL:.0e}, of rounds that are soon", *(f"seed {seed}" for seed in trials)]
+    return TextTable("", head, [*rows, [("soon", False), *total]])
+
+
 def stops_table(trials: Trials) -> TextTable:
     """Return for FastDCGS when the error is at each gap, and when the agents stop at it, by which bound."""
     ours = ((name, trial) for name, row in trials.items() for trial in row if trial.entry == OURS)
@@ -424,7 +464,9 @@ def stops_table(trials: Trials) -> TextTable:
             row += [error, f"{stopped} ({known.kind})" if known is not None and known.stopped else stopped]
         stop = trial.stops.get(GOAL)
         error = f"{stop.error:.1e}" if stop is not None and stop.stopped else NOT_REACHED
-        share = None if stop is None else stop.certificate_share
-        rows.append([*row, error, NOT_REACHED if share is None else f"{share:.1%}"])
-    head += [f"error at {GOAL:.0e}", "share of certificates in the bytes"]
+        share = None if stop is None else stop.certificate_share()
+        ratio = None if stop is None else stop.computing_ratio()
+        row += [error, NOT_REACHED if share is None else f"{share:.1%}"]
+        rows.append([*row, NOT_REACHED if ratio is None else f"{ratio:.1f}"])
+    head += [f"error at {GOAL:.0e}", "share of certificates in the bytes", "computing, × that without"]
     return TextTable.plain(f"{OURS}: when it is so, and when the agents know", head, rows)

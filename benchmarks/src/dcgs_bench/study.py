@@ -97,8 +97,9 @@ class RunRecord:
     """The record of a run.
 
     ``end`` is the name of its :class:`dcgs.Status`, FAILED or REFUSED; ``status`` is the sentence.
-    ``rounds``, ``lmo_calls`` and ``bytes`` (maximum over agents) and ``seconds`` are totals. ``kind`` is that
-    of the lower bound by which the agents stopped. ``more`` is what a benchmark adds.
+    ``rounds``, ``lmo_calls`` and ``bytes`` (maximum over agents), ``all_bytes`` (their sum) and ``seconds``
+    are totals. ``kind`` is that of the lower bound by which the agents stopped. ``more`` is what a benchmark
+    adds.
     """
 
     end: str
@@ -112,6 +113,7 @@ class RunRecord:
     kind: str = ""
     columns: Columns = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
+    all_bytes: int = 0
 
     @property
     def certified(self) -> bool:
@@ -155,8 +157,9 @@ def execute(
     status, kinds = result.status, result.certificates["kind"]
     totals = result.rounds, calls, result.seconds
     kind = str(kinds[-1]) if status is Status.AGREED and len(kinds) else ""
-    sent = int(result.bytes.max())
-    return RunRecord(status.name, str(status), result.about["method"], *totals, notes, sent, kind, columns())
+    about = status.name, str(status), result.about["method"]
+    most, everything = int(result.bytes.max()), int(result.bytes.sum())
+    return RunRecord(*about, *totals, notes, most, kind, columns(), all_bytes=everything)
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -151,7 +151,7 @@ def _fit(args: argparse.Namespace, console: Console, runtime: Runtime, group: Pr
         if prints:
             fit = _fit_with_progress(config, runtime, console, left_out, named)
         else:
-            fit = fit_files(config, runtime, Watch(named=named))
+            fit = fit_files(config, runtime, Watch(named=named, note_here=_noting(console)))
         fit = replace(fit, notes=(*fit.notes, *left_out), ledger=_of_all(ledger, group))
         summary = describe(fit, shlex.join(["dcgs", *args.typed]))
         if not writes_summary:
@@ -267,14 +267,17 @@ def _ranks(args: argparse.Namespace, agents: int) -> int:
     return min(agents, args.ranks or max(2, _RANKS_PER_CORE * cores()))
 
 
+def _noting(console: Console) -> Callable[[str], None]:
+    """Return what prints a note."""
+    return lambda text: console.print(f"note: {text}", soft_wrap=True)
+
+
 def _fit_with_progress(
     config: FitConfig, runtime: Runtime, console: Console, notes: Sequence[str], named: Named
 ) -> FileFit:
     """Fit, and print progress and notes: these ones, and those on files and data."""
 
-    def note(text: str) -> None:
-        console.print(f"note: {text}", soft_wrap=True)
-
+    note = _noting(console)
     for text in notes:
         note(text)
     rounds, iterations = config.run.rules.get("rounds"), config.run.rules.get("iterations")
@@ -285,7 +288,7 @@ def _fit_with_progress(
         task = progress.rounds(config.problem.name, min(limits, default=None))
         if config.run.every is not None:
             config = replace(config, run=replace(config.run, callback=task.measured))
-        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round), named)
+        watch = Watch(note, lambda plain: ObservedRuntime(plain, task.after_round), named, note)
         return fit_files(config, runtime, watch)
 
 

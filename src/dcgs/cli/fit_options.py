@@ -210,6 +210,11 @@ def _add_noise(add: Callable[..., None]) -> None:
     add("--budget E", text, positive)
     text = "how many sites may put together what they know (default: 1); more take more noise"
     add("--colluders N", text, count)
+    text = (
+        "better with many features: the site at the root, on a complete graph the first, reads totals "
+        "without noise, and chooses vertices by the exponential mechanism; the promise is against all others"
+    )
+    add("--trust-root", text, bool)
 
 
 def add_reading_options(group: Any, columns: str, base: str) -> None:
@@ -340,7 +345,7 @@ _TABLES_ONLY = ("target", "features", "use", "drop", "categorical", "decimal", "
 _OWN_FILES = ("data", "header", "columns", "encoding", "decimal", "budget")
 _OWN_PROCESS = ("runtime", "ranks", "timeout", "start_timeout", "threads", "typed", "run", "agents", "name")
 _OWN_OUTPUT = ("out", "force", "report", "checkpoint", "record_messages")
-OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders")
+OF_NOISE = ("epsilon", "delta", "bounds", "budget", "colluders", "trust_root")
 # What a private fit takes beside these; all else would be computed from rows, or is not used.
 _WITH_NOISE = ("problem", "target", "radius", "graph", "seed", "secure", "typed", "run", *OF_NOISE)
 _OWN_FLOORS = ("min_count", "min_sites", "rare_columns")  # a site may be stricter than others
@@ -352,10 +357,12 @@ _SAMPLES_ONLY = (*_TABLES_ONLY, "intercept", "standardize", "class_weight", "fol
 
 def private_of(args: argparse.Namespace) -> PrivateOptions | None:
     """Return the options of a private fit, None for any other; raise if others are given that break it."""
-    given = [name for name in OF_NOISE if getattr(args, name) is not None]
+    given = [name for name in OF_NOISE if getattr(args, name) not in (None, False)]
     if args.epsilon is None:
         if given:
-            raise ValueError(f"--{given[0]} is for private fits. Add --epsilon, or leave it out.")
+            raise ValueError(
+                f"--{given[0].replace('_', '-')} is for private fits. Add --epsilon, or leave it out."
+            )
         return None
     missing = [f"--{name}" for name in ("bounds", "radius", "target") if getattr(args, name) is None]
     if missing or args.radius == "auto":
@@ -379,7 +386,9 @@ def private_of(args: argparse.Namespace) -> PrivateOptions | None:
             "be computed from rows without noise, or has no meaning here. Leave it out."
         )
     delta = _DELTA if args.delta is None else args.delta
-    return PrivateOptions(args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1)
+    return PrivateOptions(
+        args.epsilon, delta, args.bounds, args.radius, args.budget, args.colluders or 1, args.trust_root
+    )
 
 
 _DELTA = 1e-6

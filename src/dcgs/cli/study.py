@@ -57,6 +57,7 @@ def add(jobs: Any) -> None:
     )
     add_to("--graph GRAPH", f"{NAMED}; or a file of edges (default: complete)", default="complete")
     add_to("--relay ADDRESS", "https://HOST:PORT of a relay, for edges whose ends have no address")
+    add_to("--inspected", "sites may reach the relay by proxies that open TLS (docs/sites-security.md)", bool)
     add_to(
         "--run-number N", "of a study that is run again with the same options (default: 1)", count, default=1
     )
@@ -164,7 +165,7 @@ def _new(args: argparse.Namespace, console: Console) -> int:
     if file.exists():
         raise ValueError(f"there must be no study in the folder; there is {file}. Choose another folder.")
     name = args.folder.resolve().name.lower()
-    relay = None if args.relay is None else Member(RELAY, args.relay)
+    relay = None if args.relay is None else Member(RELAY, args.relay, inspected=args.inspected)
     sites = tuple(_member(text.strip()) for text in args.sites.split(","))
     graph = GraphSpec(args.graph, args.seed).build(len(sites)).graph
     shared = {action.dest: action for action in _shared_actions()}
@@ -317,11 +318,13 @@ def _kinds(config: FitConfig) -> list[str]:
 def describe_study(study: Study) -> str:
     """Return what a study computes and what leaves a site, in lines for people."""
     fit = dict(study.fit)
+    inspected = study.relay is not None and study.relay.inspected
+    relayed = "by the relay, also through proxies that open TLS" if inspected else "by the relay"
     lines = [
         f"study {study.name}, run {study.run}, SHA-256 {study.hash.hex()}",
         f"sites: {', '.join(study.names)}",
         *(
-            f"  {a} – {b}: {f'{edge.dials} dials' if edge.dials else 'by the relay'}"
+            f"  {a} – {b}: {f'{edge.dials} dials' if edge.dials else relayed}"
             for edge in study.edges
             for a, b in [edge.ends]
         ),

@@ -9,7 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 from zlib import crc32
 
 import numpy as np
@@ -25,8 +25,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dcgs.floors import Floors
 from dcgs.learn.arrays import SitePlan, as_seed, nodes_of, row_weights, site_labels
 from dcgs.learn.linear.classes import class_numbers, class_probabilities
-from dcgs.learn.linear.design import DesignSpec, LossOf
+from dcgs.learn.linear.design import DesignSpec, LinearModel, LossOf
 from dcgs.learn.linear.fit import RowsFit, RowsSpec, agree_on_rows, fit_models, fit_rows
+from dcgs.learn.private import ENOUGH, Bounds, PrivateSpec, fit_private
 from dcgs.learn.radius.result import RadiusPath
 from dcgs.learn.ratings.fit import GAP, Ratings, RatingsSpec, fit_ratings
 from dcgs.learn.ratings.ids import as_texts
@@ -84,6 +85,16 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     floors : dcgs.Floors or None, default=None
         How many people, at how many sites, all must be about that leaves a site; every row is a person. None
         is no floors. Floors hold for sums over all sites: between neighbors they need secure sums.
+    epsilon : float or None, default=None
+        With a number: a private fit, by noisy masked sums, with a promise of (epsilon, delta)-differential
+        privacy for each row (docs/privacy.md). The radius, then in units of the bounds, and ``bounds`` are
+        given, for all that is computed from rows in the open way would break the promise.
+    delta : float, default=1e-6
+        That of the promise.
+    bounds : dcgs.learn.Bounds or None, default=None
+        What each column, and the target, may be, known without a look at the data.
+    budget : dcgs.learn.PrivacyBudget or None, default=None
+        Where the sites of this process write down what is spent, before anything leaves.
 
     Attributes
     ----------
@@ -104,6 +115,8 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
         The run that found the model.
     sent_ : list of dcgs.Sent
         What the sites computed together: name, numbers, rounds and bytes.
+    private_ : dcgs.learn.PrivateFit
+        Of a private fit: what is promised, a noisy number of rows, and the signal. It certifies no gap.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -132,23 +145,33 @@ class DecentralizedLasso(RegressorMixin, BaseEstimator):
     random_state: Any = None
     secure: bool = False
     floors: Any = None
+    epsilon: float | None = None
+    delta: float = 1e-6
+    bounds: Any = None
+    budget: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=True)
         weights = row_weights(sample_weight, X)
         rows = Rows(X, np.asarray(y, dtype=np.float64), weights, columns=_column_names(self))
+        if self.epsilon is not None:
+            return self._keep(_fit_private(self, rows, sites, "squared"))
         spec = _rows_spec(self, SquaredLoss)
         fit = fit_rows(_plan(self).places(rows, sites).split(rows), spec)
         (fitted,) = fit.fitted
-        self.coef_: NDArray[np.float64] = fit.model.coef
-        self.intercept_ = fit.model.intercept
+        self._keep(fit.model)
         self.n_iter_ = max(1, fitted.result.iterations)
         self.gap_, self.radius_ = certified_gap(fitted.result), fitted.radius
         self.path_, self.result_ = fitted.path, fitted.result
         _set_counts(self, fit.network)
         _warn_of_notes(fit.notes)
         _warn([fitted.path], [fitted.result], self.gap)
+        return self
+
+    def _keep(self, model: LinearModel) -> Self:
+        self.coef_: NDArray[np.float64] = model.coef
+        self.intercept_ = model.intercept
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -176,7 +199,8 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    radius, set, graph, n_sites, runtime, fit_intercept, standardize, gap, folds, rule, random_state, floors
+    radius, set, graph, n_sites, runtime, fit_intercept, standardize, gap, folds, rule, random_state, floors,
+    epsilon, delta, bounds, budget
         As those of :class:`DecentralizedLasso`.
     class_weight : dict, "balanced" or None, default=None
         A factor for the weights of the rows of each class. ``"balanced"`` makes all classes count the same.
@@ -220,12 +244,18 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     random_state: Any = None
     secure: bool = False
     floors: Any = None
+    epsilon: float | None = None
+    delta: float = 1e-6
+    bounds: Any = None
+    budget: Any = None
 
     def fit(self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model; ``sites`` has the label of a site for each row, and None deals rows out."""
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
+        if self.epsilon is not None:
+            return self._fit_private(X, y, sites, weights)
         codes = np.unique(y, return_inverse=True)[1].astype(np.float64)
         rows, spec = Rows(X, codes, weights, columns=_column_names(self)), _rows_spec(self, LogisticLoss)
         places = _plan(self).places(rows, sites)
@@ -241,6 +271,27 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
         split = places.split(rows.with_targets(codes))
         self._keep(fit_models(split.data, agreed, places.network, spec))
         return self
+
+    def _fit_private(self, X: Any, y: Any, sites: Any, weights: Any) -> Self:
+        labels = getattr(self.bounds, "labels", None)
+        if labels is None or self.class_weight is not None:
+            raise ValueError(
+                "a private fit must be given its two classes, Bounds(low, high, labels=(0, 1)), and no "
+                f"class_weight; got labels {shown(labels)} and class_weight {shown(self.class_weight)}."
+            )
+        others = sorted({*y.tolist()} - {*labels}, key=repr)
+        if others:
+            raise ValueError(
+                f"labels must be among {shown(labels)}, the classes of bounds; got {shown(others)}."
+            )
+        self.classes_ = np.array(labels)
+        targets = 2.0 * class_numbers(y.tolist(), list(labels)) - 1.0
+        self._keep_model(_fit_private(self, Rows(X, targets, weights), sites, "logistic"))
+        return self
+
+    def _keep_model(self, model: LinearModel) -> None:
+        self.coef_: NDArray[np.float64] = np.atleast_2d(model.coef)
+        self.intercept_ = np.atleast_1d(model.intercept)
 
     def _class_weight(self) -> Any:
         """Return the weights of classes; raise unless they can be used."""
@@ -264,8 +315,7 @@ class DecentralizedLogisticRegression(ClassifierMixin, BaseEstimator):
     def _keep(self, fit: RowsFit) -> None:
         """Set the attributes of the fitted models; with two classes there is one model."""
         fitted = fit.fitted
-        self.coef_: NDArray[np.float64] = np.atleast_2d(fit.model.coef)
-        self.intercept_ = np.atleast_1d(fit.model.intercept)
+        self._keep_model(fit.model)
         self.n_iter_ = np.array([max(1, item.result.iterations) for item in fitted])
         self.gap_: Any = np.array([certified_gap(item.result) for item in fitted])
         self.radius_: Any = np.array([item.radius for item in fitted])
@@ -435,9 +485,39 @@ def certified_gap(result: Result) -> float:
 
 def _plan(estimator: Any) -> SitePlan:
     seed = as_seed(estimator.random_state)
-    return SitePlan(
-        estimator.graph, estimator.n_sites, estimator.runtime, seed, FLAG(estimator.secure, "secure")
-    )
+    secure = FLAG(estimator.secure, "secure") or getattr(estimator, "epsilon", None) is not None
+    return SitePlan(estimator.graph, estimator.n_sites, estimator.runtime, seed, secure)
+
+
+def _fit_private(
+    estimator: Any, rows: Rows, labels: Any, loss: Literal["logistic", "squared"]
+) -> LinearModel:
+    """Return the model of a private fit, and set what all estimators have of it."""
+    usual = type(estimator)()
+    names = ("set", "fit_intercept", "standardize", "folds", "rule", "gap", "floors")
+    odd = [name for name in names if getattr(estimator, name) != getattr(usual, name)]
+    if odd or not isinstance(estimator.radius, int | float):
+        raise ValueError(
+            "a private fit must have a radius that is a number, and its own intercept, scales and end; got "
+            f"radius={estimator.radius!r}{''.join(f', {name}={getattr(estimator, name)!r}' for name in odd)}."
+        )
+    instance(estimator.bounds, Bounds, "bounds", "be dcgs.learn.Bounds(low, high)")
+    spec = PrivateSpec(loss, estimator.radius, estimator.bounds, estimator.epsilon, estimator.delta)
+    sites = _plan(estimator).places(rows, labels).split(rows)
+    if estimator.budget is not None:
+        estimator.budget.spend(spec.rho, type(estimator).__name__)
+    fit = fit_private(sites, spec)
+    estimator.private_, estimator.radius_, estimator.gap_ = fit, float(spec.radius), math.nan
+    estimator.n_iter_, estimator.path_, estimator.result_ = spec.steps, None, None
+    _set_counts(estimator, sites.network)
+    if fit.signal < ENOUGH:
+        warnings.warn(
+            f"the signal is {fit.signal:.0f}, below {ENOUGH:.0f}: as a rule the model of one site alone is "
+            "better. Take more rows, fewer columns, tighter bounds or a larger epsilon.",
+            UserWarning,
+            stacklevel=3 if loss == "squared" else 4,
+        )
+    return fit.model
 
 
 def _rows_spec(estimator: Any, loss: LossOf) -> RowsSpec:

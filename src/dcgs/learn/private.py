@@ -10,6 +10,11 @@ of a row is at most 1, in absolute value. So a row changes a sum of gradients by
 where 1 is for the intercept. Steps are projected gradient steps, whose lengths follow from the norms of the
 noisy gradients (AdaGrad-Norm: Ward, Wu, Bottou 2020). The model is the mean of the second half of them. All
 that is computed from noisy sums promises the same.
+
+With ``trusted="root"`` the root of the tree reads the totals without noise, and tells the others a vertex of
+the ℓ₁ ball in each step, chosen by the exponential mechanism (Frank-Wolfe: Talwar, Thakurta, Zhang 2015). A
+row changes each entry of the sum of gradients by at most 1, whatever the number of columns is, so that this
+is better with many of them. The promise then holds against all but the root and those who have its memory.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from dcgs.learn.linear.design import LinearModel
 from dcgs.learn.sites import Rows, Sites
 from dcgs.learn.sums import Request, Steps
 from dcgs.parallel import blas_threads
-from dcgs.secure.noise import SIGMA, discrete_gaussian, epsilon_of, rho_for
+from dcgs.secure.noise import SIGMA, discrete_gaussian, epsilon_of, exponential_choice, rho_for
 from dcgs.sets import Box, L1Ball, ProductSet
 from dcgs.validation import COUNT, POSITIVE, finite, number, one_of, shown, vector
 
@@ -41,6 +46,8 @@ ENOUGH = 50.0
 """With a smaller signal, as a rule, one site alone has the better model (docs/privacy.md)."""
 # The share of the budget that the number of rows takes.
 _COUNT_SHARE = 0.01
+# Whole numbers in which gradients are summed where a vertex is chosen.
+_UNIT = 1 << 20
 # The length of a first step, relative to the radius.
 _FIRST = 0.25
 # The intercept is in an interval of this half-width beside the radius.
@@ -52,12 +59,14 @@ _INTERCEPT = 3.0
 class Bounds:
     """The least and the largest value that each column may take, known without looking at the data.
 
-    Values outside are moved onto the bound. ``target`` are those of the target of a lasso.
+    Values outside are moved onto the bound. ``target`` are those of the target of a lasso, ``labels`` the two
+    classes of a logistic regression.
     """
 
     low: Vector
     high: Vector
     target: tuple[float, float] | None = None
+    labels: tuple[Any, Any] | None = None
 
     def __post_init__(self) -> None:
         low, high = (
@@ -99,6 +108,8 @@ class PrivateSpec:
 
     ``epsilon`` and ``delta`` are those of the whole fit. ``colluders`` is the number of sites that may put
     together what they know: the noise of the others alone is enough. ``row_norm`` None is √features / 3.
+    ``trusted`` is ``"nobody"``, or ``"root"`` for Frank-Wolfe steps, in which the intercept counts as a
+    feature of the ball. ``steps`` None is 60, or 30 of these.
     """
 
     loss: Literal["logistic", "squared"]
@@ -106,16 +117,18 @@ class PrivateSpec:
     bounds: Bounds
     epsilon: float
     delta: float = 1e-6
-    steps: int = 60
+    steps: int | None = None
     row_norm: float | None = None
     colluders: int = 1
+    trusted: Literal["nobody", "root"] = "nobody"
 
     def __post_init__(self) -> None:
         one_of("logistic", "squared")(self.loss, "loss")
         POSITIVE(self.radius, "radius")
         POSITIVE(self.epsilon, "epsilon")
         number("be between 0 and 1", lambda value: 0.0 < value < 1.0)(self.delta, "delta")
-        COUNT(self.steps, "steps")
+        COUNT.or_none(self.steps, "steps")
+        one_of("nobody", "root")(self.trusted, "trusted")
         COUNT(self.colluders, "colluders")
         POSITIVE.or_none(self.row_norm, "row_norm")
         if self.loss == "squared" and self.bounds.target is None:
@@ -129,19 +142,41 @@ class PrivateSpec:
         return math.sqrt(len(self.bounds.low)) / 3.0 if self.row_norm is None else self.row_norm
 
     @property
+    def count(self) -> int:
+        """The number of steps."""
+        return self.steps or (60 if self.trusted == "nobody" else 30)
+
+    @property
     def rho(self) -> float:
         """The whole budget, as zero-concentrated differential privacy."""
         return rho_for(self.epsilon, self.delta)
 
     def scale(self, honest: int) -> _Scale:
         """Return the scale of the sums of a step, with the noise of so many sites."""
-        share = (1.0 - _COUNT_SHARE) * self.rho / self.steps
+        share = (1.0 - _COUNT_SHARE) * self.rho / self.count
         return _Scale.of(math.hypot(self.norm, 1.0), len(self.bounds.low) + 1, share, honest)
+
+    def check_agents(self, agents: int) -> None:
+        """Raise unless there are two sites that do not collude: of one, the others know the sum."""
+        if self.colluders > agents - 2:
+            raise ValueError(
+                f"there must be at least two sites that do not collude; got {agents} sites and "
+                f"{self.colluders} colluders."
+            )
 
     def enough_rows(self, agents: int) -> float:
         """Return the number of rows of all sites that makes the signal ENOUGH; it follows from no data."""
-        noise = self.scale(agents - self.colluders).deviation * math.sqrt(len(self.bounds.low) + 1)
-        return ENOUGH * noise / self.norm
+        size = len(self.bounds.low) + 1
+        if (
+            self.trusted == "root"
+        ):  # a row adds at most 1 to a score, which is to stand out among 2 size others
+            return ENOUGH * 2.0 * math.log(2.0 * size) / self.epsilon_of_vertex
+        return ENOUGH * self.scale(agents - self.colluders).deviation * math.sqrt(size) / self.norm
+
+    @property
+    def epsilon_of_vertex(self) -> float:
+        """ε of each choice of a vertex; the exponential mechanism costs ρ = ε²/8."""
+        return math.sqrt(8.0 * (1.0 - _COUNT_SHARE) * self.rho / self.count)
 
 
 @final
@@ -176,12 +211,9 @@ def fit_private(sites: Sites[Rows], spec: PrivateSpec) -> PrivateFit:
             "noise; got open ones. Use secure=True, which needs three sites."
         )
     agents = len(network.graph)
-    if not spec.colluders <= agents - 2:
-        raise ValueError(
-            f"there must be at least two sites that do not collude; got {agents} sites and {spec.colluders} "
-            "colluders."
-        )
-    ((model, number_of_rows),) = network.run(_private_steps(sites.data, spec, agents - spec.colluders))
+    spec.check_agents(agents)
+    program = _private_steps if spec.trusted == "nobody" else _vertex_steps
+    ((model, number_of_rows),) = network.run(program(sites.data, spec, agents - spec.colluders))
     signal = ENOUGH * max(0.0, number_of_rows) / spec.enough_rows(agents)
     return PrivateFit(model, spec, number_of_rows, signal, network.agent_bytes)
 
@@ -190,15 +222,12 @@ def _private_steps(
     rows: Mapping[int, Rows], spec: PrivateSpec, honest: int
 ) -> Steps[tuple[LinearModel, float]]:
     local = {i: _scaled(part, spec) for i, part in rows.items()}
-    count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
-    numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
-    (total,) = yield Request("noisy number of rows", count.noisy(numbers), "integers")
-    number_of_rows = float(count.read(total)[0])
+    number_of_rows = yield from _noisy_count(local, spec, honest)
     size, scale = len(spec.bounds.low) + 1, spec.scale(honest)
     limit = spec.radius + _INTERCEPT
     X: Any = ProductSet(L1Ball(size - 1, radius=spec.radius), Box([-limit], [limit]))
     x, squares, models = np.zeros(size), 0.0, []
-    for _ in range(spec.steps):
+    for _ in range(spec.count):
         gradients = {i: A.T @ _slope(spec.loss, A @ x, b) for i, (A, b) in local.items()}
         (total,) = yield Request("noisy sum of gradients", scale.noisy(gradients), "integers")
         g = scale.read(total)
@@ -209,6 +238,36 @@ def _private_steps(
     return _model(x, spec), number_of_rows
 
 
+def _vertex_steps(
+    rows: Mapping[int, Rows], spec: PrivateSpec, honest: int
+) -> Steps[tuple[LinearModel, float]]:
+    local = {i: _scaled(part, spec, math.inf) for i, part in rows.items()}
+    number_of_rows = yield from _noisy_count(local, spec, honest)
+    x, models = np.zeros(len(spec.bounds.low) + 1), []
+    # A row changes an integer by at most _UNIT, and its rounding by 1.
+    scale = math.ceil(2.0 * (_UNIT + 1.0) / spec.epsilon_of_vertex)
+
+    def chosen(totals: Sequence[Vector]) -> Sequence[Vector]:
+        g = totals[0].astype(np.int64)
+        return [np.array([float(exponential_choice(np.concatenate([-g, g]), scale))])]
+
+    for t in range(spec.count):
+        sums = {i: [np.rint(_UNIT * (A.T @ _slope(spec.loss, A @ x, b)))] for i, (A, b) in local.items()}
+        (choice,) = yield Request("vertex, by the sum of gradients", sums, "integers", answer=chosen)
+        side, place = divmod(int(choice[0]), len(x))
+        x = (1.0 - 2.0 / (t + 2.0)) * x
+        x[place] += 2.0 / (t + 2.0) * spec.radius * (1.0 - 2.0 * side)
+        models.append(x)
+    return _model(np.mean(models[len(models) // 2 :], axis=0), spec), number_of_rows
+
+
+def _noisy_count(local: Mapping[int, tuple[Vector, Vector]], spec: PrivateSpec, honest: int) -> Steps[float]:
+    count = _Scale.of(1.0, 1, _COUNT_SHARE * spec.rho, honest)
+    numbers = {i: np.array([float(len(A))]) for i, (A, _) in local.items()}
+    (total,) = yield Request("noisy number of rows", count.noisy(numbers), "integers")
+    return float(count.read(total)[0])
+
+
 def _slope(loss: str, z: Vector, b: Vector) -> Vector:
     """Return the derivative of the loss of each row, which is at most 1 in absolute value."""
     if loss == "squared":
@@ -216,13 +275,15 @@ def _slope(loss: str, z: Vector, b: Vector) -> Vector:
     return np.asarray(-b / (1.0 + np.exp(np.minimum(b * z, 700.0))))
 
 
-def _scaled(rows: Rows, spec: PrivateSpec) -> tuple[Vector, Vector]:
+def _scaled(rows: Rows, spec: PrivateSpec, most: float | None = None) -> tuple[Vector, Vector]:
     """Return rows in units of the bounds, of bounded norm, with a column of ones; and their targets."""
     if rows.weights is not None:
         raise ValueError("rows of a private fit must count once each; got weights. Leave them out.")
     Z = spec.bounds.scaled(rows.A)
     norms = np.linalg.norm(Z, axis=1)
-    Z *= np.minimum(1.0, spec.norm / np.maximum(norms, spec.norm))[:, None]
+    most = spec.norm if most is None else most
+    if math.isfinite(most):
+        Z *= np.minimum(1.0, most / np.maximum(norms, most))[:, None]
     b = rows.targets
     if spec.bounds.target is not None and spec.loss == "squared":
         low, high = spec.bounds.target

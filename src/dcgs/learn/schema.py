@@ -174,6 +174,14 @@ class Schema:
         end = "" if note is None else note.value
         return [f"{_listed(self.sites, facts)}{end}."] if facts else []
 
+    def local_notes(self, local: Mapping[int, SiteSchema]) -> list[str]:
+        """Return notes with counts on the sites of this process, which with floors no other is told."""
+        if self.floors is None:
+            return []
+        odd = {note: {i: site.facts.get(note.name, "") for i, site in local.items()} for note in _COUNTED}
+        facts = {note: {i: text for i, text in texts.items() if text} for note, texts in odd.items()}
+        return [text for note in _COUNTED for text in self.noted(facts[note], note)]
+
 
 def agree(
     network: Reductions,

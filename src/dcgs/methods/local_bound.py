@@ -17,9 +17,9 @@ from dcgs.methods.fast.step_size import local_eta
 from dcgs.points import EPS, Point, norm, vdot
 
 # Proximal-point steps x ← argmin fᵢ + ⟨w, x⟩ + η/2 ‖x − x_prev‖². η starts at the share _FIRST of that of the
-# method, and then falls at most by the factor _FASTEST and at least by _SLOWEST. If a step was cut short and
-# has not raised the bound, η grows by _BACK.
-_FIRST, _FASTEST, _SLOWEST, _BACK = 0.3, 0.2, 0.3, 3.0
+# method, and is multiplied by _FALL after each step. If a step was cut short and has not raised the bound, it
+# grows by _BACK.
+_FIRST, _FALL, _BACK = 0.3, 0.5, 3.0
 # No η is below this share of that of the method.
 _LEAST = 1e-9
 # The error of a step, relative to its length. No smaller error is asked for than a share of the tolerance:
@@ -29,7 +29,7 @@ _PRECISION, _SHARE, _OTHER_SHARE = 0.2, 0.3, 0.01
 # every one that was cut short.
 _SOLVES, _STEPS = 40, 8
 # Corrective steps for each step that is allowed, and the most: they get longer with the number of atoms.
-_CORRECTIONS, _MOST_CORRECTIONS = 16, 1000
+_CORRECTIONS, _MOST_CORRECTIONS = 8, 1000
 # Rounding errors of inner products with w, and of sums in addition to one for each agent, in units of EPS.
 _ROUNDINGS = 4.0
 
@@ -100,7 +100,7 @@ class LocalBound:
             if is_better or not is_cut:
                 x = trial
             if not is_cut:
-                eta *= max(_FASTEST, min(_SLOWEST, 0.5 * tolerance / max(candidate.gap, tolerance)))
+                eta *= _FALL
             elif not is_better:
                 eta *= _BACK
         return best

@@ -41,7 +41,7 @@ _HOPELESS = 3.0
 # with the share _OPEN. Agents take _MORE times the steps for their shares, but not more than _MOST_EFFORT.
 # Their solves may have been too short if they find _SHORT times the gap that was expected.
 _SHORT = 1.5
-_EFFORT, _MORE, _MOST_EFFORT, _LEFT, _OPEN, _HOLDS = 20, 16, 2560, 0.9, 0.3, 10
+_EFFORT, _MORE, _MOST_EFFORT, _LEFT, _OPEN, _HOLDS = 40, 16, 2560, 0.9, 0.3, 10
 # A model is proposed if its gap is expected to be at most this multiple of the gap asked for: the second
 # number if it is cheap, that is if models and gradients take at most the share _CHEAP of all that is sent. A
 # second model is proposed while the first is on its way if its gap is expected to be _BETTER times as large.

@@ -26,7 +26,8 @@ from dcgs.protocol import Message
 from dcgs.runtime.encoding import Buffer, EncodedArray, EncodingError, NotFiniteError, read_all
 from dcgs.runtime.transport import Transfer
 
-_MAGIC = b"dcgs"
+MAGIC = b"dcgs"
+"""The first bytes of a bundle."""
 VERSION = 5
 # Magic, version, kind, number of messages, sending process, number of the round, checksum, bytes that follow.
 _HEADER = struct.Struct("<4sHBxIiIIQ")
@@ -77,7 +78,7 @@ class Header(NamedTuple):
     def write(self, buffer: Buffer) -> None:
         """Write the header to the first bytes of a buffer."""
         numbers = (self.kind, self.messages, self.rank, self.round, 0, self.length)
-        _HEADER.pack_into(buffer.data, 0, _MAGIC, VERSION, *numbers)
+        _HEADER.pack_into(buffer.data, 0, MAGIC, VERSION, *numbers)
         struct.pack_into("<I", buffer.data, _CHECKSUM_START, _checksum(buffer))
 
 
@@ -146,9 +147,9 @@ def read_header(buffer: Buffer, sender: str) -> Header:
             f"a message must have at least {HEADER} bytes; {sender} sent one of {len(buffer)} bytes."
         )
     magic, version, kind, count, rank, round, checksum, length = _HEADER.unpack_from(buffer.data)
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise MessageError(
-            f"a message must begin with {_MAGIC!r}; {sender} sent one that begins with {magic!r}."
+            f"a message must begin with {MAGIC!r}; {sender} sent one that begins with {magic!r}."
         )
     if version != VERSION:
         raise MessageError(

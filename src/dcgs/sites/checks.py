@@ -8,7 +8,6 @@ from typing import NamedTuple, final
 
 from dcgs.sites.client import CLOCK, clocks_apart, greet
 from dcgs.sites.node import Site
-from dcgs.sites.server import client_context
 from dcgs.sites.study import RELAY
 
 
@@ -35,7 +34,7 @@ def check_site(site: Site) -> Iterator[CheckLine]:
         else f"not agreed to yet; read it and use: dcgs site agree {config.file}"
     )
     yield CheckLine(site.has_agreed, f"the study is {agreed}")
-    context = client_context(study, config.certificate, config.key)
+    dialing = site.dialing()
     for other in (study.names[j] for j in study.neighbors[study.rank(config.name)]):
         edge = study.edge(config.name, other)
         if edge.dials == other:
@@ -50,7 +49,7 @@ def check_site(site: Site) -> Iterator[CheckLine]:
             )
             continue
         server = study.member(RELAY if edge.dials is None else other)
-        problem, date = asyncio.run(greet(study, context, server))
+        problem, date = asyncio.run(greet(study, dialing, server))
         yield CheckLine(problem is None, f"{other} by {server.address}" + (f": {problem}" if problem else ""))
         if date is not None:
             apart = clocks_apart(date)

@@ -12,17 +12,21 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import aiohttp
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from yarl import URL
 
 from dcgs.sites.envelope import OVERHEAD, EnvelopeError
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import host_of
 from dcgs.sites.mailbox import Pending
 from dcgs.sites.server import LONG_POLL, PLACE, STUDY
+from dcgs.sites.signature import sign_request
 from dcgs.sites.study import Member, Study
 
 T = TypeVar("T")
@@ -38,17 +42,40 @@ class _RefusedError(Exception):
 
 
 @final
+@dataclass(frozen=True)
+class Dialing:
+    """How a site shows who it is: by its certificate, and at a relay that may be inspected by signatures.
+
+    ``inspected`` is the context of connections to such a relay.
+    """
+
+    name: str
+    key: Ed25519PrivateKey
+    context: ssl.SSLContext
+    inspected: ssl.SSLContext
+
+    def to(self, study: Study, server: Member, method: str, url: URL, body: bytes = b"") -> dict[str, Any]:
+        """Return the arguments of a request."""
+        common = {"server_hostname": host_of(server.name), "allow_redirects": False}
+        if not server.inspected:
+            return {**common, "ssl": self.context}
+        request = method, url.raw_path_qs, body
+        headers = sign_request(study, self.name, self.key, time.time(), request)
+        return {**common, "ssl": self.inspected, "headers": headers}
+
+
+@final
 class Client:
     """The connections of a site; runs in an event loop."""
 
-    def __init__(self, study: Study, context: ssl.SSLContext, log: EventLog) -> None:
-        self._study = study
+    def __init__(self, study: Study, dialing: Dialing, log: EventLog) -> None:
+        self._study, self._dialing = study, dialing
         self._log = log
         self._done: dict[Member, tuple[str, str]] = {}
         self._told_clock: set[Member] = set()
         timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT)
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=_MARGIN),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_MARGIN),
             timeout=timeout,
             trust_env=True,
             headers={STUDY: study.hash.hex()},
@@ -93,25 +120,18 @@ class Client:
                     await self._get(server, name, wait=0)
 
     async def _put(self, server: Member, hop: str, envelope: bytes) -> None:
-        url = f"{server.address}/v1/mail/{hop}"
-        async with self._session.put(
-            url, data=envelope, server_hostname=host_of(server.name), allow_redirects=False
-        ) as answer:
+        url = URL(f"{server.address}/v1/mail/{hop}")
+        how = self._dialing.to(self._study, server, "PUT", url, envelope)
+        async with self._session.put(url, data=envelope, **how) as answer:
             await _check(answer, 204)
 
     async def _get(self, server: Member, name: str, wait: float = LONG_POLL) -> tuple[bytes, str] | None:
         """Return the next envelope and its place; say which was the last that has been kept here."""
-        url = f"{server.address}/v1/mail/{name}"
         done = self._done.get(server, ("", ""))[1]
-        async with self._session.get(
-            url,
-            params={"done": done, "wait": f"{wait:g}"},
-            server_hostname=host_of(server.name),
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(
-                total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN
-            ),
-        ) as answer:
+        url = URL(f"{server.address}/v1/mail/{name}").with_query(done=done, wait=f"{wait:g}")
+        timeout = aiohttp.ClientTimeout(total=_TRANSFER, sock_connect=_CONNECT, sock_read=LONG_POLL + _MARGIN)
+        how = self._dialing.to(self._study, server, "GET", url)
+        async with self._session.get(url, timeout=timeout, **how) as answer:
             await _check(answer, 200, 204)
             self._compare_clocks(server, answer.headers.get("Date"))
             if self._done.get(server, ("", ""))[1] == done:
@@ -169,21 +189,15 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-async def greet(study: Study, context: ssl.SSLContext, server: Member) -> tuple[str | None, str | None]:
+async def greet(study: Study, dialing: Dialing, server: Member) -> tuple[str | None, str | None]:
     """Return why a site or relay does not take this one's messages, None if it does; and its clock, if
     known."""
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=context), trust_env=True, headers={STUDY: study.hash.hex()}
-    )
+    session = aiohttp.ClientSession(trust_env=True, headers={STUDY: study.hash.hex()})
     async with session:
         try:
-            url = f"{server.address}/v1/hello"
-            async with session.get(
-                url,
-                server_hostname=host_of(server.name),
-                timeout=aiohttp.ClientTimeout(total=_CONNECT),
-                allow_redirects=False,
-            ) as answer:
+            url = URL(f"{server.address}/v1/hello")
+            how = dialing.to(study, server, "GET", url)
+            async with session.get(url, timeout=aiohttp.ClientTimeout(total=_CONNECT), **how) as answer:
                 await _check(answer, 204)
                 return None, answer.headers.get("Date")
         except (aiohttp.ClientError, OSError, TimeoutError, _RefusedError) as error:

@@ -46,6 +46,7 @@ class SiteFloors:
 class SiteConfig:
     """What a site knows; relative paths are those from the folder of its file.
 
+    ``proxy_ca`` is the certificate of a proxy that opens TLS to the relay; None for none.
     ``listen`` is HOST:PORT, or None for a site that only dials out. ``fit`` has options about its own file. A
     relay has no data.
     """
@@ -56,6 +57,7 @@ class SiteConfig:
     key: Path
     certificate: Path
     folder: Path
+    proxy_ca: Path | None = None
     data: str = ""
     listen: tuple[str, int] | None = None
     status: int = 0
@@ -92,7 +94,7 @@ class SiteConfig:
 def _read(table: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the entries of a file, with paths from its folder."""
     values = dict(table)
-    for name in ("study", "key", "certificate", "folder"):
+    for name in ("study", "key", "certificate", "folder", "proxy_ca"):
         if name in values:
             values[name] = folder / str(values[name])
     if "listen" in values:

@@ -26,6 +26,7 @@ from dcgs.sites.study import Study
 _MAGIC, _VERSION = b"dcgs-env", 1
 # Magic, version, tag, sender, receiver, run, round, sequence.
 _HEADER = struct.Struct("<8sHHIIIQQ")
+_MOST = 2**63
 _NONCE, _CHECK = 12, 16
 OVERHEAD = _HEADER.size + _NONCE + _CHECK
 """Bytes of an envelope beside those of its message."""
@@ -64,6 +65,8 @@ def read_header(envelope: bytes) -> EnvelopeHeader:
     magic, version, tag, sender, receiver, run, round, sequence = _HEADER.unpack_from(envelope)
     if (magic, version) != (_MAGIC, _VERSION):
         raise EnvelopeError("an envelope must be of this version of dcgs; install the same at all sites.")
+    if max(round, sequence) >= _MOST:
+        raise EnvelopeError(f"rounds and places must be below 2⁶³; got {round} and {sequence}.")
     return EnvelopeHeader(sender, receiver, tag, run, round, sequence)
 
 

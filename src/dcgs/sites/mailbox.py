@@ -26,13 +26,16 @@ create table if not exists facts (name text primary key, value text not null) wi
 _OUTGOING = """
 create table if not exists outgoing (
     id integer primary key, hop text not null, sender integer, receiver integer, tag integer, sequence
-    integer, digest blob not null, size integer not null, pending integer not null, envelope blob,
+    integer, digest blob not null, size integer not null, pending integer not null,
     unique (sender, receiver, tag, sequence, hop));
+create table if not exists envelopes (id integer primary key, envelope blob not null);
 create index if not exists undelivered on outgoing (hop, id) where pending;
 """
 ROUNDS = 1
 """The tag of agents' messages. Those of collective operations may have seconds, which differ when
 repeated."""
+_PAGE, _CHECKPOINT = 1 << 14, 1 << 26
+"""Messages are long: with these pages, and copied to the file each so many bytes, they are written faster."""
 _WINDOW = 10_000
 """A sender is at most this many messages ahead of what its receiver has taken."""
 
@@ -139,18 +142,19 @@ class Mailbox:
             if of_others:
                 self._check_capacity(sum(len(item.envelope) for item in items))
             insert = (
-                "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending, "
-                "envelope) "
-                "values (?, ?, ?, ?, ?, ?, ?, 1, ?) on conflict do update set pending = 1, "
-                "envelope = excluded.envelope where not pending"
+                "insert into outgoing (hop, sender, receiver, tag, sequence, digest, size, pending) "
+                "values (?, ?, ?, ?, ?, ?, ?, 1) on conflict do update set pending = 1 where not pending "
+                "returning id"
             )
             for hop, header, envelope, known in items:
                 place = header.sender, header.receiver, header.tag, header.sequence
-                self._outgoing.execute(insert, (hop, *place, known, len(envelope), envelope))
+                row = self._outgoing.execute(insert, (hop, *place, known, len(envelope))).fetchone()
+                if row is not None:
+                    self._outgoing.execute("insert or replace into envelopes values (?, ?)", (*row, envelope))
         self.on_outgoing({item.hop for item in items})
 
     def _check_capacity(self, more: int) -> None:
-        query = "select coalesce(sum(length(envelope)), 0) from outgoing where pending"
+        query = "select coalesce(sum(size), 0) from outgoing where pending"
         (kept,) = self._outgoing.execute(query).fetchone()
         if kept + more > self._capacity:
             raise EnvelopeError(
@@ -167,7 +171,8 @@ class Mailbox:
 
     def next_for(self, hop: str) -> Pending | None:
         """Return the first envelope for a neighbor that it has not acknowledged."""
-        query = "select id, envelope from outgoing where hop = ? and pending order by id limit 1"
+        query = "select id, envelope from outgoing join envelopes using (id) where hop = ? and pending "
+        query += "order by id limit 1"
         with self._locks[1], _as_os_error():
             row = self._outgoing.execute(query, (hop,)).fetchone()
         return None if row is None else Pending(*row)
@@ -176,12 +181,10 @@ class Mailbox:
         """Record that a neighbor has acknowledged an envelope. One of this site's own is kept: it may get
         lost."""
         with self._locks[1], _transaction(self._outgoing, "normal"):  # what is lost of it is sent twice
-            query = (
-                "update outgoing set pending = 0, envelope = case when digest = x'' then null else "
-                "envelope end "
-                "where id = ? and hop = ?"
-            )
-            self._outgoing.execute(query, (id, hop))
+            query = "update outgoing set pending = 0 where id = ? and hop = ? returning digest"
+            row = self._outgoing.execute(query, (id, hop)).fetchone()
+            if row == (b"",):
+                self._outgoing.execute("delete from envelopes where id = ?", (id,))
         self.wake()
 
     def send_again(self, header: EnvelopeHeader) -> None:
@@ -230,7 +233,9 @@ class Mailbox:
 def _connection(file: Path, tables: str) -> sqlite3.Connection:
     file.touch(mode=0o600)
     connection = sqlite3.connect(file, timeout=60.0, check_same_thread=False)
+    connection.execute(f"pragma page_size = {_PAGE}")
     connection.execute("pragma journal_mode = wal")
+    connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT // _PAGE}")
     connection.execute("pragma synchronous = full")
     connection.executescript(tables)
     return connection

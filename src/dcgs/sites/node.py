@@ -16,6 +16,7 @@ from typing import Any, final
 from dcgs.files import atomic_write
 from dcgs.runtime.errors import Scope, scope_of
 from dcgs.sites.certificate import LiveCertificate, certificate_note, read_certificate
+from dcgs.sites.client import Dialing
 from dcgs.sites.config import SiteConfig
 from dcgs.sites.envelope import Sealer
 from dcgs.sites.events import EventLog
@@ -68,6 +69,14 @@ class Site:
     def output(self) -> Path:
         """The folder of the models."""
         return self.state / "model"
+
+    def dialing(self) -> Dialing:
+        """Return how this site connects to others."""
+        files = self.study, self.config.certificate, self.config.key
+        inspected = client_context(*files)
+        if self.config.proxy_ca is not None:
+            inspected.load_verify_locations(self.config.proxy_ca)
+        return Dialing(self.config.name, self.keys.signing, client_context(*files), inspected)
 
     def certificate_note(self) -> str | None:
         """Return a sentence if the certificate has expired or will soon, else None."""
@@ -132,11 +141,12 @@ class Site:
         sealer = Sealer(self.study, rank, self.keys.agreement)
         transport = SiteTransport(self.study, sealer, mailbox, log, self.config.limits)
         files = self.study, self.config.certificate, self.config.key
-        contexts = server_context(*files), client_context(*files)
+        serving, dialing = server_context(*files), self.dialing()
+        contexts = serving, dialing.context, dialing.inspected
         member = self.study.member(self.config.name)
         certificate = LiveCertificate(member, *files[1:], contexts, log)
         try:
-            transport.open(self.config.listen, *contexts)
+            transport.open(self.config.listen, serving, dialing)
             transport.keep_page(self.state / PAGE, certificate)
             log.say(f"{self.config.name} takes part in {self.study.name}, run {self.study.run}")
             try:

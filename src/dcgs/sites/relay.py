@@ -15,7 +15,7 @@ from dcgs.sites.envelope import EnvelopeError, read_header
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import SiteKeys
 from dcgs.sites.mailbox import Mailbox, Outgoing, Pending
-from dcgs.sites.server import Server, server_context
+from dcgs.sites.server import Server, inspected_context, server_context
 from dcgs.sites.study import RELAY, Study
 from dcgs.sites.waiting import WaitingHops
 
@@ -66,7 +66,8 @@ async def run_relay(file: Path, log: EventLog) -> None:
     mailbox = Mailbox(config.state(study.hash), study.limits.mailbox_bytes)
     mail, loop = RelayMail(study, mailbox), asyncio.get_running_loop()
     mailbox.on_outgoing = lambda hops: loop.call_soon_threadsafe(mail.waiting.notify, hops)
-    context = server_context(study, config.certificate, config.key)
+    context_of = inspected_context if study.relay.inspected else server_context
+    context = context_of(study, config.certificate, config.key)
     certificate = LiveCertificate(study.relay, config.certificate, config.key, [context], log)
     server = Server(study, context, mail, log)
     try:

@@ -8,8 +8,11 @@ waits for the next envelope for the site that asks, and says by ``done`` which i
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
+import time
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, cast, final
 from weakref import WeakSet
@@ -20,6 +23,7 @@ from dcgs.sites.envelope import OVERHEAD, EnvelopeError
 from dcgs.sites.events import EventLog
 from dcgs.sites.keys import Identity
 from dcgs.sites.mailbox import Pending
+from dcgs.sites.signature import BODY, SignatureError, signed_by
 from dcgs.sites.study import Study
 
 LONG_POLL = 25.0
@@ -29,6 +33,7 @@ STUDY, PLACE = "Dcgs-Study", "Dcgs-Place"
 """Headers: the identity of the study, and the number of an envelope in the mailbox."""
 _HANDSHAKE, _BODY, _IDLE = 10.0, 120.0, 60.0
 _MOST_HANDSHAKES = 128
+_MOST_CONNECTIONS = 64
 _PLAINTEXT = ("http_request", "wrong_version_number", "unknown_protocol")
 
 
@@ -52,6 +57,13 @@ def server_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext
     """Return TLS 1.3 that asks for a certificate of the study."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     return _with_certificates(context, study, certificate, key)
+
+
+def inspected_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return TLS 1.3 of a relay whose callers may sign their requests in place of a certificate."""
+    context = server_context(study, certificate, key)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def client_context(study: Study, certificate: Path, key: Path) -> ssl.SSLContext:
@@ -90,15 +102,20 @@ class Server:
         self._context = context
         self._handler = handler
         self._log = log
-        self._tasks: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
-        self._handshakes = 0
+        self._strangers: WeakSet[asyncio.BaseTransport] = WeakSet()
+        self._connections: dict[str, WeakSet[asyncio.Transport]] = {}
+        self._handshakes: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._server: asyncio.Server | None = None
         self._http: web.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port."""
-        http = web.Server(self._answer, keepalive_timeout=_IDLE, access_log=None)
+        logger = logging.Logger("dcgs.sites")
+        logger.addHandler(_Refusals(self._log))
+        http = web.Server(
+            self._answer, keepalive_timeout=_IDLE, access_log=None, auto_decompress=False, logger=logger
+        )
         self._http = http
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Door(lambda new: self._admit(new, http)), host, port)
@@ -108,8 +125,8 @@ class Server:
         """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        for task in list(self._handshakes):
+            self._end_handshake(task)
         if self._http is not None:
             await self._http.shutdown(1.0)
         for transport in list(self._transports):
@@ -118,17 +135,24 @@ class Server:
         await asyncio.sleep(0.0)  # closed by the next passes of the loop
 
     def _admit(self, transport: asyncio.Transport, http: web.Server) -> None:
-        """Start the handshake of a new connection; refuse it if there are too many."""
-        if self._handshakes >= _MOST_HANDSHAKES:
+        """Start the handshake of a new connection; if there are too many, end the oldest one.
+
+        A site shows its certificate at once, so that idle connections do not keep it out.
+        """
+        if len(self._handshakes) >= _MOST_HANDSHAKES:
+            self._end_handshake(next(iter(self._handshakes)))
             self._log.say(
-                f"refused a connection: {_MOST_HANDSHAKES} others have not shown a certificate yet."
+                f"refused connections: more than {_MOST_HANDSHAKES} have not shown a certificate yet."
             )
-            transport.abort()
-            return
-        self._handshakes += 1
         task = asyncio.get_running_loop().create_task(self._shake_hands(transport, http()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._handshakes[task] = transport
+        task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    def _end_handshake(self, task: asyncio.Task[None]) -> None:
+        """Close a connection that has shown no certificate; its task may not have begun."""
+        transport = self._handshakes.pop(task)
+        task.cancel()
+        transport.abort()
 
     async def _shake_hands(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
         """Let a connection show its certificate, and hand it over to HTTP."""
@@ -142,17 +166,46 @@ class Server:
             self._log.say(f"refused a connection from {peer}: {_reason(error)}.")
             transport.abort()
             return
-        finally:
-            self._handshakes -= 1
         if secured is not None:
             self._transports.add(transport)
+            if not self._may_connect(secured, peer):
+                transport.abort()
+                return
+            if secured.get_extra_info("ssl_object").getpeercert(True) is None:
+                if len(self._strangers) >= _MOST_HANDSHAKES:
+                    self._log.say(f"refused a connection: {_MOST_HANDSHAKES} others have signed nothing.")
+                    transport.abort()
+                    return
+                self._strangers.add(secured)
+                loop.call_later(_HANDSHAKE, self._end_stranger, secured)
             protocol.connection_made(secured)
+
+    def _may_connect(self, secured: asyncio.Transport, peer: str) -> bool:
+        """Return whether a site may have one more connection."""
+        certificate = secured.get_extra_info("ssl_object").getpeercert(True)
+        caller = pinned_name(self._study, certificate)
+        mine = self._connections.setdefault(caller or "", WeakSet())
+        if caller is not None and sum(not other.is_closing() for other in mine) >= _MOST_CONNECTIONS:
+            self._log.say(f"refused a connection of {caller} from {peer}: it has {_MOST_CONNECTIONS} others.")
+            return False
+        mine.add(secured)
+        return True
+
+    def _end_stranger(self, secured: asyncio.Transport) -> None:
+        """Close a connection without a certificate on which no signed request has come."""
+        if secured in self._strangers:
+            self._strangers.discard(secured)
+            self._log.say(f"closed a connection on which no signed request came within {_HANDSHAKE:.0f} s.")
+            secured.abort()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; a refusal is said here and there."""
         security = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
-        caller = pinned_name(self._study, security.getpeercert(True) if security is not None else None)
+        certificate = security.getpeercert(True) if security is not None else None
+        caller = pinned_name(self._study, certificate)
         try:
+            if certificate is None:
+                caller = self._signed(request)
             return await self._dispatch(request, caller)
         except EnvelopeError as error:
             status, text = 403, str(error)
@@ -162,6 +215,17 @@ class Server:
             status, text = 507, f"it cannot be kept: {error}"
         self._log.say(f"refused what {caller or 'an unknown site'} ({request.remote}) sent: {text}")
         return web.Response(status=status, text=text, headers={"Connection": "close"})
+
+    def _signed(self, request: web.BaseRequest) -> str:
+        """Return which site has signed a request without a certificate; raise if none has."""
+        target = request.rel_url.raw_path_qs
+        try:
+            caller = signed_by(self._study, request.headers, request.method, target, time.time())
+        except SignatureError as error:
+            raise _RefusalError(403, str(error)) from error
+        if request.transport is not None:
+            self._strangers.discard(request.transport)
+        return caller
 
     async def _dispatch(self, request: web.BaseRequest, caller: str | None) -> web.Response:
         if caller is None or not self._handler.is_neighbor(caller):
@@ -193,9 +257,12 @@ class Server:
             raise _RefusalError(413, f"an envelope must say its size, at most {limit} bytes; got {size}.")
         try:
             async with asyncio.timeout(_BODY):
-                return await request.content.readexactly(size)
+                body = await request.content.readexactly(size)
         except (TimeoutError, asyncio.IncompleteReadError) as error:
             raise _RefusalError(408, f"an envelope must arrive completely within {_BODY:.0f} s.") from error
+        if BODY in request.headers and request.headers[BODY] != sha256(body).hexdigest():
+            raise _RefusalError(403, "the body of a signed request must be the one that was signed.")
+        return body
 
     async def _give(self, request: web.BaseRequest, caller: str) -> web.Response:
         done = request.query.get("done", "")
@@ -206,6 +273,21 @@ class Server:
         if pending is None:
             return web.Response(status=204)
         return web.Response(body=pending.envelope, headers={PLACE: str(pending.id)})
+
+
+@final
+class _Refusals(logging.Handler):
+    """Says which requests were refused because they are not written as HTTP must be."""
+
+    def __init__(self, log: EventLog) -> None:
+        logging.Handler.__init__(self)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it in a line, without the traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        text = record.getMessage() if error is None else f"{type(error).__name__}: {error}"
+        self._log.say(f"refused a request that cannot be read: {' '.join(text.split())[:200]}")
 
 
 class _RefusalError(Exception):

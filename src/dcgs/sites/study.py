@@ -27,12 +27,16 @@ _MEGABYTE = 1 << 20
 @dataclass(frozen=True)
 class Member:
     """A site, or the relay: its address, if it takes connections, and its public keys, if it has been
-    signed."""
+    signed.
+
+    A relay that may be ``inspected`` takes signed requests without a certificate, from proxies that open TLS.
+    """
 
     name: str
     address: str | None = None
     ed25519: str = ""
     x25519: str = ""
+    inspected: bool = False
 
     @property
     def is_signed(self) -> bool:
@@ -166,6 +170,8 @@ class Study:
                 )
             if member.is_signed and not (_KEY.fullmatch(member.ed25519) and _KEY.fullmatch(member.x25519)):
                 raise ValueError(f"the keys of {member.name} must be 64 hexadecimal digits each.")
+        if any(site.inspected for site in self.sites):
+            raise ValueError("only the relay may be inspected: direct edges need the certificates of both.")
         for edge in self.edges:
             self._check_edge(edge)
         if len({frozenset(edge.ends) for edge in self.edges}) < len(self.edges):
@@ -327,7 +333,8 @@ def _edge(between: Sequence[str], dials: str | None = None, via: str | None = No
 
 def _member_lines(member: Member) -> list[str]:
     entries = {"address": member.address, "ed25519": member.ed25519, "x25519": member.x25519}
-    return [f"{key} = {_text(value)}" for key, value in entries.items() if value]
+    lines = [f"{key} = {_text(value)}" for key, value in entries.items() if value]
+    return [*lines, "inspected = true"] if member.inspected else lines
 
 
 def _text(text: str) -> str:

@@ -30,11 +30,12 @@ from dcgs.runtime.encoding import Buffer
 from dcgs.runtime.errors import RunAbortedError
 from dcgs.runtime.heartbeat import Heartbeat
 from dcgs.runtime.transport import Transfer, Transfers, Transport
-from dcgs.runtime.wire import MessageError
+from dcgs.runtime.wire import HEADER, MAGIC, MessageError, read_header, read_messages
+from dcgs.sites import envelope as envelopes
 from dcgs.sites.certificate import LiveCertificate
-from dcgs.sites.client import Client
+from dcgs.sites.client import Client, Dialing
 from dcgs.sites.config import SiteLimits
-from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest, read_header
+from dcgs.sites.envelope import EnvelopeError, EnvelopeHeader, Sealer, digest
 from dcgs.sites.events import EventLog
 from dcgs.sites.mailbox import ROUNDS, Mailbox, Outgoing, Pending
 from dcgs.sites.page import SECONDS, SiteView, status_page
@@ -96,17 +97,35 @@ class SiteMail:
         self.heard[caller] = time.time()
         if hop != self.name:
             raise EnvelopeError(f"this is {self.name}, and no relay for {hop}.")
-        header = read_header(envelope)
+        header = envelopes.read_header(envelope)
         if header.receiver == self._sealer.rank:
             header, message = self._sealer.open(envelope)
+            if header.tag > _MISSING:
+                raise EnvelopeError(f"an envelope must be of a known kind; got one of kind {header.tag}.")
             if header.tag == _MISSING:
                 await asyncio.to_thread(self._mailbox.send_again, self._missed(header, message))
             else:
+                self._check_content(header, message)
                 await asyncio.to_thread(self._mailbox.keep, header, message)
             return
         self._check_forward(caller, header)
         item = Outgoing(self.hop_to(header.receiver), header, envelope, b"")
         await asyncio.to_thread(self._mailbox.add, [item], True)
+
+    def _check_content(self, header: EnvelopeHeader, message: bytes) -> None:
+        """Raise if a message of a round is not written as messages are, or not finite; it is not kept then.
+
+        Of a long bundle, only the header is in the first message.
+        """
+        if header.tag != ROUNDS or not message.startswith(MAGIC):
+            return
+        sender, content = self._study.names[header.sender], np.frombuffer(message, np.uint8)
+        try:
+            bundle = read_header(content, sender)
+            if len(content) == HEADER + bundle.length:
+                read_messages(content[HEADER:], bundle, sender)
+        except MessageError as error:
+            raise EnvelopeError(str(error)) from error
 
     def missing(self, rank: int, tag: int, sequence: int) -> None:
         """Ask a site to send a message again, in case that it was lost on its way."""
@@ -165,9 +184,7 @@ class SiteTransport(Transport):
         self._broken: BaseException | None = None
         self._journals = 0
 
-    def open(
-        self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: ssl.SSLContext
-    ) -> int | None:
+    def open(self, listen: tuple[str, int] | None, serving: ssl.SSLContext, dialing: Dialing) -> int | None:
         """Start to send and receive; return the port on which this site listens."""
         self._thread.start()
         self._mailbox.on_outgoing = lambda hops: self._loop.call_soon_threadsafe(
@@ -218,9 +235,9 @@ class SiteTransport(Transport):
     def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    async def _dial(self, context: ssl.SSLContext) -> None:
+    async def _dial(self, dialing: Dialing) -> None:
         """Start the tasks of the edges on which this site dials."""
-        client = self._client = Client(self.study, context, self._log)
+        client = self._client = Client(self.study, dialing, self._log)
         mail, name = self.mail, self.mail.name
         sources: set[str] = set()
         for j in self.study.neighbors[self.rank]:

@@ -234,17 +234,25 @@ class Watch:
     """How a fit is watched: ``note`` is called with each note on files and data, before the run.
 
     ``observed`` returns the runtime of the path and the run, which may report their progress. ``named`` is
-    told what the next messages are for.
+    told what the next messages are for. ``note_here`` is called with notes on the data of this process that
+    floors keep from the others.
     """
 
     note: Callable[[str], object] = lambda text: None
     observed: Callable[[Runtime], Runtime] = lambda runtime: runtime
     named: Named = lambda name, size=0: None
+    note_here: Callable[[str], object] = lambda text: None
 
     def noted(self, notes: Sequence[str]) -> tuple[str, ...]:
         """Return the notes after the user has got them."""
         for text in notes:
             self.note(text)
+        return tuple(notes)
+
+    def noted_here(self, notes: Sequence[str]) -> tuple[str, ...]:
+        """Return notes that only this process has, after its user has got them."""
+        for text in notes:
+            self.note_here(text)
         return tuple(notes)
 
     def of(self, network: Reductions) -> Reductions:
@@ -317,13 +325,13 @@ def _fit_ratings(
     share = config.rows.preparation.held_out
     loader = RatingsLoader(config.source, layout, config.shape, config.options, share, config.floors)
     placed, read = loader.load(network)
-    watch.noted(placed.notes)
+    notes = (*watch.noted(placed.notes), *watch.noted_here(placed.local_notes))
     chosen = config.set
     radius = chosen.options.get("radius", 1.0)
     spec = RatingsSpec(radius, config.ridge, config.rule, partial(_set, chosen), config.run)
     fit = fit_placed(placed, watch.of(network), spec)
     fit = replace(fit, path=_with_all_bytes(fit.path, network))
-    return FileFit(config, graph, fit, placed.notes, _beside(network), scores=fit.scores, read=read)
+    return FileFit(config, graph, fit, notes, _beside(network), scores=fit.scores, read=read)
 
 
 def _fit_rows(
@@ -352,11 +360,13 @@ def _fit_rows(
         beside = [scale_notes(prepared.encoded, prepared.schema)]
     classes = prepared.schema.labels or ()
     problems, answers = rows_problem(prepared.fitted, classes, network, spec, *beside)
-    made, notes = problems.designs[0], [*prepared.notes, *problems.notes]
-    notes += [text for texts in answers for text in texts]
+    made, notes, local = problems.designs[0], [*prepared.notes, *problems.notes], [*prepared.local_notes]
+    (local if spec.floors is not None else notes).extend(text for texts in answers for text in texts)
     constant = made.statistics.constant.tolist() if spec.design.intercept else []
-    notes += prepared.constant_notes(constant)
-    watch.noted(notes)
+    if spec.floors is not None:  # columns that are left out are 0
+        parts = problems.parts[0].values()
+        constant = [k for k in constant if any(abs(part.A[:, [k]]).sum() > 0.0 for part in parts)]
+    notes = [*watch.noted([*notes, *prepared.constant_notes(constant)]), *watch.noted_here(local)]
     if config.handover is not None:
         named = prepared.encoded
         names = range(made.features) if named is None else named.encoding.features

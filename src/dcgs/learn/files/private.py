@@ -53,6 +53,7 @@ class PrivateOptions:
     radius: float
     most: float | None = None
     colluders: int = 1
+    trusts_root: bool = False
 
 
 @final
@@ -164,7 +165,12 @@ def fit_private_files(
     with group.common_errors():
         check_options({f"process {rank}": json.loads(text) for rank, text in enumerate(texts)})
     spec, given, layout = agreed(group, lambda: _specified(config, options))
+    spec.check_agents(agents)
     watch.note(_cost(spec, agents))
+    graph = config.graph.build(agents)
+    network = Reductions(graph.graph, runtime, named=watch.named, secure=True)
+    if options.trusts_root:
+        watch.note(f"agent {network.root} reads totals without noise: the promise holds against all others.")
     names = config.source.local_names(hosts, agents)
     tables = agreed(group, lambda: _tables(config, layout, agents, hosts, alone=group.size == 1))
     rows = {i: given.rows(table) for i, table in tables.items()}
@@ -176,8 +182,6 @@ def fit_private_files(
     agreed(group, lambda: [budget.check(spec.rho) for budget in budgets])
     name = f"{config.problem.name} of {layout.target}, {datetime.now(UTC).isoformat(timespec='seconds')}"
     spent = agreed(group, lambda: {str(item.path): item.spend(spec.rho, name) for item in budgets})
-    graph = config.graph.build(agents)
-    network = Reductions(graph.graph, runtime, named=watch.named, secure=True)
     fit = fit_private(Sites(network, rows, dict(zip(hosts, names, strict=True))), spec)
     first = next(iter(tables.values()))
     reading = Reading(first.names, first.target_name, first.target_at, given.encoding.columns, given.labels)
@@ -199,6 +203,7 @@ def _specified(config: FitConfig, options: PrivateOptions) -> tuple[PrivateSpec,
         options.epsilon,
         options.delta,
         colluders=options.colluders,
+        trusted="root" if options.trusts_root else "nobody",
     )
     return spec, given, replace(layout, use=columns)
 
@@ -255,13 +260,14 @@ def describe_private(found: PrivateFileFit, command: str) -> dict[str, Any]:
         "data": {"target": found.reading.target, "labels": list(found.reading.labels)},
         "set": {"name": "l1", "radius": options.radius},
         "graph": {"name": config.graph.text},
-        "method": "noisy projected gradient steps",
+        "method": "noisy vertices" if options.trusts_root else "noisy projected gradient steps",
         "versions": library_versions(),
         "sums": "masked",
         "privacy": {
             "epsilon": fit.epsilon,
             "delta": options.delta,
             "sites that may collude": options.colluders,
+            "trusted": "the root" if options.trusts_root else "nobody",
             "of sites": agents,
             "noisy number of rows": fit.rows,
             "signal": fit.signal,

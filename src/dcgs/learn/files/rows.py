@@ -64,7 +64,7 @@ class PreparedRows:
 
     Targets of classes are their places. ``constant`` is the best constant prediction: the share of the
     higher label, the shares of several classes, or the mean of the targets. ``class_weight`` has the weight
-    of each class if they count the same.
+    of each class if they count the same. ``local_notes`` are on data of this process alone, with floors.
     """
 
     fitted: Mapping[int, Rows]
@@ -75,6 +75,7 @@ class PreparedRows:
     class_weight: Mapping[Any, float] | None
     notes: tuple[str, ...]
     encoded: EncodedTables | None = field(default=None, repr=False)
+    local_notes: tuple[str, ...] = ()
 
     def constant_notes(self, constant: Sequence[int]) -> list[str]:
         """Return notes on columns with one value: at all sites, the features ``constant``, or at one site."""
@@ -135,9 +136,9 @@ class RowsLoader:
         cells = None if self.how.floors is None else {i: self._cells(i, local) for i, local in data.items()}
         schema = agree(network, schemas, rules, cells)
         held = {i: self._held_out(i, len(local)) for i, local in data.items()}
-        if self.is_table:
-            return self._tables(data, held, schema, network)
-        return self._samples(data, held, schema, network)
+        prepare: Any = self._tables if self.is_table else self._samples
+        prepared: PreparedRows = prepare(data, held, schema, network)
+        return replace(prepared, local_notes=tuple(schema.local_notes(schemas)))
 
     @property
     def is_table(self) -> bool:

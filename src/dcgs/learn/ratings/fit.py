@@ -96,7 +96,8 @@ class PlacedRatings:
     """The ratings of the agents of this process with the numbers of rows and columns, and the names of these.
 
     With ``separate_rows`` every row is with one agent. ``notes`` are on what is odd in the ratings.
-    ``held_out`` has the ratings that are not fitted to, but scored on. ``floors`` are those of all sites.
+    ``held_out`` has the ratings that are not fitted to, but scored on. ``floors`` are those of all sites;
+    with them ``local_notes`` are on ratings of this process alone.
     """
 
     parts: Mapping[int, Part]
@@ -107,6 +108,7 @@ class PlacedRatings:
     notes: tuple[str, ...] = ()
     held_out: Mapping[int, Part] = field(default_factory=dict)
     floors: Floors | None = None
+    local_notes: tuple[str, ...] = ()
 
     def task(self, ridge: float | None) -> OffsetsTask:
         """Return what all agents know before offsets are fitted."""
@@ -135,7 +137,7 @@ class RatingsFit:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is odd in the ratings."""
-        return self.placed.notes
+        return (*self.placed.notes, *self.placed.local_notes)
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> Numbers:
         """Return predictions by the agent that has the user; if no agent of this process has, by the first.
@@ -271,7 +273,8 @@ def _place_ids_above(
     kept, outside = ({i: placed(i, part) for i, part in some.items()} for some in (parts, tested))
     kept, outside, facts = _range(kept, outside, schema, network)
     shape, notes = (int(ends[-1]), len(items)), (*schema.notes, _rare_note(schema.floors))
-    return PlacedRatings(kept, dict(naming), shape, True, facts, notes, outside, schema.floors)
+    local = tuple(schema.local_notes(schemas))
+    return PlacedRatings(kept, dict(naming), shape, True, facts, notes, outside, schema.floors, local)
 
 
 def _people(parts: Mapping[int, Part]) -> dict[int, SiteCells]:
@@ -342,7 +345,8 @@ def place_numbers(
     )
     parts, outside, facts = _range(parts, outside, schema, network)
     notes = (*schema.notes, _rare_note(schema.floors))
-    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, outside, schema.floors)
+    local = tuple(schema.local_notes(schemas))
+    return PlacedRatings(parts, dict(naming), shape, separate, facts, notes, outside, schema.floors, local)
 
 
 def _split(
