@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -195,7 +196,7 @@ def _run_forms(args: argparse.Namespace, console: Console) -> int:
     seconds = args.seconds or (_QUICK_SECONDS if args.quick else _SECONDS)
     runner = Runner(records_of(args, "forms"), args.jobs, console, [])
     grid = RoundsGrid(GridStudy(runner.records, seconds, (0 if args.random else args.seed,)), GOAL)
-    entries = [*choice.entries, *FORMS]
+    entries = [*(replace(ours, gaps=()) for ours in choice.entries), *FORMS]
     if runner.run(grid.stages(choice.instances, entries), args.rerun):
         return 130
     made = grid.record(choice.table, entries)
