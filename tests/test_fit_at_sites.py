@@ -117,7 +117,7 @@ def test_every_site_describes_its_own_file_under_its_name() -> None:
     assert "┃ all ┃ ulm ┃ graz ┃ bern ┃" in printed
     assert "│ rows │ 75 │ 24 │ 25 │ 26 │" in printed
     assert "note: processes have different files patients.csv" in printed
-    assert printed.count("not told: a number of less than 10") == 1
+    assert printed.count("suppressed: a number of less than 10") == 1
 
 
 def test_with_masks_each_site_notes_what_is_odd_in_its_own_data_and_tells_no_other() -> None:

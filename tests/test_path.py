@@ -25,6 +25,8 @@ from dcgs.estimators import DecentralizedLasso, DecentralizedLogisticRegression
 from dcgs.learn.linear.design import DesignSpec, designs
 from dcgs.learn.linear.fit import rows_paths
 from dcgs.learn.radius.folds import HoldOut
+from dcgs.learn.radius.path import path_steps
+from dcgs.learn.radius.sums_finder import _Control, _Point, _Run
 from dcgs.learn.sites import Rows
 from dcgs.learn.sums import Reductions, Steps
 
@@ -146,11 +148,61 @@ def test_no_model_is_taken_unless_one_is_clearly_better(
     targets = y if estimator is DecentralizedLasso else (y > 0.8).astype(int)
     model = estimator(gap=0.1).fit(X, targets, sites=np.arange(90) % 3)
     assert model.path_ is not None
-    best, null = model.path_.best, model.path_.null
+    least, null = min(model.path_.points, key=lambda point: point.error), model.path_.null
     # The least of some errors is less by chance, but not by a standard error of the difference.
-    assert best.error + 0.5 * best.paired_error < null.error <= best.error + best.paired_error
-    assert best.paired_error < 0.5 * best.standard_error
+    assert least.error + 0.5 * least.paired_error < null.error <= least.error + least.paired_error
+    assert least.paired_error < 0.5 * least.standard_error
+    assert model.path_.best.error <= least.error + 0.25 * least.paired_error
     assert model.radius_ == 0.0
+
+
+@pytest.mark.parametrize(("null", "radius"), [(1.9, 2.0), (2.1, 4.0)])
+def test_where_the_evidence_for_a_model_is_weak_a_smaller_radius_is_taken(null: float, radius: float) -> None:
+    errors = {1.0: 1.1, 2.0: 1.04, 4.0: 1.0, 8.0: 1.02}
+    points = [dcgs.PathPoint(r, error, 0.1, 0.5, r, paired_error=0.2) for r, error in errors.items()]
+    none = dcgs.PathPoint(0.0, 1.0 + 0.2 * null, 0.1, 1.0, 0.0)
+    path = dcgs.RadiusPath(tuple(points), none, 1, 1, 1, "all radii that were given", ())
+    assert path.best.radius == radius  # within 0.25 of 0.2, if no model is less than 2 · 0.2 worse
+    assert not path.needs_no_model
+
+
+def test_sums_of_the_path_have_the_features_that_matter_and_certify_with_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dcgs.learn.radius.sums_finder._MANY_FEATURES", 400)
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((4, 50, 400))
+    A[:, :, 200:] = 0.8 * A[:, :, :200] + 0.6 * A[:, :, 200:]  # each feature has one that can replace it
+    b = A[:, :, :5].sum(axis=2) + rng.standard_normal((4, 50))
+    train = {i: dcgs.LeastSquares(A[i, 10:], b[i, 10:]) for i in range(4)}
+    fold = dcgs.Fold(train, {i: dcgs.LeastSquares(A[i, :10], b[i, :10]) for i in range(4)})
+    network = Reductions(GRAPH)
+    steps = path_steps(network, [fold], lambda r: dcgs.L1Ball(400, r), [5.0])
+    (path,) = network.run(steps)
+    numbers = np.array(
+        [sent.numbers for sent in network.sent if sent.name.startswith("losses and gradients")]
+    )
+    assert numbers.min() < 100
+    assert numbers.mean() < 300
+    assert numbers[-1] == 6 + 400  # with the losses and four sums over the rows held out
+    x, X = path.models[0][0], dcgs.L1Ball(400, 5.0)
+    best = dcgs.minimize(list(train.values()), X, GRAPH, gap=1e-4, every=None).x
+    value, least, null = (sum(f.value(at) for f in train.values()) for at in (x, best, np.zeros(400)))
+    assert value - least <= 0.03 * (null - value)  # the gap to which a path is found
+
+
+def test_a_gradient_without_some_features_certifies_nothing() -> None:
+    # At 0 ∇f = (1, 4, 0). With the first entry alone f seems to be at least 1 in the ball; the bound is −2.
+    at = _Point(np.zeros(3), {0: np.zeros(2)})
+    lower = {}
+    for entries in (np.array([1.0, 4.0, 0.0]), np.array([1.0])):
+        control = _Control(dcgs.L1Ball(3, 1.0), None, 10.0, 1.0)
+        run = _Run(0, at, at, at, sent=None if len(entries) == 3 else np.array([True, False, False]))
+        control.correction = np.zeros(3)
+        grad = control.gradient(entries, run, np.zeros(3))
+        assert control.judge(run, (2.0, 2.0), grad, (0.0, 0.0, np.zeros(3)))
+        lower[len(entries)] = control.lower
+    assert lower == {3: -2.0, 1: -np.inf}
 
 
 def test_columns_have_the_deviation_of_the_rows_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,15 +339,6 @@ def measurements(name: str, columns: Mapping[str, str]) -> str:
     return captioned(TextTable.formatted("", columns, rows_of(name)), name)
 
 
-def threads() -> str:
-    """Return in words how much faster a run is on two threads."""
-    (large,), (small,) = rows_of("threads"), rows_of("threads-small")
-    return (
-        f"**{large['ratio']:.2f} times as fast** on two for 2000 × 10000, {small['ratio']:.2f} times for "
-        f"400 × 2000 (`--samples 400 --features 2000`); medians of five, version {version(record('threads'))}"
-    )
-
-
 def checkpoint() -> str:
     """Return in words the share of the time that checkpoints take."""
     (row,) = rows_of("checkpoint")
@@ -582,6 +573,66 @@ def pooled() -> str:
     return captioned(TextTable.plain("", head, lines), "estimators/against_pooled")
 
 
+def rows_at_home() -> str:
+    """Return the sums of a trial of variable projection, beside those of FastDCGS."""
+    rows, lines = rows_of("rows_at_home"), []
+    for data in (row["data"] for row in rows if row["method"] == "FastDCGS"):
+        *tried, ours = [row for row in rows if row["data"] == data]
+        null, least = tried[0]["null"], min(row["f"] for row in [*tried, ours])
+        trial = {row["sums"]: row["f"] for row in tried}
+        steps = dict(enumerate(ours["values"]))
+        for name, values in {"rows at home": trial, "FastDCGS": steps}.items():
+            cells = []
+            for level in (1e-2, 1e-3, 1e-4):
+                near = (sums for sums, f in values.items() if f - least <= level * (null - least))
+                cells.append(count(next(near)))
+            lines.append([f"{data.upper()}, {name}", *cells])
+        gaps = [
+            next((count(row["sums"]) for row in tried if row["gap"] <= level), f"> {tried[-1]['sums']}")
+            for level in (1e-2, 1e-3)
+        ]
+        lines[-2] += [*gaps, size(1e6 * tried[-1]["megabytes"])]
+        lines[-1] += ["", f"{ours['sums']:.0f} ({ours['steps']})", size(1e6 * ours["megabytes"])]
+    head = ["MovieLens", "f within 1e-2", "1e-3", "1e-4", "gap 1e-2", "gap 1e-3", "sent"]
+    return captioned(TextTable.plain("", head, lines), "rows_at_home")
+
+
+def radii_small() -> str:
+    """Return the regret of the radius that is found on small problems, beside that of pooled rows."""
+    *rows, total = rows_of("estimators/radii_small")
+    kinds = list(dict.fromkeys((row["data"], row["model"]) for row in rows if row["data"] != "none"))
+    names, lines = ("dcgs_regret", "pooled_regret"), []
+    for kind in kinds:
+        some = [row for row in rows if (row["data"], row["model"]) == kind]
+        worst = max(row["dcgs_worse_than_none"] for row in some)
+        means = [f"{mean(row[name] for row in some):.3f}" for name in names]
+        lines.append([", ".join(kind), *means, f"{100.0 * worst:+.1f} %"])
+    for which in ("lasso", "logistic", "mean"):
+        means = [f"{total[f'{name}_{which}']:.3f}" for name in names]
+        lines.append([f"mean of {which}" if which != "mean" else "mean of all", *means, ""])
+    nothing = [
+        max(row[f"{name}_worse_than_none"] for row in rows if row["data"] == "none")
+        for name in ("dcgs", "pooled")
+    ]
+    lines.append(["no signal: worse than no model by", *(f"{100.0 * most:.1f} %" for most in nothing), ""])
+    head = ["small problems", "regret of dcgs", "of pooled rows", "dcgs against no model, worst"]
+    return captioned(TextTable.plain("", head, lines), "estimators/radii_small")
+
+
+def radii_reviews() -> str:
+    """Return how right the radius is that is found for texts, and what it costs."""
+    rows = rows_of("estimators/radii_reviews")
+    lines = [
+        [f"{row['data']}, {row['graph']}, seed {row['seed']}", short_number(row["radius"])]
+        + [f"{row['loss_ratio']:.4f}", f"{row['no_model']:.2f}", count(row["rounds"])]
+        + [f"{row[key]:.1f}" for key in ("rounds_ratio", "bytes_ratio")]
+        for row in rows
+        if row["data"] != "all"
+    ]
+    head = ["texts", "radius", "log loss", "no model", "rounds", "rounds / one fit", "bytes / one fit"]
+    return captioned(TextTable.plain("", head, lines), "estimators/radii_reviews")
+
+
 def digits() -> str:
     """Return ten classes by the estimator, by the command, and on pooled rows."""
     (row,) = rows_of("estimators/against_pooled_digits")
@@ -640,7 +691,6 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "faults-ratios": faults_ratios,
     "faults-slow": faults_slow,
     "step": lambda: measurements("step", _STEP),
-    "threads": threads,
     "memory": memory,
     "checkpoint": checkpoint,
     "exchange": lambda: measurements("exchange", _EXCHANGE),
@@ -661,6 +711,9 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "losses-completion-movielens": losses("completion-movielens"),
     "pooled": pooled,
     "digits": digits,
+    "rows-at-home": rows_at_home,
+    "radii-small": radii_small,
+    "radii-reviews": radii_reviews,
     "links-exchange": links("results", 0),
     "links-time": links("results", 1),
     "links-losses": links("results", 2),

@@ -7,12 +7,14 @@ both, no signal, uneven columns and sites), for least squares and for classes, w
 regret of a model is (its error − the least of a fine grid of penalties) / (the error of no model − that
 least), on 4,000 rows that no fit sees; without a signal it is the share by which it is worse than no
 model. Beside it are LassoCV and LogisticRegressionCV of scikit-learn on all rows in one place, with five
-folds. ``renamed`` is by what factor the radius changes if the sites get other names.
+folds. ``renamed`` is by what share the radius changes if the sites get other names.
 
 ``reviews``: words of texts and a class, over ten sites on a cycle and on a star. ``loss_ratio`` is the
 log loss on 2,000 rows that no fit sees, divided by the least of a fine grid of penalties, pooled;
 ``rounds_ratio`` and ``bytes_ratio`` compare with one fit at the radius that was found. The texts are read
 from the folder ``sparse-regression`` of the folder that DCGS_DATA names.
+
+The last row of either has the means and the worst of all rows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,7 @@ KINDS = {  # rows, features, nonzero coefficients, share of the variance that th
     "uneven": (200, 20, 5, 0.5),
 }
 TEST, SITES = 4000, 5
+MODELS = ("lasso", "logistic")
 
 
 def problem(kind: str, of_classes: bool, seed: int) -> tuple[Any, ...]:
@@ -96,18 +100,26 @@ def error(of_classes: bool, predictions: Any, y: Any) -> float:
     return float(log_loss(y, predictions) if of_classes else np.mean((predictions - y) ** 2))
 
 
-def small(seeds: int) -> Iterator[dict[str, Any]]:
+def small(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Compare the regret of estimators with that of pooled cross-validation on small problems."""
-    regrets: dict[str, list[float]] = {"dcgs": [], "pooled": []}
-    for kind in KINDS:
-        for of_classes in (False, True):
-            for seed in range(seeds):
-                row = one_small(kind, of_classes, seed)
-                if kind != "none":
-                    for name, values in regrets.items():
-                        values.append(row[f"{name}_regret"])
-                yield row
-    yield {"data": "mean regret with a signal", **{name: np.mean(values) for name, values in regrets.items()}}
+    rows, names = [], ("dcgs_regret", "pooled_regret")
+    for seed, kind, of_classes in product(seeds, KINDS, (False, True)):
+        rows.append(one_small(kind, of_classes, seed))
+        yield rows[-1]
+    with_signal = [row for row in rows if row["data"] != "none"]
+    yield {
+        "data": "all",
+        "problems": len(rows),
+        **{
+            f"{name}_{which}": float(np.mean([row[name] for row in with_signal if row["model"] in models]))
+            for name in names
+            for which, models in {"lasso": MODELS[:1], "logistic": MODELS[1:], "mean": MODELS}.items()
+        },
+        **{
+            f"{name}_most": max(row[name] for row in rows)
+            for name in ("dcgs_worse_than_none", "pooled_worse_than_none", "renamed")
+        },
+    }
 
 
 def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
@@ -132,19 +144,21 @@ def one_small(kind: str, of_classes: bool, seed: int) -> dict[str, Any]:
     pooled.fit(Z, y)
     null = error(of_classes, np.full(len(y_test), y.mean()), y_test)
     least = least_error(of_classes, Z, y, Z_test, y_test)
-    row: dict[str, Any] = {"data": kind, "model": "logistic" if of_classes else "lasso", "seed": seed}
+    row: dict[str, Any] = {"data": kind, "model": MODELS[of_classes], "seed": seed}
     for name, judge, test in (("dcgs", model, X_test), ("pooled", pooled, Z_test)):
         predictions = judge.predict_proba(test)[:, 1] if of_classes else judge.predict(test)
         excess = error(of_classes, predictions, y_test)
         row[f"{name}_regret"] = (excess - least) / (null - least if kind != "none" else null)
         row[f"{name}_worse_than_none"] = excess / null - 1.0
-    ratio = (model.radius_ or 1e-9) / (radius or 1e-9)
-    return row | {"radius": model.radius_, "renamed": max(ratio, 1.0 / ratio), "rounds": model.rounds_}
+    change = abs(model.radius_ - radius) / max(model.radius_, radius, 1e-9)
+    return row | {"radius": model.radius_, "renamed": change, "rounds": model.rounds_}
 
 
 def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
     """Return words and classes of some texts to fit, and of others to judge by."""
-    with np.load(Path(os.environ["DCGS_DATA"], "sparse-regression", f"{name}.npz")) as npz:
+    with np.load(
+        Path(os.environ.get("DCGS_DATA", "DCGS_DATA is not set"), "sparse-regression", f"{name}.npz")
+    ) as npz:
         parts = [npz[part] for part in ("data", "indices", "indptr")]
         X, y = sp.csr_array(tuple(parts), shape=tuple(npz["shape"])), npz["y"].astype(float)
     chosen = np.random.default_rng(seed).permutation(len(y))[: rows + 2000]
@@ -155,20 +169,24 @@ def texts(name: str, seed: int, rows: int) -> tuple[Any, ...]:
     return X[:rows], y[:rows], X[rows:], y[rows:]
 
 
-def reviews(seeds: int, rows: int = 6000) -> Iterator[dict[str, Any]]:
+def reviews(seeds: Sequence[int], rows: int = 6000) -> Iterator[dict[str, Any]]:
     """Compare the radius that is found for texts with a fine grid, and its cost with that of one fit."""
-    for name in ("womens-clothing", "mercari"):
-        for seed in range(seeds):
-            X, y, X_test, y_test = texts(name, seed, rows)
-            judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 2.0, 25)]
-            losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
-            for graph_name, graph in {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}.items():
-                model = DecentralizedLogisticRegression(graph=graph, standardize=False)
-                sites = np.arange(rows) % 10
-                model.fit(X, y, sites=sites)
-                known = DecentralizedLogisticRegression(model.radius_, graph=graph, standardize=False)
-                known.fit(X, y, sites=sites)
-                yield {
+    found = []
+    for seed, name in product(seeds, ("womens-clothing", "mercari")):
+        X, y, X_test, y_test = texts(name, seed, rows)
+        judges = [logistic(C).fit(X, y) for C in np.logspace(-1.0, 1.5, 21)]
+        losses = [log_loss(y_test, judge.predict_proba(X_test)) for judge in judges]
+        assert losses.index(min(losses)) not in (0, len(losses) - 1), (
+            "the best penalty is outside of the grid"
+        )
+        for graph_name, graph in {"cycle": nx.cycle_graph(10), "star": nx.star_graph(9)}.items():
+            model = DecentralizedLogisticRegression(graph=graph, standardize=False)
+            sites = np.arange(rows) % 10
+            model.fit(X, y, sites=sites)
+            known = DecentralizedLogisticRegression(model.radius_, graph=graph, standardize=False)
+            known.fit(X, y, sites=sites)
+            found.append(
+                {
                     "data": name,
                     "graph": graph_name,
                     "seed": seed,
@@ -182,6 +200,15 @@ def reviews(seeds: int, rows: int = 6000) -> Iterator[dict[str, Any]]:
                     "megabytes": model.bytes_ / 1e6,
                     "stopped": model.path_.stopped,
                 }
+            )
+            yield found[-1]
+    worst = {f"{name}_most": max(row[name] for row in found) for name in ("rounds_ratio", "bytes_ratio")}
+    yield {
+        "data": "all",
+        "fits": len(found),
+        "loss_ratio_most": max(row["loss_ratio"] for row in found),
+        **worst,
+    }
 
 
 RUNS = {"small": small, "reviews": reviews}
@@ -190,15 +217,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("names", nargs="*", help=f"some of {list(RUNS)}; all by default")
     parser.add_argument("--seeds", type=int, default=5, help="how many problems of each kind")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--json", type=Path, help="write the numbers here, with versions and machine")
     args = parser.parse_args()
+    about = environment(0) | {"command": " ".join(["python", *sys.argv])}
     found = []
-    for chosen in args.names:
-        for row in RUNS[chosen](args.seeds):
+    for chosen in args.names or RUNS:
+        for row in RUNS[chosen](range(args.first, args.first + args.seeds)):
             found.append(row)
-            print({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    if args.json is not None:
-        about = environment(0) | {"command": " ".join(["python", *sys.argv])}
-        args.json.write_text(json.dumps({"environment": about, "rows": found}, indent=2) + "\n")
+            shown = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in row.items()}
+            print(shown, flush=True)
+            if args.json is not None:
+                args.json.write_text(json.dumps({"environment": about, "rows": found}, indent=2) + "\n")

@@ -28,9 +28,9 @@ occurs; and what may be a mistake, such as another unit at one site. Run it befo
 """
 
 _MORE = """\
-Data are read as by dcgs fit. Every site tells its counts, means and deviations, and no row. A count of
-fewer than --min-count rows is not told, nor a number from which it would follow; such a level is among the
-other levels. Words of columns with more than 100 levels are never sent.
+Data are read as by dcgs fit. Every site sends its counts, means and deviations, and no row. A count of
+fewer than --min-count rows is suppressed, as is a number from which it would follow; such a level is among
+the other levels. Words of columns with more than 100 levels are never sent.
 
 examples:
   dcgs describe --data 'hospital-{agent}.csv'
@@ -54,7 +54,7 @@ def add(jobs: Any) -> None:
     add("--graph GRAPH", f"{NAMED}; or a file of edges, or .graphml (default: complete)", default="complete")
     text = "the site's name; in one process those of all agents, by commas (default: agent 0, …)"
     add("--name NAME", text, names)
-    add("--min-count N", "the least count that a site tells (default: 10)", count, default=10)
+    add("--min-count N", "the least count that a site sends (default: 10)", count, default=10)
     add("--out FILE", "write the tables as JSON", path)
     parser.set_defaults(run=_run)
 
@@ -69,7 +69,9 @@ def _run(args: argparse.Namespace, console: Console) -> int:
         return 0
     for part in table.tables():
         console.print(screen_table(part))
-    legend = "of numbers mean ± deviation, of levels count (share of rows); not told: a number of less than "
+    legend = (
+        "of numbers mean ± deviation, of levels count (share of rows); suppressed: a number of less than "
+    )
     console.print(f"{legend}{table.floor}, or one from which such a number would follow", soft_wrap=True)
     notes = list(table.notes())
     for note in notes:

@@ -73,6 +73,8 @@ class Mailbox:
         self._capacity = capacity
         self._incoming = _connection(folder / "received.db", _RECEIVED)
         self._outgoing = _connection(folder / "outgoing.db", _OUTGOING)
+        self._bytes_sent = _total(self._outgoing, "select sum(size) from outgoing")
+        self._bytes_received = _total(self._incoming, "select sum(length(message)) from received")
         self._locks = threading.Lock(), threading.Lock()
         self._arrived = threading.Condition()
         self._new: dict[tuple[int, int, int], tuple[int, bytes]] = {}
@@ -105,7 +107,8 @@ class Mailbox:
     def _write(self, key: tuple[int, int, int], round: int, message: bytes) -> None:
         with self._locks[0], _transaction(self._incoming):
             row = (*key, round, message)
-            self._incoming.execute("insert or ignore into received values (?, ?, ?, ?, ?)", row)
+            done = self._incoming.execute("insert or ignore into received values (?, ?, ?, ?, ?)", row)
+            self._bytes_received += len(message) * done.rowcount
 
     def _find(self, sender: int, tag: int, sequence: int) -> tuple[int, bytes] | None:
         with self._arrived:
@@ -150,6 +153,7 @@ class Mailbox:
                 place = header.sender, header.receiver, header.tag, header.sequence
                 row = self._outgoing.execute(insert, (hop, *place, known, len(envelope))).fetchone()
                 if row is not None:
+                    self._bytes_sent += len(envelope)
                     self._outgoing.execute("insert or replace into envelopes values (?, ?)", (*row, envelope))
         self.on_outgoing({item.hop for item in items})
 
@@ -205,12 +209,7 @@ class Mailbox:
 
     def traffic(self) -> tuple[int, int]:
         """Return the bytes of all envelopes that were sent or are to be, and of all messages that came in."""
-        with self._locks[1]:
-            (sent,) = self._outgoing.execute("select coalesce(sum(size), 0) from outgoing").fetchone()
-        with self._locks[0]:
-            query = "select coalesce(sum(length(message)), 0) from received"
-            (received,) = self._incoming.execute(query).fetchone()
-        return sent, received
+        return self._bytes_sent, self._bytes_received
 
     def fact(self, name: str) -> str | None:
         """Return what was recorded under a name."""
@@ -228,6 +227,11 @@ class Mailbox:
         with self._locks[0], self._locks[1]:
             self._outgoing.close()
             self._incoming.close()
+
+
+def _total(connection: sqlite3.Connection, query: str) -> int:
+    (total,) = connection.execute(query).fetchone()
+    return int(total or 0)
 
 
 def _connection(file: Path, tables: str) -> sqlite3.Connection:

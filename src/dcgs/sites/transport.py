@@ -200,10 +200,13 @@ class SiteTransport(Transport):
     def keep_page(self, file: Path, certificate: LiveCertificate) -> None:
         """Write the page of this site every few seconds, and look after its certificate."""
 
+        def write_once() -> None:
+            atomic_write(file, status_page(self._view(certificate)).encode())
+
         async def write() -> None:
             while True:
                 with suppress(OSError, sqlite3.Error):
-                    await asyncio.to_thread(atomic_write, file, status_page(self._view(certificate)).encode())
+                    await asyncio.to_thread(write_once)
                 await asyncio.sleep(SECONDS)
 
         async def begin() -> None:

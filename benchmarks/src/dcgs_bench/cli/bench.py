@@ -24,13 +24,11 @@ examples:
   dcgs bench rounds --quick                     rounds that each method needs, on small problems
   dcgs bench faults --quick                     methods with lost messages and slow agents
   dcgs bench time --quick                       seconds that each method needs over three links
-  dcgs bench growth --grows agents              from 10 to 3,000 agents
   dcgs bench step --repeats 9                   the median of nine measurements
   dcgs bench threads --threads 4                one thread against four
   dcgs bench memory --out peak.json             also write the numbers to a file
   dcgs bench exchange --ranks 4                 four MPI processes
   dcgs bench checkpoint --every 5               a checkpoint after every five iterations
-  dcgs bench completion --sets 100k             ratings: time, bytes, memory and held-out error
 """
 # Whole-number options: the metavar and what the number is.
 _OPTIONS = {
@@ -142,7 +140,6 @@ Each run is a process of its own.
 """
 _MORE_GROWTH = """\
 examples:
-  dcgs bench growth                                  everything, about ten minutes
   dcgs bench growth --grows agents --most 1000       up to 1,000 agents
 """
 

@@ -28,12 +28,10 @@ and growth: how the cost of 8 iterations grows with ratings, rows, columns, rank
 _MORE = """\
 examples:
   dcgs bench completion --quick                            small synthetic data
-  dcgs bench completion --sets 100k --seconds 600
   dcgs bench completion --sets 100k --methods FastDCGS 'centralized optimum' --seeds 5
   dcgs bench completion --sets synthetic --rows 1000000 --cols 100000 --radius 500 --methods FastDCGS
   dcgs bench completion --sets 100k --methods FastDCGS --radius 1e4 --no-offsets
   dcgs bench completion --sets reading --ratings 10000000
-  dcgs bench completion --sets growth
 """
 _SETS = ("100k", "1m", "synthetic", "reading", "growth")
 

@@ -47,8 +47,7 @@ examples:
   dcgs bench rounds --instances lasso-cycle-10 noisy-grid-6x6     these two
   dcgs bench rounds --methods FastDCGS --rerun                    one method again, the rest as recorded
   dcgs bench rounds --grid                                        also settings found by search
-  dcgs bench rounds --quick --method my_methods:Gossip            a method of your own beside the others
-  dcgs bench rounds --quick --method path/to/study.py:Gossip      the same, from a Python file
+  dcgs bench rounds --quick --method my_methods:Gossip            a method of your own; also FILE.py:Gossip
   dcgs bench rounds --methods FastDCGS --instance my_data:plants  a problem of your own beside the others
 """
 _ABOUT_TIME = """\
@@ -58,9 +57,7 @@ same link, and a centralized solver there. Times are processor time; they need a
 """
 _MORE_TIME = """\
 examples:
-  dcgs bench time --quick                              small problems, under a minute
   dcgs bench time --instances lasso-paper silo-10      these two
-  dcgs bench time --methods FastDCGS --rerun           one method again, the rest as recorded
 """
 _ABOUT_FORMS = """\
 Run FastDCGS with default settings and in each of its forms on the instances of dcgs bench time. Print the
@@ -81,8 +78,6 @@ agent's relative error is 1e-2 and 1e-3, and what becomes of the methods that do
 _MORE_FAULTS = """\
 examples:
   dcgs bench faults --quick                                    a small problem, under a minute
-  dcgs bench faults --list                                     faults by name
-  dcgs bench faults --instances lasso-cycle-10                 all methods on this instance
   dcgs bench faults --methods FastDCGS --seeds 10 --instances lasso-cycle-10 noisy-grid-6x6
   dcgs bench faults --mpi 10                                   a slow agent over MPI, with and without waiting
 """

@@ -40,7 +40,6 @@ data is left out, and the page says so. With --quick, lasso-e2006 is always on t
 
 examples:
   dcgs reproduce --quick                               all of it at small scale, in a minute
-  dcgs reproduce lasso-synthetic completion-synthetic  these two at the paper's size
   dcgs reproduce completion-movielens --data ~/data    on your copy of MovieLens 100K
   dcgs reproduce lasso-e2006 --look-alike              on data made to resemble E2006-tfidf
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from dcgs import __version__, registry
 from dcgs.floors import Floors
 from dcgs.learn.encoding import scale_notes
 from dcgs.learn.files.graphs import GraphSpec, LabeledGraph
-from dcgs.learn.files.handover import HandoverFiles
 from dcgs.learn.files.layout import EntriesLayout, SamplesLayout
 from dcgs.learn.files.ratings import RatingsLoader
 from dcgs.learn.files.rows import Preparation, PreparedRows, RowsLoader
@@ -43,6 +42,9 @@ from dcgs.run.result import Result
 from dcgs.runtime import ProcessGroup, Runtime
 from dcgs.runtime.ledger import Entry
 from dcgs.sets import ConvexSet
+
+if TYPE_CHECKING:  # of runs between organizations
+    from dcgs.learn.files.handover import HandoverFiles
 
 _SCALED = ("l1", "l2", "linf", "k-sparse", "group-l1")
 """Sets that bound the size of a model; the others bound coefficients in the user's units."""

@@ -1,8 +1,8 @@
 """Table one: what sites have in each column, without small counts; and what may be odd about it.
 
 A site says of each column how many values are missing, the mean and the deviation, or how often each level
-occurs. A count below the floor, of less than ten people, is not told, nor a number that it follows from. All
-sites get the tables of all by one union over the network, and see the same differences between them.
+occurs. A count below the floor, of less than ten people, is suppressed, as is a number that it follows from.
+All sites get the tables of all by one union over the network, and see the same differences between them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SITES = 5  # that are beside each other on a screen
 class ColumnFacts:
     """A column at one site; ``missing``, and numbers that small counts would follow from, are None.
 
-    ``levels`` has how often each level occurs, those that are told; ``others`` counts the values of the other
+    ``levels`` has how often each level occurs, those that are sent; ``others`` counts the values of the other
     levels, None if small numbers would follow from it. A column of numbers has ``mean`` and ``deviation``.
     """
 
@@ -78,7 +78,7 @@ class SiteTable:
 def site_table(
     name: str, data: Table | Samples, categories: Sequence[str], floor: int, has_target: bool = True
 ) -> SiteTable:
-    """Return what a site tells of its data; nothing that is about fewer than ``floor`` rows.
+    """Return what a site sends of its data; nothing that is about fewer than ``floor`` rows.
 
     Without ``has_target`` the last column need not be the one to predict, and copies of it are not odd.
     """
@@ -105,7 +105,7 @@ def site_table(
 
 
 def column_facts(name: str, column: Column, is_category: bool, floor: int) -> ColumnFacts:
-    """Return what a site tells of a column, without counts below the floor.
+    """Return what a site sends of a column, without counts below the floor.
 
     >>> sex = Column.of_texts(["m"] * 30 + ["f"] * 20 + ["x"] * 3)
     >>> facts = column_facts("sex", sex, True, 10)
@@ -115,8 +115,8 @@ def column_facts(name: str, column: Column, is_category: bool, floor: int) -> Co
     missing, there = int(column.missing.sum()), int((~column.missing).sum())
     if is_category or column.has_words:
         levels = Counter(text for text in column.texts if text is not None)
-        told, others, holes = _above(levels if len(levels) <= MOST_LEVELS else {}, there, missing, floor)
-        return ColumnFacts(name, True, holes, levels=told, others=others)
+        sent, others, holes = _above(levels if len(levels) <= MOST_LEVELS else {}, there, missing, floor)
+        return ColumnFacts(name, True, holes, levels=sent, others=others)
     numbers, holes = column.numbers[~column.missing], _above({}, there, missing, floor)[2]
     if there < floor or _is_rare(numbers, floor):
         return ColumnFacts(name, missing=holes)
@@ -126,26 +126,26 @@ def column_facts(name: str, column: Column, is_category: bool, floor: int) -> Co
 def _above(
     levels: Mapping[str, int], there: int, missing: int, floor: int
 ) -> tuple[dict[str, int], int | None, int | None]:
-    """Return the levels that may be told, how many values have others, and how many are missing.
+    """Return the levels that may be sent, how many values have others, and how many are missing.
 
-    What is not told must not follow from the number of rows and what is. So the least of the numbers that are
-    told is taken back, until those that are not are together none, or many.
+    What is suppressed must not follow from the number of rows and what is. So the least of the numbers sent
+    is taken back, until those that are not are together none, or many.
     """
-    told = {level: count for level, count in levels.items() if count >= floor}
+    sent = {level: count for level, count in levels.items() if count >= floor}
     holes = None if 0 < missing < floor else missing
-    while 0 < (hidden := there + missing - sum(told.values()) - (holes or 0)) < floor:
-        least = min(told, key=lambda level: told[level], default=None)
-        if least is not None and not (holes and holes < told[least]):
-            del told[least]
+    while 0 < (hidden := there + missing - sum(sent.values()) - (holes or 0)) < floor:
+        least = min(sent, key=lambda level: sent[level], default=None)
+        if least is not None and not (holes and holes < sent[least]):
+            del sent[least]
         elif holes:
             holes = None
         else:
             break
-    return told, None if holes is None else hidden, holes
+    return sent, None if holes is None else hidden, holes
 
 
 def _is_rare(numbers: np.ndarray[Any, Any], floor: int) -> bool:
-    """Return True if all but a few values are one, so that the mean would tell of the few."""
+    """Return True if all but a few values are one, so that the mean would be about the few."""
     _, counts = np.unique(numbers, return_counts=True)
     return bool(0 < len(numbers) - counts.max() < floor)
 
@@ -180,7 +180,7 @@ class TableOne:
         yield from self.of_files
         few = [site.name for site in self.sites if site.rows is None]
         if few:
-            yield f"{in_words(few)}: fewer than {self.floor} rows, of which nothing is told."
+            yield f"{in_words(few)}: fewer than {self.floor} rows, of which nothing is sent."
         yield from (
             f"{listed_facts(odd)}{note.value}."
             for note in Note
@@ -252,12 +252,12 @@ def _cell(site: SiteTable, name: str) -> ColumnFacts | None:
 
 
 def _count(counts: Sequence[int | None], floor: int = 0) -> str:
-    """Return a sum of counts, some of which may not be told: less than ``floor``, if that is given."""
+    """Return a sum of counts, some of which may be suppressed: less than ``floor``, if that is given."""
     total, hidden = sum(count or 0 for count in counts), [None for count in counts if count is None]
     if not counts:
         return "–"
     if len(hidden) == len(counts):
-        return f"< {floor * len(counts):,}" if floor else "not told"
+        return f"< {floor * len(counts):,}" if floor else "suppressed"
     return f"{'≥ ' if hidden else ''}{total:,}"
 
 
@@ -283,13 +283,13 @@ def _parts(sums: TableSums) -> tuple[Any, ...]:
 
 
 def _mean(cells: Sequence[tuple[SiteTable, ColumnFacts]]) -> str:
-    """Return mean and deviation over those sites that tell theirs."""
-    told = [_sums(site, cell) for site, cell in cells if cell.mean is not None]
-    if not told:
+    """Return mean and deviation over those sites that send theirs."""
+    sent = [_sums(site, cell) for site, cell in cells if cell.mean is not None]
+    if not sent:
         return "–"
-    total, there, squares = (float(sum(getattr(sums, name)[0] for sums in told)) for name in _NAMES)
+    total, there, squares = (float(sum(getattr(sums, name)[0] for sums in sent)) for name in _NAMES)
     mean = total / there
-    deviation = np.sqrt(max(squares / there - mean**2, 0.0)) if len(told) > 1 else cells[0][1].deviation
+    deviation = np.sqrt(max(squares / there - mean**2, 0.0)) if len(sent) > 1 else cells[0][1].deviation
     return f"{mean:.4g} ± {deviation:.3g}"
 
 
@@ -310,7 +310,7 @@ def agree_on_tables(tables: Mapping[int, SiteTable], network: Reductions, floor:
 @final
 @dataclass(frozen=True)
 class TableSpec:
-    """Whose data to describe, and how they are read; no count below ``floor`` is told.
+    """Whose data to describe, and how they are read; no count below ``floor`` is sent.
 
     ``options`` are the user's options by flag, as texts; they must be the same at all sites.
     """

@@ -19,6 +19,9 @@ SAME = 0.01
 """Errors that differ by less than this share of their standard error are equal: models are found to a gap."""
 CLEARLY = 1.0
 """An error is clearly less than that of no model by this number of standard errors of their difference."""
+_SURE, _AS_GOOD = 2.0, 0.25
+"""Below this number the evidence for a model is weak. The least error is then no guide to the radius, and any
+smaller one will do whose error is larger by at most this share of the standard error of that difference."""
 
 
 @final
@@ -93,14 +96,24 @@ class RadiusPath:
     gap: float = math.nan
 
     @property
+    def _least(self) -> PathPoint:
+        """The point with the smallest error."""
+        return min(self.points, key=lambda point: point.error)
+
+    @property
     def best(self) -> PathPoint:
         """The smallest radius with the smallest error on held-out rows, up to 1 % of its standard error.
+
+        If that error is less than the one of no model by less than two standard errors of their difference,
+        it is the smallest radius whose error is larger by at most a quarter of such a standard error.
 
         The loss of classes that can be separated falls to 0 as the radius grows. Once a model of classes
         leaves less than 1 % of the loss on the rows trained on, a larger radius must be clearly better.
         """
-        least = min(self.points, key=lambda point: point.error)
+        least = self._least
         most = least.error + SAME * least.standard_error
+        if self.null.error - least.error < _SURE * least.paired_error:
+            most = max(most, least.error + _AS_GOOD * least.paired_error)
         as_good = (
             p for p in self.points if p.error <= most or p.is_as_good_as(least, self.null, self.enough)
         )
@@ -114,12 +127,12 @@ class RadiusPath:
 
     @property
     def needs_no_model(self) -> bool:
-        """Whether the point of no model is as good as the best one.
+        """Whether the point of no model is as good as the one with the smallest error.
 
-        The best one must be better by :data:`CLEARLY` standard errors of their difference, since the least of
+        That one must be better by :data:`CLEARLY` standard errors of their difference, since the least of
         many errors is too small by chance. It is False if no row was held out.
         """
-        return self.null.error <= self.best.error + CLEARLY * self.best.paired_error
+        return self.null.error <= self._least.error + CLEARLY * self._least.paired_error
 
     def chosen(self, rule: str) -> PathPoint:
         """Return the point that a rule takes: ``"best"``, or ``"one_standard_error"``."""

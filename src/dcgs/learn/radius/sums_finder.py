@@ -7,6 +7,10 @@ have many rows, h is the root's own loss, times the number of sites, and Λ boun
 they have few, h is zero, and the step is a projection. Λ is found. Points are sent down the tree, and no
 gradients. A model is finished when f at its point is close enough to a lower bound of f over the set: f(y)
 minus the Wolfe gap there, for the points y that were passed.
+
+Of a gradient only the features that matter are sent: those of the model, and those whose entries are large.
+The other entries are those of h with the correction ∇f − ∇h of the last sum that had all features. Sums with
+all of them are the first one, those that may finish a model, and one of _WHOLE.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dcgs.counting import CountedOracle
 from dcgs.inner import Solver, Subproblem, Task, best_inner
@@ -47,8 +52,17 @@ _MOST_AT_ONCE, _LEAST_AT_ONCE, _SHORT = 6, 4, 1 << 14
 # With at least this number of rows at a site, on average, the root's own data are the model of everyone's.
 # The estimate of Λ then begins at this share of the one without them.
 _MANY_ROWS, _ALIKE = 100, 0.05
+# With at least _MANY_FEATURES there are working sets: the features whose entries of the gradient are at least
+# _LARGE of the largest, and those of the model; unless they are more than _MOST_FEATURES of all. One sum of
+# _WHOLE, at least, has all features. The next sum may finish a model if its gap seems to be at most _SOON
+# times what it is to be.
+_MANY_FEATURES, _LARGE, _MOST_FEATURES, _WHOLE, _SOON = 1000, 0.8, 0.6, 6, 1.3
 # A step is found to this share of its length, and at least to this share of the loss.
 _INEXACT, _EXACT = 0.05, 1e-12
+# The numbers that agents are told of a model: θ, whether the step is better and whether it is the last, f and
+# four sums over the rows held out. Bits follow, which say what to send.
+_TOLD = 8
+_BITS = 48  # of a floating-point number, exactly
 _NAME = "losses and gradients of the models of the path, and held-out losses"
 
 
@@ -68,7 +82,10 @@ class _Point:
 @final
 @dataclass(eq=False)
 class _Run:
-    """The model of one fold at one radius, on its way: the last step x, the best point, and where y is."""
+    """The model of one fold at one radius, on its way: the last step x, the best point, and where y is.
+
+    ``sent`` says which entries of the gradient at y are sent; None for all.
+    """
 
     n: int
     x: _Point
@@ -77,6 +94,7 @@ class _Run:
     lowest: float = math.inf
     held_out: Sums = field(default_factory=lambda: np.zeros(4))
     is_finished: bool = False
+    sent: NDArray[np.bool_] | None = None
 
     def accept(self, told: Sequence[float]) -> None:
         """Learn what the root found at x: whether it is better, f, and the sums over held-out rows."""
@@ -85,22 +103,32 @@ class _Run:
         if is_better:
             self.best, self.lowest, self.held_out = self.x, lowest, np.array(held_out)
 
-    def move(self, x: _Point, theta: float) -> None:
+    def move(self, x: _Point, theta: float, sent: NDArray[np.bool_]) -> None:
         """Take the step to x, and extrapolate."""
         before, self.x = self.x, x
         self.y = x.extrapolated(before, theta)
+        self.sent = None if sent.all() else sent
+
+    def part(self, grad: Point) -> Point:
+        """Return the entries of a gradient that are sent."""
+        flat = grad.reshape(-1)
+        return flat if self.sent is None else flat[self.sent]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """f, its gradient and the root's own share of it at a point y: from these the next step is taken."""
+    """f, its gradient and the root's own share of it at a point y: from these the next step is taken.
+
+    ``is_whole`` is False if not all entries of the gradient were sent.
+    """
 
     y: Point
     value: float
     grad: Point
     own_value: float
     own_grad: Point
+    is_whole: bool
 
     def excess(self, x: Point, value: float, own_value: float) -> tuple[float, float]:
         """Return ‖x − y‖², and by how much f(x) exceeds this model of it without Λ."""
@@ -122,25 +150,55 @@ class _Control:
         self.lowest, self.lower = math.inf, -math.inf
         self.model: _Model | None = None
         self.solver: Solver | None = None
+        self.correction = np.empty(0)
+        self.partial, self.may_finish = 0, False
 
     @property
     def is_finished(self) -> bool:
-        return self.lowest - self.lower <= max(GAP * (self.null - self.lowest), ROUNDING * abs(self.lowest))
+        return self._is_near(self.lower, GAP)
 
-    def judge(self, x: Point, y: Point, values: Sequence[float], grad: Point, own: Sequence[Any]) -> bool:
+    def _is_near(self, lower: float, gap: float) -> bool:
+        return self.lowest - lower <= max(gap * (self.null - self.lowest), ROUNDING * abs(self.lowest))
+
+    def gradient(self, entries: Point, run: _Run, own: Point) -> Point:
+        """Return ∇f(y) from the entries that were sent, and ∇h(y) for the others."""
+        if run.sent is None:
+            self.correction, self.partial = entries - own.reshape(-1), 0
+        else:
+            self.correction[run.sent] = entries - own.reshape(-1)[run.sent]
+            self.partial += 1
+        return np.asarray(own + self.correction.reshape(own.shape))
+
+    def features(self, run: _Run, to: Point) -> NDArray[np.bool_]:
+        """Return which entries of the next gradient are to be sent, for a step to ``to``."""
+        at = self.model
+        whole = np.ones(to.size, dtype=np.bool_)
+        if to.size < _MANY_FEATURES or at is None or self.may_finish or self.partial + 1 >= _WHOLE:
+            return whole
+        sizes = np.abs(at.grad).reshape(-1)
+        points = (point.reshape(-1) != 0.0 for point in (to, run.x.x, run.best.x))
+        some = np.logical_or.reduce([sizes >= _LARGE * sizes.max(), *points])
+        return some if np.count_nonzero(some) <= _MOST_FEATURES * to.size else whole
+
+    def judge(self, run: _Run, values: Sequence[float], grad: Point, own: Sequence[Any]) -> bool:
         """Accept the last step or not: f at x and at y, ∇f(y), and the same of h."""
-        value, value_y = values
-        self.lower = max(self.lower, value_y - vdot(grad, y) + self.X.lmo(grad).dot(grad))
-        last, self.model = self.model, _Model(y, value_y, grad, own[1], own[2])
+        (value, value_y), x, y = values, run.x.x, run.y.x
+        lower = value_y - vdot(grad, y) + self.X.lmo(grad).dot(grad)
+        if run.sent is None:
+            self.lower = max(self.lower, lower)
+        self.may_finish = self._is_near(lower, _SOON * GAP)
+        last, self.model = self.model, _Model(y, value_y, grad, own[1], own[2], run.sent is None)
         rounding = ROUNDING * abs(value)
         squared, excess = (0.0, 0.0) if last is None else last.excess(x, value, own[0])
-        if last is not None and excess > 0.5 * self.smoothness.L * squared + rounding:
+        is_long = last is not None and excess > 0.5 * self.smoothness.L * squared + rounding
+        if last is not None and is_long and last.is_whole:
             # The step was too long: repeat it.
             self.smoothness.increase(2.0 * excess / squared)
             self.model, self.momentum = last, Momentum()
             return False
-        if value > self.lowest + rounding:
-            # f has increased: go back to the best point, without momentum.
+        if is_long or value > self.lowest + rounding:
+            # f has increased, or features matter that were left out: go back to the best point, without
+            # momentum.
             self.model, self.momentum = None, Momentum()
             return False
         self.lowest = value
@@ -186,7 +244,8 @@ class SumsFinder(Finder):
         folds = self.folds
         points = [_Run(n, at, at, at) for n in range(len(folds)) for at in [self._point(self.start, n)]]
         values = {i: [_facts(folds, i), *self._values(i, points)] for i in self.hosts}
-        facts, sums, self.gradients = yield Request("weights, and losses and gradients of no model", values)
+        facts, sums, gradients = yield Request("weights, and losses and gradients of no model", values)
+        self.gradients = gradients.reshape(len(folds), *self.start.shape)
         self.weight = float(facts[0])
         rows, curvatures = self.weight / (self.agents * len(folds)), facts[1:].reshape(len(folds), 2)
         self.has_model = rows >= _MANY_ROWS
@@ -221,7 +280,9 @@ class SumsFinder(Finder):
         runs = list(going.values())
 
         def answer(totals: Sequence[Any]) -> Sequence[Any]:
-            pairs = zip(going.items(), *totals, strict=True)
+            sums, entries = totals
+            ends = np.cumsum([run.part(self.start).size for run in runs])
+            pairs = zip(going.items(), sums, np.split(entries, ends[:-1]), strict=True)
             answers = [self._answer(run, controls[key], sums, grad) for (key, run), sums, grad in pairs]
             return [np.concatenate(parts) for parts in zip(*answers, strict=True)]
 
@@ -229,23 +290,24 @@ class SumsFinder(Finder):
         told, points = yield Request(_NAME, values, answer=answer)
         for run, numbers, x in zip(
             runs,
-            told.reshape(len(runs), -1).tolist(),
+            told.reshape(len(runs), -1),
             points.reshape(len(runs), *self.start.shape),
             strict=True,
         ):
-            run.accept(numbers[1:])
+            theta, *found = numbers[:_TOLD].tolist()
+            run.accept(found)
             if not run.is_finished:
-                run.move(self._point(x, run.n), numbers[0])
+                run.move(self._point(x, run.n), theta, _unpacked(numbers[_TOLD:], x.size))
 
-    def _answer(self, run: _Run, control: _Control, sums: Point, grad: Point) -> tuple[Point, Point]:
-        """Return what the root tells all agents of one model: numbers, and the next point."""
-        x, y = run.x, run.y
+    def _answer(self, run: _Run, control: _Control, sums: Point, entries: Point) -> tuple[Point, Point]:
+        """Return what the root tells all agents of one model: _TOLD numbers and bits, and the next point."""
+        x, own = run.x, self._own(run)
         values, held_out = sums[:2].tolist(), sums[2:]
-        is_better = control.judge(x.x, y.x, values, grad, self._own(run))
+        is_better = control.judge(run, values, control.gradient(entries, run, own[2]), own)
         is_finished = control.is_finished
         to, theta = (x.x, 0.0) if is_finished else control.step(x.x, x.x if is_better else run.best.x)
         numbers = np.array([theta, is_better, is_finished, values[0], *held_out])
-        return numbers, to.reshape(-1)
+        return np.append(numbers, _packed(control.features(run, to))), to.reshape(-1)
 
     def _own(self, run: _Run) -> tuple[float, float, Point]:
         """Return h at x and at y, and its gradient at y."""
@@ -277,8 +339,8 @@ class SumsFinder(Finder):
         for run in runs:
             f, x, y = self.folds[run.n].train[i], run.x.images[i], run.y.images[i]
             numbers.append([f.loss.value(x), f.loss.value(y), *self.held_out.sums(i, run.n, run.x.x)])
-            gradients.append(f.map.adjoint(f.loss.grad(y)))
-        return [np.array(numbers), np.array(gradients)]
+            gradients.append(run.part(f.map.adjoint(f.loss.grad(y))))
+        return [np.array(numbers), np.concatenate(gradients)]
 
     def _last(
         self,
@@ -310,6 +372,19 @@ def _facts(folds: Sequence[Fold], i: int) -> list[float]:
     """Return the weight of the rows of agent i, and the largest and the mean curvature of each fold."""
     curvatures = [(fold.train[i].smoothness, fold.train[i].mean_curvature) for fold in folds]
     return [sum(fold.weight(i) for fold in folds), *np.array(curvatures).reshape(-1)]
+
+
+def _packed(bits: NDArray[np.bool_]) -> Point:
+    """Return bits as floating-point numbers, _BITS in each."""
+    lines = np.zeros(-(-bits.size // _BITS) * _BITS)
+    lines[: bits.size] = bits
+    return np.asarray(lines.reshape(-1, _BITS) @ 2.0 ** np.arange(_BITS))
+
+
+def _unpacked(numbers: Point, count: int) -> NDArray[np.bool_]:
+    """Return the bits that :func:`_packed` has packed."""
+    whole = numbers.astype(np.int64)[:, None] >> np.arange(_BITS)
+    return np.asarray((whole & 1).astype(np.bool_).reshape(-1)[:count])
 
 
 def _between(radius: float, n: int, known: Sequence[Fitted]) -> Point:
