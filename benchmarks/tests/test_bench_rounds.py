@@ -241,13 +241,14 @@ def test_a_stop_is_what_a_user_gets_without_measurements(name: str, tmp_path: Pa
 
 
 def test_certificates_are_counted_against_as_many_iterations_without_them(tmp_path: Path) -> None:
-    chosen, one = instance_named("quick-lasso"), entry_named("FastDCGS")
+    chosen, edges = instance_named("quick-lasso"), entry_named("FastDCGS, edges")
+    one = replace(edges, setting="", gaps=(GOAL,))
     grid = grid_in(tmp_path, stops_only=True)
     run_grid(grid, [chosen], [one])
     trial = grid.trial(chosen, one)
     assert trial is not None
     found, problem = trial.stops[GOAL], chosen.make(0)
-    method = FastDCGS(stops_itself=False)
+    method = FastDCGS(form="edges", stops_itself=False)
     plain = minimize(*problem.parts, method, iterations=found.cost.rounds, every=None)
     assert found.plain is not None
     assert found.plain.rounds == found.cost.rounds  # over edges an iteration is a round
