@@ -80,7 +80,8 @@ def test_four_hospitals_get_the_model_of_lockstep_by_the_commands_of_the_docs(
         assert all(np.array_equal(value, expected[key]) for key, value in arrays(file).items())
         mine = json.loads((file.parent / "summary.json").read_text())
         alone = json.loads((tmp_path / "m" / "summary.json").read_text())
-        assert [agent["bytes"] for agent in mine["agents"]] == [agent["bytes"] for agent in alone["agents"]]
+        more = [a["bytes"] - b["bytes"] for a, b in zip(mine["agents"], alone["agents"], strict=True)]
+        assert all(number > 0 and number % (4 * 64) == 0 for number in more)  # four signatures with keys
 
 
 def test_the_page_has_the_commands_of_the_script() -> None:
