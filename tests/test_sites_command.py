@@ -117,6 +117,8 @@ def test_a_site_agrees_to_what_it_has_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sites = make_sites(tmp_path, nx.path_graph(3), (1,), {"problem": "lasso", "radius": 2.0, "rounds": 50})
+    data = sites.file("ulm").with_name("data.csv")
+    data.write_text("age,ward,ill\n" + "".join(f"{40 + i},a,{i % 2}\n" for i in range(20)))
     monkeypatch.setattr("builtins.input", lambda text: "no")
     assert main(["site", "agree", str(sites.file("ulm"))]) == 1
     monkeypatch.setattr("builtins.input", lambda text: "yes")
@@ -127,6 +129,7 @@ def test_a_site_agrees_to_what_it_has_read(
     assert "sums are masked" in printed
     assert "at least 10 people at 3 sites" in printed
     assert sites.study.hash.hex() in printed
+    assert "columns of data.csv: age, ward; to predict ill" in printed
 
 
 @pytest.mark.parametrize(
