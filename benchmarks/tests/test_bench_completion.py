@@ -12,6 +12,7 @@ import pytest
 
 import dcgs
 from dcgs.cli import main
+from dcgs.datasets import DataNotFoundError
 from dcgs_bench import completion, optimum
 from dcgs_bench.completion import OPTIMUM, SURPRISE, CompletionCase
 from dcgs_bench.completion_optimum import Observed, solve
@@ -86,6 +87,19 @@ def test_the_command_takes_shapes_and_seeds(
     with pytest.raises(SystemExit):
         main(f"bench completion {sizes} --out {tmp_path}/b.json".split())
     assert "--out must be a folder, which gets completion.json" in capsys.readouterr().err
+
+
+def test_a_data_set_that_is_missing_has_a_note_and_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(case: CompletionCase) -> None:
+        raise DataNotFoundError(f"no {case.data} here.")
+
+    monkeypatch.setattr(completion, "alone", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(completion, "load", missing)
+    assert main(f"bench completion --sets 100k --methods mean --out {tmp_path}".split()) == 0
+    assert "its data are missing: no 100k here." in " ".join(capsys.readouterr().out.split())
+    assert json.loads((tmp_path / "completion.json").read_text())["rows"] == []
 
 
 def test_the_command_reads_a_file_of_ratings(

@@ -67,7 +67,8 @@ def _run(args: argparse.Namespace, console: Console) -> int:
     tasks = {data: [completion.task(case, args.quick) for case in some] for data, some in cases.items()}
     if runner.run([lambda: [task for some in tasks.values() for task in some]], args.rerun):
         return 130
-    rows = {data: runner.rows(some) for data, some in tasks.items()}
+    found = {data: runner.rows(some) for data, some in tasks.items()}
+    rows = {data: some for data, some in found.items() if some}  # data may be missing
     every = [row for some in rows.values() for row in some]
     ended = (f"{row['method']}: {row['status']}" for row in every if row["status"] and not row["grows"])
     runner.notes.extend(dict.fromkeys(ended))
